@@ -1,0 +1,67 @@
+"""What it means for noderoles that a machine is found dead, or alive again (seed 000, "Aliveness and availability")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodepool_ocb.claim import settling
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import Change, Node, Set, State
+from nodepool_ocb.noderole import Event, apply
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import NodeView, Vertex, World
+
+
+def died(view: NodeView, now: float, reason: str, by: str | None = None) -> list[Change]:
+    """One transaction: the node is not alive, and every committed noderole on it is TODO or BLOCKED, with all below.
+
+    What is below on other nodes beyond the size of a transaction is settled by the annealers that watch those.
+    """
+    node = _present(view)
+    events: dict[Vertex, Event] = {
+        v: Event.NODE_DIED for v in view.noderoles.values() if v.record.state is not State.PROPOSED
+    }
+    was_alive = node.alive and node.available  # while it is not available, its noderoles are left as they are
+    moved = apply(events, now, by=by, reason=reason) if was_alive else {}
+    own_first = sorted(moved, key=lambda vertex: vertex.node is not view)
+    dead = replace(node, alive=False, reason=reason, since=now)
+    return [Set(paths.node(view.name), dead, view.version), *settling({v: moved[v] for v in own_first})]
+
+
+def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[Change]:
+    """The machine answers; its noderoles are as its death left them, so annealers go on by themselves."""
+    node = _present(view)
+    pinned = node.host_keys or tuple(host_keys)
+    alive = replace(node, alive=True, reason=None, since=now, host_keys=pinned)
+    return [Set(paths.node(view.name), alive, view.version)]
+
+
+def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
+    """The node with other fields; ``alive=False`` is a death. Roles with a hook on_node_change get it to run."""
+    node = _present(view)
+    if fields.get("alive") is False and node.alive:
+        first, *rest = died(view, now, fields.pop("reason", None) or f"marked so by {by or 'a person'}", by)
+        assert isinstance(first, Set), "died() names the node first"
+        assert isinstance(first.data, Node), "died() names the node first"
+        node = first.data
+    else:
+        rest = []
+    if "alive" in fields or "available" in fields:
+        fields.setdefault("since", now)
+    hooks = with_hook(world, node.hooks, "on_node_change")
+    return [Set(paths.node(view.name), replace(node, **fields, hooks=hooks), view.version), *rest]
+
+
+def with_hook(world: World, pending: tuple[str, ...], hook: str) -> tuple[str, ...]:
+    """The hooks that wait, with this one where any role in the catalogue has it."""
+    wanted = hook not in pending and any(hook in stored.record.hooks for stored in world.roles.values())
+    return (*pending, hook) if wanted else pending
+
+
+def _present(view: NodeView) -> Node:
+    if view.record is None:
+        raise Conflict(f"node {view.name} is gone")
+    return view.record

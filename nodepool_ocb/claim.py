@@ -1,0 +1,162 @@
+"""Claim, finish, release: each one transaction, and the transaction is the whole check (docs/zookeeper.md).
+
+The fence of a node only ever rises: its version is the epoch of the newest claim. A claim carries the version of
+everything that it was decided from; what is written for a run carries the epoch of its claim, so that nobody whose node
+was taken over changes anything. Pure: gives the changes; who writes them is store.session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec.structs
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import Change, Check, Claim, Create, Delete, Fence, NodeRole, Run, Set, State
+from nodepool_ocb.noderole import Event, after
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import NodeView, Vertex, World
+
+#: Neighbours beyond this many are left to the settling of whoever watches them: a transaction stays small.
+MOST_NEIGHBOURS = 300
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What an annealer holds while it works on a node."""
+
+    vertex: Vertex
+    record: NodeRole  # the noderole in TRANSITION, as the claim wrote it
+    annealer: str
+    run: str
+    epoch: int
+    started: float
+    claim_version: int = 0  # of the claim's znode: it rises when the claim passes to the next noderole
+    previous_epoch: int | None = None  # of the run that is taken over
+
+    @property
+    def fqdn(self) -> str:
+        return self.vertex.node.name
+
+
+def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> Hold:
+    """What the claim of a noderole comes to."""
+    return _hold(world, vertex, vertex.record, annealer, run, now)
+
+
+def take_next(world: World, hold: Hold, vertex: Vertex, record: NodeRole, run: str, now: float) -> Hold:
+    """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``hold`` leaves it."""
+    following = _hold(world, vertex, record, hold.annealer, run, now)
+    return msgspec.structs.replace(following, epoch=hold.epoch + 1, claim_version=hold.claim_version + 1)
+
+
+def _hold(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Hold:
+    taking_over = record.state is State.TRANSITION
+    epoch = vertex.node.fence + 1
+    claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
+    if "destructive" in world.role_of(vertex).flags:
+        claimed = replace(claimed, once="started")
+    return Hold(vertex, claimed, annealer, run, epoch, now, previous_epoch=record.epoch if taking_over else None)
+
+
+def claiming(world: World, hold: Hold) -> list[Change]:
+    """The transaction of a claim.
+
+    Raises Conflict where the view is not whole enough to claim from: a parent or the deployment is missing.
+    """
+    vertex, node = hold.vertex, hold.vertex.node
+    return [
+        *_conditions(world, vertex, hold.record, written=()),
+        Set(paths.fence(node.name), Fence(run=hold.run, annealer=hold.annealer), node.fence),
+        Create(paths.claim(node.name), _claim(hold), ephemeral=True),
+        Set(paths.noderole(vertex.role, node.name), hold.record, vertex.version),
+        *_abandoned(hold),
+    ]
+
+
+def finishing(
+    hold: Hold, moved: Mapping[Vertex, NodeRole], run: Run | None, results: Iterable[Change] = ()
+) -> list[Change]:
+    """The transaction that ends a run and gives the node back.
+
+    ``moved``: the noderole's new record and those of the neighbours whom it moves; ``results``: its wall.
+    """
+    return [
+        Check(paths.fence(hold.fqdn), hold.epoch),
+        *_outcome(hold, moved, run, results),
+        Delete(paths.claim(hold.fqdn), hold.claim_version),
+    ]
+
+
+def passing_on(
+    world: World, hold: Hold, moved: Mapping[Vertex, NodeRole], run: Run, following: Hold, results: Iterable[Change] = ()
+) -> list[Change]:
+    """The transaction that ends a run and claims the next noderole of the same node in its place."""
+    moved = {**moved, following.vertex: following.record}
+    return [  # raises Conflict as claiming() does
+        *_conditions(world, following.vertex, following.record, written=moved),
+        Set(paths.fence(hold.fqdn), Fence(run=following.run, annealer=following.annealer), hold.epoch),
+        *_outcome(hold, moved, run, results),
+        Set(paths.claim(hold.fqdn), _claim(following), hold.claim_version),
+    ]
+
+
+def giving_back(view: NodeView) -> list[Change]:
+    """Delete a claim that nothing stands behind, as it is in the view."""
+    return [Check(paths.fence(view.name), view.fence), Delete(paths.claim(view.name), view.claim_version)]
+
+
+def releasing(hold: Hold) -> list[Change]:
+    """Give the node back and leave the noderole in TRANSITION: another annealer attaches to its run at once."""
+    return [Check(paths.fence(hold.fqdn), hold.epoch), Delete(paths.claim(hold.fqdn), hold.claim_version)]
+
+
+def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Iterable[Vertex]) -> Iterable[Change]:
+    deployment = world.deployments.get(record.deployment)
+    if deployment is None or len(vertex.parents) != len(vertex.record.parents):
+        raise Conflict(f"{vertex.name}: its deployment or a parent is not there")
+    yield Check(paths.node(vertex.node.name), vertex.node.version)
+    yield Check(paths.deployment(record.deployment), deployment.version)
+    among = set(written)
+    for parent in vertex.parents:
+        if parent not in among:  # what this transaction writes it also checks
+            yield Check(paths.noderole(parent.role, parent.node.name), parent.version)
+
+
+def _claim(hold: Hold) -> Claim:
+    return Claim(
+        annealer=hold.annealer, noderole=hold.vertex.name, run=hold.run, epoch=hold.epoch, since=hold.started
+    )
+
+
+def _abandoned(hold: Hold) -> Iterable[Change]:
+    """A take-over accounts for the attempt that it follows."""
+    before = hold.vertex.record
+    if hold.previous_epoch is not None and before.run is not None:
+        run = Run(
+            annealer=before.by or "unknown",
+            started=before.since,
+            ended=hold.started,
+            outcome="abandoned",
+            generation=before.generation,
+            epoch=before.epoch,
+            reason=f"taken over by {hold.annealer} as run {hold.run}",
+        )
+        yield Create(paths.run(hold.vertex.role, hold.fqdn, before.run), run)
+
+
+def _outcome(
+    hold: Hold, moved: Mapping[Vertex, NodeRole], run: Run | None, results: Iterable[Change]
+) -> Iterable[Change]:
+    yield from results
+    if run is not None:
+        yield Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run)
+    yield from settling(moved, first=hold.vertex)
+
+
+def settling(moved: Mapping[Vertex, NodeRole], first: Vertex | None = None) -> Iterable[Change]:
+    """The records that moved, ``first`` before its neighbours, and no more neighbours than a transaction bears."""
+    neighbours = [vertex for vertex in moved if vertex is not first]
+    for vertex in ([first] if first in moved else []) + neighbours[:MOST_NEIGHBOURS]:
+        if vertex is not None:
+            yield Set(paths.noderole(vertex.role, vertex.node.name), moved[vertex], vertex.version)

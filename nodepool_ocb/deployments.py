@@ -1,0 +1,66 @@
+"""The deployment tree: proposed and committed at every level (seed 000, "Deployment tree")."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict, Invalid, NotFound
+from nodepool_ocb.model import Change, Create, Deployment, DeploymentState, Set
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import Stored, World
+
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+SYSTEM: Final = "system"
+
+
+def create(world: World, name: str, parent: str, now: float, by: str | None = None) -> list[Change]:
+    """A new deployment, PROPOSED; raises Invalid, Conflict or NotFound (the parent)."""
+    if not NAME.fullmatch(name):
+        raise Invalid(f"{name!r} is no name for a deployment; use small letters, digits, '-', '_' and '.', at most 63")
+    if name in world.deployments:
+        raise Conflict(f"deployment {name} exists already")
+    _of(world, parent)
+    made = Deployment(parent=parent, since=now, by=by)
+    return [Create(paths.deployment(name), made), Create(paths.deployment_roles(name))]
+
+
+def turn(world: World, name: str, state: DeploymentState, now: float, by: str | None = None) -> list[Change]:
+    """Let annealers work in a deployment (COMMITTED), or keep them out while people change it (PROPOSED)."""
+    stored = _of(world, name)
+    if name == SYSTEM:
+        raise Conflict("deployment system is always COMMITTED; make a deployment of your own below it")
+    if stored.record.state is state:
+        return []
+    return [Set(paths.deployment(name), replace(stored.record, state=state, since=now, by=by), stored.version)]
+
+
+def deletable(world: World, name: str) -> None:
+    """Raises NotFound, or Conflict while anything belongs to the deployment."""
+    _of(world, name)
+    if name == SYSTEM:
+        raise Conflict("deployment system cannot be deleted")
+    children = sorted(each for each, stored in world.deployments.items() if stored.record.parent == name)
+    nodes = sorted(view.name for view in world.nodes.values() if view.record and view.record.deployment == name)
+    bound = sorted(vertex.name for vertex in world.vertices() if vertex.record.deployment == name)
+    for what, there in (("deployment", children), ("node", nodes), ("noderole", bound)):
+        if there:
+            more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+            raise Conflict(f"deployment {name} still holds {what} {there[0]}{more}; move or remove them first")
+
+
+def below(world: World, name: str) -> list[str]:
+    """A deployment and all below it, itself first."""
+    found = [name]
+    for each in found:
+        found += sorted(child for child, stored in world.deployments.items() if stored.record.parent == each)
+    return found
+
+
+def _of(world: World, name: str) -> Stored[Deployment]:
+    stored = world.deployments.get(name)
+    if stored is None:
+        raise NotFound(f"deployment {name} does not exist; see: nodepool-ocb deployment list")
+    return stored

@@ -1,0 +1,74 @@
+"""Every exception that this project raises on purpose; the command line turns each into its exit code.
+
+A message names the thing and the next step. Expected outcomes (a jig that failed, a machine that does not
+answer) are values, not exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class OcbError(Exception):
+    """The root of the family; ``exit_code`` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class Invalid(OcbError):
+    """A document, a configuration or a value is wrong; ``problems`` holds one sentence for each fault.
+
+    Each problem reads ``FILE:LINE: PATH: what is wrong; what to do``, as far as these are known.
+    """
+
+    def __init__(self, problems: Sequence[str] | str) -> None:
+        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class NotFound(OcbError):
+    """The thing that was named does not exist."""
+
+    exit_code = 3
+
+
+class Conflict(OcbError):
+    """What was asked contradicts what exists: the 409 of seed 001."""
+
+    exit_code = 4
+
+
+class Stale(Conflict):
+    """A znode moved on, is gone or exists already, so a transaction was refused whole; ``path`` names it."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class TimedOut(OcbError):
+    """A deadline passed; whatever was waited for may still happen."""
+
+    exit_code = 5
+
+
+class InError(OcbError):
+    """The thing that was waited for ended in error, or cannot end well any more."""
+
+    exit_code = 6
+
+
+class Unavailable(OcbError):
+    """ZooKeeper cannot be reached, or this session is over: nothing was written."""
+
+    exit_code = 7
+
+
+class Unknown(Unavailable):
+    """The connection broke while a transaction was under way: it may have been applied; read before writing."""
+
+
+class Denied(OcbError):
+    """ZooKeeper refuses what this identity asked."""
+
+    exit_code = 8

@@ -1,0 +1,158 @@
+"""What keeps a noderole from starting: one function, asked by the annealer before a claim and by ``explain``.
+
+The seed's four conditions (000, "The NodeRole state machine") and what else must hold. The annealer needs to know only
+whether there is any; a person wants them all, in the order in which they matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
+from nodepool_ocb.world import Vertex, World
+
+
+class Code(StrEnum):
+    """Why a noderole does not start."""
+
+    PROPOSED = "PROPOSED"
+    DEPLOYMENT_PROPOSED = "DEPLOYMENT_PROPOSED"
+    FAILED = "FAILED"  # it is itself in ERROR
+    PARENT_ERROR = "PARENT_ERROR"
+    PARENT_WAITING = "PARENT_WAITING"
+    NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
+    NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
+    NODE_BUSY = "NODE_BUSY"
+    JIG_INACTIVE = "JIG_INACTIVE"
+    HOOK_PENDING = "HOOK_PENDING"
+    BACKOFF = "BACKOFF"
+    NO_ANNEALER = "NO_ANNEALER"
+    SKIPPED = "SKIPPED"  # left out of a run on purpose
+    DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
+    RUNNING = "RUNNING"  # an annealer works on it now
+    DONE = "DONE"  # ACTIVE, and nobody asked for more
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One thing that holds a noderole back."""
+
+    code: Code
+    subject: str  # what holds it back: a noderole, a node, a deployment, a jig
+    since: float  # seconds since the epoch; 0 where nobody knows
+    text: str
+    advice: str
+
+
+def runnable(world: World, vertex: Vertex, now: float, jigs: Collection[str], record: NodeRole | None = None) -> bool:
+    """Whether an annealer that has these jigs may claim the noderole now.
+
+    ``record`` is what the noderole is about to be, in the transaction that makes it so.
+    """
+    return next(hindrances(world, vertex, now, jigs, record), None) is None
+
+
+def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
+    """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
+    jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
+    return list(hindrances(world, vertex, now, jigs))
+
+
+def hindrances(
+    world: World, vertex: Vertex, now: float, jigs: Collection[str], record: NodeRole | None = None
+) -> Iterator[Reason]:
+    """The reasons, the nearest to the noderole first; lazily, so that asking for any costs little."""
+    planned = record is not None
+    record = record or vertex.record
+    yield from _of_state(vertex, record)
+    yield from _of_deployment(world, record)
+    yield from _of_node(vertex, record, planned)
+    yield from _of_role(world, vertex, jigs)
+    if record.hooks:
+        yield Reason(
+            Code.HOOK_PENDING, vertex.name, record.since, f"hook {record.hooks[0]} has not run yet", "wait for an annealer"
+        )
+    if record.not_before > now and record.state is State.TODO:
+        yield Reason(
+            Code.BACKOFF,
+            vertex.name,
+            record.since,
+            f"runs again in {record.not_before - now:.0f} s, after attempt {record.attempt}: {record.reason or 'it failed'}",
+            f"wait, or: nodepool-ocb noderole retry {vertex.name}",
+        )
+    if not world.annealers:
+        yield Reason(Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", "systemctl start nodepool-ocb-annealer")
+
+
+def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
+    state, name, since = record.state, vertex.name, record.since
+    if state is State.PROPOSED:
+        yield Reason(
+            Code.PROPOSED, name, since, "it is bound and not committed", f"nodepool-ocb noderole commit {name}"
+        )
+    elif state is State.ERROR:
+        text = f"its run failed: {record.reason or 'no reason was recorded'}"
+        yield Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb noderole retry {name}")
+    elif state is State.BLOCKED:
+        yield from _of_parents(vertex)
+    elif state is State.ACTIVE and not record.refresh:
+        if record.once == "done":
+            text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
+            yield Reason(Code.DESTRUCTIVE_DONE, name, since, text, advice)
+        else:
+            yield Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
+    elif state is State.TRANSITION and vertex.node.claim is not None:
+        text = f"annealer {vertex.node.claim.annealer} works on it"
+        yield Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
+
+
+def _of_parents(vertex: Vertex) -> Iterator[Reason]:
+    for parent in sorted(vertex.parents, key=lambda v: (v.record.state is not State.ERROR, v.name)):
+        record = parent.record
+        if record.state is State.ERROR:
+            text = f"its parent {parent.name} failed: {record.reason or 'no reason was recorded'}"
+            advice = f"mend the cause, then: nodepool-ocb noderole retry {parent.name}"
+            yield Reason(Code.PARENT_ERROR, parent.name, record.since, text, advice)
+        elif record.state is not State.ACTIVE:
+            text = f"its parent {parent.name} is {record.state}"
+            advice = f"nodepool-ocb noderole explain {parent.name}"
+            yield Reason(Code.PARENT_WAITING, parent.name, record.since, text, advice)
+    present = {parent.name for parent in vertex.parents}
+    for name in vertex.record.parents:
+        if name not in present:
+            yield Reason(Code.PARENT_WAITING, name, 0.0, f"its parent {name} does not exist", "bind it again, or unbind")
+
+
+def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
+    stored = world.deployments.get(record.deployment)
+    if stored is None or stored.record.state is not DeploymentState.COMMITTED:
+        since = stored.record.since if stored else 0.0
+        text = f"deployment {record.deployment} is {'PROPOSED' if stored else 'gone'}"
+        advice = f"nodepool-ocb deployment commit {record.deployment}"
+        yield Reason(Code.DEPLOYMENT_PROPOSED, record.deployment, since, text, advice)
+
+
+def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
+    node, view = vertex.node.record, vertex.node
+    if node is None or not (node.alive or node.virtual):
+        text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
+        advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
+        yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)
+    if node is not None and not node.available:
+        text, advice = f"node {view.name} is not available", f"nodepool-ocb node available {view.name}"
+        yield Reason(Code.NODE_NOT_AVAILABLE, view.name, node.since, text, advice)
+    busy = None if planned or record.state is State.TRANSITION else view.busy
+    if busy is not None and busy is not vertex:
+        text = f"{busy.name} is in TRANSITION on the same node"
+        yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
+
+
+def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Iterator[Reason]:
+    stored = world.roles.get(vertex.role)
+    role: Role | None = stored.record if stored else None
+    if role is None or (role.jig not in jigs and world.annealers):
+        jig = role.jig if role else "(unknown role)"
+        text = f"no living annealer has the jig {jig}" if role else f"role {vertex.role} was never imported"
+        yield Reason(Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp")

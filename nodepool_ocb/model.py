@@ -1,0 +1,219 @@
+"""The records that live in ZooKeeper, and the changes that are written to them.
+
+Every record is a frozen ``msgspec.Struct`` whose JSON is what an operator reads in zk-shell: plain keys, ``"schema": 1``
+first, defaults left out. Keys that this version does not know are kept in ``unknown`` and written back (store.codec).
+Times are seconds since the epoch. Names are not part of a record: they are in the path (store.paths).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = Any  # JSON: None, bool, int, float, str, list, dict with text keys
+
+
+class State(StrEnum):
+    """Where a noderole stands (seed 000, "The NodeRole state machine")."""
+
+    PROPOSED = "PROPOSED"  # bound, not committed: people may still change it
+    BLOCKED = "BLOCKED"  # committed, and a parent is not ACTIVE
+    TODO = "TODO"  # every parent is ACTIVE: an annealer may take it
+    TRANSITION = "TRANSITION"  # an annealer works on it now, or died while it did
+    ACTIVE = "ACTIVE"  # done, in the generation that the record names
+    ERROR = "ERROR"  # the jig failed; everything below waits
+
+
+class DeploymentState(StrEnum):
+    """Whether annealers may work in a deployment (seed 000)."""
+
+    PROPOSED = "PROPOSED"  # people change it, annealers stay away
+    COMMITTED = "COMMITTED"  # annealers work, people do not change it
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag=1):
+    """What all records share."""
+
+    unknown: dict[str, Json] | None = None  # keys of a later version, kept and written back
+
+
+class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """A machine (seed 000): ``nodes/<fqdn>``."""
+
+    deployment: str = "system"
+    admin: bool = False
+    virtual: bool = False  # no machine behind it: always alive, for noop noderoles that many nodes wait for
+    alive: bool = False  # the framework's: it can be reached and logged in to
+    available: bool = True  # the administrator's: annealers may work on it
+    since: float = 0.0  # when alive or available changed last
+    reason: str | None = None  # why it is not alive: "connect: ...", with the step that failed
+    addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
+    user: str = "root"
+    host_keys: tuple[str, ...] = ()  # pinned: "ssh-ed25519 AAAA..."
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+    rack: str | None = None
+    bootenv: str = "local"
+    hints: Mapping[str, Json] = {}
+    hooks: tuple[str, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
+    deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
+
+
+class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
+    """A role bound to a node: ``nodes/<fqdn>/noderoles/<role>``."""
+
+    state: State
+    since: float
+    deployment: str = "system"
+    parents: tuple[str, ...] = ()  # "role@fqdn", sorted
+    generation: int = 0  # counts the runs that somebody meant (semantics)
+    run: str | None = None  # the newest run; its record is runs/<run>
+    epoch: int = 0  # the node's epoch under which that run was claimed
+    attempt: int = 0  # runs of this generation's work since the last success or RETRY by a person
+    reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
+    by: str | None = None  # who caused the newest change
+    refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
+    once: str | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
+    not_before: float = 0.0  # back-off: not to be claimed before this time
+    hooks: tuple[str, ...] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
+
+
+class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``deployments/<name>``; "system" always exists, is COMMITTED, and has no parent."""
+
+    parent: str | None = "system"
+    state: DeploymentState = DeploymentState.PROPOSED
+    since: float = 0.0
+    by: str | None = None
+
+
+class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``nodes/<fqdn>/claim``, ephemeral: who works on the node now."""
+
+    annealer: str
+    noderole: str
+    run: str
+    epoch: int
+    since: float
+
+
+class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``nodes/<fqdn>/fence``: the znode's version is the node's epoch; the data is the token of the newest claim."""
+
+    run: str | None = None
+    annealer: str | None = None
+
+
+class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``daemons/<kind>/<id>``, ephemeral."""
+
+    host: str
+    pid: int
+    version: str
+    started: float
+    state: str = "running"  # running or draining
+    jigs: tuple[str, ...] = ()
+    slots: int = 0
+
+
+class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``noderoles/<role>/runs/<run>``: what became of one attempt; the last ten are kept."""
+
+    annealer: str
+    started: float
+    ended: float
+    outcome: str  # succeeded, failed, unreachable, abandoned, unknown, died
+    generation: int
+    epoch: int
+    exit_code: int | None = None
+    reason: str | None = None
+    tail: str | None = None  # the end of the output, at most 4 KiB
+    log: str | None = None  # HOST:FILE of the whole output
+
+
+class Attrib(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attribute that a role declares: a name for a place (``map``: a/b/c) in the JSON that its jig sees."""
+
+    name: str
+    map: str
+    description: str | None = None
+    default: Json = None
+    schema: Json = None  # JSON Schema, translated from the barclamp's kwalify
+    ui_renderer: str | None = None
+
+
+class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``roles/<name>``: a role as imported from a barclamp (seeds 000 and 001)."""
+
+    barclamp: str
+    jig: str
+    description: str | None = None
+    flags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    wants_attribs: tuple[str, ...] = ()
+    attribs: tuple[Attrib, ...] = ()
+    template: Mapping[str, Json] = {}  # the attribs' defaults, merged at their places
+    type: str | None = None  # the class of entry point nodepool_ocb.roles that carries its hooks
+    hooks: tuple[str, ...] = ()  # the hooks which that class overrides; annealers run these, see docs/hooks.md
+    script: str | None = None  # what the script jig runs
+    parameters: Mapping[str, Json] = {}  # for its jig, e.g. {"delay": 3, "fail": true} of jig test
+    timeout_seconds: float = 1800.0
+    retries: int = 0  # runs again this often before ERROR
+    backoff_seconds: float = 5.0  # before the first retry; doubles, at most 15 minutes
+
+
+class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``deployments/<deployment>/roles/<role>``: a role's configuration for a whole deployment."""
+
+    user: Mapping[str, Json] = {}
+    system: Mapping[str, Json] = {}
+    hooks: tuple[str, ...] = ()  # deployment hooks that are still to run
+    deleting: bool = False
+
+
+class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``/ocb/cluster``: the id that is stamped on every external object."""
+
+    id: str
+    admin_domain: str | None = None
+
+
+# -- changes: what a pure room returns and store.session.commit() writes, all or nothing --
+
+
+class Check(msgspec.Struct, frozen=True):
+    """Nothing is written; the znode must be at this version."""
+
+    path: str
+    version: int
+
+
+class Create(msgspec.Struct, frozen=True):
+    """The znode must not exist. ``data`` is a record, or JSON for attribute blobs, or None for an empty znode."""
+
+    path: str
+    data: Record | Json = None
+    ephemeral: bool = False
+
+
+class Set(msgspec.Struct, frozen=True):
+    """The znode must be at this version (0 is a version; there is no "any")."""
+
+    path: str
+    data: Record | Json
+    version: int
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """The znode must be at this version, and have no children."""
+
+    path: str
+    version: int
+
+
+Change: TypeAlias = Check | Create | Set | Delete

@@ -1,0 +1,237 @@
+"""The state machine of a noderole: one table, and one rule for what neighbours force (seed 000; docs/states.md).
+
+The rules, in prose:
+
+- What an *event* does to the noderole that it names is ``AFTER``. A pair that is not there is refused.
+- What a change forces on others is ``settle``: a committed noderole which is neither PROPOSED nor in TRANSITION is
+  BLOCKED while any parent is not satisfied; a BLOCKED one whose parents are all satisfied becomes TODO. A parent is
+  satisfied when it is ACTIVE, or in TRANSITION by a refresh.
+- A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
+  outcome nobody knows it becomes ERROR. Only a person's ``redeploy`` (PROPOSE with ``once`` cleared) or RETRY ends that.
+- Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
+
+``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import NodeRole, State
+
+
+class Event(StrEnum):
+    """What can happen to a noderole."""
+
+    COMMIT = "COMMIT"  # a person lets the annealers have it
+    PROPOSE = "PROPOSE"  # a person takes it back to change it
+    CLAIM = "CLAIM"  # an annealer takes it, or takes it over from one that died
+    SUCCEED = "SUCCEED"  # its jig succeeded
+    FAIL = "FAIL"  # its jig failed, and no retry is left
+    DEFER = "DEFER"  # its jig failed, and runs again after a back-off
+    LOSE = "LOSE"  # its jig was started, and how it ended cannot be known any more
+    ABANDON = "ABANDON"  # its annealer died or let go: it stays as it is until another takes over
+    RETRY = "RETRY"  # a person wants a failed one to run again
+    REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
+    NODE_DIED = "NODE_DIED"  # the machine does not answer: all that was done on it must be looked at again
+    SKIP = "SKIP"  # a destructive role that was done already
+
+
+#: What an event does to the noderole that it names. A pair that is not here is refused.
+AFTER: Final[Mapping[tuple[State, Event], State]] = {
+    (State.PROPOSED, Event.COMMIT): State.TODO,  # settle() blocks it if it must wait
+    (State.BLOCKED, Event.PROPOSE): State.PROPOSED,
+    (State.TODO, Event.PROPOSE): State.PROPOSED,
+    (State.ACTIVE, Event.PROPOSE): State.PROPOSED,
+    (State.ERROR, Event.PROPOSE): State.PROPOSED,
+    (State.TODO, Event.CLAIM): State.TRANSITION,
+    (State.ACTIVE, Event.CLAIM): State.TRANSITION,  # only with a refresh pending
+    (State.TRANSITION, Event.CLAIM): State.TRANSITION,  # take-over
+    (State.TRANSITION, Event.SUCCEED): State.ACTIVE,
+    (State.TRANSITION, Event.FAIL): State.ERROR,
+    (State.TRANSITION, Event.DEFER): State.TODO,
+    (State.TRANSITION, Event.LOSE): State.TODO,  # again; settle() makes a destructive one ERROR
+    (State.TRANSITION, Event.ABANDON): State.TRANSITION,
+    (State.TODO, Event.FAIL): State.ERROR,  # a hook raised, or a destructive start of unknown outcome
+    (State.BLOCKED, Event.FAIL): State.ERROR,  # a hook raised; settle() blocks it again until its parents are well
+    (State.ACTIVE, Event.FAIL): State.ERROR,  # on_active raised
+    (State.PROPOSED, Event.FAIL): State.ERROR,  # on_proposed raised
+    (State.ERROR, Event.FAIL): State.ERROR,  # on_error raised
+    (State.ERROR, Event.RETRY): State.TODO,
+    (State.ACTIVE, Event.REFRESH): State.ACTIVE,
+    (State.TODO, Event.SKIP): State.ACTIVE,
+    (State.BLOCKED, Event.NODE_DIED): State.TODO,
+    (State.TODO, Event.NODE_DIED): State.TODO,
+    (State.TRANSITION, Event.NODE_DIED): State.TODO,
+    (State.ACTIVE, Event.NODE_DIED): State.TODO,
+    (State.ERROR, Event.NODE_DIED): State.TODO,
+}
+
+#: The states that neighbours may change.
+SETTLING: Final = frozenset({State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR})
+
+#: The hook that a role may have for each state (seeds 000 and 001).
+HOOK_OF: Final[Mapping[State, str]] = {
+    State.PROPOSED: "on_proposed",
+    State.BLOCKED: "on_blocked",
+    State.TODO: "on_todo",
+    State.TRANSITION: "on_transition",
+    State.ACTIVE: "on_active",
+    State.ERROR: "on_error",
+}
+
+
+class Placed(Protocol):
+    """A noderole in a graph; world.Vertex is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def record(self) -> NodeRole: ...
+    @property
+    def parents(self) -> Sequence[Any]: ...
+    @property
+    def children(self) -> Sequence[Any]: ...
+    @property
+    def hooks(self) -> Sequence[str]:
+        """The hooks that its role has."""
+
+    @property
+    def waiting(self) -> int:
+        """How many parents are not satisfied, those that do not exist (yet) included."""
+
+
+P = TypeVar("P", bound=Placed)
+
+
+def satisfied(record: NodeRole) -> bool:
+    """Whether children need not wait for it."""
+    return record.state is State.ACTIVE or (record.state is State.TRANSITION and record.refresh)
+
+
+def after(record: NodeRole, event: Event, now: float, by: str | None = None, reason: str | None = None) -> NodeRole:
+    """The record after an event, before its neighbours settle.
+
+    Raises Conflict where the table has no such pair.
+    """
+    state = AFTER.get((record.state, event))
+    if state is None or (record.state is State.ACTIVE and event is Event.CLAIM and not record.refresh):
+        raise Conflict(f"a noderole in {record.state} cannot {event}")
+    changed = replace(record, state=state, since=now, by=by, reason=reason, **_AT_EVENT[event](record))
+    return _entered_todo(changed) if state is State.TODO else changed
+
+
+def _entered_todo(record: NodeRole) -> NodeRole:
+    return replace(record, generation=record.generation + 1, refresh=False)
+
+
+def _nothing(_: NodeRole) -> dict[str, Any]:
+    return {}
+
+
+#: What an event changes beside the state.
+_AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
+    Event.COMMIT: lambda _: {"attempt": 0, "not_before": 0.0},
+    Event.PROPOSE: lambda _: {"refresh": False},
+    Event.CLAIM: lambda record: {"attempt": record.attempt + (record.state is not State.TRANSITION)},
+    Event.SUCCEED: lambda record: {
+        "refresh": False,
+        "attempt": 0,
+        "not_before": 0.0,
+        "once": "done" if record.once else None,
+    },
+    Event.FAIL: lambda record: {"refresh": False, "once": None if record.state is State.TRANSITION else record.once},
+    Event.DEFER: lambda _: {"once": None},
+    Event.LOSE: _nothing,
+    Event.ABANDON: _nothing,
+    Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
+    Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
+    Event.NODE_DIED: lambda _: {"not_before": 0.0},
+    Event.SKIP: _nothing,
+}
+
+
+def settled(record: NodeRole, waiting: int, now: float) -> NodeRole:
+    """The record as ``waiting`` unsatisfied parents leave it: the one rule about neighbours.
+
+    >>> settled(NodeRole(state=State.ACTIVE, since=0.0), 1, now=9.0).state
+    <State.BLOCKED: 'BLOCKED'>
+    """
+    if record.state not in SETTLING:
+        return record
+    if waiting:
+        return record if record.state is State.BLOCKED else replace(record, state=State.BLOCKED, since=now, refresh=False)
+    if record.state is State.BLOCKED:
+        record = _entered_todo(replace(record, state=State.TODO, since=now, reason=None))
+    if record.state is State.TODO and record.once == "done":
+        return after(record, Event.SKIP, now, reason="destructive: it was done once and is not run again")
+    if record.state is State.TODO and record.once == "started":
+        return after(record, Event.FAIL, now, reason=OUTCOME_UNKNOWN)
+    return record
+
+
+OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not known; look at the machine, then retry"
+
+
+def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) -> dict[P, NodeRole]:
+    """What these changes, and the neighbours ``also``, come to once nothing moves any more.
+
+    Gives every record that differs from what its noderole holds, the changes included. Costs in proportion to what
+    changes: each noderole keeps a counter of its unsatisfied parents, and nothing is rescanned.
+    """
+    records: dict[P, NodeRole] = dict(changed)
+    fewer: dict[P, int] = {}  # how many more parents are satisfied than the noderole's counter says
+    told: dict[P, bool] = {}  # what the children of a noderole were told last
+    queue = deque([*changed, *also])
+    while queue:
+        vertex = queue.popleft()
+        record = records.get(vertex, vertex.record)
+        record = records[vertex] = settled(record, vertex.waiting - fewer.get(vertex, 0), now)
+        good = satisfied(record)
+        if good is not told.get(vertex, satisfied(vertex.record)):
+            told[vertex] = good
+            for child in vertex.children:
+                fewer[child] = fewer.get(child, 0) + (1 if good else -1)
+                queue.append(child)
+    return {vertex: record for vertex, record in records.items() if record != vertex.record}
+
+
+def apply(
+    events: Mapping[P, Event],
+    now: float,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    also: Iterable[P] = (),
+) -> dict[P, NodeRole]:
+    """The new records when these events happen at once: theirs, and those of all whom they move.
+
+    Raises Conflict, naming the noderole, where the table refuses an event. A noderole whose role has a hook for the
+    state that it comes to gets that hook added to ``hooks``, for an annealer to run.
+    """
+    changed: dict[P, NodeRole] = {}
+    for vertex, event in events.items():
+        try:
+            changed[vertex] = after(vertex.record, event, now, by, reason)
+        except Conflict as refused:
+            raise Conflict(f"{vertex.name}: {refused}") from None
+    return with_hooks(settle(changed, now, also))
+
+
+def with_hooks(records: Mapping[P, NodeRole]) -> dict[P, NodeRole]:
+    """The same records, each with the hook of the state that it enters, where its role has one."""
+    return {vertex: _with_hook(vertex, record) for vertex, record in records.items()}
+
+
+def _with_hook(vertex: Placed, record: NodeRole) -> NodeRole:
+    hook = HOOK_OF[record.state]
+    entered = record.state is not vertex.record.state
+    if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
+        return record
+    return replace(record, hooks=(*record.hooks, hook))

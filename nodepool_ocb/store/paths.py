@@ -1,0 +1,99 @@
+"""Where everything lives in ZooKeeper: the only module that spells a path.
+
+Pure, so that the rooms which decide may name what they change. The tree is drawn in docs/zookeeper.md.
+A noderole's name is ``role@fqdn``.
+"""
+
+from __future__ import annotations
+
+ROOT = "/ocb"
+CLUSTER = "/ocb/cluster"
+ROLES = "/ocb/roles"
+DEPLOYMENTS = "/ocb/deployments"
+NODES = "/ocb/nodes"
+DAEMONS = "/ocb/daemons"
+
+
+def role(name: str) -> str:
+    return f"/ocb/roles/{name}"
+
+
+def deployment(name: str) -> str:
+    return f"/ocb/deployments/{name}"
+
+
+def deployment_roles(name: str) -> str:
+    return f"/ocb/deployments/{name}/roles"
+
+
+def deployment_role(deployment: str, role: str) -> str:
+    return f"/ocb/deployments/{deployment}/roles/{role}"
+
+
+def node(fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}"
+
+
+def fence(fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/fence"
+
+
+def claim(fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/claim"
+
+
+def noderoles(fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/noderoles"
+
+
+def noderole(role: str, fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/noderoles/{role}"
+
+
+def user(role: str, fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/noderoles/{role}/user"
+
+
+def system(role: str, fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/noderoles/{role}/system"
+
+
+def wall(role: str, fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/noderoles/{role}/wall"
+
+
+def runs(role: str, fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/noderoles/{role}/runs"
+
+
+def run(role: str, fqdn: str, run: str) -> str:
+    return f"/ocb/nodes/{fqdn}/noderoles/{role}/runs/{run}"
+
+
+def daemons(kind: str) -> str:
+    return f"/ocb/daemons/{kind}"
+
+
+def daemon(kind: str, identity: str) -> str:
+    return f"/ocb/daemons/{kind}/{identity}"
+
+
+def noderole_name(role: str, fqdn: str) -> str:
+    """How a noderole is written everywhere.
+
+    >>> noderole_name("ntp-client", "n1.example.com")
+    'ntp-client@n1.example.com'
+    """
+    return f"{role}@{fqdn}"
+
+
+def split_noderole(name: str) -> tuple[str, str]:
+    """The role and the node of ``role@fqdn``; ValueError where there is no ``@``.
+
+    >>> split_noderole("ntp-client@n1.example.com")
+    ('ntp-client', 'n1.example.com')
+    """
+    role, at, fqdn = name.partition("@")
+    if not (role and at and fqdn):
+        raise ValueError(f"{name!r} is not a noderole; write ROLE@FQDN, as in ntp-client@n1.example.com")
+    return role, fqdn

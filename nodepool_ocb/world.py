@@ -1,0 +1,296 @@
+"""What ZooKeeper holds, as one process sees it: nodes, noderoles as a graph, roles, deployments, daemons.
+
+Filled by store.tree and kept by store.cache; read by whoever decides. A view may be old: every decision is written with
+the versions that it was made from, so a stale one is refused. Each noderole knows its neighbours and counts the parents
+that it waits for; putting a record costs in proportion to its own edges and to its children when it turns.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.model import (
+    Claim,
+    Cluster,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    Node,
+    NodeRole,
+    Record,
+    Role,
+    State,
+)
+from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.store.paths import noderole_name, split_noderole
+
+T = TypeVar("T", bound=Record)
+
+
+class Stored(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A record as it was read: with the version that a write must carry."""
+
+    record: T
+    version: int
+    mzxid: int = 0
+
+
+class Vertex(msgspec.Struct, eq=False, gc=False):
+    """A noderole in the graph. ``version`` is -1 for one that is planned and not written yet."""
+
+    name: str
+    role: str
+    node: NodeView
+    record: NodeRole
+    version: int = -1
+    mzxid: int = 0
+    waiting: int = 0
+    hooks: tuple[str, ...] = ()
+    parents: tuple[Vertex, ...] = ()
+    children: list[Vertex] = []
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+
+class NodeView(msgspec.Struct, eq=False):
+    """A node and what hangs below it. ``record`` is None while only its children have been seen."""
+
+    name: str
+    record: Node | None = None
+    version: int = -1
+    mzxid: int = 0
+    fence: int = -1
+    claim: Claim | None = None
+    claim_owner: int = 0  # the session that holds the claim
+    claim_version: int = -1
+    noderoles: dict[str, Vertex] = {}
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    @property
+    def busy(self) -> Vertex | None:
+        """The noderole in TRANSITION on this node, if there is one."""
+        return next((v for v in self.noderoles.values() if v.record.state is State.TRANSITION), None)
+
+
+class World:
+    """One consistent-enough view of the tree below ``/ocb``."""
+
+    def __init__(self) -> None:
+        self.cluster: Stored[Cluster] | None = None
+        self.roles: dict[str, Stored[Role]] = {}
+        self.deployments: dict[str, Stored[Deployment]] = {}
+        self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
+        self.nodes: dict[str, NodeView] = {}
+        self.daemons: dict[str, dict[str, Daemon]] = {}
+        self._depths: dict[Vertex, int] = {}  # forgotten when an edge changes
+        self._awaited: dict[str, list[Vertex]] = {}  # parents named by a noderole, and not here (yet)
+
+    @property
+    def annealers(self) -> dict[str, Daemon]:
+        return self.daemons.get("annealer", {})
+
+    # -- looking up --
+
+    def vertex(self, name: str) -> Vertex | None:
+        """The noderole ``role@fqdn``, or None."""
+        role, _, fqdn = name.partition("@")
+        node = self.nodes.get(fqdn)
+        return node.noderoles.get(role) if node else None
+
+    def vertices(self) -> Iterator[Vertex]:
+        for node in self.nodes.values():
+            yield from node.noderoles.values()
+
+    def depth(self, vertex: Vertex) -> int:
+        """How many noderoles stand above it on the longest way up; 0 at the top."""
+        depths, stack = self._depths, [vertex]
+        while stack:
+            top = stack[-1]
+            unknown = [parent for parent in top.parents if parent not in depths]
+            if unknown:
+                stack.extend(unknown)
+            else:
+                depths[top] = 1 + max((depths[parent] for parent in top.parents), default=-1)
+                stack.pop()
+        return depths[vertex]
+
+    def role_of(self, vertex: Vertex) -> Role:
+        """Raises NotFound where the role was never imported here."""
+        stored = self.roles.get(vertex.role)
+        if stored is None:
+            raise NotFound(f"role {vertex.role} is not known; import the barclamp that defines it")
+        return stored.record
+
+    # -- what was read --
+
+    def put_cluster(self, stored: Stored[Cluster]) -> None:
+        self.cluster = stored
+
+    def put_role(self, name: str, stored: Stored[Role]) -> None:
+        name = sys.intern(name)
+        before = self.roles.get(name)
+        self.roles[name] = stored
+        if (before.record.hooks if before else ()) != stored.record.hooks:
+            for node in self.nodes.values():
+                if name in node.noderoles:
+                    node.noderoles[name].hooks = stored.record.hooks
+
+    def drop_role(self, name: str) -> None:
+        self.roles.pop(name, None)
+
+    def put_deployment(self, name: str, stored: Stored[Deployment]) -> None:
+        self.deployments[name] = stored
+
+    def drop_deployment(self, name: str) -> None:
+        self.deployments.pop(name, None)
+
+    def put_deployment_role(self, deployment: str, role: str, stored: Stored[DeploymentRole]) -> None:
+        self.deployment_roles[deployment, role] = stored
+
+    def drop_deployment_role(self, deployment: str, role: str) -> None:
+        self.deployment_roles.pop((deployment, role), None)
+
+    def put_daemon(self, kind: str, identity: str, record: Daemon) -> None:
+        self.daemons.setdefault(kind, {})[identity] = record
+
+    def drop_daemon(self, kind: str, identity: str) -> None:
+        self.daemons.get(kind, {}).pop(identity, None)
+
+    def node(self, fqdn: str) -> NodeView:
+        """The node of this name, made empty where it has not been seen."""
+        view = self.nodes.get(fqdn)
+        if view is None:
+            fqdn = sys.intern(fqdn)
+            view = self.nodes[fqdn] = NodeView(fqdn)
+        return view
+
+    def put_node(self, fqdn: str, record: Node, version: int, mzxid: int = 0) -> NodeView:
+        view = self.node(fqdn)
+        view.record, view.version, view.mzxid = record, version, mzxid
+        return view
+
+    def drop_node(self, fqdn: str) -> None:
+        view = self.nodes.get(fqdn)
+        if view is not None:
+            for role in list(view.noderoles):
+                self.drop_noderole(fqdn, role)
+            del self.nodes[fqdn]
+
+    def put_fence(self, fqdn: str, version: int) -> None:
+        self.node(fqdn).fence = version
+
+    def put_claim(self, fqdn: str, claim: Claim | None, owner: int = 0, version: int = -1) -> None:
+        view = self.node(fqdn)
+        view.claim, view.claim_owner, view.claim_version = claim, owner, version
+
+    def put_noderole(self, fqdn: str, role: str, record: NodeRole, version: int = -1, mzxid: int = 0) -> Vertex:
+        """Put a noderole, new or changed, in its place in the graph."""
+        node = self.node(fqdn)
+        vertex = node.noderoles.get(role)
+        if vertex is None:
+            return self._place(node, role, record, version, mzxid)
+        turned = satisfied(record) - satisfied(vertex.record)
+        moved = record.parents != vertex.record.parents
+        vertex.record, vertex.version, vertex.mzxid = record, version, mzxid
+        if turned:
+            for child in vertex.children:
+                child.waiting -= turned
+        if moved:
+            self._unlink(vertex)
+            self._link(vertex)
+        return vertex
+
+    def drop_noderole(self, fqdn: str, role: str) -> None:
+        node = self.nodes.get(fqdn)
+        vertex = node.noderoles.pop(role, None) if node else None
+        if vertex is None:
+            return
+        self._unlink(vertex)
+        for child in vertex.children:
+            child.parents = tuple(parent for parent in child.parents if parent is not vertex)
+            child.waiting += satisfied(vertex.record)
+            self._awaited.setdefault(vertex.name, []).append(child)
+        vertex.children = []
+
+    # -- edges --
+
+    def _place(self, node: NodeView, role: str, record: NodeRole, version: int, mzxid: int) -> Vertex:
+        role = sys.intern(role)
+        stored = self.roles.get(role)
+        name = sys.intern(noderole_name(role, node.name))
+        vertex = Vertex(name, role, node, record, version, mzxid, hooks=stored.record.hooks if stored else ())
+        node.noderoles[role] = vertex
+        self._link(vertex)
+        for child in self._awaited.pop(name, ()):
+            child.parents = (*child.parents, vertex)
+            vertex.children.append(child)
+            child.waiting -= satisfied(record)
+        return vertex
+
+    def _link(self, vertex: Vertex) -> None:
+        found: list[Vertex] = []
+        waiting = 0
+        for name in vertex.record.parents:
+            parent = self.vertex(name)
+            if parent is None:
+                self._awaited.setdefault(name, []).append(vertex)
+                waiting += 1
+            else:
+                parent.children.append(vertex)
+                found.append(parent)
+                waiting += not satisfied(parent.record)
+        vertex.parents, vertex.waiting = tuple(found), waiting
+        self._depths.clear()
+
+    def _unlink(self, vertex: Vertex) -> None:
+        for parent in vertex.parents:
+            parent.children.remove(vertex)
+        for name, waiting in list(self._awaited.items()) if vertex.waiting else ():
+            if vertex in waiting:
+                waiting.remove(vertex)
+                if not waiting:
+                    del self._awaited[name]
+        vertex.parents = ()
+        self._depths.clear()
+
+
+def ancestors(vertex: Vertex) -> list[list[Vertex]]:
+    """Everything above a noderole, by distance: parents first, each noderole at its greatest distance only."""
+    distance: dict[Vertex, int] = {}
+    level, depth = set(vertex.parents), 1
+    while level:
+        for parent in level:
+            distance[parent] = depth
+        level, depth = {grand for parent in level for grand in parent.parents}, depth + 1
+    rows: list[list[Vertex]] = [[] for _ in range(max(distance.values(), default=0))]
+    for parent in sorted(distance, key=lambda v: v.name):
+        rows[distance[parent] - 1].append(parent)
+    return rows
+
+
+def node_of(world: World, fqdn: str) -> NodeView:
+    """Raises NotFound."""
+    view = world.nodes.get(fqdn)
+    if view is None or view.record is None:
+        raise NotFound(f"node {fqdn} does not exist; see: nodepool-ocb node list")
+    return view
+
+
+def vertex_of(world: World, name: str) -> Vertex:
+    """Raises NotFound, also where the name is not ``role@fqdn``."""
+    try:
+        split_noderole(name)
+    except ValueError as wrong:
+        raise NotFound(str(wrong)) from None
+    vertex = world.vertex(name)
+    if vertex is None:
+        raise NotFound(f"noderole {name} does not exist; see: nodepool-ocb noderole list")
+    return vertex
