@@ -54,9 +54,6 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
     parents: tuple[Vertex, ...] = ()
     children: list[Vertex] = []
 
-    def __hash__(self) -> int:
-        return id(self) >> 4
-
 
 class NodeView(msgspec.Struct, eq=False):
     """A node and what hangs below it. ``record`` is None while only its children have been seen."""
@@ -70,9 +67,6 @@ class NodeView(msgspec.Struct, eq=False):
     claim_owner: int = 0  # the session that holds the claim
     claim_version: int = -1
     noderoles: dict[str, Vertex] = {}
-
-    def __hash__(self) -> int:
-        return id(self) >> 4
 
     @property
     def busy(self) -> Vertex | None:

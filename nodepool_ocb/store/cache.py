@@ -1,0 +1,146 @@
+"""A World that follows ZooKeeper: one recursive watch on ``/ocb``, and reading what it calls dirty.
+
+An event only says where to look. ``refresh`` reads the dirty paths, in batches, and shows what has another mzxid than
+the world; ``sweep`` reads everything, for watches are hints: every half minute by whoever owns the cache, and by itself
+after a reconnect. Own writes are shown at once by ``wrote``, and because ``expect`` announced them their events cost no
+read.
+
+Everything here is called on one thread, but for the watch, which appends to a deque and wakes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+from nodepool_ocb.model import Change, Check, Delete, Json, Record
+from nodepool_ocb.store import paths
+from nodepool_ocb.store.places import place
+from nodepool_ocb.store.session import Session, ZnodeStat
+from nodepool_ocb.store.tree import Touched, Tree
+from nodepool_ocb.world import World
+
+
+class Cache:
+    """Keeps ``world`` as ZooKeeper is; ``wake`` is called, on the connection's thread, when ``refresh`` has something
+    to do.
+    """
+
+    def __init__(self, session: Session, world: World, wake: Callable[[], None]) -> None:
+        self._session = session
+        self._tree = Tree(world)
+        self._wake = wake
+        self._events: deque[str] = deque()
+        self._dirty: set[str] = set()
+        self._expected: dict[str, int] = {}  # how many writes of ours are under way on a path
+        self._seen: Counter[str] = Counter()  # how many events came for it meanwhile: more than ours are others'
+        self._swept = -1  # the zxid that the newest whole sweep began with
+        self._connection = 0  # the session's count of connections then: with a new one, events may have been lost
+
+    @property
+    def world(self) -> World:
+        return self._tree.world
+
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """The reason for each path that cannot be decoded."""
+        return self._tree.quarantined
+
+    def load(self) -> Touched:
+        """Watch, and read everything; again after a lost session, into the same world. Raises Unavailable or Denied."""
+        self._session.watch(paths.ROOT, self._event)
+        self._swept = -1
+        return self.sweep()
+
+    def refresh(self) -> Touched:
+        """Read what is dirty, and give all that changed since the last ``refresh`` or ``sweep``, by own writes too.
+
+        Raises Unavailable or Denied; what was not read stays dirty.
+        """
+        if self._connection != self._session.connections:
+            return self.sweep()
+        self._absorb()
+        dirty, self._dirty = sorted(self._dirty), set()
+        try:
+            for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
+                self._tree.put(path, znode)
+        except BaseException:
+            self._dirty.update(dirty)
+            raise
+        return self._tree.touched()
+
+    def sweep(self) -> Touched:
+        """Read everything, unless nothing at all was written since the last sweep began; otherwise as ``refresh``."""
+        self._absorb()
+        dirty, self._dirty = self._dirty, set()
+        connection = self._session.connections
+        try:
+            self._session.get(paths.ROOT)
+            zxid = self._session.last_zxid  # whatever was written up to here, the reads that follow see
+            if zxid != self._swept:
+                self._tree.read(self._session)
+                self._swept = zxid
+            self._connection = connection
+        except BaseException:
+            self._dirty.update(dirty)
+            raise
+        return self._tree.touched()
+
+    # -- own writes --
+
+    def expect(self, changes: Sequence[Change]) -> None:
+        """These are about to be sent; ``wrote`` or ``refused`` must follow."""
+        for change in changes:
+            if not isinstance(change, Check) and place(change.path) is not None:
+                self._expected[change.path] = self._expected.get(change.path, 0) + 1
+
+    def committed(self, changes: Sequence[Change], stats: Sequence[ZnodeStat | None]) -> None:
+        """``wrote`` for all of a transaction that was applied, with the stats that commit gave."""
+        for change, stat in zip(changes, stats, strict=True):
+            if not isinstance(change, Check):
+                self.wrote(change.path, None if isinstance(change, Delete) else change.data, stat)
+
+    def wrote(self, path: str, record: Record | Json, stat: ZnodeStat | None) -> None:
+        """Show what was written at ``path``; ``stat`` None means that it was deleted. Other paths are ignored."""
+        at = place(path)
+        if at is None:
+            return
+        self._absorb()
+        self._settle(path, own=1)
+        if stat is None:
+            self._tree.drop(at)
+        elif stat.mzxid > self._tree.mzxid(at):
+            self._tree.keep(at, record, stat.version, stat.mzxid, stat.ephemeral_owner)
+
+    def refused(self, changes: Sequence[Change]) -> None:
+        """What was expected did not happen, or is not known to have happened."""
+        self._absorb()
+        for change in changes:
+            if not isinstance(change, Check) and place(change.path) is not None:
+                self._settle(change.path, own=0)
+
+    def _settle(self, path: str, own: int) -> None:
+        left = self._expected.pop(path, 0) - 1
+        others = max(self._seen.pop(path, 0) - own, 0)
+        if left > 0:
+            self._expected[path] = left
+            self._seen[path] = others
+        elif left == 0 and others:
+            self._dirty.add(path)
+            self._wake()
+
+    # -- the watch --
+
+    def _event(self, _kind: str, path: str) -> None:
+        if place(path) is not None:
+            self._events.append(path)
+            if path not in self._expected:
+                self._wake()
+
+    def _absorb(self) -> None:
+        while self._events:
+            path = self._events.popleft()
+            if path in self._expected:
+                self._seen[path] += 1
+            else:
+                self._dirty.add(path)

@@ -1,0 +1,98 @@
+"""Bytes in ZooKeeper to records and back; nowhere else.
+
+A znode is one line of compact JSON with ``"schema": 1`` first and defaults left out. Keys that this version
+does not know are kept in ``record.unknown`` and written back where they were: at the top. A record of a later
+schema, or anything that is not JSON of the kind asked for, raises Invalid that names the path.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from sys import intern
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import Json, NodeRole, Record
+from nodepool_ocb.store.frames import Znode
+
+T = TypeVar("T", bound=Record)
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(value: Record | Json) -> bytes:
+    """The znode's data for a record, for JSON, or for None (an empty znode).
+
+    >>> from nodepool_ocb.model import Deployment
+    >>> encode(Deployment(by="root", unknown={"colour": "red"}))
+    b'{"schema":1,"by":"root","colour":"red"}'
+    """
+    if value is None:
+        return b""
+    try:
+        if isinstance(value, Record) and value.unknown is not None:
+            known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
+            return _encode({**known, **_extra(value, known)})
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"this cannot be written as JSON: {error}") from error
+
+
+def decode(kind: type[T], znode: Znode) -> T:
+    """The record in ``znode``; raises Invalid naming its path."""
+    try:
+        data = znode.data
+        record: T = _decoder(kind).decode(data)
+        if _encode(record) != data or record.unknown is not None:
+            record = _with_unknown(kind, record, data)  # not as this version writes it: look closer
+        if isinstance(record, NodeRole):
+            _share(record)
+        return record
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"{znode.path}: not a {kind.__name__} of schema 1: {error}") from error
+
+
+def decode_json(znode: Znode) -> Json:
+    """The JSON of an attribute blob, None for an empty znode; raises Invalid naming its path."""
+    if not znode.data:
+        return None
+    try:
+        return msgspec.json.decode(znode.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"{znode.path}: not JSON: {error}") from error
+
+
+@functools.cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
+
+@functools.cache
+def _known(kind: type[Record]) -> frozenset[str]:
+    return frozenset(kind.__struct_encode_fields__) - {"unknown"} | {"schema"}
+
+
+def _with_unknown(kind: type[T], record: T, data: bytes) -> T:
+    """The slow way, for what people or other versions wrote."""
+    keys: dict[str, Any] = msgspec.json.decode(data)
+    unknown = {key: value for key, value in keys.items() if key not in _known(kind)}
+    if not unknown and record.unknown is None:
+        return record
+    return msgspec.structs.replace(record, unknown=unknown or None)
+
+
+def _share(record: NodeRole, share: Callable[..., None] = msgspec.structs.force_setattr) -> None:
+    """Hold the names once that a hundred thousand noderoles have in common; the record is ours alone so far."""
+    if record.parents:
+        share(record, "parents", tuple([intern(name) for name in record.parents]))
+    if record.by is not None:
+        share(record, "by", intern(record.by))
+    if record.deployment != "system":
+        share(record, "deployment", intern(record.deployment))
+
+
+def _extra(record: Record, known: dict[str, Any]) -> dict[str, Json]:
+    return {key: value for key, value in (record.unknown or {}).items() if key not in known}

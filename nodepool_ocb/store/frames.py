@@ -1,0 +1,234 @@
+"""The requests that we send as bytes of our own making, and their answers: multiRead, multi, addWatch, sync.
+
+kazoo builds one object per request and one per part of an answer; a transaction or five hundred reads are one
+buffer here, packed and unpacked by hand. The layouts are ZooKeeper's own (jute: big-endian, length before
+text and data). A ``Reply`` holds the buffer that came from the socket and where the answer begins in it;
+nothing is copied before it is unpacked, and that may happen on any thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+MULTI: Final = 14
+MULTI_READ: Final = 22
+ADD_WATCH: Final = 106
+SYNC: Final = 9
+
+_CREATE, _DELETE, _SET, _CHECK = 1, 2, 5, 13
+_GET, _CHILDREN = 4, 8
+_PERSISTENT_RECURSIVE = 1
+
+OK: Final = 0
+ROLLED_BACK: Final = -2  # of a member after the one that failed; OK stands for those before it
+NO_NODE: Final = -101
+EXISTS: Final = -110
+
+_INT = struct.Struct("!i")
+_HEADER = struct.Struct("!iBi")  # of a member: opcode, whether it is the end, error
+_MEMBER = struct.Struct("!iBii")  # the same, and the length (or the error) that follows
+_STAT = struct.Struct("!8xqqqi8xq4xi8x")  # mzxid, ctime, mtime, version, ephemeral owner, number of children
+_END = _HEADER.pack(-1, True, -1)
+
+
+class Znode(msgspec.Struct, frozen=True, gc=False):
+    """What was read: times are seconds since the epoch, ``ephemeral_owner`` is a session's id or 0."""
+
+    path: str
+    data: bytes
+    version: int
+    mzxid: int
+    ephemeral_owner: int = 0
+    children: int = 0
+    ctime: float = 0.0
+    mtime: float = 0.0
+
+
+class ZnodeStat(msgspec.Struct, frozen=True, gc=False):
+    """What a write made of a znode."""
+
+    version: int
+    mzxid: int
+    ephemeral_owner: int = 0
+
+
+class Raw(NamedTuple):
+    """A request that is packed already; kazoo's loop sees the two names that it needs."""
+
+    type: int
+    body: bytes
+
+    def serialize(self) -> bytes:
+        return self.body
+
+
+class Reply(NamedTuple):
+    """An answer without error, not unpacked yet; ``zxid``: the newest transaction the server had seen."""
+
+    buffer: bytes
+    offset: int
+    zxid: int
+
+
+class Refused(NamedTuple):
+    """Which member of a multi failed, and ZooKeeper's code for why; nothing of the multi was done."""
+
+    member: int
+    code: int
+
+
+class Unreadable(Exception):
+    """ZooKeeper's code for why one path of many may not be read."""
+
+    def __init__(self, code: int, path: str) -> None:
+        super().__init__(f"{path}: error {code}")
+        self.code = code
+        self.path = path
+
+
+def text(value: str) -> bytes:
+    """Length and UTF-8."""
+    encoded = value.encode()
+    return _INT.pack(len(encoded)) + encoded
+
+
+def add_watch(path: str) -> Raw:
+    """Events for ``path`` and everything below it, until this connection ends."""
+    return Raw(ADD_WATCH, text(path) + _INT.pack(_PERSISTENT_RECURSIVE))
+
+
+def sync(path: str) -> Raw:
+    """Answered when this server has seen all that was written before."""
+    return Raw(SYNC, text(path))
+
+
+# -- multiRead --
+
+
+def read_data(paths: Sequence[str], chroot: str) -> Raw:
+    """One request that reads all of ``paths``."""
+    return Raw(MULTI_READ, _members(_GET, paths, chroot))
+
+
+def read_children(paths: Sequence[str], chroot: str) -> Raw:
+    """One request that lists the children of all of ``paths``."""
+    return Raw(MULTI_READ, _members(_CHILDREN, paths, chroot))
+
+
+def _members(opcode: int, paths: Sequence[str], chroot: str) -> bytes:
+    header, watch, pack = _HEADER.pack(opcode, False, -1), b"\0", _INT.pack
+    parts: list[bytes] = []
+    for path in paths:
+        name = ((chroot + path) if path != "/" or not chroot else chroot).encode()
+        parts += (header, pack(len(name)), name, watch)
+    parts.append(_END)
+    return b"".join(parts)
+
+
+def unpack_data(reply: Reply, paths: Sequence[str]) -> list[Znode | None]:
+    """For each path what is there, None where nothing is; raises Unreadable for the first that may not be read."""
+    buffer, offset, _ = reply
+    member, stat, make = _MEMBER.unpack_from, _STAT.unpack_from, Znode
+    found: list[Znode | None] = []
+    add = found.append
+    for path in paths:
+        opcode, _, error, size = member(buffer, offset)
+        offset += 13
+        if opcode == -1:
+            if error != NO_NODE:
+                raise Unreadable(error, path)
+            add(None)
+            continue
+        end = offset + size if size > 0 else offset
+        mzxid, ctime, mtime, version, owner, children = stat(buffer, end)
+        add(make(path, buffer[offset:end], version, mzxid, owner, children, ctime / 1000, mtime / 1000))
+        offset = end + 68
+    return found
+
+
+def unpack_children(reply: Reply, paths: Sequence[str]) -> list[list[str] | None]:
+    """As ``unpack_data``, with the children's names."""
+    buffer, offset, _ = reply
+    length = _INT.unpack_from
+    found: list[list[str] | None] = []
+    for path in paths:
+        opcode, _, error, size = _MEMBER.unpack_from(buffer, offset)
+        offset += 13
+        if opcode == -1:
+            if error != NO_NODE:
+                raise Unreadable(error, path)
+            found.append(None)
+            continue
+        names: list[str] = []
+        for _ in range(size):
+            end = offset + 4 + length(buffer, offset)[0]
+            names.append(buffer[offset + 4 : end].decode())
+            offset = end
+        found.append(names)
+    return found
+
+
+# -- multi: each writer gives one member of a transaction --
+
+
+def check(path: str, version: int) -> bytes:
+    return _HEADER.pack(_CHECK, False, -1) + text(path) + _INT.pack(version)
+
+
+def create(path: str, data: bytes, acl: bytes, ephemeral: bool) -> bytes:
+    """``acl`` is packed by ``access``."""
+    return b"".join(
+        (_HEADER.pack(_CREATE, False, -1), text(path), _INT.pack(len(data)), data, acl, _INT.pack(ephemeral))
+    )
+
+
+def write(path: str, data: bytes, version: int) -> bytes:
+    return b"".join((_HEADER.pack(_SET, False, -1), text(path), _INT.pack(len(data)), data, _INT.pack(version)))
+
+
+def delete(path: str, version: int) -> bytes:
+    return _HEADER.pack(_DELETE, False, -1) + text(path) + _INT.pack(version)
+
+
+def access(entries: Sequence[tuple[int, str, str]]) -> bytes:
+    """An ACL: (permissions, scheme, id) each."""
+    return _INT.pack(len(entries)) + b"".join(
+        _INT.pack(permissions) + text(scheme) + text(identity) for permissions, scheme, identity in entries
+    )
+
+
+def multi(members: Sequence[bytes]) -> Raw:
+    """All of the members or none."""
+    return Raw(MULTI, b"".join((*members, _END)))
+
+
+def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] | Refused:
+    """For each member the stat after it (None for check and delete), or the first that failed.
+
+    ``owners`` has the owner of what each member creates: ZooKeeper 3.8 says no more of a created znode than
+    its path, within a multi not even for create2. Its version is 0, and its zxid that of the answer.
+    """
+    buffer, offset, zxid = reply
+    stats: list[ZnodeStat | None] = []
+    for index, owner in enumerate(owners):
+        opcode, _, _ = _HEADER.unpack_from(buffer, offset)
+        offset += 9
+        if opcode == -1:
+            code = _INT.unpack_from(buffer, offset)[0]
+            offset += 4
+            if code not in (OK, ROLLED_BACK):
+                return Refused(index, code)
+        elif opcode == _CREATE:
+            offset += 4 + _INT.unpack_from(buffer, offset)[0]
+            stats.append(ZnodeStat(0, zxid, owner))
+        elif opcode == _SET:
+            mzxid, _, _, version, ephemeral_owner, _ = _STAT.unpack_from(buffer, offset)
+            stats.append(ZnodeStat(version, mzxid, ephemeral_owner))
+            offset += 68
+        else:
+            stats.append(None)
+    return stats if len(stats) == len(owners) else Refused(0, ROLLED_BACK)

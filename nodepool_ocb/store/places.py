@@ -1,0 +1,88 @@
+"""Which paths below ``/ocb`` a World shows, and the names that are there now.
+
+Attribute blobs, runs and everything unknown are no such places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from nodepool_ocb.model import Claim, Cluster, Daemon, Deployment, DeploymentRole, Fence, Node, NodeRole, Record, Role
+from nodepool_ocb.store import paths
+from nodepool_ocb.store.reading import Reading
+
+Kind: TypeAlias = type[Record]
+
+
+class Place(NamedTuple):
+    """Where a path is in the world: the kind of record that is there, and the names that lead to it."""
+
+    kind: Kind
+    name: str = ""  # of the role, deployment, node or kind of daemon
+    below: str = ""  # of the noderole's or deployment role's role, or of the daemon
+
+
+def place(path: str) -> Place | None:
+    """None for paths that no world shows.
+
+    >>> place("/ocb/nodes/n1.example.com/noderoles/ntp")
+    Place(kind=<class 'nodepool_ocb.model.NodeRole'>, name='n1.example.com', below='ntp')
+    >>> place("/ocb/nodes/n1.example.com/noderoles/ntp/wall")
+    """
+    match path.split("/")[2:]:
+        case ["nodes", fqdn, "noderoles", role]:
+            return Place(NodeRole, fqdn, role)
+        case ["nodes", fqdn, child] if child in _OF_NODE:
+            return Place(_OF_NODE[child], fqdn)
+        case ["deployments", name, "roles", role]:
+            return Place(DeploymentRole, name, role)
+        case ["daemons", kind, identity]:
+            return Place(Daemon, kind, identity)
+        case [section, name] if section in _SECTIONS:
+            return Place(_SECTIONS[section], name)
+        case ["cluster"]:
+            return Place(Cluster)
+    return None
+
+
+_OF_NODE: Final[Mapping[str, Kind]] = {"fence": Fence, "claim": Claim}
+_SECTIONS: Final[Mapping[str, Kind]] = {"nodes": Node, "roles": Role, "deployments": Deployment}
+
+
+class Listing(NamedTuple):
+    """The names of all that a world shows."""
+
+    roles: list[str]
+    deployments: dict[str, list[str]]  # to their deployment roles
+    nodes: dict[str, list[str]]  # to their noderoles
+    daemons: dict[str, list[str]]  # by kind
+
+    def paths(self) -> Iterator[str]:
+        """Every path but those of noderoles."""
+        yield paths.CLUSTER
+        yield from map(paths.role, self.roles)
+        yield from map(paths.deployment, self.deployments)
+        for deployment, roles in self.deployments.items():
+            yield from (paths.deployment_role(deployment, role) for role in roles)
+        for fqdn in self.nodes:
+            yield from (paths.node(fqdn), paths.fence(fqdn), paths.claim(fqdn))
+        for kind, identities in self.daemons.items():
+            yield from (paths.daemon(kind, identity) for identity in identities)
+
+
+def listing(session: Reading) -> Listing:
+    """List the tree: one request, and one for some hundred nodes; raises Unavailable or Denied."""
+    roles, deployments, nodes, kinds = (
+        names or [] for names in session.children_many([paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS])
+    )
+    wanted = [
+        *map(paths.deployment_roles, deployments), *map(paths.noderoles, nodes), *map(paths.daemons, kinds)
+    ]  # fmt: skip
+    below = iter([names or [] for names in session.children_many(wanted)])
+    return Listing(
+        roles,
+        {deployment: next(below) for deployment in deployments},
+        {fqdn: next(below) for fqdn in nodes},
+        {kind: next(below) for kind in kinds},
+    )

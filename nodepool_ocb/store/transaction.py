@@ -1,0 +1,93 @@
+"""Changes to the bytes of one ZooKeeper transaction, and its refusal to an exception with a path.
+
+Limits are checked before anything is sent: beyond about 1 MiB the server drops the connection, and with it
+every request that is in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
+from nodepool_ocb.model import Change, Check, Create, Record, Set
+from nodepool_ocb.store import codec, frames
+
+RECORD_BYTES: Final = 256 * 1024
+BLOB_BYTES: Final = 512 * 1024
+TRANSACTION_BYTES: Final = 512 * 1024
+TRANSACTION_CHANGES: Final = 500
+
+_STALE: Final = {
+    frames.NO_NODE: "is not there (any more)",
+    -103: "was changed meanwhile",
+    -108: "is below an ephemeral znode",
+    -110: "exists already",
+    -111: "has something below it",
+}
+_DENIED: Final = {-102, -114, -115}  # no right, an ACL that means nothing, authentication failed
+
+
+class Packed(NamedTuple):
+    """A transaction ready to be sent; ``data`` is what each change writes, b"" where it writes nothing."""
+
+    request: frames.Raw
+    data: list[bytes]
+
+
+def pack(changes: Sequence[Change], chroot: str, acl: bytes) -> Packed:
+    """Raises Invalid for what is too large, too long or not JSON."""
+    if len(changes) > TRANSACTION_CHANGES:
+        raise Invalid(
+            f"{len(changes)} changes are more than one transaction may hold ({TRANSACTION_CHANGES});"
+            " change less at once"
+        )
+    data = [_data(change) for change in changes]
+    members = [_member(change, chroot + change.path, wrote, acl) for change, wrote in zip(changes, data, strict=True)]
+    size = sum(map(len, members))
+    if size > TRANSACTION_BYTES:
+        raise Invalid(
+            f"{changes[0].path} and {len(changes) - 1} other changes: {size} bytes are more than one"
+            f" transaction may hold ({TRANSACTION_BYTES}); change less at once"
+        )
+    return Packed(frames.multi(members), data)
+
+
+def owners(changes: Sequence[Change], session: int) -> list[int]:
+    """Who owns what each change creates: ``session`` for ephemeral znodes, else 0."""
+    return [session if isinstance(change, Create) and change.ephemeral else 0 for change in changes]
+
+
+def refusal(changes: Sequence[Change], refused: frames.Refused) -> OcbError:
+    """Why ZooKeeper did nothing of ``changes``."""
+    path = changes[refused.member].path
+    return failure(refused.code, path)
+
+
+def failure(code: int, path: str) -> OcbError:
+    """ZooKeeper's code as our exception; ``path`` is what it is about."""
+    if code in _STALE:
+        return Stale(f"{path} {_STALE[code]}: nothing was written; read it again and decide anew", path)
+    if code in _DENIED:
+        return Denied(f"ZooKeeper does not let this identity use {path}; check zookeeper.username and the znode's ACL")
+    return Unavailable(f"ZooKeeper refused {path} with error {code}")
+
+
+def _data(change: Change) -> bytes:
+    if not isinstance(change, Create | Set):
+        return b""
+    data = codec.encode(change.data)
+    limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES
+    if len(data) > limit:
+        raise Invalid(f"{change.path}: {len(data)} bytes are more than it may hold ({limit}); make it smaller")
+    return data
+
+
+def _member(change: Change, path: str, data: bytes, acl: bytes) -> bytes:
+    if isinstance(change, Check):
+        return frames.check(path, change.version)
+    if isinstance(change, Create):
+        return frames.create(path, data, acl, change.ephemeral)
+    if isinstance(change, Set):
+        return frames.write(path, data, change.version)
+    return frames.delete(path, change.version)

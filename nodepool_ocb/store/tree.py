@@ -1,0 +1,286 @@
+"""A World filled from ZooKeeper, in requests of hundreds: all at once, or path by path.
+
+What cannot be decoded is quarantined: it is left out of the world, its path and the reason are kept, and nothing else
+suffers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import uuid
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from nodepool_ocb.errors import Invalid, Stale
+from nodepool_ocb.model import (
+    Claim,
+    Cluster,
+    Create,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    DeploymentState,
+    Fence,
+    Node,
+    NodeRole,
+    Record,
+    Role,
+)
+from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.store import codec, paths
+from nodepool_ocb.store.frames import Znode
+from nodepool_ocb.store.places import Listing, Place, listing, place
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.world import Stored, Vertex, World
+
+
+class Touched(msgspec.Struct):
+    """What changed in a world: noderoles (gone ones too), nodes by name, and whether anything of the other kinds did.
+
+    ``nodes`` holds a changed noderole's node, and those of its children if it became satisfied or ceased to be.
+    """
+
+    vertices: set[Vertex] = msgspec.field(default_factory=set)
+    nodes: set[str] = msgspec.field(default_factory=set)
+    roles: bool = False
+    deployments: bool = False
+    daemons: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.vertices or self.nodes or self.roles or self.deployments or self.daemons)
+
+
+def _prefixes(nodes: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
+    return ((paths.noderoles(fqdn) + "/", roles) for fqdn, roles in nodes.items())
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage collection meanwhile: a hundred thousand records are made and none is garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class Tree:
+    """A World, and why some paths are not in it: ``quarantined`` has the reason for each that cannot be decoded."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.quarantined: dict[str, str] = {}
+        self._touched = Touched()
+
+    def touched(self) -> Touched:
+        """What changed since this was last asked."""
+        touched, self._touched = self._touched, Touched()
+        return touched
+
+    def read(self, session: Session) -> None:
+        """Read everything, and drop what is gone; raises Unavailable or Denied with part of it done."""
+        listed = listing(session)
+        names = list(listed.paths())
+        with undisturbed():
+            for path, znode in zip(names, session.stream(names), strict=True):
+                self.put(path, znode)
+            self._read_noderoles(session, listed.nodes)
+        for path in self._gone(listed):
+            self.put(path, None)
+
+    def _read_noderoles(self, session: Session, nodes: Mapping[str, list[str]]) -> None:
+        """As ``put`` for each; most of a sweep ends at the comparison, most of a first load in the last lines."""
+        names = (f"{prefix}{role}" for prefix, roles in _prefixes(nodes) for role in roles)
+        znodes = session.stream(names)
+        touched = self._touched
+        for fqdn, roles in nodes.items():
+            shown = self.world.nodes[fqdn].noderoles if fqdn in self.world.nodes else {}
+            for role, znode in zip(roles, znodes, strict=False):
+                if znode is None or role in shown or self.quarantined:
+                    vertex = shown.get(role)
+                    if znode is None or vertex is None or vertex.mzxid != znode.mzxid:
+                        self.put(paths.noderole(role, fqdn), znode)
+                    continue
+                try:
+                    record = codec.decode(NodeRole, znode)
+                except Invalid as wrong:
+                    self.quarantined[znode.path] = str(wrong)
+                    continue
+                vertex = self.world.put_noderole(fqdn, role, record, znode.version, znode.mzxid)
+                touched.vertices.add(vertex)
+                touched.nodes.add(fqdn)
+                if vertex.children:  # they were here before it
+                    touched.nodes.update(child.node.name for child in vertex.children)
+
+    def put(self, path: str, znode: Znode | None) -> None:
+        """Show what was read at ``path``; nothing happens where it is shown already, or is never shown."""
+        at = place(path)
+        if at is None:
+            return
+        if self.quarantined:
+            self.quarantined.pop(path, None)
+        if znode is None:
+            self.drop(at)
+        elif self.mzxid(at) != znode.mzxid:
+            try:
+                record = None if at.kind is Fence else codec.decode(at.kind, znode)
+            except Invalid as wrong:
+                self.quarantined[path] = str(wrong)
+                self.drop(at, undecodable=True)
+            else:
+                self.keep(at, record, znode.version, znode.mzxid, znode.ephemeral_owner)
+
+    def mzxid(self, at: Place) -> int:
+        """Of what is shown; 0 where nothing is, and for what the world keeps no mzxid of."""
+        world = self.world
+        shown: Vertex | Stored[Role] | Stored[Deployment] | Stored[DeploymentRole] | None = None
+        if at.kind is NodeRole:
+            node = world.nodes.get(at.name)
+            shown = node.noderoles.get(at.below) if node else None
+        elif at.kind is Node:
+            return world.nodes[at.name].mzxid if at.name in world.nodes else 0
+        elif at.kind is Role:
+            shown = world.roles.get(at.name)
+        elif at.kind is Deployment:
+            shown = world.deployments.get(at.name)
+        elif at.kind is DeploymentRole:
+            shown = world.deployment_roles.get((at.name, at.below))
+        elif at.kind is Cluster:
+            return world.cluster.mzxid if world.cluster else 0
+        return shown.mzxid if shown else 0
+
+    def keep(self, at: Place, record: Record | None, version: int, mzxid: int, owner: int = 0) -> None:
+        """Show a record of the kind that belongs there."""
+        world, touched = self.world, self._touched
+        if isinstance(record, NodeRole):
+            self._keep_noderole(at, record, version, mzxid)
+        elif isinstance(record, Node):
+            world.put_node(at.name, record, version, mzxid)
+            touched.nodes.add(at.name)
+        elif isinstance(record, Claim):
+            view = world.node(at.name)
+            if (view.claim, view.claim_owner, view.claim_version) != (record, owner, version):
+                world.put_claim(at.name, record, owner, version)
+                touched.nodes.add(at.name)
+        elif at.kind is Fence:
+            if world.node(at.name).fence != version:
+                world.put_fence(at.name, version)
+                touched.nodes.add(at.name)
+        elif isinstance(record, Role):
+            world.put_role(at.name, Stored(record, version, mzxid))
+            touched.roles = True
+        elif isinstance(record, Deployment):
+            world.put_deployment(at.name, Stored(record, version, mzxid))
+            touched.deployments = True
+        elif isinstance(record, DeploymentRole):
+            world.put_deployment_role(at.name, at.below, Stored(record, version, mzxid))
+            touched.deployments = True
+        elif isinstance(record, Daemon):
+            if world.daemons.get(at.name, {}).get(at.below) != record:
+                world.put_daemon(at.name, at.below, record)
+                touched.daemons = True
+        elif isinstance(record, Cluster):
+            world.put_cluster(Stored(record, version, mzxid))
+
+    def _keep_noderole(self, at: Place, record: NodeRole, version: int, mzxid: int) -> None:
+        world, touched = self.world, self._touched
+        before = world.nodes[at.name].noderoles.get(at.below) if at.name in world.nodes else None
+        was = before is not None and satisfied(before.record)
+        vertex = world.put_noderole(at.name, at.below, record, version, mzxid)
+        touched.vertices.add(vertex)
+        touched.nodes.add(at.name)
+        if was != satisfied(record):
+            touched.nodes.update(child.node.name for child in vertex.children)
+
+    def drop(self, at: Place, undecodable: bool = False) -> None:
+        """Show nothing there; a node that exists and cannot be decoded keeps what hangs below it."""
+        if at.kind in (Node, NodeRole, Claim, Fence):
+            self._drop_of_node(at, undecodable)
+            return
+        world, touched = self.world, self._touched
+        if at.kind is Role and at.name in world.roles:
+            world.drop_role(at.name)
+            touched.roles = True
+        elif at.kind is Deployment and at.name in world.deployments:
+            world.drop_deployment(at.name)
+            touched.deployments = True
+        elif at.kind is DeploymentRole and (at.name, at.below) in world.deployment_roles:
+            world.drop_deployment_role(at.name, at.below)
+            touched.deployments = True
+        elif at.kind is Daemon and at.below in world.daemons.get(at.name, {}):
+            world.drop_daemon(at.name, at.below)
+            touched.daemons = True
+
+    def _drop_of_node(self, at: Place, undecodable: bool) -> None:
+        world, touched = self.world, self._touched
+        view = world.nodes.get(at.name)
+        if view is None:
+            return
+        if at.kind is NodeRole and at.below in view.noderoles:
+            vertex = view.noderoles[at.below]
+            touched.vertices.add(vertex)
+            touched.nodes.update(child.node.name for child in vertex.children)
+            world.drop_noderole(at.name, at.below)
+        elif at.kind is Node and undecodable:
+            view.record, view.version, view.mzxid = None, -1, 0
+        elif at.kind is Node:
+            touched.vertices.update(view.noderoles.values())
+            world.drop_node(at.name)
+        elif at.kind is Claim and view.claim is not None:
+            world.put_claim(at.name, None)
+        elif at.kind is Fence and view.fence != -1:
+            world.put_fence(at.name, -1)
+        else:
+            return
+        touched.nodes.add(at.name)
+
+    def _gone(self, listed: Listing) -> Iterator[str]:
+        """What the world shows and ZooKeeper has not, leaves first."""
+        world = self.world
+        for fqdn, view in list(world.nodes.items()):
+            for role in view.noderoles.keys() - set(listed.nodes.get(fqdn, ())):
+                yield paths.noderole(role, fqdn)
+        yield from map(paths.node, world.nodes.keys() - listed.nodes.keys())
+        for deployment, role in list(world.deployment_roles):
+            if role not in listed.deployments.get(deployment, ()):
+                yield paths.deployment_role(deployment, role)
+        yield from map(paths.deployment, world.deployments.keys() - listed.deployments.keys())
+        yield from map(paths.role, world.roles.keys() - set(listed.roles))
+        for kind, daemons in list(world.daemons.items()):
+            for identity in daemons.keys() - set(listed.daemons.get(kind, ())):
+                yield paths.daemon(kind, identity)
+
+
+def load(session: Session, quarantined: dict[str, str] | None = None) -> World:
+    """Everything below ``/ocb`` as it is now; what cannot be decoded is left out, and named in ``quarantined``.
+
+    Raises Unavailable or Denied.
+    """
+    tree = Tree(World())
+    tree.read(session)
+    if quarantined is not None:
+        quarantined.update(tree.quarantined)
+    return tree.world
+
+
+def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> None:
+    """Make ``/ocb``, the cluster's id and the deployment "system", as far as they are absent; any number may do so at
+    once.
+    """
+    session.ensure(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS)
+    first = [
+        Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),
+        Create(
+            paths.deployment("system"),
+            Deployment(parent=None, state=DeploymentState.COMMITTED, since=now),
+        ),
+        Create(paths.deployment_roles("system")),
+    ]
+    for change, found in zip(first, session.get_many([change.path for change in first]), strict=True):
+        if found is None:
+            with contextlib.suppress(Stale):  # another made it at the same moment
+                session.commit([change])

@@ -1,0 +1,1 @@
+"""What tests, demonstrations and measurements run against: real servers on this machine, started and stopped here."""
