@@ -13,6 +13,7 @@ built"; seed 001.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +24,10 @@ from nodepool_ocb.model import Change, Check, Create, DeploymentRole, NodeRole, 
 from nodepool_ocb.noderole import with_hooks
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, Vertex, World, node_of
+
+
+#: The jigs that touch no machine: what a virtual node can have.
+MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -157,6 +162,12 @@ class _Binder:
             raise Conflict(
                 f"role {role}{wanted_by} needs jig {definition.jig}, which no annealer has;"
                 " install what brings it, or start an annealer that has it"
+            )
+        assert self._view.record is not None, "a node that is bound to exists, or is about to"
+        if self._view.record.virtual and definition.jig not in MACHINELESS:
+            raise Conflict(
+                f"role {role}{wanted_by} acts on a machine with jig {definition.jig}, and {self._view.name} is virtual;"
+                " bind it to a node that has an address"
             )
         for other in (*self._view.noderoles, *self._parents):
             self._permit_beside(role, definition, other, wanted_by)

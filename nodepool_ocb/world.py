@@ -27,7 +27,7 @@ from nodepool_ocb.model import (
     State,
 )
 from nodepool_ocb.noderole import satisfied
-from nodepool_ocb.store.paths import noderole_name, split_noderole
+from nodepool_ocb.store.paths import split_noderole
 
 T = TypeVar("T", bound=Record)
 
@@ -219,28 +219,35 @@ class World:
     def _place(self, node: NodeView, role: str, record: NodeRole, version: int, mzxid: int) -> Vertex:
         role = sys.intern(role)
         stored = self.roles.get(role)
-        name = sys.intern(noderole_name(role, node.name))
-        vertex = Vertex(name, role, node, record, version, mzxid, hooks=stored.record.hooks if stored else ())
+        name = sys.intern(f"{role}@{node.name}")
+        vertex = Vertex(name, role, node, record, version, mzxid, 0, stored.record.hooks if stored else ())
         node.noderoles[role] = vertex
-        self._link(vertex)
-        for child in self._awaited.pop(name, ()):
-            child.parents = (*child.parents, vertex)
-            vertex.children.append(child)
-            child.waiting -= satisfied(record)
+        if record.parents:
+            self._link(vertex)
+        if name in self._awaited:
+            self._depths.clear()
+            for child in self._awaited.pop(name):
+                child.parents = (*child.parents, vertex)
+                vertex.children.append(child)
+                child.waiting -= satisfied(record)
         return vertex
 
     def _link(self, vertex: Vertex) -> None:
         found: list[Vertex] = []
         waiting = 0
+        nodes = self.nodes
         for name in vertex.record.parents:
-            parent = self.vertex(name)
+            role, _, fqdn = name.partition("@")  # as vertex() does: this loop is most of loading a large tree
+            node = nodes.get(fqdn)
+            parent = node.noderoles.get(role) if node is not None else None
             if parent is None:
                 self._awaited.setdefault(name, []).append(vertex)
                 waiting += 1
             else:
                 parent.children.append(vertex)
                 found.append(parent)
-                waiting += not satisfied(parent.record)
+                if parent.record.state is not State.ACTIVE and not satisfied(parent.record):
+                    waiting += 1
         vertex.parents, vertex.waiting = tuple(found), waiting
         self._depths.clear()
 

@@ -1,0 +1,93 @@
+"""What a jig sees and what it leaves: blobs read in one request, merged by nodepool_ocb.blobs, the wall written back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb import blobs
+from nodepool_ocb.model import Change, Create, Json, Role, Set, State
+from nodepool_ocb.store import paths
+from nodepool_ocb.store.session import Session, Znode
+from nodepool_ocb.world import Vertex, World, ancestors
+
+RUNS_KEPT: Final = 10
+Blobs = Mapping[str, Znode | None]
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """Where the attributes of a run come from, taken from the world on the turn thread."""
+
+    vertex: Vertex
+    role: Role
+    active: tuple[Vertex, ...]  # the ACTIVE noderoles of the node
+    above: tuple[tuple[Vertex, ...], ...]  # ancestors, the most distant first
+    deployment_roles: Mapping[str, Json]  # noderole → its deployment role's attributes
+    templates: Mapping[str, Mapping[str, Json]]  # noderole → its role's template
+
+
+def sources(world: World, vertex: Vertex, role: Role) -> Sources:
+    """Everything that the noderole may see (semantics: "The jig sees")."""
+    active = tuple(v for v in vertex.node.noderoles.values() if v.record.state is State.ACTIVE and v is not vertex)
+    above = tuple(tuple(row) for row in reversed(ancestors(vertex)))
+    everyone = {v.name: v for v in (vertex, *active, *(v for row in above for v in row))}
+    return Sources(
+        vertex,
+        role,
+        tuple(sorted(active, key=lambda v: v.name)),
+        above,
+        {name: _of_deployment(world, v) for name, v in everyone.items()},
+        {name: world.roles[v.role].record.template for name, v in everyone.items() if v.role in world.roles},
+    )
+
+
+def _of_deployment(world: World, vertex: Vertex) -> Json:
+    stored = world.deployment_roles.get((vertex.record.deployment, vertex.role))
+    return blobs.merge(stored.record.system, stored.record.user) if stored else {}
+
+
+def read(session: Session, sources: Sources) -> Blobs:
+    """The blobs of everyone who matters, in one read."""
+    wanted = []
+    for vertex in {v.name: v for v in (sources.vertex, *sources.active, *(v for row in sources.above for v in row))}.values():
+        place = vertex.role, vertex.node.name
+        wanted += [paths.wall(*place), paths.system(*place), paths.user(*place)]
+    return dict(zip(wanted, session.get_many(wanted), strict=True))
+
+
+def visible(sources: Sources, read: Blobs) -> dict[str, Json]:
+    """What the jig is given."""
+
+    def own(vertex: Vertex) -> list[Mapping[str, Json]]:
+        place = vertex.role, vertex.node.name
+        layers = (paths.wall(*place), paths.system(*place), paths.user(*place))
+        return [_json(read[path]) for path in layers]
+
+    layers: list[Mapping[str, Json]] = []
+    for vertex in sources.active:
+        layers += own(vertex)
+    for row in sources.above:
+        for vertex in row:
+            layers += [sources.templates.get(vertex.name, {}), sources.deployment_roles[vertex.name], *own(vertex)]
+    name = sources.vertex.name
+    layers += [sources.templates.get(name, {}), sources.deployment_roles[name], *own(sources.vertex)]
+    merged: Json = {}
+    for layer in layers:
+        merged = blobs.merge(merged, layer)
+    return dict(merged)
+
+
+def wall_changes(vertex: Vertex, read: Blobs, sent: Json, returned: Json) -> list[Change]:
+    """The wall as it is to be written; nothing where it stays the same."""
+    path = paths.wall(vertex.role, vertex.node.name)
+    znode, wall = read[path], blobs.wall(sent, returned)
+    if znode is None:
+        return [Create(path, wall)] if wall else []
+    wall = blobs.merge(_json(znode), wall)
+    return [Set(path, wall, znode.version)] if wall != _json(znode) else []
+
+
+def _json(znode: Znode | None) -> dict[str, Any]:
+    return msgspec.json.decode(znode.data, type=dict[str, Any]) if znode is not None and znode.data else {}

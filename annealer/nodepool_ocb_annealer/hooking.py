@@ -1,0 +1,339 @@
+"""Hooks: run after the transaction that caused them, at least once, by the annealer that ranks first for their subject.
+
+The records themselves say which hooks are still to run, so a hook outlives whoever should have run it. A hook runs in a
+thread; what it wants changed is written together with the note that it has run. One that raises makes its noderole
+ERROR (noderole hooks), or is logged and counted (node and deployment hooks).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb import aliveness, blobs, metrics, nodes
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.errors import Conflict, OcbError
+from nodepool_ocb.model import Change, Create, Delete, Json, NodeRole, Set
+from nodepool_ocb.noderole import Event, apply
+from nodepool_ocb.role import Hooked, find
+from nodepool_ocb.store import paths
+from nodepool_ocb.store.removal import removal
+from nodepool_ocb.store.session import Session, Znode
+from nodepool_ocb.store.tree import Touched
+from nodepool_ocb.world import NodeView, Vertex, World
+from nodepool_ocb_annealer.agenda import Agenda
+from nodepool_ocb_annealer.ranking import Ranking
+
+log = logging.getLogger(__name__)
+
+SLOW_SECONDS: Final = 0.05
+AGAIN_SECONDS: Final = 1.0
+SEPARATOR: Final = "/"
+
+
+class Site(Protocol):
+    """What hooking needs of the annealer."""
+
+    session: Session
+    world: World
+    agenda: Agenda
+    ranking: Ranking
+    settings: AnnealerSettings
+    identity: str
+
+    def post(self, call: Callable[[], None]) -> None: ...
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
+
+
+class Hooking:
+    """Makes appointments for hooks, runs them, and writes what came of them."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hook")
+        self._under_way: set[tuple[str, str]] = set()
+
+    def look(self, touched: Touched) -> None:
+        """Make appointments for whatever has a hook to run among what changed."""
+        for vertex in touched.vertices:
+            if vertex.record.hooks:
+                self._appoint("hook-noderole", vertex.name, vertex.node.name)
+        for fqdn in touched.nodes:
+            view = self._site.world.nodes.get(fqdn)
+            if view and view.record and (view.record.hooks or view.record.deleting):
+                self._appoint("hook-node", fqdn, fqdn)
+        if touched.deployments:
+            for (deployment, role), stored in self._site.world.deployment_roles.items():
+                if stored.record.hooks or stored.record.deleting:
+                    self._appoint("hook-deployment", f"{deployment}{SEPARATOR}{role}", deployment)
+
+    def keep(self, what: str, whom: str) -> None:
+        """An appointment has come: run the hook, unless it runs already."""
+        if (what, whom) in self._under_way:
+            return
+        job = {"hook-noderole": self._noderole, "hook-node": self._node, "hook-deployment": self._deployment}[what](whom)
+        if job is not None:
+            self._under_way.add((what, whom))
+            self._threads.submit(self._run, what, whom, *job)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _appoint(self, what: str, whom: str, node: str, after_seconds: float = 0.0) -> None:
+        wait = after_seconds + self._site.ranking.of(node) * self._site.settings.steal_delay_seconds
+        self._site.agenda.at(time.monotonic() + wait, (what, whom))
+
+    # -- in the thread --
+
+    def _run(self, what: str, whom: str, work: Work, write: Write) -> None:
+        try:
+            done = work()
+        except OcbError as error:
+            log.warning("%s %s: %s", what, whom, error)
+            done = None
+        except Exception:
+            log.exception("%s %s", what, whom)
+            done = None
+        self._site.post(lambda: self._done(what, whom, write, done))
+
+    # -- back on the turn thread --
+
+    def _done(self, what: str, whom: str, write: Write, done: Done | None) -> None:
+        try:
+            changes = write(done) if done is not None else []
+        except Conflict as refused:
+            log.warning("%s %s: %s", what, whom, refused)
+            changes = []
+        if changes:
+            self._site.send(changes, lambda refused: self._ended(what, whom, refused is None), f"{what} {whom}")
+        else:
+            self._ended(what, whom, applied=False)
+
+    def _ended(self, what: str, whom: str, applied: bool) -> None:
+        self._under_way.discard((what, whom))
+        self._appoint(what, whom, whom, 0.0 if applied else AGAIN_SECONDS)  # another hook may wait
+
+    # -- noderole hooks --
+
+    def _noderole(self, name: str) -> Job | None:
+        vertex = self._site.world.vertex(name)
+        if vertex is None or not vertex.record.hooks:
+            return None
+        hook, record, node = vertex.record.hooks[0], vertex.record, vertex.node.record
+        role = self._site.world.role_of(vertex)
+
+        def work() -> Done | None:
+            hooked = Hooked(name, node, record, _json(_system(self._site.session, name)))
+            if not _installed(vertex.role, role.barclamp, hook):
+                return None
+            error = _call(vertex.role, role.barclamp, hook, hooked)
+            return Done([hooked], error, _systems(self._site.session, hooked))
+
+        def write(done: Done) -> list[Change]:
+            return self._noderole_changes(vertex, record, hook, done)
+
+        return work, write
+
+    def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
+        if vertex.record is not record:
+            return []  # it moved on: the hook runs again
+        if done.error:
+            moved = apply({vertex: Event.FAIL}, time.time(), by=self._site.identity, reason=f"{hook}: {done.error}")
+            own = moved.get(vertex, record)
+            moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
+            return [_set(each, new) for each, new in moved.items()]
+        changes = self._wanted(vertex.node, done)
+        path = paths.noderole(vertex.role, vertex.node.name)
+        now = changes.get(path)
+        base = now.data if isinstance(now, Set) and isinstance(now.data, NodeRole) else record
+        kept = tuple(name for name in base.hooks if name != hook)
+        changes[path] = Set(path, replace(base, hooks=kept), vertex.version)
+        return list(changes.values())
+
+    def _wanted(self, view: NodeView | None, done: Done) -> dict[str, Change]:
+        """What hooks asked for, by path: each znode is written once in a transaction."""
+        world, identity = self._site.world, self._site.identity
+        changes: list[Change] = []
+        for hooked in done.hooked:
+            if hooked.set_node and view is not None:
+                changes += aliveness.changed(world, view, time.time(), by=identity, **hooked.set_node)
+            found = (world.vertex(name) for name in hooked.refresh)
+            events = {each: Event.REFRESH for each in found if each is not None}
+            changes += [_set(each, new) for each, new in apply(events, time.time(), by=identity).items()]
+            for name, wanted in hooked.set_system.items():
+                znode = done.systems.get(name)
+                path = paths.system(*paths.split_noderole(name))
+                merged = blobs.merge(_json(znode), wanted)
+                if znode is None:
+                    changes.append(Create(path, merged))
+                elif merged != _json(znode):
+                    changes.append(Set(path, merged, znode.version))
+        return {change.path: change for change in changes}
+
+    # -- node hooks --
+
+    def _node(self, fqdn: str) -> Job | None:
+        view = self._site.world.nodes.get(fqdn)
+        if view is None or view.record is None:
+            return None
+        node = view.record
+        if node.deleting and not node.hooks:
+            return self._delete(view)
+        if not node.hooks:
+            return None
+        hook, world = node.hooks[0], self._site.world
+        roles = [name for name in _by_depth(world) if hook in world.roles[name].record.hooks]
+        barclamps = {name: world.roles[name].record.barclamp for name in roles}
+        own = {name: {v.name: v.record for v in world.vertices() if v.role == name} for name in roles}
+
+        def work() -> Done | None:
+            done = Done([], None, {})
+            for name in roles:
+                if not _installed(name, barclamps[name], hook):
+                    return None
+                hooked = Hooked(fqdn, node, noderoles=own[name])
+                if _call(name, barclamps[name], hook, hooked) is None:
+                    done.hooked.append(hooked)
+                    done.systems.update(_systems(self._site.session, hooked))
+            return done
+
+        def write(done: Done) -> list[Change]:
+            if view.record is not node:
+                return []
+            changes = self._wanted(view, done)
+            path = paths.node(fqdn)
+            now = changes.get(path)
+            base = now.data if isinstance(now, Set) and isinstance(now.data, type(node)) else node
+            kept = tuple(name for name in base.hooks if name != hook)
+            changes[path] = Set(path, replace(base, hooks=kept), view.version)
+            return list(changes.values())
+
+        return work, write
+
+    def _delete(self, view: NodeView) -> Job:
+        """The hooks of on_node_delete have run: the node goes."""
+        session, fqdn = self._site.session, view.name
+
+        def work() -> Done | None:
+            return Done([], None, {}, removal(session, paths.node(fqdn)))
+
+        def write(done: Done) -> list[Change]:
+            nodes.deletable(view)
+            return list(done.removals)
+
+        return work, write
+
+    # -- deployment hooks --
+
+    def _deployment(self, whom: str) -> Job | None:
+        deployment, _, name = whom.partition(SEPARATOR)
+        stored = self._site.world.deployment_roles.get((deployment, name))
+        role = self._site.world.roles.get(name)
+        if stored is None or role is None:
+            return None
+        record, path, barclamp = stored.record, paths.deployment_role(deployment, name), role.record.barclamp
+        if record.deleting and not record.hooks:
+            self._site.send([Delete(path, stored.version)], lambda _: None, f"deleting {whom}")
+            return None
+        if not record.hooks:
+            return None
+        hook = record.hooks[0]
+
+        def work() -> Done | None:
+            hooked = Hooked(deployment, attributes=record.system)
+            if not _installed(name, barclamp, hook):
+                return None
+            return Done([hooked], _call(name, barclamp, hook, hooked), {})
+
+        def write(done: Done) -> list[Change]:
+            wanted = done.hooked[0].set_system.get(deployment, {})
+            system = blobs.merge(record.system, wanted)
+            return [Set(path, replace(record, hooks=record.hooks[1:], system=system), stored.version)]
+
+        return work, write
+
+
+class Done(msgspec.Struct):
+    """What hooks want, and what is needed to write it."""
+
+    hooked: list[Hooked]
+    error: str | None
+    systems: dict[str, Znode | None]  # the system attributes of the noderoles that they want to change
+    removals: list[Delete] = []
+
+
+Work = Callable[[], Done | None]
+Write = Callable[[Done], list[Change]]
+Job = tuple[Work, Write]
+
+
+def on_transition(session: Session, vertex: Vertex, barclamp: str) -> str | None:
+    """Run the hook of a noderole that was just claimed, before its jig; gives what it raised.
+
+    Only ``set_system`` is heeded: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
+    """
+    hooked = Hooked(vertex.name, vertex.node.record, vertex.record, _json(_system(session, vertex.name)))
+    error = _call(vertex.role, barclamp, "on_transition", hooked)
+    wanted = hooked.set_system.get(vertex.name)
+    if error is None and wanted:
+        znode = _system(session, vertex.name)
+        path = paths.system(vertex.role, vertex.node.name)
+        merged = blobs.merge(_json(znode), wanted)
+        session.commit([Set(path, merged, znode.version) if znode else Create(path, merged)])
+    return error
+
+
+def _call(role: str, barclamp: str, hook: str, hooked: Hooked) -> str | None:
+    """Run one hook, timed; gives what it raised."""
+    started = time.monotonic()
+    try:
+        getattr(find(role, barclamp), hook)(hooked)
+    except Exception as error:
+        log.exception("%s of role %s for %s", hook, role, hooked.subject)
+        metrics.HOOK_FAILURES.labels(hook).inc()
+        return f"{type(error).__name__}: {error}"
+    finally:
+        took = time.monotonic() - started
+        metrics.HOOK_SECONDS.labels(hook).observe(took)
+        if took > SLOW_SECONDS:
+            log.warning("%s of role %s for %s took %.0f ms; hooks are to be fast", hook, role, hooked.subject, took * 1e3)
+    return None
+
+
+def _installed(role: str, barclamp: str, hook: str) -> bool:
+    if find(role, barclamp) is None:
+        log.warning("%s of role %s: its code is not installed on this host; another annealer has to run it", hook, role)
+        return False
+    return True
+
+
+def _by_depth(world: World) -> list[str]:
+    graph = {name: [need for need in each.record.requires if need in world.roles] for name, each in world.roles.items()}
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError:
+        return sorted(graph)
+
+
+def _system(session: Session, noderole: str) -> Znode | None:
+    return session.get(paths.system(*paths.split_noderole(noderole)))
+
+
+def _systems(session: Session, hooked: Hooked) -> dict[str, Znode | None]:
+    names: Iterable[str] = hooked.set_system
+    return {name: _system(session, name) for name in names}
+
+
+def _json(znode: Znode | None) -> dict[str, Json]:
+    return msgspec.json.decode(znode.data, type=dict[str, Json]) if znode is not None and znode.data else {}
+
+
+def _set(vertex: Vertex, record: NodeRole) -> Change:
+    return Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)

@@ -1,0 +1,130 @@
+"""Whether machines are there: idle ones are asked on a schedule, by the annealer that ranks first for the node.
+
+A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead,
+one success to call it alive. Nodes that are virtual, not available, or have no address are left as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from nodepool_ocb import metrics
+from nodepool_ocb.aliveness import died, revived
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.errors import OcbError
+from nodepool_ocb.jigs.probe import Alive, Prober, Unreachable
+from nodepool_ocb.model import Change, Node
+from nodepool_ocb.world import NodeView, World
+from nodepool_ocb_annealer.agenda import Agenda
+from nodepool_ocb_annealer.ranking import Ranking
+
+log = logging.getLogger(__name__)
+
+PROBES_AT_ONCE: Final = 8
+CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
+
+
+class Site(Protocol):
+    """What probing needs of the annealer."""
+
+    world: World
+    agenda: Agenda
+    ranking: Ranking
+    settings: AnnealerSettings
+    prober: Prober | None
+
+    def post(self, call: Callable[[], None]) -> None: ...
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
+
+
+class Probing:
+    """The schedule of probes; everything but the probe itself is on the turn thread."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
+        self._failures: dict[str, int] = {}
+        self._under_way: set[str] = set()
+
+    def plan(self, nodes: Iterable[str]) -> None:
+        """Make an appointment with each of these nodes, if it is ours to ask and has none; the dead ones soon."""
+        site, now = self._site, time.monotonic()
+        for fqdn in nodes:
+            view = site.world.nodes.get(fqdn)
+            node = view.record if view else None
+            if node is None or fqdn in self._under_way or not _probed(node) or site.ranking.of(fqdn) != 0:
+                continue
+            if node.alive:
+                wait = site.settings.probe_seconds * random.uniform(0.5, 1.0)
+            else:
+                wait = site.settings.dead_probe_seconds * random.uniform(0.0, 0.2)
+            site.agenda.at(now + wait, ("probe", fqdn))
+
+    def probe(self, fqdn: str) -> None:
+        """The appointment: ask now, unless somebody works on the node."""
+        site = self._site
+        view = site.world.nodes.get(fqdn)
+        if site.prober is None or view is None or view.record is None or not _probed(view.record):
+            return
+        if site.ranking.of(fqdn) != 0 or fqdn in self._under_way:
+            return
+        if view.claim is not None:
+            self._next(view)
+            return
+        self._under_way.add(fqdn)
+        self._threads.submit(self._ask, site.prober, fqdn, view.record)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
+        try:
+            answer: Alive | Unreachable = prober.probe(fqdn, node)
+        except Exception as error:
+            log.exception("the probe of %s raised", fqdn)
+            answer = Unreachable("probe", f"{type(error).__name__}: {error}")
+        self._site.post(lambda: self._answered(fqdn, answer))
+
+    def _answered(self, fqdn: str, answer: Alive | Unreachable) -> None:
+        self._under_way.discard(fqdn)
+        view = self._site.world.nodes.get(fqdn)
+        if view is None or view.record is None:
+            return
+        node = view.record
+        if isinstance(answer, Alive):
+            metrics.PROBES.labels("alive").inc()
+            self._failures.pop(fqdn, None)
+            if not node.alive:
+                log.info("%s is alive", fqdn)
+                keys = [answer.host_key] if answer.host_key else []
+                self._site.send(revived(view, time.time(), keys), lambda _: None, f"{fqdn} alive")
+            self._next(view)
+            return
+        metrics.PROBES.labels("failed").inc()
+        metrics.PROBE_FAILURES.labels(answer.step).inc()
+        failures = self._failures[fqdn] = self._failures.get(fqdn, 0) + 1
+        reason = f"{answer.step}: {answer.reason}"
+        if node.alive and node.available and failures == 1:
+            self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", fqdn))
+            return
+        if node.available and view.claim is None and (node.alive or node.reason != reason):
+            log.warning("%s is not alive: %s", fqdn, reason)
+            self._site.send(died(view, time.time(), reason), lambda _: None, f"{fqdn} not alive")
+        self._next(view)
+
+    def _next(self, view: NodeView) -> None:
+        """The next appointment: in a minute or so, or soon where the machine is dead."""
+        assert view.record is not None, "only nodes that have a record are probed"
+        settings = self._site.settings
+        alive = view.record.alive
+        wait = settings.probe_seconds if alive else settings.dead_probe_seconds
+        self._site.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
+
+
+def _probed(node: Node) -> bool:
+    return node.available and not node.virtual and bool(node.addresses)

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Partitions a disk. Not idempotent: its role is destructive, and runs once.
+set -eu
+root=${OCB_ROOT:-$(read_attribute ocb/root /)}
+root=${root%/}
+
+device=$(read_attribute disk/device null)
+mark=$root/var/lib/nodepool-ocb/disk-layout
+if [ -e "$mark" ]; then
+  echo "$mark says that this was done before; remove it if the disk may be lost" >&2
+  exit 1
+fi
+mkdir -p "${mark%/*}"
+echo "$device" >"$mark"
+if [ "$device" != null ] && [ -z "$root" ]; then
+  read_attribute disk/table | sfdisk --wipe always "$device"
+fi
+write_attribute disk/done "$device"

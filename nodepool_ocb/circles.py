@@ -1,0 +1,72 @@
+"""Circles in graphs of names: for each knot of them one shortest, never all: there may be more than one can count."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import networkx as nx
+
+
+class Knot(msgspec.Struct, frozen=True):
+    """Names that all lead to one another, and a shortest way round among them."""
+
+    names: frozenset[str]
+    circle: tuple[str, ...]  # begins and ends with the same name
+
+    def __str__(self) -> str:
+        return " → ".join(self.circle)
+
+
+def knots(graph: Mapping[str, Iterable[str]]) -> list[Knot]:
+    """Every knot of a graph (name → the names that it leads to), by name; names that are no key lead nowhere.
+
+    >>> [str(knot) for knot in knots({"a": ["b"], "b": ["c", "a"], "c": ["a"], "d": ["d", "a"]})]
+    ['a → b → a', 'd → d']
+    """
+    edges = {name: sorted({each for each in following if each in graph}) for name, following in graph.items()}
+    whole: nx.DiGraph[str] = nx.DiGraph(edges)
+    found = []
+    for names in nx.strongly_connected_components(whole):
+        if len(names) > 1 or any(name in edges[name] for name in names):
+            inside = {name: [each for each in edges[name] if each in names] for name in sorted(names)}
+            found.append(Knot(frozenset(names), _shortest(inside)))
+    return sorted(found, key=lambda knot: knot.circle)
+
+
+def _shortest(edges: Mapping[str, list[str]]) -> tuple[str, ...]:
+    """A shortest circle, of several the first by name."""
+    best: tuple[str, ...] = ()
+    for start in edges:
+        circle = _round(edges, start, len(best) - 1 if best else len(edges) + 1)
+        best = circle or best
+        if 0 < len(best) <= 2:
+            break
+    return best
+
+
+def _round(edges: Mapping[str, list[str]], start: str, below: int) -> tuple[str, ...]:
+    """A shortest way from ``start`` back to it with fewer than ``below`` edges + 1 names; empty where none is."""
+    came: dict[str, tuple[str, int]] = {start: ("", 0)}
+    queue = deque([start])
+    while queue:
+        name = queue.popleft()
+        length = came[name][1] + 1
+        if length >= below:
+            return ()
+        for each in edges[name]:
+            if each == start:
+                return _way(came, name, start)
+            if each not in came:
+                came[each] = (name, length)
+                queue.append(each)
+    return ()
+
+
+def _way(came: Mapping[str, tuple[str, int]], last: str, start: str) -> tuple[str, ...]:
+    way = [start]
+    while last != start:
+        way.append(last)
+        last = came[last][0]
+    return (start, *reversed(way)) if len(way) > 1 else (start, start)

@@ -1,0 +1,91 @@
+"""``nodepool-ocb barclamp``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool_ocb.cli import connection, output
+from nodepool_ocb.cli.common import Noun, dry_run_option
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import Change, Create, Json, Role, Set
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.barclamp import Imported
+
+files_argument = click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE|DIR...")
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Check and import barclamps: the documents that define roles."""
+
+
+@command.command()
+@files_argument
+def check(files: Sequence[str]) -> None:
+    """Say everything that is wrong in documents, with file, line and key; ZooKeeper is not asked."""
+    from nodepool_ocb import barclamp
+
+    found = barclamp.load(files)
+    rows: list[dict[str, Json]] = [
+        {"name": name, "barclamp": role.barclamp, "jig": role.jig, "flags": list(role.flags)}
+        for name, role in found.roles.items()
+    ]
+    document = {"roles": rows, "warnings": list(found.warnings), "problems": list(found.problems)}
+    _complain(found.warnings)
+    if output.chosen() == "name":
+        output.things(rows, ("name",))
+    else:
+        output.thing(document, "", output.table(rows, ("name", "barclamp", "jig", "flags")))
+    if found.problems:
+        raise Invalid(found.problems)
+
+
+@command.command("import")
+@files_argument
+@click.option("--force", is_flag=True, help="Import what is right even where other roles have problems.")
+@dry_run_option
+def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
+    """Import the roles of documents: nothing, if any has a problem, unless --force is given."""
+    from nodepool_ocb import barclamp
+
+    outcome: list[Imported] = []
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        found = barclamp.load(files, {name: stored.record for name, stored in world.roles.items()})
+        outcome[:] = [found]
+        if found.problems and not force:
+            raise Invalid(found.problems)
+        yield from connection.parts(_changes(world, found.roles))
+
+    with connection.session() as opened:
+        try:
+            changes = connection.change(opened, decide, dry_run)
+        finally:
+            _complain(outcome[0].warnings if outcome else ())
+    for problem in outcome[0].problems:
+        output.say(f"left out: {problem}")
+    told = {"warnings": list(outcome[0].warnings), "problems": list(outcome[0].problems)}
+    connection.report(changes, dry_run, **told)
+
+
+def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:
+    """Those roles that are new or different."""
+    changes: list[Change] = []
+    for name, role in roles.items():
+        stored = world.roles.get(name)
+        if stored is None:
+            changes.append(Create(paths.role(name), role))
+        elif stored.record != role:
+            changes.append(Set(paths.role(name), role, stored.version))
+    return changes
+
+
+def _complain(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        output.say(f"warning: {warning}")

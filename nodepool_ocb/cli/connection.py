@@ -1,0 +1,168 @@
+"""How commands reach ZooKeeper: read the world, decide, write; and decide again if somebody was faster.
+
+The store is imported when a command needs it, and not before.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.common import asked
+from nodepool_ocb.errors import Stale
+from nodepool_ocb.model import Change, Check, Create, Delete, Json, Record
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import Settings
+    from nodepool_ocb.store.session import Session
+
+CONNECT_SECONDS: Final = 9.0  # a command without ZooKeeper ends within ten
+ATTEMPTS: Final = 3
+MOST_CHANGES: Final = 450  # of the 500 that a transaction may have
+
+Decide = Callable[["Session", World], Iterable[Sequence[Change]]]
+
+
+def settings(ctx: click.Context | None = None) -> Settings:
+    """The configuration, with ``--zookeeper`` in its place; raises Invalid."""
+    from nodepool_ocb import config
+
+    loaded = config.load(asked("config", ctx))
+    hosts = asked("zookeeper", ctx)
+    return replace(loaded, zookeeper=replace(loaded.zookeeper, hosts=hosts)) if hosts else loaded
+
+
+@contextmanager
+def session(
+    ctx: click.Context | None = None,
+    timeout_seconds: float = CONNECT_SECONDS,
+    on_connected: Callable[[], None] | None = None,
+) -> Iterator[Session]:
+    """A session that is closed at the end; raises Unavailable, Denied or Invalid."""
+    from nodepool_ocb.store.session import Session
+
+    for library in ("kazoo", "nodepool_ocb.store"):  # what matters comes to us as exceptions
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+    made = Session(settings(ctx).zookeeper, on_connected=on_connected)
+    made.start(timeout_seconds)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def load(opened: Session) -> World:
+    """Everything as it is now, and no older than this call; says on stderr what could not be read."""
+    from nodepool_ocb.cli.output import say
+    from nodepool_ocb.store import tree
+
+    quarantined: dict[str, str] = {}
+    opened.sync()
+    world = tree.load(opened, quarantined)
+    for path, reason in quarantined.items():
+        say(f"warning: {path} is left out: {reason}")
+    return world
+
+
+def world() -> World:
+    """Everything as it is now, for commands that only read."""
+    with session() as opened:
+        return load(opened)
+
+
+def me() -> str:
+    """Who is noted as the cause of a change."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Change]:
+    """Write what ``decide`` gives, transaction by transaction; gives all changes.
+
+    Where somebody changed the same things meanwhile it reads and decides again, and raises Stale at the third time.
+    """
+    from nodepool_ocb.store import tree
+
+    if not dry_run:
+        tree.bootstrap(opened, admin_domain=settings().admin_domain, now=time.time())
+    changes: list[Change] = []
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            for transaction in decide(opened, load(opened)):
+                if not dry_run:
+                    opened.commit(transaction)
+                changes += transaction
+        except Stale as stale:
+            if attempt == ATTEMPTS:
+                raise Stale(f"others keep changing the same things ({stale}); try again", stale.path) from stale
+        else:
+            break
+    return changes
+
+
+def parts(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Independent changes, in transactions that ZooKeeper takes."""
+    return (changes[start : start + MOST_CHANGES] for start in range(0, len(changes), MOST_CHANGES))
+
+
+# -- telling what was changed --
+
+
+def report(changes: Sequence[Change], dry_run: bool = False, explanations: Sequence[str] = (), **more: Json) -> None:
+    """Print what was, or would be, changed: one document. A dry run that found any exits with 10."""
+    from nodepool_ocb.cli import output
+
+    rows = told(changes)
+    document = {"dry_run": dry_run, "changes": rows, "explanations": list(explanations), **more}
+    if output.chosen() == "name":
+        output.things(rows, ("name",))
+    elif output.chosen() != "table":
+        output.thing(document, "")
+    elif rows:
+        for explanation in explanations:
+            output.say(explanation)
+        output.things(rows, ("change", "kind", "name", "state"))
+    if not rows:
+        output.say("nothing to do")
+    if dry_run and rows:
+        raise click.exceptions.Exit(10)
+
+
+def told(changes: Iterable[Change]) -> list[dict[str, Json]]:
+    """Changes as people name them."""
+    return [row for change in changes if (row := _told(change)) is not None]
+
+
+def _told(change: Change) -> dict[str, Json] | None:
+    """A change as people name it; None for what only keeps order (checks, fences, empty znodes)."""
+    from nodepool_ocb.store.places import place
+
+    data = None if isinstance(change, Check | Delete) else change.data
+    what = place(change.path)
+    if isinstance(change, Check) or (what is None and data is None):
+        return None
+    verb = {"Create": "create", "Delete": "delete"}.get(type(change).__name__, "change")
+    if what is None:
+        return {"change": verb, "kind": "attributes", "name": change.path.removeprefix(paths.ROOT + "/"), "state": None}
+    kind = what.kind.__name__
+    if kind in ("Fence", "Claim") and isinstance(change, Create | Delete):
+        return None
+    names = {"NodeRole": f"{what.below}@{what.name}", "DeploymentRole": f"{what.below} in {what.name}"}
+    state = getattr(data, "state", None) if isinstance(data, Record) else None
+    return {
+        "change": verb,
+        "kind": {"NodeRole": "noderole", "DeploymentRole": "deployment role"}.get(kind, kind.lower()),
+        "name": names.get(kind, what.name),
+        "state": None if state is None else str(state),
+    }

@@ -1,0 +1,225 @@
+"""``nodepool-ocb deployment``."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb import committing, deployments
+from nodepool_ocb.cli import assigning, completion, connection, output, waiting
+from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
+from nodepool_ocb.cli.finding import deployment_of, role_of
+from nodepool_ocb.errors import Conflict, Stale
+from nodepool_ocb.model import Change, Check, Create, DeploymentRole, DeploymentState, Json, Set
+from nodepool_ocb.noderole import Event
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import Vertex, World
+
+name_argument = click.argument("name", shell_complete=completion.deployments)
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Deployments: create, configure, propose, commit, wait."""
+
+
+def _bound(world: World, name: str) -> list[Vertex]:
+    deployment_of(world, name)
+    return [vertex for vertex in world.vertices() if vertex.record.deployment == name]
+
+
+@command.command()
+@click.argument("name")
+@click.option("--parent", default="system", show_default=True, shell_complete=completion.deployments)
+def create(name: str, parent: str) -> None:
+    """Make a deployment, PROPOSED."""
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        deployment_of(world, parent)
+        yield deployments.create(world, name, parent, time.time(), connection.me())
+
+    with connection.session() as opened:
+        connection.report(connection.change(opened, decide))
+
+
+@command.command("list")
+def list_() -> None:
+    """Every deployment, with the states of what is bound in it."""
+    output.things(rows(connection.world()), ("name", "parent", "state", "noderoles", "since"))
+
+
+def rows(world: World) -> list[dict[str, Json]]:
+    """Deployments at a glance, parents before children."""
+    counts: dict[str, Counter[str]] = {}
+    for vertex in world.vertices():
+        counts.setdefault(vertex.record.deployment, Counter())[str(vertex.record.state)] += 1
+    order = deployments.below(world, deployments.SYSTEM) if deployments.SYSTEM in world.deployments else []
+    told: list[dict[str, Json]] = []
+    for name in [*order, *sorted(world.deployments.keys() - set(order))]:
+        record = world.deployments[name].record
+        states = ", ".join(f"{count} {state}" for state, count in sorted(counts.get(name, Counter()).items()))
+        told.append(
+            {
+                "name": name,
+                "parent": record.parent,
+                "state": str(record.state),
+                "noderoles": states or None,
+                "since": record.since,
+                "by": record.by,
+            }
+        )
+    return told
+
+
+@command.command()
+@name_argument
+def show(name: str) -> None:
+    """One deployment: its place in the tree, its roles with their attributes, and its noderoles."""
+    world = connection.world()
+    record = deployment_of(world, name).record
+    roles: list[dict[str, Json]] = [
+        {"role": role, "user": dict(stored.record.user), "system": dict(stored.record.system)}
+        for (deployment, role), stored in sorted(world.deployment_roles.items())
+        if deployment == name
+    ]
+    bound: list[dict[str, Json]] = [
+        {"noderole": vertex.name, "state": str(vertex.record.state), "since": vertex.record.since}
+        for vertex in sorted(_bound(world, name), key=lambda each: each.name)
+    ]
+    about = {"name": name, **output.plain(record), "below": deployments.below(world, name)[1:]}
+    tables = (output.table(roles, ("role", "user", "system")), output.table(bound, ("noderole", "state", "since")))
+    output.thing({**about, "roles": roles, "noderoles": bound}, name, output.fields(about), _tree(world, name), *tables)
+
+
+def _tree(world: World, name: str) -> Any:
+    """The deployment with all above and below it."""
+    from rich.tree import Tree
+
+    line = [name]
+    while (parent := world.deployments[line[-1]].record.parent) in world.deployments and parent not in line:
+        line.append(str(parent))
+    made = branch = Tree(line[-1])
+    for each in line[-2::-1]:
+        branch = branch.add(each)
+    branches = {name: branch}
+    for each in deployments.below(world, name)[1:]:
+        branches[each] = branches[str(world.deployments[each].record.parent)].add(each)
+    return made
+
+
+@command.command("set")
+@name_argument
+@click.argument("role", shell_complete=completion.roles)
+@click.argument("assignments", nargs=-1, required=True, metavar="PATH/TO=JSON...")
+@dry_run_option
+def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> None:
+    """Set attributes of a role for the whole deployment, while it is PROPOSED."""
+    from nodepool_ocb import roles  # here, since jsonschema takes long to import
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        deployment = deployment_of(world, name)
+        definition = role_of(world, role).record
+        if deployment.record.state is not DeploymentState.PROPOSED:
+            raise Conflict(f"deployment {name} is COMMITTED; first: nodepool-ocb deployment propose {name}")
+        stored = world.deployment_roles.get((name, role))
+        before = stored.record if stored else DeploymentRole()
+        catalogue = {each: known.record for each, known in world.roles.items()}
+        user = assigning.assigned(before.user, assignments, lambda key: roles.place(catalogue, role, key))
+        roles.checked(catalogue, role, user, roles.template(catalogue, role))
+        check = Check(paths.deployment(name), deployment.version)
+        path = paths.deployment_role(name, role)
+        if stored is None:
+            hooks = tuple(hook for hook in definition.hooks if hook == "on_deployment_create")
+            yield [check, Create(path, DeploymentRole(user=user, hooks=hooks))]
+        elif user != before.user:
+            yield [check, Set(path, replace(before, user=user), stored.version)]
+
+    with connection.session() as opened:
+        connection.report(connection.change(opened, decide, dry_run), dry_run)
+
+
+@command.command()
+@name_argument
+@dry_run_option
+def propose(name: str, dry_run: bool) -> None:
+    """Keep annealers out of the deployment, so that people can change it."""
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        deployment_of(world, name)
+        changes = deployments.turn(world, name, DeploymentState.PROPOSED, time.time(), connection.me())
+        if changes:
+            yield changes
+
+    with connection.session() as opened:
+        connection.report(connection.change(opened, decide, dry_run), dry_run)
+
+
+@command.command()
+@name_argument
+@wait_options
+@dry_run_option
+def commit(name: str, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
+    """Commit everything that is PROPOSED in the deployment, and let annealers work in it."""
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        now, by = time.time(), connection.me()
+        yield from committing.apply_to(world, _bound(world, name), Event.COMMIT, now, by)
+        if name != deployments.SYSTEM:  # last: annealers find all of it committed
+            changes = deployments.turn(world, name, DeploymentState.COMMITTED, now, by)
+            if changes:
+                yield changes
+
+    waiting.change_and_wait(decide, (lambda world: _names(world, name)) if wait else None, timeout_seconds, dry_run)
+
+
+def _names(world: World, name: str) -> Iterable[str]:
+    return [vertex.name for vertex in _bound(world, name)]
+
+
+@command.command()
+@name_argument
+@timeout_option
+def wait(name: str, timeout_seconds: float | None) -> None:
+    """Wait until everything in the deployment is ACTIVE; ends at once when that cannot happen any more."""
+    waiting.wait(lambda world: _names(world, name), timeout_seconds)
+
+
+@command.command()
+@name_argument
+@yes_option
+def delete(name: str, yes: bool) -> None:
+    """Delete an empty deployment and its roles' attributes."""
+    with connection.session() as opened:
+        world = connection.load(opened)
+        deployment_of(world, name)
+        deployments.deletable(world, name)
+        held = ", ".join(role for deployment, role in sorted(world.deployment_roles) if deployment == name)
+        confirm(f"delete deployment {name} with the attributes of its roles ({held or 'none'})", yes)
+        changes = connection.change(opened, lambda session, now: _deletion(session, now, name))
+    connection.report(changes)
+    if any(isinstance(change, Set) for change in changes):
+        output.say(f"hooks of on_deployment_delete run first; when they have, delete {name} once more")
+
+
+def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]]:
+    """Where roles have a hook for it, their removal by an annealer; else, or when that was done, the deployment's."""
+    from nodepool_ocb.store.removal import removal
+
+    stored = deployment_of(world, name)
+    deployments.deletable(world, name)
+    hooked: list[Change] = []
+    for (deployment, role), below in sorted(world.deployment_roles.items()):
+        known = world.roles.get(role)
+        if deployment == name and known and "on_deployment_delete" in known.record.hooks:
+            hooks = tuple(dict.fromkeys((*below.record.hooks, "on_deployment_delete")))
+            marked = replace(below.record, deleting=True, hooks=hooks)
+            hooked.append(Set(paths.deployment_role(name, role), marked, below.version))
+    changes = hooked or removal(opened, paths.deployment(name))
+    if not hooked and getattr(changes[-1], "version", -1) != stored.version:
+        raise Stale(f"deployment {name} changed", paths.deployment(name))
+    yield changes

@@ -1,0 +1,49 @@
+"""Finding what a command line names; a name that does not exist gets the nearest one that does. Pure."""
+
+from __future__ import annotations
+
+from nodepool_ocb.cli.common import unknown
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.model import Deployment, Node, Role
+from nodepool_ocb.store.paths import split_noderole
+from nodepool_ocb.world import NodeView, Stored, Vertex, World
+
+
+def role_of(world: World, name: str) -> Stored[Role]:
+    """Raises NotFound."""
+    if name not in world.roles:
+        raise unknown("role", name, world.roles)
+    return world.roles[name]
+
+
+def deployment_of(world: World, name: str) -> Stored[Deployment]:
+    """Raises NotFound."""
+    if name not in world.deployments:
+        raise unknown("deployment", name, world.deployments)
+    return world.deployments[name]
+
+
+def node_of(world: World, fqdn: str) -> NodeView:
+    """Raises NotFound."""
+    view = world.nodes.get(fqdn)
+    if view is None or view.record is None:
+        raise unknown("node", fqdn, (name for name, each in world.nodes.items() if each.record))
+    return view
+
+
+def record_of(view: NodeView) -> Node:
+    """The record of a node that was found."""
+    assert view.record is not None, "node_of gives only nodes that exist"
+    return view.record
+
+
+def noderole_of(world: World, name: str) -> Vertex:
+    """Raises NotFound, also for what is not written ``role@fqdn``."""
+    try:
+        split_noderole(name)
+    except ValueError as wrong:
+        raise NotFound(str(wrong)) from None
+    vertex = world.vertex(name)
+    if vertex is None:
+        raise unknown("noderole", name, (each.name for each in world.vertices()))
+    return vertex

@@ -1,0 +1,101 @@
+"""``nodepool-ocb``: the root of the command line.
+
+One noun, then one verb. A noun's module is imported when it is used, so ``--help`` costs little; what it says of a noun
+stands in ``NOUNS``. An error of ours ends the command with its sentence on stderr and its exit code (errors.py), any
+other with one line; nobody sees a traceback who has not asked for it with ``NODEPOOL_OCB_DEBUG=1``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+
+from nodepool_ocb.cli.common import common_options, did_you_mean
+from nodepool_ocb.errors import OcbError
+
+#: noun → (the module whose ``command`` it is, what --help says of it)
+NOUNS: Final[Mapping[str, tuple[str, str]]] = {
+    "status": ("nodepool_ocb.cli.status", "Everything at a glance, errors first."),
+    "barclamp": ("nodepool_ocb.cli.barclamp", "Check and import the documents that define roles."),
+    "role": ("nodepool_ocb.cli.role", "The roles that can be bound to nodes."),
+    "deployment": ("nodepool_ocb.cli.deployment", "Deployments: create, configure, propose, commit, wait."),
+    "node": ("nodepool_ocb.cli.node", "Machines: create, bind roles to them, commit, take out of service."),
+    "noderole": ("nodepool_ocb.cli.noderole", "Roles on nodes: states, explanations, logs, retries."),
+    "graph": ("nodepool_ocb.cli.graph", "Draw which noderole waits for which."),
+    "daemon": ("nodepool_ocb.cli.daemon", "The daemons that are running."),
+    "lock": ("nodepool_ocb.cli.lock", "Who works on which node now."),
+    "config": ("nodepool_ocb.cli.config", "Check the configuration."),
+    "completion": ("nodepool_ocb.cli.completion", "Print the completion script of a shell."),
+}
+
+
+class Root(click.Group):
+    """The group of all nouns: imports a noun when it is used, and turns errors into exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in NOUNS:
+            return None
+        command = import_module(NOUNS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in NOUNS and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], NOUNS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """From the table alone: nothing is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(noun, text) for noun, (_, text) in NOUNS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OcbError as error:
+            _fail(str(error), error.exit_code)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except BrokenPipeError:
+            _reader_is_gone()
+        except Exception as error:
+            if os.environ.get("NODEPOOL_OCB_DEBUG"):
+                raise
+            _fail(f"unexpected {type(error).__name__}: {error}; NODEPOOL_OCB_DEBUG=1 shows where")
+
+
+def _fail(message: str, exit_code: int = 1) -> NoReturn:
+    for line in message.splitlines() or ["failed"]:
+        click.echo(f"error: {line}", err=True)
+    raise click.exceptions.Exit(exit_code)
+
+
+def _reader_is_gone() -> NoReturn:
+    """Whoever read our output (head, less) has left: end quietly, also at the interpreter's own flush."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    raise click.exceptions.Exit(1)
+
+
+@click.group(cls=Root, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB", "help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="nodepool-ocb", message="%(prog)s %(version)s")
+@common_options
+def cli() -> None:
+    """Take machines from nothing to ready, and keep them there.
+
+    A noderole is a role on a node, written ROLE@FQDN. Start with `status`; ask `noderole explain ROLE@FQDN` why
+    something does not move. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 timed out, 6 in error,
+    7 no ZooKeeper, 8 denied, 10 a dry run found changes.
+    """
+
+
+def main() -> None:
+    """The console script."""
+    cli(prog_name="nodepool-ocb")

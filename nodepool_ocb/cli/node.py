@@ -1,0 +1,253 @@
+"""``nodepool-ocb node``."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb import aliveness, binding, committing, nodes
+from nodepool_ocb.cli import assigning, completion, connection, output, waiting
+from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, wait_options, yes_option
+from nodepool_ocb.cli.finding import deployment_of, node_of, record_of, role_of
+from nodepool_ocb.errors import Stale
+from nodepool_ocb.model import Change, Json, Node, Set, State
+from nodepool_ocb.noderole import Event
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import NodeView, World
+
+#: The order in which a node's noderoles tell of it: errors hide behind nothing.
+WORST: Final = (State.ERROR, State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED, State.ACTIVE)
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Machines: create, bind roles to them, commit, take out of service."""
+
+
+@command.command()
+@click.argument("fqdn")
+@click.option("--admin", is_flag=True, help="An admin node: gets the bootstrap roles instead of the discovery roles.")
+@click.option("--virtual", is_flag=True, help="No machine is behind it: it is always alive.")
+@click.option("--address", "addresses", multiple=True, metavar="A[:PORT]", help="Where it answers, if not at its name.")
+@click.option("--no-address", is_flag=True, help="It cannot be reached yet.")
+@click.option("--user", default="root", show_default=True, help="Who logs in to it.")
+@click.option("--host-key", "host_keys", multiple=True, metavar="'TYPE KEY'", help="Pin its SSH host key.")
+@click.option("--deployment", default="system", show_default=True, shell_complete=completion.deployments)
+@click.option("--tag", "tags", multiple=True)
+@click.option("--label", "labels", multiple=True, metavar="K=V")
+@click.option("--hint", "hints", multiple=True, metavar="K=JSON")
+@click.option("--rack")
+@click.option("--bootenv", default="local", show_default=True)
+@dry_run_option
+def create(
+    fqdn: str, no_address: bool, addresses: tuple[str, ...], labels: Sequence[str], hints: Sequence[str], dry_run: bool,
+    **fields: Any,
+) -> None:  # fmt: skip
+    """Create a node; the roles for new nodes are bound to it at once."""
+    if no_address and addresses:
+        raise click.UsageError("--address and --no-address contradict each other")
+    reached = () if no_address or fields["virtual"] else addresses or (fqdn,)
+    node = Node(addresses=reached, labels=assigning.labels(labels), hints=assigning.hints(hints), **fields)
+    domain = connection.settings().admin_domain
+    explanations: list[str] = []
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        deployment_of(world, node.deployment)
+        admin_domain = domain or (world.cluster.record.admin_domain if world.cluster else None)
+        plan = nodes.create(
+            world, fqdn, node, admin_domain=admin_domain, now=time.time(), jigs=active_jigs(world), by=connection.me()
+        )
+        explanations[:] = plan.explanations
+        yield plan.changes
+
+    with connection.session() as opened:
+        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations)
+
+
+def active_jigs(world: World) -> set[str] | None:
+    """The jigs of the living annealers; None while there is no annealer to ask."""
+    return {jig for daemon in world.annealers.values() for jig in daemon.jigs} if world.annealers else None
+
+
+@command.command("list")
+@click.option("--deployment", shell_complete=completion.deployments)
+@click.option("--tag", "tags", multiple=True, help="Only nodes with all of these tags.")
+@click.option("--label", "labels", multiple=True, metavar="K=V")
+def list_(deployment: str | None, tags: Sequence[str], labels: Sequence[str]) -> None:
+    """Every node, with its worst noderole's state."""
+    wanted = assigning.labels(labels).items()
+    world = connection.world()
+    if deployment is not None:
+        deployment_of(world, deployment)
+    rows = [
+        row(view)
+        for _, view in sorted(world.nodes.items())
+        if (node := view.record) is not None
+        and deployment in (None, node.deployment)
+        and set(tags) <= set(node.tags)
+        and wanted <= node.labels.items()
+    ]
+    columns = ("name", "deployment", "alive", "available", "state", "noderoles", "tags", "since", "reason")
+    output.things(rows, columns)
+
+
+def row(view: NodeView) -> dict[str, Json]:
+    """A node at a glance: ``state`` is its worst noderole's, ``noderoles`` says how many are in which."""
+    node = record_of(view)
+    counts = Counter(vertex.record.state for vertex in view.noderoles.values())
+    states = [state for state in WORST if counts[state]]
+    return {
+        "name": view.name,
+        "deployment": node.deployment,
+        "alive": node.alive or node.virtual,
+        "available": node.available,
+        "state": str(states[0]) if states else None,
+        "noderoles": ", ".join(f"{counts[state]} {state}" for state in states) or None,
+        "tags": list(node.tags),
+        "labels": dict(node.labels),
+        "rack": node.rack,
+        "since": node.since,
+        "reason": node.reason,
+        "busy": view.claim.noderole if view.claim else None,
+    }
+
+
+@command.command()
+@click.argument("fqdn", shell_complete=completion.nodes)
+def show(fqdn: str) -> None:
+    """One node, and its noderoles."""
+    world = connection.world()
+    view = node_of(world, fqdn)
+    below: list[dict[str, Json]] = [
+        {"noderole": v.name, "state": str(v.record.state), "since": v.record.since, "reason": v.record.reason}
+        for v in sorted(view.noderoles.values(), key=lambda each: (WORST.index(each.record.state), each.name))
+    ]
+    node = {
+        "name": fqdn,
+        **output.plain(record_of(view)),
+        "epoch": view.fence,
+        "claim": msgspec.to_builtins(view.claim),
+    }
+    table = output.table(below, ("noderole", "state", "since", "reason"))
+    output.thing({**node, "noderoles": below}, fqdn, output.fields(node), table)
+
+
+@command.command("set")
+@click.argument("fqdn", shell_complete=completion.nodes)
+@click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
+@dry_run_option
+def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
+    """Change a node: alive=, available=, bootenv=, tags=A,B, addresses=, rack=, user=, labels.K=V, hints.K=JSON."""
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        view = node_of(world, fqdn)
+        node = record_of(view)
+        fields = assigning.node_fields(node, assignments)
+        fields = {name: value for name, value in fields.items() if getattr(node, name) != value}
+        if fields:
+            yield aliveness.changed(world, view, time.time(), connection.me(), **fields)
+
+    with connection.session() as opened:
+        connection.report(connection.change(opened, decide, dry_run), dry_run)
+
+
+@command.command()
+@click.argument("fqdn", shell_complete=completion.nodes)
+@click.pass_context
+def available(ctx: click.Context, fqdn: str) -> None:
+    """Let annealers work on the node."""
+    ctx.invoke(set_, fqdn=fqdn, assignments=("available=true",), dry_run=False)
+
+
+@command.command()
+@click.argument("fqdn", shell_complete=completion.nodes)
+@click.pass_context
+def unavailable(ctx: click.Context, fqdn: str) -> None:
+    """Keep annealers away from the node; its noderoles stay as they are."""
+    ctx.invoke(set_, fqdn=fqdn, assignments=("available=false",), dry_run=False)
+
+
+@command.command()
+@click.argument("fqdn", shell_complete=completion.nodes)
+@click.argument("role", shell_complete=completion.roles)
+@click.option("--deployment", shell_complete=completion.deployments, help="The node's own unless told.")
+@click.option("--parent", "parents", multiple=True, metavar="ROLE@FQDN", shell_complete=completion.noderoles)
+@dry_run_option
+def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], dry_run: bool) -> None:
+    """Bind a role, and what it needs, to a node: PROPOSED until it is committed."""
+    explanations: list[str] = []
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        role_of(world, role), node_of(world, fqdn)
+        if deployment is not None:
+            deployment_of(world, deployment)
+        plan = binding.plan(
+            world, role, fqdn, now=time.time(), by=connection.me(), deployment=deployment, jigs=active_jigs(world),
+            parents=parents,
+        )  # fmt: skip
+        explanations[:] = plan.explanations
+        if plan.changes:
+            yield plan.changes
+
+    with connection.session() as opened:
+        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations)
+
+
+@command.command()
+@click.argument("fqdn", shell_complete=completion.nodes)
+@wait_options
+@dry_run_option
+def commit(fqdn: str, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
+    """Commit all noderoles of a node that are PROPOSED."""
+
+    def decide(_: object, world: World) -> Iterable[Sequence[Change]]:
+        noderoles = node_of(world, fqdn).noderoles.values()
+        return committing.apply_to(world, noderoles, Event.COMMIT, time.time(), connection.me())
+
+    def chosen(world: World) -> list[str]:
+        return [vertex.name for vertex in node_of(world, fqdn).noderoles.values()]
+
+    waiting.change_and_wait(decide, chosen if wait else None, timeout_seconds, dry_run)
+
+
+@command.command()
+@click.argument("fqdn", shell_complete=completion.nodes)
+@yes_option
+def delete(fqdn: str, yes: bool) -> None:
+    """Delete a node and its noderoles; the machine itself is left as it is."""
+    with connection.session() as opened:
+        view = node_of(connection.load(opened), fqdn)
+        bound = ", ".join(sorted(view.noderoles)) or "no noderoles"
+        confirm(f"delete node {fqdn} with its noderoles and their history ({bound})", yes)
+        changes = connection.change(opened, lambda session, world: _deletion(session, world, fqdn))
+        connection.report(changes)
+        if any(isinstance(change, Set) and getattr(change.data, "deleting", False) for change in changes):
+            output.say(f"{fqdn} goes when the hooks of on_node_delete have run")
+
+
+def _deletion(opened: Any, world: World, fqdn: str) -> Iterator[Sequence[Change]]:
+    from nodepool_ocb.store.removal import removal
+
+    view = node_of(world, fqdn)
+    asked = nodes.delete(world, fqdn)
+    if asked:
+        yield asked
+        return
+    below = {each for vertex in view.noderoles.values() for each in binding.removable(vertex)}
+    elsewhere = sorted((v for v in below if v.node is not view), key=world.depth, reverse=True)
+    changes: list[Change] = []
+    for vertex in elsewhere:
+        changes += removal(opened, paths.noderole(vertex.role, vertex.node.name))
+    changes += removal(opened, paths.node(fqdn))
+    if not any(each.path == paths.node(fqdn) and getattr(each, "version", -1) == view.version for each in changes):
+        raise Stale(f"node {fqdn} changed", paths.node(fqdn))
+    if len(changes) > connection.MOST_CHANGES:  # more than one transaction: nobody begins anything between them
+        yield [Set(paths.node(fqdn), replace(record_of(view), available=False), view.version)]
+        changes[-1] = msgspec.structs.replace(changes[-1], version=view.version + 1)
+    yield from connection.parts(changes)

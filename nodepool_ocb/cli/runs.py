@@ -1,0 +1,47 @@
+"""What lies below a noderole and no World shows: its attributes, and the records of its runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import Change, Create, Json, Run, Set
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import Vertex
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
+
+
+def recorded(opened: Session, vertex: Vertex) -> list[tuple[str, Run]]:
+    """The runs that are kept, oldest first; what cannot be decoded is left out."""
+    from nodepool_ocb.store import codec
+
+    role, fqdn = vertex.role, vertex.node.name
+    names = opened.children(paths.runs(role, fqdn)) or []
+    found: list[tuple[str, Run]] = []
+    for name, znode in zip(names, opened.get_many([paths.run(role, fqdn, name) for name in names]), strict=True):
+        try:
+            if znode is not None:
+                found.append((name, codec.decode(Run, znode)))
+        except Invalid:
+            continue
+    return sorted(found, key=lambda each: (each[1].ended, each[0]))
+
+
+def attributes(opened: Session, vertex: Vertex) -> dict[str, Json]:
+    """The noderole's own layers: user, system, wall; {} for one that nobody set."""
+    from nodepool_ocb.store import codec
+
+    role, fqdn = vertex.role, vertex.node.name
+    layers = {"user": paths.user(role, fqdn), "system": paths.system(role, fqdn), "wall": paths.wall(role, fqdn)}
+    znodes = opened.get_many(list(layers.values()))
+    return {
+        layer: (codec.decode_json(znode) or {}) if znode else {} for layer, znode in zip(layers, znodes, strict=True)
+    }
+
+
+def writing(opened: Session, path: str, value: Json) -> Change:
+    """The change that puts a blob at a path, which may be absent."""
+    znode = opened.get(path)
+    return Create(path, value) if znode is None else Set(path, value, znode.version)

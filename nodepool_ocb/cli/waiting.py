@@ -1,0 +1,240 @@
+"""Waiting until noderoles are ACTIVE: woken by ZooKeeper's watches, and over at once when the answer is known.
+
+Known is: all are ACTIVE; one is gone; or one cannot become ACTIVE before somebody acts: it, or what it waits for, is in
+ERROR, PROPOSED, or in a deployment that is PROPOSED. A machine that is not alive may come back: waiting goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from nodepool_ocb.cli import connection, output
+from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut, Unavailable
+from nodepool_ocb.model import DeploymentState, Json, State
+from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.world import Vertex, World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
+    from nodepool_ocb.store.tree import Touched
+
+SWEEP_SECONDS: Final = 30.0  # watches are hints
+OUTAGE_SECONDS: Final = 60.0  # that ZooKeeper may be gone while we wait
+
+Choose = Callable[[World], Iterable[str]]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far the awaited noderoles are."""
+
+    ready: tuple[str, ...]
+    waiting: tuple[str, ...]
+    gone: tuple[str, ...]
+    stuck: tuple[str, ...]  # sentences: what is in the way and stays there until somebody acts
+
+    @property
+    def outcome(self) -> str | None:
+        """active, deleted or error; None while it is open."""
+        if self.gone:
+            return "deleted"
+        return "error" if self.stuck else None if self.waiting else "active"
+
+
+def standing(world: World, names: Iterable[str]) -> Standing:
+    """Pure; costs in proportion to the noderoles and what is above them."""
+    ready, waiting, gone = [], [], []
+    for name in names:
+        vertex = world.vertex(name)
+        if vertex is None:
+            gone.append(name)
+        elif vertex.record.state is State.ACTIVE and not vertex.record.refresh:
+            ready.append(name)
+        else:
+            waiting.append(name)
+    above = _unsatisfied(vertex for name in waiting if (vertex := world.vertex(name)))
+    stuck = [sentence for vertex in above if (sentence := _stuck(world, vertex))]
+    return Standing(tuple(ready), tuple(waiting), tuple(gone), tuple(sorted(stuck)))
+
+
+def _unsatisfied(vertices: Iterable[Vertex]) -> Iterator[Vertex]:
+    queue = list(dict.fromkeys(vertices))
+    seen = set(queue)
+    for vertex in queue:  # grows while it is walked
+        yield vertex
+        fresh = [parent for parent in vertex.parents if parent not in seen and not satisfied(parent.record)]
+        seen.update(fresh)
+        queue += fresh
+
+
+def _stuck(world: World, vertex: Vertex) -> str | None:
+    record = vertex.record
+    if record.state is State.ERROR:
+        return f"{vertex.name} is in ERROR: {record.reason or 'no reason was recorded'}"
+    if record.state is State.PROPOSED:
+        return f"{vertex.name} is PROPOSED; nodepool-ocb noderole commit {vertex.name}"
+    deployment = world.deployments.get(record.deployment)
+    if deployment is None or deployment.record.state is DeploymentState.PROPOSED:
+        return f"{vertex.name} is in deployment {record.deployment}, which is not COMMITTED"
+    return None
+
+
+class Following:
+    """The world as it changes."""
+
+    def __init__(self, deadline: float | None) -> None:
+        self._deadline = deadline  # monotonic
+        self._wake = threading.Event()
+        self._reconnected = threading.Event()
+
+    def worlds(self) -> Iterator[tuple[World, Touched]]:
+        """The world at once and after every change, with what changed. Raises TimedOut at the deadline."""
+        from nodepool_ocb.store.cache import Cache
+        from nodepool_ocb.store.tree import Touched
+
+        with ExitStack() as stack:
+            opened = stack.enter_context(connection.session(on_connected=self._connected))
+            cache = Cache(opened, World(), self._wake.set)
+            touched = self._first(opened, cache.load)
+            swept = time.monotonic()
+            while True:
+                yield cache.world, touched
+                touched = Touched()
+                while not touched:
+                    self._pause(swept + SWEEP_SECONDS)
+                    sweep = self._reconnected.is_set() or time.monotonic() >= swept + SWEEP_SECONDS
+                    touched = self._read(cache.sweep if sweep else cache.refresh)
+                    swept = time.monotonic() if sweep else swept
+
+    def _first(self, opened: Session, load: Callable[[], Touched]) -> Touched:
+        opened.sync()
+        return load()
+
+    def _pause(self, until: float) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise TimedOut("it took longer than the time-out; it may still happen")
+        ends = until if self._deadline is None else min(until, self._deadline)
+        self._wake.wait(max(0.0, ends - time.monotonic()))
+        self._wake.clear()  # before what follows reads: a change during the read must wake us again
+
+    def _read(self, read: Callable[[], Touched]) -> Touched:
+        """Nothing while ZooKeeper is away; raises Unavailable when it stays away."""
+        from nodepool_ocb.store.tree import Touched
+
+        self._reconnected.clear()
+        try:
+            return read()
+        except Unavailable:
+            output.say("ZooKeeper does not answer; waiting for it")
+            if not self._reconnected.wait(OUTAGE_SECONDS):
+                raise
+            return Touched()
+
+    def _connected(self) -> None:
+        self._reconnected.set()
+        self._wake.set()
+
+
+def wait(choose: Choose, timeout_seconds: float | None, **more: Json) -> None:
+    """Wait until the chosen noderoles are ACTIVE, and print how it ended: one document.
+
+    Raises InError, NotFound (deleted meanwhile), or TimedOut. ``choose`` is asked again with every change.
+    """
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    last: tuple[World, Standing] | None = None
+    ended: OcbError | None = None
+    try:
+        for world, now in _standings(Following(deadline), choose):
+            last = world, now
+            if now.outcome:
+                ended = _error(now)
+                break
+    except TimedOut as error:
+        ended = error
+    _tell(last, ended, more)
+    if ended is not None:
+        raise ended
+
+
+def change_and_wait(
+    decide: connection.Decide, choose: Choose | None, timeout_seconds: float | None, dry_run: bool = False
+) -> None:
+    """Write what ``decide`` gives; then print that, or wait for the noderoles of ``choose`` and print how it ended."""
+    with connection.session() as opened:
+        changes = connection.change(opened, decide, dry_run)
+    if choose is None or dry_run:
+        connection.report(changes, dry_run)
+    else:
+        wait(choose, timeout_seconds, changes=connection.told(changes))
+
+
+def _standings(following: Following, choose: Choose) -> Iterator[tuple[World, Standing]]:
+    """With a live display of them on a terminal."""
+    with ExitStack() as stack:
+        show = _live(stack) if sys.stderr.isatty() else None
+        known: dict[str, None] = {}
+        for world, _ in following.worlds():
+            known |= dict.fromkeys(choose(world))
+            now = standing(world, known)
+            if show:
+                show(world, now)
+            yield world, now
+
+
+def _live(stack: ExitStack) -> Callable[[World, Standing], None]:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.progress import Progress
+
+    progress = Progress(console=output.console(sys.stderr))
+    task = progress.add_task("ACTIVE", total=None)
+    live = stack.enter_context(Live(progress, console=progress.console, transient=True, refresh_per_second=8))
+
+    def show(world: World, now: Standing) -> None:
+        progress.update(task, total=len(now.ready) + len(now.waiting), completed=len(now.ready))
+        live.update(Group(progress, output.table(rows(world, now.waiting[:12]), ("noderole", "state", "since"))))
+
+    return show
+
+
+def rows(world: World, names: Iterable[str]) -> list[dict[str, Json]]:
+    """Each noderole with its state; None for one that is gone."""
+    told: list[dict[str, Json]] = []
+    for name in names:
+        vertex = world.vertex(name)
+        record = vertex.record if vertex else None
+        told.append(
+            {
+                "noderole": name,
+                "state": str(record.state) if record else None,
+                "since": record.since if record else None,
+                "reason": record.reason if record else None,
+            }
+        )
+    return told
+
+
+def _error(now: Standing) -> OcbError | None:
+    if now.outcome == "deleted":
+        return NotFound(f"{now.gone[0]} was deleted")
+    return InError("\n".join(now.stuck)) if now.outcome == "error" else None
+
+
+def _tell(last: tuple[World, Standing] | None, ended: OcbError | None, more: dict[str, Json]) -> None:
+    if last is None:
+        return
+    world, now = last
+    names = sorted([*now.ready, *now.waiting, *now.gone])
+    outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
+    table = rows(world, names)
+    document = {"outcome": outcome, "stuck": list(now.stuck), "noderoles": table, **more}
+    if output.chosen() == "name":
+        output.things(table, ("noderole",), key="noderole")
+    else:
+        output.thing(document, "", output.table(table, ("noderole", "state", "since", "reason")))

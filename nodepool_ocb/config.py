@@ -1,0 +1,132 @@
+"""The configuration: one YAML file, checked against the schema ``config.json``, with a default for everything.
+
+It is looked for at ``/etc/nodepool-ocb/nodepool-ocb.yaml``, then ``~/.config/nodepool-ocb/nodepool-ocb.yaml``, unless
+one is named. A relative file name in it counts from the file's directory. etc/nodepool-ocb.yaml explains each key.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb import documents
+from nodepool_ocb.errors import Invalid
+
+NAME: Final = "nodepool-ocb.yaml"
+PLACES: Final = (Path("/etc/nodepool-ocb"), Path("~/.config/nodepool-ocb"))
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all parts of the configuration share."""
+
+
+class TlsSettings(Section, frozen=True, kw_only=True):
+    """File names of PEM files; ``cert`` and ``key`` identify us where the server asks for it."""
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    verify: bool = True
+
+
+class ZooKeeperSettings(Section, frozen=True, kw_only=True):
+    """Where the ensemble is, and who we are to it. Plain text to another machine is refused unless allowed."""
+
+    hosts: str = "127.0.0.1:2181"  # "host:port,host:port/chroot"
+    session_timeout_seconds: float = 10.0
+    tls: TlsSettings | None = None
+    username: str | None = None
+    password: str | None = None
+    allow_plaintext: bool = False
+    acl: Literal["creator", "open"] | None = None  # None: creator with a username, else open
+
+
+class AnnealerSettings(Section, frozen=True, kw_only=True):
+    """How an annealer works; all but ``slots`` in seconds."""
+
+    slots: int = 10  # noderoles at a time (seed 000, "Delayed Jobs and Queuing")
+    probe_seconds: float = 60.0  # between two looks at an idle machine
+    dead_probe_seconds: float = 5.0  # the same, for a machine that did not answer
+    sweep_seconds: float = 30.0  # between two comparisons of the cache with ZooKeeper
+    drain_seconds: float = 0.5  # that running work may still take after SIGTERM before it is passed on
+    steal_delay_seconds: float = 0.2  # that each rank waits for the one before it
+    log_dir: str | None = "/var/log/nodepool-ocb"  # whole outputs of jigs; None: keep only the tails
+
+
+class SshSettings(Section, frozen=True, kw_only=True):
+    """How machines are reached."""
+
+    key_files: tuple[str, ...] = ("/etc/nodepool-ocb/id_ed25519",)
+    first_contact: Literal["pin", "refuse"] = "pin"  # what to do with a host key that nobody has told us
+    connect_timeout_seconds: float = 10.0
+    idle_seconds: float = 60.0  # an unused connection is kept this long
+    pool: int = 256  # open connections, at most
+    state_dir: str = "/var/lib/nodepool-ocb"  # on the machine: its epoch, and its runs
+
+
+class HttpSettings(Section, frozen=True, kw_only=True):
+    """``/metrics``, ``/health/live`` and ``/health/ready``; port 0 takes a free one and logs it."""
+
+    listen: str | None = None
+
+
+class LogSettings(Section, frozen=True, kw_only=True):
+    """What goes to stderr, and how."""
+
+    format: Literal["plain", "json"] = "plain"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(Section, frozen=True, kw_only=True):
+    """The whole configuration."""
+
+    zookeeper: ZooKeeperSettings = ZooKeeperSettings()
+    admin_domain: str | None = None  # new nodes must be inside it; None: the one noted in ZooKeeper, or any
+    annealer: AnnealerSettings = AnnealerSettings()
+    ssh: SshSettings = SshSettings()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+
+
+def find() -> Path | None:
+    """The configuration file that exists, the system's before the user's."""
+    found = (place.expanduser() / NAME for place in PLACES)
+    return next((path for path in found if path.is_file()), None)
+
+
+def load(path: Path | str | None = None) -> Settings:
+    """The settings of a file (or of the directory that it is in); the defaults where nothing is named nor found.
+
+    Raises Invalid with every fault: ``FILE:LINE: KEY: sentence``.
+    """
+    path = Path(path) if path is not None else find()
+    if path is None:
+        return Settings()
+    path = path / NAME if path.is_dir() else path
+    document = documents.load(path)
+    documents.validate(document, "config.json")
+    try:
+        settings = msgspec.convert(document.value or {}, Settings)
+    except msgspec.ValidationError as error:  # the schema is a little more lenient than the types
+        raise Invalid(f"{path}: {error}") from error
+    return _anchored(settings, path.resolve().parent)
+
+
+def _anchored(settings: Settings, folder: Path) -> Settings:
+    """Relative file names made absolute."""
+
+    def absolute(name: str | None) -> str | None:
+        return None if name is None else str(folder / Path(name).expanduser())
+
+    tls, ssh, annealer = settings.zookeeper.tls, settings.ssh, settings.annealer
+    if tls is not None:
+        tls = replace(tls, ca=absolute(tls.ca), cert=absolute(tls.cert), key=absolute(tls.key))
+    return replace(
+        settings,
+        zookeeper=replace(settings.zookeeper, tls=tls),
+        ssh=replace(ssh, key_files=tuple(str(absolute(name)) for name in ssh.key_files)),
+        annealer=replace(annealer, log_dir=absolute(annealer.log_dir)),
+    )

@@ -1,0 +1,94 @@
+"""Documents: files of YAML as plain JSON values, each with the line that it came from, and checks with sentences.
+
+What is accepted is said in plainyaml; files are at most BYTES long. Every fault of a document is told at once:
+``FILE:LINE: path.to.key: sentence``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import Json
+from nodepool_ocb.plainyaml import Fault, Key, parse
+
+BYTES: Final = 1 << 20
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What a file says: its ``value``, and the line (from 1) of every key and item of it."""
+
+    name: str
+    value: Json
+    lines: dict[Key, int]
+
+    def line(self, key: Sequence[str | int]) -> int:
+        """The line of a place, or of the nearest place around it (below an alias, that of the alias)."""
+        key = tuple(key)
+        return next((self.lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in self.lines), 1)
+
+    def path(self, key: Sequence[str | int]) -> str:
+        """A place as people read it: list items by their name where they have one.
+
+        >>> Document("f", {"roles": [{"name": "ntp", "flags": []}]}, {}).path(["roles", 0, "flags"])
+        'roles[ntp].flags'
+        """
+        value, text = self.value, ""
+        for step in key:
+            value = value[step]
+            if isinstance(step, str):
+                text += f".{step}" if text else step
+            else:
+                name = value.get("name") if isinstance(value, dict) else None
+                text += f"[{name if isinstance(name, str) else step}]"
+        return text
+
+    def fault(self, key: Sequence[str | int], text: str) -> str:
+        """A problem or a warning about a place: ``FILE:LINE: PATH: sentence``."""
+        return Fault(self.line(key), text, self.path(key)).at(self.name)
+
+
+def load(source: Path | str, name: str | None = None) -> Document:
+    """The document in a file, or in text when its ``name`` is given.
+
+    Raises Invalid with every fault; a document that is no YAML at all has one.
+    """
+    if isinstance(source, str) and name is not None:
+        return _parsed(source, name)
+    path = Path(source)
+    return _parsed(_text(path), name or str(path))
+
+
+def validate(document: Document, schema: str) -> None:
+    """Raises Invalid with every fault that the schema file of this name finds."""
+    from nodepool_ocb.checks import faults  # here, since jsonschema takes long to import
+
+    problems = [fault.at(document.name) for fault in faults(document, schema)]
+    if problems:
+        raise Invalid(problems)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(BYTES + 1)
+    except OSError as error:
+        raise Invalid(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        return data.decode("utf-8-sig") if len(data) <= BYTES else " " * (BYTES + 1)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Invalid(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
+
+
+def _parsed(text: str, name: str) -> Document:
+    if len(text.encode("utf-8", "surrogatepass")) > BYTES:
+        raise Invalid(f"{name}: is larger than {BYTES >> 20} MiB; split it into several documents")
+    parsed = parse(text)
+    if parsed.faults:
+        raise Invalid([fault.at(name) for fault in parsed.faults])
+    return Document(name, parsed.value, parsed.lines)

@@ -1,0 +1,27 @@
+"""What acts on machines. A jig takes an Order and gives an Outcome; ``installed`` finds the jigs of this installation."""
+
+from nodepool_ocb.jigs.jig import (
+    Detached,
+    Failed,
+    Fenced,
+    Jig,
+    Lost,
+    Order,
+    Outcome,
+    Succeeded,
+    Unreachable,
+    installed,
+)
+
+__all__ = [
+    "Detached",
+    "Failed",
+    "Fenced",
+    "Jig",
+    "Lost",
+    "Order",
+    "Outcome",
+    "Succeeded",
+    "Unreachable",
+    "installed",
+]

@@ -1,0 +1,137 @@
+"""One order given to one runner, and everything that comes back until the run has ended.
+
+A short run's output comes with its result. Of a run that takes longer, a second channel follows the output as it grows; who
+knows how many bytes there are waits for the last of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from nodepool_ocb.config import SshSettings
+from nodepool_ocb.jigs import protocol
+from nodepool_ocb.jigs.attributes import apply
+from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Lost, Order, Outcome, Succeeded, Unreachable
+from nodepool_ocb.jigs.link import Broken, Link
+from nodepool_ocb.jigs.output import Output
+from nodepool_ocb.jigs.protocol import Data, Frame, Heard
+from nodepool_ocb.jigs.runner import Runner, keep
+
+FOLLOW_AFTER_SECONDS: Final = 0.3
+LISTEN_SECONDS: Final = 0.2
+REST_SECONDS: Final = 30.0  # for the rest of the output of a run that has ended
+
+
+class Conversation:
+    """Raises Broken from ``outcome`` when the connection ends first: then the same order is to be given again."""
+
+    def __init__(self, order: Order, link: Link, runner: Runner, output: Output, settings: SshSettings) -> None:
+        self._order, self._link, self._runner, self._output, self._settings = order, link, runner, output, settings
+        self._follower: Runner | None = None
+        self._followed = 0  # the place in the output of what the follower gives next
+        self._inline = 0  # the same, of what comes with the result
+        self._running_since: float | None = None
+        self._written = b""
+
+    def outcome(self, stop: threading.Event, deadline: float, held: Callable[[], None]) -> Outcome:
+        """``held`` is called when the machine has taken the order."""
+        whole = False
+        try:
+            while not stop.is_set():
+                for heard in self._runner.hear(LISTEN_SECONDS):
+                    if (outcome := self._answer(heard, held)) is not None:
+                        whole = True
+                        return outcome
+                if time.monotonic() > deadline:
+                    return Unreachable("run", "the machine's runner did not answer in the run's time")
+                self._follow()
+            return Detached()
+        finally:
+            if self._follower is not None:
+                self._follower.close()
+            if whole:
+                keep(self._link, self._runner)
+            else:
+                self._runner.close()
+
+    def _answer(self, heard: Heard, held: Callable[[], None]) -> Outcome | None:
+        match heard:
+            case Data("OUTPUT", data):
+                self._output.take(self._inline, data)
+                self._inline += len(data)
+            case Data("WRITTEN", data):
+                self._written += data
+            case Frame("OUTPUT", (start, *_)):
+                self._inline = int(start)
+            case Frame("STARTED" | "ATTACHED" as how, _):
+                held()
+                self._begin(anew=how == "STARTED")
+            case Frame("DONE", (_, word, code, _, size)):
+                self._rest(size)
+                return self._ended(word, int(code))
+            case Frame("FENCED", (epoch, *_)):
+                return Fenced(int(epoch))
+            case Frame("LOST", words):
+                return Lost(" ".join(words))
+            case Frame("BUSY", words):
+                return Unreachable("run", " ".join(words))
+            case Frame("BROKEN", words):
+                return Failed("the machine's runner: " + " ".join(words))
+        return None
+
+    def _begin(self, anew: bool) -> None:
+        self._running_since = time.monotonic()
+        if anew:
+            self._output.restart()
+            if self._follower is not None:
+                self._follower.close()
+                self._follower = None
+
+    def _ended(self, word: str, code: int) -> Outcome:
+        order, tail = self._order, self._output.tail
+        try:
+            attributes = apply(order.attributes, self._written)
+        except ValueError as wrong:
+            return Failed(str(wrong), code, tail, None, order.log)
+        if word == "timeout":
+            return Failed(f"timed out after {order.timeout_seconds:g} s", code, tail, attributes, order.log)
+        if code != 0:
+            return Failed(f"exit code {code}", code, tail, attributes, order.log)
+        return Succeeded(attributes, code, tail, order.log)
+
+    # -- the output of a longer run --
+
+    def _follow(self) -> None:
+        """Open the second channel when it is time, and take what it has."""
+        if self._follower is None:
+            if self._running_since is None or time.monotonic() - self._running_since < FOLLOW_AFTER_SECONDS:
+                return
+            self._follower = Runner(self._link, self._settings.state_dir, self._settings.connect_timeout_seconds)
+            self._follower.send(protocol.follow(self._order, self._output.position))
+        while self._follower.more:
+            self._take_followed(0.0)
+
+    def _take_followed(self, timeout_seconds: float) -> None:
+        assert self._follower is not None, "only what is open is read"
+        for heard in self._follower.hear(timeout_seconds):
+            match heard:
+                case Frame("OUTPUT", (start, *_)):
+                    self._followed = int(start)
+                case Data("OUTPUT", data):
+                    self._output.take(self._followed, data)
+                    self._followed += len(data)
+
+    def _rest(self, size: str) -> None:
+        """The run has ended with this much output, which was not sent where somebody follows it."""
+        if size == "-" or self._output.position >= int(size):
+            return
+        self._running_since = float("-inf")
+        deadline = time.monotonic() + REST_SECONDS
+        self._follow()
+        while self._output.position < int(size):
+            if time.monotonic() > deadline:
+                raise Broken("the rest of the output did not come")
+            self._take_followed(LISTEN_SECONDS)

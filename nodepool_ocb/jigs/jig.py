@@ -1,0 +1,113 @@
+"""What every jig is: an Order goes in, an Outcome comes out, and nothing expected is an exception.
+
+A jig may be asked for the same order again, by the same annealer or by one that takes over; what acts on a machine must
+then neither start a second time nor beside what goes on there. How jig script does that: runner.sh.
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from nodepool_ocb.config import Settings
+from nodepool_ocb.model import Json, Node, Role
+
+TAIL_BYTES: Final = 4096  # of the output, kept in the record of the run
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to do a role's work on a node."""
+
+    node: str
+    record: Node
+    role: str
+    definition: Role
+    generation: int
+    epoch: int  # of the node, as claimed for this run; the machine refuses lower ones
+    previous_epoch: int | None = None  # of the run that is taken over; None where the noderole was not in TRANSITION
+    run: str
+    attributes: dict[str, Json] = {}  # all that is visible to the role
+    timeout_seconds: float = 1800.0
+    log: Path | None = None  # where the whole output goes
+
+    @property
+    def destructive(self) -> bool:
+        """Whether it must not be done twice, not even in part."""
+        return "destructive" in self.definition.flags
+
+
+class Succeeded(msgspec.Struct, frozen=True):
+    """Done. ``attributes``: what the jig saw, with what it changed."""
+
+    attributes: dict[str, Json]
+    exit_code: int = 0
+    tail: str = ""
+    log: Path | None = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Done, and not well; nothing of it runs any more."""
+
+    reason: str
+    exit_code: int | None = None
+    tail: str = ""
+    attributes: dict[str, Json] | None = None
+    log: Path | None = None
+
+
+class Unreachable(msgspec.Struct, frozen=True):
+    """The machine does not answer; ``step``: resolve, connect, host key, authenticate or run. It may still be at work."""
+
+    step: str
+    reason: str
+
+
+class Fenced(msgspec.Struct, frozen=True):
+    """The machine has taken an order of this later epoch, or ended the run for one; nothing of ours runs there."""
+
+    epoch: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """A destructive role was started, or may have been, and nothing tells how it ended; it was not started again."""
+
+    reason: str
+
+
+class Detached(msgspec.Struct, frozen=True):
+    """We were told to stop: the run goes on without us, and nothing follows from this."""
+
+    reason: str = "told to stop"
+
+
+Outcome: TypeAlias = Succeeded | Failed | Unreachable | Fenced | Lost | Detached
+
+
+class Jig(Protocol):
+    """A way to do a role's work; made once for each annealer, used by many threads."""
+
+    @property
+    def name(self) -> str:
+        """What ``jig:`` of a role says."""
+
+    @property
+    def instant(self) -> bool:
+        """Whether it succeeds at once and touches nothing, so that it needs no thread."""
+
+    def run(self, order: Order, stop: threading.Event) -> Outcome:
+        """Do it, in the order's time; when ``stop`` is set the node is not ours any more: leave the run alone."""
+
+    def end(self, order: Order) -> Unreachable | Fenced | None:
+        """Have what still runs for the order's noderole and generation ended on the machine; None when nothing does."""
+
+    def close(self) -> None:
+        """Give back connections; runs go on."""
+
+
+def installed(settings: Settings) -> dict[str, Jig]:
+    """Every jig that the entry points ``nodepool_ocb.jigs`` name, by name."""
+    return {point.name: point.load()(settings) for point in entry_points(group="nodepool_ocb.jigs")}

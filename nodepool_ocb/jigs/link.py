@@ -1,0 +1,235 @@
+"""One authenticated connection to one machine, and the steps that lead to it: resolve, connect, host key, authenticate.
+
+Nothing here waits for ever: a link is dead when no answer to a keepalive has come for three of them, which a stopped sshd
+does not give although its kernel acknowledges every packet.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import paramiko
+from paramiko.common import MSG_REQUEST_FAILURE, MSG_REQUEST_SUCCESS, cMSG_GLOBAL_REQUEST
+
+from nodepool_ocb.config import SshSettings
+from nodepool_ocb.jigs.addresses import parse
+from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.model import Node
+
+KEEPALIVE_SECONDS: Final = 5.0
+STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
+
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say is in our answers
+
+
+class Broken(Exception):
+    """The link or the channel ended under us: what was asked on it may have happened."""
+
+
+class _Transport(paramiko.Transport):
+    """Paramiko's, with the cheap algorithms first, the dear ones out, and an ear for answers to keepalives."""
+
+    _preferred_keys: tuple[str, ...] = paramiko.Transport._preferred_keys
+    _preferred_kex = ("curve25519-sha256@libssh.org", "ecdh-sha2-nistp256", "mlkem768x25519-sha256",
+                      "ecdh-sha2-nistp384", "ecdh-sha2-nistp521", "diffie-hellman-group14-sha256")  # fmt: skip
+    _preferred_ciphers = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
+    _preferred_macs = (
+        "hmac-sha2-256-etm@openssh.com",
+        "hmac-sha2-512-etm@openssh.com",
+        "hmac-sha2-256",
+        "hmac-sha2-512",
+    )
+    _active_check_timeout = 1.0  # how often an idle thread wakes; 0.1 cost 5 % of a core for 200 of them
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.heard = time.monotonic()
+        for answer in (MSG_REQUEST_SUCCESS, MSG_REQUEST_FAILURE):
+            self._handler_table[answer] = self._hear  # type: ignore[attr-defined]
+
+    def _hear(self, _: paramiko.Message) -> None:
+        self.heard = time.monotonic()
+
+    def ask_keepalive(self) -> None:
+        """On the transport's own thread: ask for an answer, and do not wait for it."""
+        message = paramiko.Message()
+        message.add_byte(cMSG_GLOBAL_REQUEST)
+        message.add_string("keepalive@nodepool-ocb")
+        message.add_boolean(True)
+        self._send_user_message(message)  # type: ignore[attr-defined]
+
+    def prefer_keys(self, kinds: Sequence[str]) -> None:
+        """Ask for host keys of these kinds alone: those that are pinned."""
+        wanted = [kind for kind in self._preferred_keys if _kind(kind) in kinds]
+        if wanted:
+            self._preferred_keys = tuple(wanted)
+
+
+def _kind(algorithm: str) -> str:
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+class Link:
+    """A connection that is logged in. Made by ``connect``; used by many threads, each on channels of its own."""
+
+    def __init__(self, fqdn: str, node: Node, transport: _Transport, keepalive_seconds: float) -> None:
+        self.fqdn = fqdn
+        self.login = (node.user, node.addresses)  # that it was made with
+        self.users = 0  # who hold it now; guarded by the pool
+        self.used = time.monotonic()
+        self.idle: list[Any] = []  # channels with a runner that waits for an order; append and pop are atomic
+        self._transport = transport
+        self._silence_seconds = 3 * keepalive_seconds
+
+    @property
+    def host_key(self) -> str:
+        """As in known_hosts, without the name."""
+        return _text(self._transport.get_remote_server_key())
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is open, and the other side has answered lately."""
+        return self._transport.is_active() and time.monotonic() - self._transport.heard < self._silence_seconds
+
+    def heard(self) -> None:
+        """Something came on a channel: that is an answer too."""
+        self._transport.heard = time.monotonic()
+
+    def channel(self, command: str, timeout_seconds: float) -> paramiko.Channel:
+        """A new channel on which the command runs, stderr in stdout; raises Broken."""
+        try:
+            channel = self._transport.open_session(timeout=timeout_seconds)
+            channel.set_combine_stderr(True)
+            channel.settimeout(timeout_seconds)
+            channel.exec_command(command)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise Broken(f"no new channel: {_words(error)}") from error
+        return channel
+
+    def close(self) -> None:
+        """At once; what it started on the machine goes on."""
+        self._transport.sock.close()
+        self._transport.close()
+
+
+def connect(
+    fqdn: str, node: Node, settings: SshSettings, keys: Sequence[paramiko.PKey], pinned: Sequence[str]
+) -> Link | Unreachable:
+    """Log in at the first of the node's addresses that lets us; else what went wrong at the one that came furthest."""
+    worst: Unreachable | None = None
+    for address in node.addresses or (fqdn,):
+        answer = _connect(fqdn, node, address, settings, keys, pinned)
+        if isinstance(answer, Link):
+            return answer
+        if worst is None or STEPS.index(answer.step) > STEPS.index(worst.step):
+            worst = answer
+    assert worst is not None, "there is always an address"
+    return worst
+
+
+def _connect(
+    fqdn: str, node: Node, address: str, settings: SshSettings, keys: Sequence[paramiko.PKey], pinned: Sequence[str]
+) -> Link | Unreachable:
+    timeout = settings.connect_timeout_seconds
+    try:
+        places = socket.getaddrinfo(*parse(address), type=socket.SOCK_STREAM)
+    except (ValueError, OSError) as error:
+        return Unreachable("resolve", f"{address}: {_words(error)}")
+    try:
+        transport = _Transport(_socket(places, timeout))
+    except OSError as error:
+        return Unreachable("connect", f"{address}: {_words(error)}")
+    answer = _log_in(transport, node.user, address, settings, keys, pinned)
+    if answer is not None:
+        transport.sock.close()
+        transport.close()
+        return answer
+    keepalive = min(KEEPALIVE_SECONDS, timeout / 2)
+    transport.packetizer.set_keepalive(keepalive, transport.ask_keepalive)
+    transport.sock.settimeout(min(1.0, keepalive / 2))
+    transport.heard = time.monotonic()
+    return Link(fqdn, node, transport, keepalive)
+
+
+def _socket(places: Sequence[tuple[Any, ...]], timeout_seconds: float) -> socket.socket:
+    """Connected to the first place that takes us; raises the last OSError."""
+    failure: OSError | None = None
+    for family, kind, protocol, _, place in places:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(timeout_seconds)
+            sock.connect(place)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            dead_ms = int(3000 * min(KEEPALIVE_SECONDS, timeout_seconds))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, dead_ms)
+            return sock
+        except OSError as error:
+            sock.close()
+            failure = error
+    raise failure or OSError("no address")
+
+
+def _log_in(
+    transport: _Transport,
+    user: str,
+    address: str,
+    settings: SshSettings,
+    keys: Sequence[paramiko.PKey],
+    pinned: Sequence[str],
+) -> Unreachable | None:
+    timeout = settings.connect_timeout_seconds
+    transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout
+    transport.prefer_keys([key.split(" ")[0] for key in pinned])
+    try:
+        transport.start_client(timeout=timeout)
+        offered = _text(transport.get_remote_server_key())
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        return Unreachable("connect", f"{address}: no SSH server answers: {_words(error)}")
+    if not pinned and settings.first_contact == "refuse":
+        return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
+    if pinned and offered not in {" ".join(key.split(" ")[:2]) for key in pinned}:
+        return Unreachable("host key", f"{address}: it offers {offered}, which is not the pinned key")
+    return _authenticate(transport, user, address, keys, settings)
+
+
+def _authenticate(
+    transport: _Transport, user: str, address: str, keys: Sequence[paramiko.PKey], settings: SshSettings
+) -> Unreachable | None:
+    if not keys:
+        return Unreachable("authenticate", f"none of the key files exists: {', '.join(settings.key_files)}")
+    reason = ""
+    for key in keys:
+        try:
+            if not transport.auth_publickey(user, key):
+                return None
+            reason = "it wants more than a key"
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            reason = _words(error)
+    return Unreachable("authenticate", f"{address}: as {user}: {reason}")
+
+
+def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
+    """The private keys of the files that exist; raises ValueError for one that cannot be read."""
+    found = []
+    for name in settings.key_files:
+        path = Path(name).expanduser()
+        if not path.exists():
+            continue
+        try:
+            found.append(paramiko.PKey.from_path(path))
+        except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
+            raise ValueError(f"key file {name}: {_words(error)}") from error
+    return found
+
+
+def _text(key: paramiko.PKey) -> str:
+    return f"{key.get_name()} {key.get_base64()}"
+
+
+def _words(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

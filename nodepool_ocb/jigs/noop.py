@@ -1,0 +1,22 @@
+"""Jig noop: succeeds at once. For roles that only wait for others, or whose hooks do the work."""
+
+from __future__ import annotations
+
+import threading
+
+from nodepool_ocb.config import Settings
+from nodepool_ocb.jigs.jig import Order, Outcome, Succeeded
+
+
+class NoopJig:
+    name = "noop"
+    instant = True
+
+    def __init__(self, settings: Settings) -> None: ...
+
+    def run(self, order: Order, stop: threading.Event) -> Outcome:  # noqa: ARG002
+        return Succeeded(order.attributes)
+
+    def end(self, order: Order) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,63 @@
+"""Whether a machine is there: its connection is opened or used, and the command ``true`` is run on it."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from nodepool_ocb.config import SshSettings
+from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.jigs.link import Broken, Link
+from nodepool_ocb.jigs.ssh import pool
+from nodepool_ocb.model import Node
+
+__all__ = ["Alive", "Prober", "Unreachable"]
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """It lets us in. ``host_key``: what it showed where none was pinned, to be pinned now; else None."""
+
+    host_key: str | None = None
+
+
+class Prober:
+    """Probes machines, through the same connections that the jigs use."""
+
+    def __init__(self, settings: SshSettings) -> None:
+        self._settings = settings
+        self._pool = pool(settings)
+
+    def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
+        """Takes at most some three times the connection's time-out for each address."""
+        answer = self._pool.take(fqdn, node)
+        if isinstance(answer, Unreachable):
+            return answer
+        try:
+            failure = self._true(answer)
+        finally:
+            self._pool.give_back(answer)
+        if failure is not None:
+            return failure
+        return Alive(None if node.host_keys else answer.host_key)
+
+    def _true(self, link: Link) -> Unreachable | None:
+        timeout = self._settings.connect_timeout_seconds
+        try:
+            channel = link.channel("true", timeout)
+        except Broken as broken:
+            self._pool.discard(link)
+            return Unreachable("run", str(broken))
+        deadline = time.monotonic() + timeout
+        while not channel.status_event.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline or not link.alive:
+                self._pool.discard(link)
+                return Unreachable("run", f"the command true did not end within {timeout:g} s")
+        code = channel.recv_exit_status()
+        channel.close()
+        link.heard()
+        return None if code == 0 else Unreachable("run", f"the command true ended with {code}")
+
+    def close(self) -> None:
+        """Close all connections; the jigs share them."""
+        self._pool.close()

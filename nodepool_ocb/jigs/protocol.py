@@ -1,0 +1,153 @@
+"""What is said to the machine's runner, and what it says: bytes and values only.
+
+An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree. Answers are
+frames, ``\\nTOKEN WORD ARGUMENT ...\\n``; what stands between an OUTPUT or WRITTEN frame and the next frame is data. The
+token is a random number that each channel gets at its start, so that no script can say anything in the runner's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, TypeAlias
+
+import msgspec
+
+from nodepool_ocb.jigs.attributes import tree
+from nodepool_ocb.jigs.jig import Order
+
+#: The first command on a channel: no argument of it ever differs. Says SEND where this runner is not installed yet.
+BOOTSTRAP: Final = (
+    "exec sh -c '"
+    "IFS= read -r t; IFS= read -r d; IFS= read -r h; umask 077; "
+    'case $d in "~/"*) d=$HOME/${d#"~/"};; esac; '
+    '[ -d "$d/runs" ] || mkdir -p "$d/runs" || exit 71; '
+    'if ! [ -d "$d/runner-$h" ]; then '
+    'printf "\\n%s SEND\\n" "$t"; '
+    'while IFS= read -r l && [ "$l" != "$t" ]; do printf "%s\\n" "$l"; done >"$d/install.$$"; '
+    '[ "$l" = "$t" ] || exit 74; '
+    '(cd "$d" && sh "install.$$" "$$"); rm -f "$d/install.$$"; '
+    "fi; "
+    'OCB_TOKEN=$t exec sh "$d/runner-$h/runner" "$d"'
+    "'"
+)
+PROGRAMS: Final[Mapping[str, str]] = {
+    "runner": "runner.sh",
+    "bin/read_attribute": "read_attribute.sh",
+    "bin/write_attribute": "write_attribute.sh",
+}
+LINES_BYTES: Final = 4096  # a shell reads byte by byte: beyond this a program is the cheaper reader
+_END: Final = "end of this file"
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """Something that the runner says."""
+
+    word: str
+    arguments: tuple[str, ...] = ()
+
+
+class Data(msgspec.Struct, frozen=True):
+    """Bytes of the section that the frame ``word`` began; of the noise before any frame where it is empty."""
+
+    word: str
+    data: bytes
+
+
+Heard: TypeAlias = Frame | Data
+
+
+class Ear:
+    """Takes bytes as they come, gives frames and data; data is held back only where it may be the begin of a frame."""
+
+    def __init__(self, token: str) -> None:
+        self._mark = b"\n" + token.encode() + b" "
+        self._buffer = b""
+        self._section = ""
+
+    def hear(self, data: bytes) -> Iterator[Heard]:
+        """What these bytes, after all those before, come to."""
+        self._buffer += data
+        while (place := self._buffer.find(self._mark)) >= 0:
+            end = self._buffer.find(b"\n", place + len(self._mark))
+            if place:
+                yield Data(self._section, self._buffer[:place])
+                self._buffer = self._buffer[place:]
+            if end < 0:
+                return
+            word, *arguments = self._buffer[len(self._mark) : end - place].decode("utf-8", "replace").split(" ")
+            self._buffer = self._buffer[end - place + 1 :]
+            self._section = word if word in ("OUTPUT", "WRITTEN") else ""
+            yield Frame(word, tuple(arguments))
+        if ready := len(self._buffer) - self._held():
+            yield Data(self._section, self._buffer[:ready])
+            self._buffer = self._buffer[ready:]
+
+    def _held(self) -> int:
+        """How many bytes at the end may be the begin of a mark."""
+        place = self._buffer.rfind(b"\n", max(0, len(self._buffer) - len(self._mark)))
+        while place >= 0:
+            if self._mark.startswith(self._buffer[place:]):
+                return len(self._buffer) - place
+            place = self._buffer.rfind(b"\n", max(0, len(self._buffer) - len(self._mark)), place)
+        return 0
+
+
+def name(order: Order) -> str:
+    """How the machine knows a run: by its role and generation, whoever orders it."""
+    return f"{order.role}@{order.generation}"
+
+
+def run(order: Order, token: str, before: int | None, offset: int) -> bytes:
+    """The order to run.
+
+    ``before``: the lowest epoch under which the same may have been ordered already, None if that cannot be; ``offset``: how
+    many bytes of its output are known.
+    """
+    script = (order.definition.script or "").encode()
+    texts = script, json.dumps(order.attributes).encode() + b"\n", tree(order.attributes)
+    words = [
+        "run",
+        str(order.epoch),
+        name(order),
+        order.run,
+        str(max(1, math.ceil(order.timeout_seconds))),
+        "1" if order.destructive else "0",
+        "-" if before is None else str(before),
+        str(offset),
+    ]
+    if sum(map(len, texts)) <= LINES_BYTES and all(text.isascii() and b"\0" not in text for text in texts):
+        end = token.encode() + b"\n"
+        body = b"".join(text + (b"" if text.endswith(b"\n") or not text else b"\n") + end for text in texts)
+        return " ".join([*words, "lines\n"]).encode() + body
+    return " ".join([*words, "bytes", *(str(len(text)) for text in texts)]).encode() + b"\n" + b"".join(texts)
+
+
+def end(order: Order) -> bytes:
+    """The order to end what runs for this noderole and generation."""
+    return f"end {order.epoch} {name(order)} {order.run}\n".encode()
+
+
+def follow(order: Order, offset: int) -> bytes:
+    """The order to send the output from this byte on, as it grows; there is no other use of the channel after it."""
+    return f"follow {name(order)} {offset}\n".encode()
+
+
+@lru_cache(maxsize=1)
+def installer() -> tuple[str, str]:
+    """What installs the runner in a state directory, and the name under which it does."""
+    texts = {place: files("nodepool_ocb.jigs").joinpath(file).read_text() for place, file in PROGRAMS.items()}
+    digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
+    folder = f"new-{digest}.$1"  # $1: the process that installs
+    lines = [f'mkdir -p "{folder}/bin"']
+    for place, text in texts.items():
+        lines.append(f"cat >\"{folder}/{place}\" <<'{_END}'\n{text}{_END}")
+    lines.append(f'chmod 700 "{folder}"/bin/*')
+    # Two may install at once: the first to rename wins, and mv -T is not everywhere.
+    lines.append(f'[ -d "runner-{digest}" ] || mv "{folder}" "runner-{digest}"')
+    lines.append(f'rm -rf "{folder}" "runner-{digest}/{folder}"')
+    return "\n".join(lines) + "\n", digest

@@ -1,0 +1,140 @@
+"""Jig script: runs a role's script on its machine over SSH, at most once at a time and never beside another.
+
+The machine's runner (runner.sh) decides whether an order starts a run, attaches to one or adopts its result; so here a
+broken connection is simply made again and the same order given again, until the answer is there or time is up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from typing import Final
+
+from nodepool_ocb.config import Settings, SshSettings
+from nodepool_ocb.jigs import protocol
+from nodepool_ocb.jigs.conversation import Conversation
+from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unreachable
+from nodepool_ocb.jigs.link import Broken, Link
+from nodepool_ocb.jigs.output import Output
+from nodepool_ocb.jigs.protocol import Frame
+from nodepool_ocb.jigs.runner import borrow, keep
+from nodepool_ocb.jigs.ssh import Pool, pool
+
+GRACE_SECONDS: Final = 90.0  # beyond the order's own time, which the machine keeps: for ending what ran before it
+REMEMBERED: Final = 10_000
+BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+class ScriptJig:
+    name = "script"
+    instant = False
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.ssh
+        self._pool = pool(settings.ssh)
+        self._asked: OrderedDict[tuple[str, str], int] = OrderedDict()  # (node, role@generation) → first epoch asked
+
+    def run(self, order: Order, stop: threading.Event) -> Outcome:
+        """Blocks until the run has ended, the machine has been out of reach for too long, or ``stop`` is set."""
+        if not order.definition.script:
+            return Failed(f"role {order.role} has no script")
+        key = (order.node, protocol.name(order))
+        with Output(order.log) as output:
+            errand = Errand(order, stop, output, self._pool, self._asked.get(key, order.previous_epoch))
+            outcome = errand.outcome()
+        if errand.sent and isinstance(outcome, Unreachable | Detached):
+            self._asked.setdefault(key, order.epoch)  # asked again, a destructive role is not taken for a new one
+            while len(self._asked) > REMEMBERED:
+                self._asked.popitem(last=False)
+        else:
+            self._asked.pop(key, None)
+        return outcome
+
+    def end(self, order: Order) -> Unreachable | Fenced | None:
+        """Ask the machine's runner to end what runs for the order; its epoch must be the node's newest."""
+        link = self._pool.take(order.node, order.record)
+        if isinstance(link, Unreachable):
+            return link
+        try:
+            return _end(link, order, self._settings)
+        except Broken as broken:
+            self._pool.discard(link)
+            return Unreachable("run", str(broken))
+        finally:
+            self._pool.give_back(link)
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+def _end(link: Link, order: Order, settings: SshSettings) -> Unreachable | Fenced | None:
+    runner = borrow(link, settings.state_dir, settings.connect_timeout_seconds)
+    runner.send(protocol.end(order))
+    deadline = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < deadline:
+        for heard in runner.hear(0.5):
+            match heard:
+                case Frame("ENDED"):
+                    keep(link, runner)
+                    return None
+                case Frame("FENCED", (epoch, *_)):
+                    keep(link, runner)
+                    return Fenced(int(epoch))
+                case Frame("BUSY" | "BROKEN", words):
+                    runner.close()
+                    return Unreachable("run", " ".join(words))
+    runner.close()
+    return Unreachable("run", f"the machine's runner did not answer within {GRACE_SECONDS:g} s")
+
+
+class Errand:
+    """One order on its way to its outcome, over as many connections as it takes."""
+
+    def __init__(self, order: Order, stop: threading.Event, output: Output, links: Pool, before: int | None) -> None:
+        self.sent = False  # the machine may know of it
+        self._order, self._stop, self._output, self._pool = order, stop, output, links
+        self._before = before
+        self._deadline = time.monotonic() + order.timeout_seconds + GRACE_SECONDS
+        self._lost_at: float | None = None  # when the connection broke after which none has held
+        self._losses = 0
+
+    def outcome(self) -> Outcome:
+        while not self._stop.is_set():
+            link = self._pool.take(self._order.node, self._order.record)
+            failure = link if isinstance(link, Unreachable) else self._try(link)
+            if not isinstance(failure, Unreachable):
+                return failure
+            if not self.sent or self._given_up():
+                return failure
+            self._stop.wait(BACKOFF_SECONDS[min(self._losses, len(BACKOFF_SECONDS)) - 1])
+        return Detached()
+
+    def _given_up(self) -> bool:
+        """After a loss the machine gets three times the connection's time-out to come back, a whole run's end at most."""
+        now = time.monotonic()
+        self._losses += 1
+        self._lost_at = self._lost_at or now
+        patience = 3 * self._pool.settings.connect_timeout_seconds
+        return now > min(self._lost_at + patience, self._deadline)
+
+    def _try(self, link: Link) -> Outcome:
+        """Unreachable where the connection broke: maybe only for now."""
+        settings = self._pool.settings
+        try:
+            runner = borrow(link, settings.state_dir, settings.connect_timeout_seconds)
+            runner.send(protocol.run(self._order, runner.token, self._before, self._output.position))
+            self.sent = True
+            if self._before is None:
+                self._before = self._order.epoch  # from now on it may have been started
+            conversation = Conversation(self._order, link, runner, self._output, settings)
+            return conversation.outcome(self._stop, self._deadline, self._held)
+        except Broken as broken:
+            self._pool.discard(link)
+            return Unreachable("run", str(broken))
+        finally:
+            self._pool.give_back(link)
+
+    def _held(self) -> None:
+        """The machine has taken the order on this connection."""
+        self._lost_at, self._losses = None, 0

@@ -1,0 +1,41 @@
+"""Jig test: acts on nothing and behaves as told, for trying out a graph before it meets machines.
+
+Told by the role's parameters, or by attributes of the same names at the top, which count more: ``delay`` (seconds),
+``fail`` (true, or a text that is the reason) and ``hang`` (true: until the time-out).
+"""
+
+from __future__ import annotations
+
+import threading
+
+from nodepool_ocb.config import Settings
+from nodepool_ocb.jigs.jig import Detached, Failed, Order, Outcome, Succeeded
+from nodepool_ocb.model import Json
+
+
+class TestJig:
+    __test__ = False  # for pytest: no test case, whatever it is called
+    name = "test"
+    instant = False
+
+    def __init__(self, settings: Settings) -> None: ...
+
+    def run(self, order: Order, stop: threading.Event) -> Outcome:
+        delay = order.timeout_seconds if _told(order, "hang") else _told(order, "delay") or 0
+        if isinstance(delay, bool) or not isinstance(delay, int | float):
+            return Failed(f"delay must be a number of seconds, not {delay!r}")
+        if stop.wait(min(delay, order.timeout_seconds)):
+            return Detached()
+        if delay >= order.timeout_seconds:
+            return Failed(f"timed out after {order.timeout_seconds:g} s")
+        if fail := _told(order, "fail"):
+            return Failed(fail if isinstance(fail, str) else "told to fail", exit_code=1)
+        return Succeeded(order.attributes)
+
+    def end(self, order: Order) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _told(order: Order, name: str) -> Json:
+    return order.attributes.get(name, order.definition.parameters.get(name))

@@ -1,0 +1,45 @@
+"""What a daemon counts, for Prometheus; docs/metrics.md is generated from this file.
+
+Counters are bumped after the commit that they tell of, never before. Names carry their unit; labels have few
+values (a node or a noderole is never one).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+_LONG: Final = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+
+# -- the loop --
+TURNS: Final = Counter("nodepool_ocb_turns", "Turns of the daemon's loop.")
+TURN_FAILURES: Final = Counter("nodepool_ocb_turn_failures", "Turns that raised; each is in the log.")
+TURN_SECONDS: Final = Histogram("nodepool_ocb_turn_seconds", "How long a turn took.", buckets=_FAST)
+
+# -- work --
+TRANSITIONS: Final = Counter("nodepool_ocb_transitions", "Events committed to noderoles.", ["event"])
+NODEROLES: Final = Gauge("nodepool_ocb_noderoles", "Noderoles as this daemon's cache has them.", ["state"])
+SLOTS: Final = Gauge("nodepool_ocb_slots", "How many jigs this annealer may run at once.")
+SLOTS_BUSY: Final = Gauge("nodepool_ocb_slots_busy", "How many jigs it runs now.")
+RUNS: Final = Counter("nodepool_ocb_runs", "Runs that ended.", ["jig", "outcome"])
+RUN_SECONDS: Final = Histogram("nodepool_ocb_run_seconds", "How long a run took.", ["jig"], buckets=_LONG)
+TAKEOVERS: Final = Counter("nodepool_ocb_takeovers", "Runs taken over from an annealer that died or let go.")
+HOOK_SECONDS: Final = Histogram("nodepool_ocb_hook_seconds", "How long a hook took.", ["hook"], buckets=_FAST)
+HOOK_FAILURES: Final = Counter("nodepool_ocb_hook_failures", "Hooks that raised.", ["hook"])
+PROBES: Final = Counter("nodepool_ocb_probes", "Probes of machines.", ["outcome"])
+PROBE_FAILURES: Final = Counter("nodepool_ocb_probe_failures", "Probes that failed, by step.", ["step"])
+
+# -- ZooKeeper --
+REQUESTS: Final = Counter("nodepool_ocb_zookeeper_requests", "Requests sent to ZooKeeper.", ["operation"])
+STALE: Final = Counter("nodepool_ocb_zookeeper_stale", "Transactions refused: somebody was first.")
+AMBIGUOUS: Final = Counter(
+    "nodepool_ocb_zookeeper_ambiguous",
+    "Transactions whose answer was lost, and what reading again showed; unresolved is to stay 0.",
+    ["found"],
+)
+SESSIONS_LOST: Final = Counter("nodepool_ocb_zookeeper_sessions_lost", "Sessions that were lost.")
+SWEEPS: Final = Counter("nodepool_ocb_sweeps", "Sweeps: reads of everything, in case a watch was missed.")
+SWEEP_FINDS: Final = Counter("nodepool_ocb_sweep_finds", "Changes found by a sweep, not by a watch.")
+QUARANTINED: Final = Gauge("nodepool_ocb_quarantined", "Znodes that cannot be decoded and are skipped.")

@@ -1,0 +1,285 @@
+"""Machines to act on: real sshd processes on addresses of 127.0.0.0/8, each with a home and a state directory of its own.
+
+They run as whoever starts them, and root is not needed. A machine can be killed, frozen, thawed, cut off and started again.
+Nothing is left at the end, not even what a script left running: every process of a machine carries its name in the
+environment, or descends from one that does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb.model import Node
+
+MARK: Final = "NODEPOOL_OCB_MACHINE"
+STATE_DIR: Final = "~/.nodepool-ocb"
+START_SECONDS: Final = 20.0
+CONFIG: Final = """\
+ListenAddress {host}:{port}
+HostKey {home}/host_key
+AuthorizedKeysFile {keys}
+# A root profile may take 250 ms a command; with SHLVL set, bash takes itself for no login's first shell.
+SetEnv SHLVL=3 HOME={home} {mark}
+PidFile none
+UsePAM no
+UseDNS no
+StrictModes no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PrintMotd no
+PrintLastLog no
+MaxStartups 1000
+MaxSessions 1000
+Subsystem sftp internal-sftp
+LogLevel ERROR
+"""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A line of a machine's history (runner.sh)."""
+
+    time: int  # seconds since the epoch
+    uptime: float  # seconds, of a clock that all machines of a farm share
+    event: str  # start end ended lost attach adopt fence
+    epoch: int
+    key: str  # role@generation
+    run: str
+    group: str
+    detail: str
+
+
+class Farm:
+    """``count`` machines in a folder, ``m0.farm.example.com`` and so on; a context manager.
+
+    Where a method takes ``machine`` it is the machine's number.
+    """
+
+    def __init__(self, count: int, directory: Path) -> None:
+        self.directory = directory
+        self._name = secrets.token_hex(6)
+        self._key = directory / "id_ed25519"
+        self._machines = [_Machine(directory / f"m{n}", f"{MARK}={self._name}.{n}.", n) for n in range(count)]
+
+    def __enter__(self) -> Farm:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            _new_key(self._key)
+            for machine in self._machines:
+                machine.prepare(self._key.with_suffix(".pub"))
+                machine.start()
+            for machine in self._machines:
+                machine.await_start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process of every machine; the folder stays."""
+        mark = f"{MARK}={self._name}."
+        _end(lambda: _processes(mark, [machine.pid for machine in self._machines]))
+        for machine in self._machines:
+            machine.forget()
+
+    # -- what they are --
+
+    def records(self) -> list[tuple[str, Node]]:
+        """Names and records, the host keys pinned."""
+        return [(machine.fqdn, machine.record) for machine in self._machines]
+
+    def settings(self) -> dict[str, Any]:
+        """What the section ``ssh`` of a configuration must say."""
+        return {"key_files": [str(self._key)], "state_dir": STATE_DIR}
+
+    def state_dir(self, fqdn: str) -> Path:
+        """The state directory of this machine's runner."""
+        number = int(fqdn.partition(".")[0].removeprefix("m"))
+        return self._machines[number].directory / STATE_DIR.removeprefix("~/")
+
+    def history(self, machine: int) -> list[Event]:
+        """What the runner wrote, whole lines only."""
+        file = self.state_dir(self._machines[machine].fqdn) / "history"
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        return [
+            Event(int(words[0]), float(words[1]), words[2], int(words[3]), *words[4:7], " ".join(words[7:]))
+            for words in map(str.split, lines)
+        ]
+
+    def processes(self, machine: int) -> list[int]:
+        """The ids of its processes: sshd, its connections, and everything that was started over them."""
+        one = self._machines[machine]
+        return _processes(one.mark, [one.pid])
+
+    # -- what may happen to them --
+
+    def kill(self, machine: int) -> None:
+        """The power fails: every process is killed, whatever it is; files stay."""
+        _end(lambda: self.processes(machine))
+        self._machines[machine].forget()
+
+    def start(self, machine: int) -> None:
+        """The power is back."""
+        self._machines[machine].start()
+        self._machines[machine].await_start()
+
+    def freeze(self, machine: int) -> None:
+        """Every process stops; the kernel still acknowledges what is sent to it."""
+        _signal(self.processes(machine), signal.SIGSTOP)
+
+    def thaw(self, machine: int) -> None:
+        _signal(self.processes(machine), signal.SIGCONT)
+
+    def cut(self, machine: int) -> None:
+        """Every connection ends; runs go on, and new connections are taken."""
+        listener = self._machines[machine].pid
+        _signal((pid for pid, parent in _parents().items() if parent == listener), signal.SIGKILL)
+
+
+class _Machine:
+    """One sshd."""
+
+    def __init__(self, directory: Path, mark: str, number: int) -> None:
+        self.directory, self.mark = directory, mark
+        self.fqdn = f"m{number}.farm.example.com"
+        self.host = f"127.0.{1 + number // 250}.{1 + number % 250}"
+        self.port = 0
+        self.record = Node()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the sshd that listens; 0 while there is none."""
+        return self._process.pid if self._process is not None else 0
+
+    def prepare(self, authorized: Path) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        key = self.directory / "host_key"
+        _new_key(key)
+        self.port = _free_port(self.host)
+        (self.directory / "sshd_config").write_text(
+            CONFIG.format(host=self.host, port=self.port, home=self.directory, keys=authorized, mark=self.mark)
+        )
+        host_key = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+        self.record = Node(
+            addresses=(f"{self.host}:{self.port}",), user=getpass.getuser(), host_keys=(host_key,), alive=True
+        )
+
+    def start(self) -> None:
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        sshd = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+        if sshd is None:
+            raise FileNotFoundError("there is no sshd: install openssh-server")
+        with (self.directory / "sshd.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sshd, "-D", "-e", "-f", str(self.directory / "sshd_config")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def await_start(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), timeout=1.0):
+                return
+            assert self._process is not None, "it was started"
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"sshd does not listen: {(self.directory / 'sshd.log').read_text()}")
+            time.sleep(0.02)
+
+    def forget(self) -> None:
+        """Collect the process, which has been killed."""
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+
+def _new_key(file: Path) -> None:
+    if not file.exists():
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(file)], check=True)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# -- processes --
+
+
+def _end(processes: Any) -> None:
+    """Kill until there is none: what is killed may just have started another."""
+    deadline = time.monotonic() + START_SECONDS
+    while found := processes():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"processes that cannot be killed: {found}")
+        _signal(found, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _signal(processes: Iterable[int], kind: signal.Signals) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, kind)
+
+
+def _processes(mark: str, listeners: Iterable[int]) -> list[int]:
+    """Those listeners, what carries the mark, and what descends from either; zombies are none."""
+    parents = _parents()
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for pid, parent in parents.items():
+        children[parent].append(pid)
+    found = {pid for pid in listeners if pid in parents}
+    found |= {pid for pid in parents if mark.encode() in _environment(pid)}
+    below = list(found)
+    while below:
+        new = [child for child in children[below.pop()] if child not in found]
+        found.update(new)
+        below += new
+    return sorted(found)
+
+
+def _environment(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    return b""
+
+
+def _parents() -> dict[int, int]:
+    """The parent of every process that is not a zombie."""
+    return dict(_running())
+
+
+def _running() -> Iterator[tuple[int, int]]:
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                state, parent, *_ = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+                if state not in "ZX":
+                    yield int(entry), int(parent)

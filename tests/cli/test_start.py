@@ -1,0 +1,97 @@
+"""What every command has in common: it starts quickly, and ends with the right code and no traceback."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from nodepool_ocb.cli.main import NOUNS, cli
+from nodepool_ocb.testing.zookeeper import free_port
+
+HEAVY = ("kazoo", "networkx", "paramiko", "rich", "jsonschema")
+
+
+def test_help_costs_little() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    answer = subprocess.run(
+        [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert all(f"  {noun} " in answer.stdout for noun in NOUNS)
+    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 0.4
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([noun, "--help"] for noun in NOUNS)], ids=" ".join)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import sys; from nodepool_ocb.cli.main import cli\n"
+        "try: cli(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    answer = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    assert answer.stderr.strip() == "[]"
+
+
+def test_the_table_of_nouns_is_what_the_modules_say() -> None:
+    with cli.make_context("nodepool-ocb", ["status"]) as ctx:
+        for noun in NOUNS:
+            command = cli.get_command(ctx, noun)
+            assert command is not None
+            assert command.help
+
+
+def test_no_zookeeper_is_told_in_one_line_within_ten_seconds() -> None:
+    started = time.monotonic()
+    answer = subprocess.run(
+        [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()", "node", "list"],
+        env={**os.environ, "NODEPOOL_OCB_ZOOKEEPER": f"127.0.0.1:{free_port()}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 7
+    assert time.monotonic() - started < 10.0
+    assert len(answer.stderr.splitlines()) == 1, answer.stderr
+    assert answer.stdout == ""
+
+
+def test_completion_is_quiet_without_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_WORDS", "nodepool-ocb node show ")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    arguments = {"_NODEPOOL_OCB_COMPLETE": "bash_complete", "NODEPOOL_OCB_ZOOKEEPER": f"127.0.0.1:{free_port()}"}
+    answer = CliRunner().invoke(cli, [], prog_name="nodepool-ocb", env=arguments)
+    assert (answer.exit_code, answer.output.strip()) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    answer = CliRunner().invoke(cli, ["completion", shell], prog_name="nodepool-ocb")
+    assert answer.exit_code == 0
+    assert "_NODEPOOL_OCB_COMPLETE" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nodrole list", "did you mean noderole?"),
+        ("node lst", "did you mean list?"),
+        ("node list --nope", "--nope"),
+        ("node list -o xml", "xml"),
+        ("noderole retry", "--failed"),
+        ("node create n1.example.com --address a --no-address", "contradict"),
+    ],
+)
+def test_wrong_usage_ends_with_2(line: str, said: str) -> None:
+    answer = CliRunner().invoke(cli, line.split(), prog_name="nodepool-ocb")
+    assert answer.exit_code == 2
+    assert said in answer.stderr

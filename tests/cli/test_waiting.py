@@ -1,0 +1,193 @@
+"""Waiting ends at once when the answer is known; explaining finds the one cause."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.explanation import explain
+from nodepool_ocb.cli.main import cli
+from nodepool_ocb.cli.waiting import Choose, standing, wait
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.model import Create, Daemon, Deployment, DeploymentState, Json, Node, NodeRole, Role, Run, State
+from nodepool_ocb.store import paths
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.world import Stored, World
+from tests.cli.conftest import Ocb
+
+Ask = Callable[..., Json]
+N1 = "n1.example.com"
+BASE = f"base@{N1}"
+RUN = Run(annealer="a", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=1)
+
+
+class Later:
+    """A command that runs beside the test."""
+
+    def __init__(self, call: Callable[[], Result]) -> None:
+        self._results: list[Result] = []
+        self._thread = threading.Thread(target=lambda: self._results.append(call()), daemon=True)
+        self._thread.start()
+
+    def result(self, timeout_seconds: float = 10.0) -> Result:
+        self._thread.join(timeout_seconds)
+        assert self._results, "it did not end"
+        return self._results[0]
+
+
+@pytest.fixture
+def committed(world: Session, ask: Ask) -> Session:
+    ask("deployment", "commit", "lab")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "outcome"),
+    [(State.ACTIVE, 0, "active"), (State.ERROR, 6, "error"), (State.PROPOSED, 6, "error")],
+)
+@pytest.mark.usefixtures("committed")
+def test_wait_ends_with_the_state(
+    ocb: Ocb, becomes: Callable[..., None], state: State, exit_code: int, outcome: str
+) -> None:
+    waiting = Later(lambda: ocb("noderole", "wait", BASE, "--timeout", "20", "-o", "json"))
+    becomes(BASE, state, reason="because")
+    answer = waiting.result()
+    assert (answer.exit_code, json.loads(answer.stdout)["outcome"]) == (exit_code, outcome)
+
+
+@pytest.mark.usefixtures("committed")
+def test_wait_ends_when_it_is_deleted(ocb: Ocb) -> None:
+    seen = threading.Event()
+
+    def choose(_: World) -> list[str]:
+        seen.set()
+        return [BASE]
+
+    with ThreadPoolExecutor() as beside:
+        waiting = beside.submit(_wait_in_a_command, choose)
+        assert seen.wait(10)
+        assert ocb("node", "delete", N1, "--yes").exit_code == 0
+        with pytest.raises(NotFound, match="was deleted"):
+            waiting.result(10)
+
+
+def _wait_in_a_command(choose: Choose) -> None:
+    with cli.make_context("nodepool-ocb", ["status"], auto_envvar_prefix="NODEPOOL_OCB"):
+        wait(choose, 20.0)
+
+
+@pytest.mark.usefixtures("committed")
+def test_wait_ends_when_a_parent_fails(ocb: Ocb, becomes: Callable[..., None]) -> None:
+    waiting = Later(lambda: ocb("deployment", "wait", "lab", "--timeout", "20"))
+    becomes(BASE, State.ERROR, reason="disk full")
+    answer = waiting.result()
+    assert answer.exit_code == 6
+    assert f"{BASE} is in ERROR: disk full" in answer.stderr
+
+
+@pytest.mark.usefixtures("committed")
+def test_wait_times_out(ask: Ask) -> None:
+    document = ask("noderole", "wait", BASE, "--timeout", "0.2", exit_code=5)
+    assert document["outcome"] == "timeout"
+    assert document["noderoles"][0]["state"] == "TODO"
+
+
+@pytest.mark.usefixtures("world")
+def test_commit_and_wait_print_one_document(ask: Ask) -> None:
+    document = ask("deployment", "commit", "lab", "--wait", "--timeout", "0.2", exit_code=5)
+    assert len(document["changes"]) == 4
+    assert len(document["noderoles"]) == 3
+
+
+def test_explain_shows_the_failed_run(committed: Session, ask: Ask, ocb: Ocb, becomes: Callable[..., None]) -> None:
+    becomes(BASE, State.ERROR, reason="exit code 3", run="r1")
+    run = replace(RUN, outcome="failed", exit_code=3, tail="no space\n")
+    committed.commit([Create(paths.run("base", N1, "r1"), run)])
+    document = ask("noderole", "explain", f"top@{N1}")
+    assert document["reasons"][0]["code"] == "PARENT_ERROR"
+    assert document["reasons"][0]["subject"] == BASE
+    assert document["failed_run"]["tail"] == "no space\n"
+    words = ocb("noderole", "explain", f"top@{N1}").stdout
+    assert f"1. PARENT_ERROR: {BASE}" in words
+    assert "| no space" in words
+    assert ocb("noderole", "log", BASE).stdout == "no space\n"
+
+
+def test_log_prints_the_file_that_is_on_this_host(committed: Session, ask: Ask, tmp_path: Path) -> None:
+    file = tmp_path / "whole.log"
+    file.write_text("the whole\n")
+    log = f"{socket.gethostname()}:{file}"
+    run = replace(RUN, tail="the end", log=log)
+    committed.commit([Create(paths.run("base", N1, "r1"), run)])
+    document = ask("noderole", "log", BASE)
+    assert (document["output"], document["log"]) == ("the whole\n", log)
+
+
+# -- pure --
+
+
+def chain(levels: int, first: State) -> World:
+    """r0 ← r1 ← ...: r0 in a state, all below BLOCKED."""
+    world = World()
+    world.put_deployment("d", Stored(Deployment(state=DeploymentState.COMMITTED), 0))
+    world.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop",)))
+    world.put_node("n", Node(alive=True), 0)
+    for level in range(levels):
+        role = f"r{level}"
+        world.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
+        parents = (f"r{level - 1}@n",) if level else ()
+        state = State.BLOCKED if level else first
+        world.put_noderole("n", role, NodeRole(state=state, since=5.0, deployment="d", parents=parents, reason="bang"))
+    return world
+
+
+def test_nine_levels_down_the_failed_ancestor_is_named() -> None:
+    world = chain(10, State.ERROR)
+    vertex = world.vertex("r9@n")
+    assert vertex is not None
+    explanation = explain(world, vertex, now=9.0)
+    first = explanation.reasons[0]
+    assert (first.code, first.subject, first.since) == ("PARENT_ERROR", "r0@n", 5.0)
+    assert "9 levels above" in first.text
+    assert [each.name for each in explanation.causes[0].chain] == [f"r{level}@n" for level in range(9, -1, -1)]
+    assert explanation.failed is world.vertex("r0@n")
+
+
+def test_what_merely_waits_is_explained_by_its_cause() -> None:
+    world = chain(4, State.TODO)
+    world.put_node("n", Node(alive=False, reason="connect: refused"), 1)
+    vertex = world.vertex("r3@n")
+    assert vertex is not None
+    explanation = explain(world, vertex, now=9.0)
+    assert explanation.reasons[0].code == "PARENT_WAITING"
+    assert [reason.code for reason in explanation.causes[0].reasons] == ["NODE_NOT_ALIVE"]
+
+
+@pytest.mark.parametrize(
+    ("first", "outcome"),
+    [(State.ERROR, "error"), (State.PROPOSED, "error"), (State.TODO, None), (State.TRANSITION, None)],
+)
+def test_standing(first: State, outcome: str | None) -> None:
+    assert standing(chain(5, first), ["r4@n"]).outcome == outcome
+    assert standing(chain(5, first), ["r4@n", "gone@n"]).outcome == "deleted"
+
+
+def test_a_refresh_that_is_pending_is_not_ready() -> None:
+    world = chain(1, State.ACTIVE)
+    assert standing(world, ["r0@n"]).outcome == "active"
+    world.put_noderole("n", "r0", NodeRole(state=State.ACTIVE, since=5.0, deployment="d", refresh=True))
+    assert standing(world, ["r0@n"]).outcome is None
+
+
+def test_a_proposed_deployment_cannot_become_active() -> None:
+    world = chain(2, State.TODO)
+    world.put_deployment("d", Stored(Deployment(), 1))
+    assert standing(world, ["r1@n"]).outcome == "error"

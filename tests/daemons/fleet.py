@@ -1,0 +1,299 @@
+"""A private cluster of real processes to be broken: annealers, each behind a proxy of its own, and machines with sshd.
+
+Everything a fleet starts it ends, by process id, whatever state that is in; its chroot and its folder are its own.
+Objects are written straight to ZooKeeper, so that what is tested is the annealer and nothing before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import evidence
+import history
+import msgspec
+from evidence import WITNESS
+from history import Entry, Evidence, Told
+from history import Event as Noted
+from msgspec.structs import replace
+from processes import MAIN, PATIENCE_SECONDS, Annealer
+
+from nodepool_ocb.claim import settling
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Stale, Unavailable
+from nodepool_ocb.model import (
+    Change,
+    Claim,
+    Create,
+    Daemon,
+    Deployment,
+    DeploymentState,
+    Fence,
+    Json,
+    Node,
+    NodeRole,
+    Role,
+    Run,
+    Set,
+    State,
+)
+from nodepool_ocb.noderole import Event, apply
+from nodepool_ocb.store import codec, paths, tree
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.machines import Farm
+from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.world import Vertex, World
+
+SESSION_SECONDS: Final = 2.0
+DEPLOYMENT: Final = "fleet"
+
+
+class Fleet:
+    """Machines ``m0``, ``m1``, ... and annealers ``a0``, ``a1``, ...; ``session`` is the test's own."""
+
+    def __init__(self, server: Server, chroot: str, folder: Path, machines: int = 1) -> None:
+        self.server, self.folder = server, folder
+        self._chroot = chroot
+        self.farm = Farm(machines, folder / "machines")
+        self.annealers: list[Annealer] = []
+        self.session = Session(ZooKeeperSettings(hosts=server.hosts + chroot, session_timeout_seconds=30.0))
+        self.nodes: list[str] = []
+
+    def __enter__(self) -> Fleet:
+        self.farm.__enter__()
+        self.session.start()
+        tree.bootstrap(self.session)
+        committed = Deployment(state=DeploymentState.COMMITTED, since=time.time())
+        self.session.commit(
+            [Create(paths.deployment(DEPLOYMENT), committed), Create(paths.deployment_roles(DEPLOYMENT))]
+        )
+        for fqdn, node in self.farm.records():
+            self.add_node(fqdn, replace(node, deployment=DEPLOYMENT, alive=True))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            for annealer in self.annealers:
+                print(f"-- {annealer.pid} --\n{annealer.log}")
+        for annealer in self.annealers:
+            annealer.close()
+        self.session.close()
+        self.farm.__exit__(kind, error, trace)
+
+    # -- annealers --
+
+    def annealer(
+        self, *, launcher: Collection[str] = MAIN, session_seconds: float = SESSION_SECONDS, **settings: Any
+    ) -> Annealer:
+        """One more, not started yet; ``settings`` are of its section ``annealer``."""
+        proxy = Proxy(self.server.port)
+        folder = self.folder / f"a{len(self.annealers)}"
+        sections = {
+            "zookeeper": {"hosts": proxy.hosts + self._chroot, "session_timeout_seconds": session_seconds},
+            "annealer": {
+                "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0
+            } | settings,
+            "ssh": self.farm.settings() | {"connect_timeout_seconds": 5.0},
+            "log": {"format": "plain", "level": "debug"},
+        }  # fmt: skip
+        annealer = Annealer(folder, sections, proxy, launcher)
+        self.annealers.append(annealer)
+        return annealer
+
+    def living(self) -> int:
+        """How many annealers ZooKeeper knows."""
+        return len(self.session.children(paths.daemons("annealer")) or ())
+
+    # -- objects --
+
+    def add_node(self, fqdn: str, node: Node) -> None:
+        self.session.commit(
+            [
+                Create(paths.node(fqdn), node),
+                Create(paths.fence(fqdn), Fence()),
+                Create(paths.noderoles(fqdn)),
+            ]
+        )
+        self.nodes.append(fqdn)
+
+    def add_role(self, name: str, role: Role) -> None:
+        self.session.commit([Create(paths.role(name), role)])
+
+    @staticmethod
+    def work(seconds: float, then: str = "", **fields: Any) -> Role:
+        """A role whose script takes so long, then does what is said; its machine witnesses it."""
+        return Role(barclamp="fleet", jig="script", script=f"{WITNESS}sleep {seconds}\n{then}\n", **fields)
+
+    def bind(
+        self,
+        role: str,
+        fqdn: str,
+        parents: Iterable[str] = (),
+        *,
+        deployment: str = DEPLOYMENT,
+        hooks: tuple[str, ...] = (),
+    ) -> str:
+        """A committed noderole: TODO, or BLOCKED where it has parents."""
+        above = tuple(sorted(parents))
+        record = NodeRole(
+            state=State.BLOCKED if above else State.TODO,
+            since=time.time(),
+            deployment=deployment,
+            parents=above,
+            hooks=hooks,
+            generation=0 if above else 1,
+        )
+        path = paths.noderole(role, fqdn)
+        self.session.commit([Create(path, record), Create(paths.runs(role, fqdn))])
+        return paths.noderole_name(role, fqdn)
+
+    # -- what people do --
+
+    def happens(self, noderole: str, event: Event) -> None:
+        """An event that a person causes, with what it forces on neighbours."""
+
+        def changes(world: World) -> list[Change]:
+            vertex = vertex_of(world, noderole)
+            moved = apply({vertex: event}, time.time(), by="a person")
+            return list(settling(moved))
+
+        self.write(changes)
+
+    def set_node(self, fqdn: str, **fields: Any) -> None:
+        self.write(lambda world: _changed(paths.node(fqdn), world.nodes[fqdn], fields))
+
+    def set_deployment(self, state: DeploymentState) -> None:
+        self.write(
+            lambda world: _changed(paths.deployment(DEPLOYMENT), world.deployments[DEPLOYMENT], {"state": state})
+        )
+
+    def write(self, changes: Callable[[World], list[Change]]) -> None:
+        """Commit what is decided from the world as it is; again where it moved on meanwhile."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self.session.commit(changes(tree.load(self.session)))
+            except (Stale, Unavailable):
+                assert time.monotonic() < deadline, "the world moves on and on"
+            else:
+                return
+
+    # -- what is --
+
+    def record(self, noderole: str) -> NodeRole:
+        role, fqdn = paths.split_noderole(noderole)
+        znode = self.session.get(paths.noderole(role, fqdn))
+        assert znode is not None, f"{noderole} was bound"
+        return codec.decode(NodeRole, znode)
+
+    def state(self, noderole: str) -> State:
+        return self.record(noderole).state
+
+    def node(self, fqdn: str) -> Node:
+        znode = self.session.get(paths.node(fqdn))
+        assert znode is not None, f"{fqdn} was added"
+        return codec.decode(Node, znode)
+
+    def runs(self, noderole: str) -> dict[str, Run]:
+        """The records of its runs, oldest first."""
+        role, fqdn = paths.split_noderole(noderole)
+        names = sorted(self.session.children(paths.runs(role, fqdn)) or ())
+        znodes = self.session.get_many([paths.run(role, fqdn, name) for name in names])
+        return {name: codec.decode(Run, znode) for name, znode in zip(names, znodes, strict=True) if znode}
+
+    def claim(self, fqdn: str | None = None) -> Claim:
+        """The claim on a node, the first where none is named, which is there."""
+        znode = self.session.get(paths.claim(fqdn or self.nodes[0]))
+        assert znode is not None, "the node is claimed"
+        return codec.decode(Claim, znode)
+
+    def claim_stands(self, fqdn: str) -> bool:
+        return self.session.get(paths.claim(fqdn)) is not None
+
+    def held_by(self, fqdn: str | None = None) -> Annealer | None:
+        """Whose claim is on a node."""
+        claim = self.session.get(paths.claim(fqdn or self.nodes[0]))
+        daemon = claim and self.session.get(paths.daemon("annealer", codec.decode(Claim, claim).annealer))
+        pid = codec.decode(Daemon, daemon).pid if daemon else 0
+        return next((annealer for annealer in self.annealers if annealer.pid == pid), None)
+
+    def blob(self, path: str) -> Json:
+        """An attribute blob."""
+        znode = self.session.get(path)
+        return msgspec.json.decode(znode.data) if znode else None
+
+    # -- what machines say --
+
+    def evidence(self) -> Evidence:
+        """All that the checker may want to know."""
+        world = tree.load(self.session)
+        noderoles = {
+            vertex.name: Told(vertex.record, "destructive" in world.role_of(vertex).flags, self.runs(vertex.name))
+            for vertex in world.vertices()
+        }
+        return Evidence(
+            self.entries(),
+            [work for fqdn in self.nodes for work in evidence.work(fqdn, self.farm.state_dir(fqdn))],
+            noderoles,
+        )
+
+    def entries(self) -> list[Entry]:
+        """The history of every machine."""
+        return [entry for fqdn in self.nodes for entry in evidence.entries(fqdn, self.farm.state_dir(fqdn))]
+
+    def faults(self) -> list[str]:
+        """What the checker has to say."""
+        return history.faults(self.evidence())
+
+    def broken(self) -> set[str]:
+        """The rules that the checker finds broken."""
+        return {fault.partition(":")[0] for fault in self.faults()}
+
+    def noted(self, event: Noted) -> Counter[str]:
+        """How often each noderole had it noted on its machine."""
+        return Counter(entry.noderole for entry in self.entries() if entry.event is event)
+
+    def starts(self) -> Counter[str]:
+        return self.noted(Noted.STARTED)
+
+    def until_started(self, noderole: str) -> None:
+        self.until(lambda: self.starts()[noderole], f"{noderole} starts")
+
+    def unfinished(self) -> list[str]:
+        """Every noderole that is not ACTIVE."""
+        world = tree.load(self.session)
+        return [vertex.name for vertex in world.vertices() if vertex.record.state is not State.ACTIVE]
+
+    def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait for it; while ZooKeeper is away nothing holds."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(Unavailable):
+                if holds():
+                    return
+            assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+            time.sleep(0.02)
+
+    def until_state(self, noderole: str, state: State, seconds: float = PATIENCE_SECONDS) -> None:
+        self.until(lambda: self.state(noderole) is state, f"{noderole} {state}", seconds)
+
+    def until_all_active(self, seconds: float = PATIENCE_SECONDS) -> None:
+        self.until(lambda: not self.unfinished(), "every noderole is ACTIVE", seconds)
+
+
+def vertex_of(world: World, noderole: str) -> Vertex:
+    vertex = world.vertex(noderole)
+    assert vertex is not None, f"{noderole} was bound"
+    return vertex
+
+
+def _changed(path: str, stored: Any, fields: Mapping[str, Any]) -> list[Change]:
+    return [Set(path, replace(stored.record, **fields), stored.version)]

@@ -1,0 +1,243 @@
+"""The history checker: what machines recorded, held against the promises (README) and ZooKeeper's record of runs.
+
+Two witnesses on each machine, neither of which an annealer can write: the runner's ``history`` (orders taken, started,
+attached, adopted, refused) and ``work``, which the role's script itself appends to when it begins and when it ends. The
+script is what acts on a machine, so it is believed where the two differ.
+Each rule gives sentences that say what broke it; none means that the history is good.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+from nodepool_ocb.model import NodeRole, Run, State
+
+
+class Event(StrEnum):
+    """What a machine noted."""
+
+    STARTED = "started"  # a process group for a new run
+    ENDED = "ended"  # it ended by itself, well or not
+    KILLED = "killed"  # it was ended: a newer order came, its time was over, or somebody asked for it
+    ATTACHED = "attached"  # an order found the run going on
+    ADOPTED = "adopted"  # an order found the run finished
+    FENCED = "fenced"  # an order of an old epoch was refused
+
+
+class Entry(NamedTuple):
+    """One line of a machine's history; ATTACHED has the run that was found, and the epoch of whoever found it."""
+
+    time: float  # seconds, of a clock that all machines share
+    machine: str
+    epoch: int
+    noderole: str  # role@fqdn
+    generation: int
+    run: str
+    event: Event
+    exit_code: int | None = None  # of ENDED
+
+
+class Work(NamedTuple):
+    """One line of what a script itself wrote."""
+
+    time: float
+    machine: str
+    noderole: str
+    generation: int
+    pid: int
+    begins: bool
+
+
+class Told(NamedTuple):
+    """What ZooKeeper says about a noderole at the end."""
+
+    record: NodeRole
+    destructive: bool
+    runs: Mapping[str, Run]  # as many as are kept
+
+
+class Evidence(NamedTuple):
+    """All there is to know after a test; the entries and the work of a machine stand in the order of its files."""
+
+    entries: Sequence[Entry]
+    work: Sequence[Work]
+    noderoles: Mapping[str, Told]
+
+    def of_machines(self) -> Iterator[tuple[str, list[Entry]]]:
+        machines: defaultdict[str, list[Entry]] = defaultdict(list)
+        for entry in self.entries:
+            machines[entry.machine].append(entry)
+        yield from machines.items()
+
+
+def faults(evidence: Evidence) -> list[str]:
+    """Every broken promise."""
+    rules = (
+        side_by_side,
+        leftovers,
+        falling_epochs,
+        shared_epochs,
+        run_again,
+        destroyed_twice,
+        before_parents,
+        unfinished,
+        unaccounted,
+        unknown_runs,
+    )
+    return [f"{rule.__name__}: {fault}" for rule in rules for fault in rule(evidence)]
+
+
+# -- the machine alone --
+
+
+def side_by_side(evidence: Evidence) -> Iterator[str]:
+    """Never two jigs at once on a machine: neither by the runner's words nor by the scripts' own."""
+    for machine, entries in evidence.of_machines():
+        running: str | None = None
+        for entry in entries:
+            if entry.event is Event.STARTED:
+                if running is not None:
+                    yield f"{machine}: {_name(entry)} was started while {running} ran"
+                running = _name(entry)
+            elif entry.event in (Event.ENDED, Event.KILLED):
+                running = None
+    yield from _two_scripts(evidence)
+
+
+def _two_scripts(evidence: Evidence) -> Iterator[str]:
+    """A script that the runner killed cannot say that it ended: the next one's beginning is its end."""
+    killed = Counter((e.noderole, e.generation) for e in evidence.entries if e.event is Event.KILLED)
+    open_: dict[str, dict[int, Work]] = defaultdict(dict)
+    for work in sorted(evidence.work):
+        going_on = open_[work.machine]
+        if not work.begins:
+            going_on.pop(work.pid, None)
+            continue
+        for other in list(going_on.values()):
+            if killed[other.noderole, other.generation]:
+                del going_on[other.pid]
+            else:
+                yield f"{work.machine}: {work.noderole} worked while {other.noderole} did"
+        going_on[work.pid] = work
+
+
+def leftovers(evidence: Evidence) -> Iterator[str]:
+    """Nothing goes on when all is over."""
+    for machine, entries in evidence.of_machines():
+        marks = [entry for entry in entries if entry.event in (Event.STARTED, Event.ENDED, Event.KILLED)]
+        if marks and marks[-1].event is Event.STARTED:
+            yield f"{machine}: {_name(marks[-1])} still runs"
+
+
+def falling_epochs(evidence: Evidence) -> Iterator[str]:
+    """No order of an old epoch does anything."""
+    for machine, entries in evidence.of_machines():
+        accepted = [entry for entry in entries if entry.event in (Event.STARTED, Event.ATTACHED, Event.ADOPTED)]
+        for before, entry in pairwise(accepted):
+            if entry.epoch < before.epoch:
+                yield f"{machine}: {_name(entry)} was {entry.event} after epoch {before.epoch}"
+
+
+def shared_epochs(evidence: Evidence) -> Iterator[str]:
+    """Every claim has an epoch of its own: two runs never share one."""
+    owners: dict[tuple[str, int], str] = {}
+    for entry in evidence.entries:
+        if entry.event is Event.ATTACHED:  # names the run that it found
+            continue
+        owner = owners.setdefault((entry.machine, entry.epoch), entry.run)
+        if owner != entry.run:
+            yield f"{entry.machine}: runs {owner} and {entry.run} share epoch {entry.epoch}"
+
+
+# -- the noderole --
+
+
+def run_again(evidence: Evidence) -> Iterator[str]:
+    """What succeeded is not done again in the same generation, and an older generation is not started after a newer."""
+    done: set[tuple[str, int]] = set()
+    newest: dict[str, int] = {}
+    for entry in evidence.entries:
+        if entry.event is Event.STARTED:
+            if (entry.noderole, entry.generation) in done:
+                yield f"{_name(entry)} was started again after it had succeeded"
+            if entry.generation < newest.get(entry.noderole, 0):
+                yield f"{_name(entry)} was started after generation {newest[entry.noderole]}"
+            newest[entry.noderole] = entry.generation
+        elif entry.event is Event.ENDED and entry.exit_code == 0:
+            done.add((entry.noderole, entry.generation))
+
+
+def destroyed_twice(evidence: Evidence) -> Iterator[str]:
+    """A destructive role completes at most once, in whatever generation."""
+    ended = Counter(e.noderole for e in evidence.entries if e.event is Event.ENDED and e.exit_code == 0)
+    for name, told in evidence.noderoles.items():
+        if told.destructive and ended[name] > 1:
+            yield f"{name} is destructive and completed {ended[name]} times"
+
+
+def before_parents(evidence: Evidence) -> Iterator[str]:
+    """A child begins after every parent's newest run ended well."""
+    well: dict[str, bool] = {}
+    for entry in sorted(evidence.entries):
+        if entry.event is Event.STARTED:
+            told = evidence.noderoles.get(entry.noderole)
+            for parent in told.record.parents if told else ():
+                if not well.get(parent):
+                    yield f"{_name(entry)} was started before its parent {parent} had ended well"
+            well[entry.noderole] = False
+        elif entry.event is Event.ENDED:
+            well[entry.noderole] = entry.exit_code == 0
+
+
+def unfinished(evidence: Evidence) -> Iterator[str]:
+    """Every noderole is ACTIVE at the end."""
+    for name, told in evidence.noderoles.items():
+        if told.record.state is not State.ACTIVE:
+            yield f"{name} is {told.record.state}: {told.record.reason}"
+
+
+# -- ZooKeeper and the machines --
+
+
+def unaccounted(evidence: Evidence) -> Iterator[str]:
+    """Whatever order a machine was given, ZooKeeper has a record of its run, with the same epoch and generation."""
+    for entry in evidence.entries:
+        told = evidence.noderoles.get(entry.noderole)
+        run = told.runs.get(entry.run) if told else None
+        if told is None:
+            yield f"{_name(entry)}: ZooKeeper knows no such noderole"
+        elif entry.event is Event.ATTACHED:
+            if all(run.epoch != entry.epoch for run in told.runs.values()):
+                yield f"{_name(entry)}: ZooKeeper has no record of the run that attached to it"
+        elif run is None:
+            yield f"{_name(entry)}: ZooKeeper has no record of it"
+        elif (run.epoch, run.generation) != (entry.epoch, entry.generation):
+            yield f"{_name(entry)}: ZooKeeper says epoch {run.epoch}, generation {run.generation}"
+
+
+def unknown_runs(evidence: Evidence) -> Iterator[str]:
+    """A run that succeeded had the machine's work for it, and each generation succeeds once."""
+    ended = {(e.noderole, e.generation) for e in evidence.entries if e.event is Event.ENDED and e.exit_code == 0}
+    for name, told in evidence.noderoles.items():
+        successes = Counter(run.generation for run in told.runs.values() if run.outcome == "succeeded")
+        for generation, count in successes.items():
+            if count > 1:
+                yield f"{name}: generation {generation} succeeded {count} times"
+            if (name, generation) not in ended:
+                yield f"{name}: generation {generation} succeeded, and its machine knows nothing of it"
+
+
+# -- figures --
+
+
+def starts(entries: Iterable[Entry]) -> Counter[str]:
+    """How often each noderole was started."""
+    return Counter(entry.noderole for entry in entries if entry.event is Event.STARTED)
+
+
+def _name(entry: Entry) -> str:
+    return f"{entry.noderole} (generation {entry.generation}, run {entry.run}, epoch {entry.epoch})"

@@ -1,0 +1,132 @@
+"""An annealer without one of its guards, in the bad luck that it is for: python mutants.py MUTANT MOMENT ROLE ...
+
+The bad luck (with BAD_LUCK in the environment): just before the MOMENT at which it would act on ROLE the process stops
+itself (SIGSTOP), once, and acts when it is continued, whatever happened meanwhile. With MUTANT "none" every guard is in
+place, and nothing may come of it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodepool_ocb import claim
+from nodepool_ocb.jigs import protocol, script
+from nodepool_ocb.jigs.jig import Order, Outcome
+from nodepool_ocb.model import Change, Check, Delete, Set
+from nodepool_ocb.store import transaction
+from nodepool_ocb_annealer.main import main
+
+FENCE = "/fence"
+COMPARISON = 'if [ -n "$seen" ] && [ "$epoch" -lt "$seen" ]; then'
+
+
+# -- moments --
+
+
+def before_the_claim(role: str) -> None:
+    """The claim is decided, and not sent."""
+    decide = claim.claiming
+    stop = _Once()
+
+    def claiming(world: Any, hold: claim.Hold) -> list[Change]:
+        changes = decide(world, hold)
+        if hold.vertex.role == role:
+            stop.here()
+        return changes
+
+    claim.claiming = claiming
+
+
+def before_the_order(role: str) -> None:
+    """The node is claimed, and the machine has no order yet; then the order cannot be called back."""
+    give = script.ScriptJig.run
+    stop = _Once()
+
+    def run(jig: script.ScriptJig, order: Order, lost: threading.Event) -> Outcome:
+        if order.role == role and stop.here():
+            lost = threading.Event()
+        return give(jig, order, lost)
+
+    script.ScriptJig.run = run  # type: ignore[method-assign]
+
+
+class _Once:
+    def __init__(self) -> None:
+        self._done = "BAD_LUCK" not in os.environ
+
+    def here(self) -> bool:
+        """Stop the process until it is continued; tells whether it was."""
+        if self._done:
+            return False
+        self._done = True
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return True
+
+
+# -- guards taken away --
+
+
+def without_fence() -> None:
+    """A claim raises no epoch."""
+
+    def unfenced(decide: Callable[..., list[Change]]) -> Callable[..., list[Change]]:
+        return lambda *a, **k: [change for change in decide(*a, **k) if not change.path.endswith(FENCE)]
+
+    def same_epoch(hold: claim.Hold) -> claim.Hold:
+        epoch = hold.vertex.node.fence
+        return replace(hold, epoch=epoch, record=replace(hold.record, epoch=epoch))
+
+    take, take_next = claim.take, claim.take_next
+    claim.take = lambda *a, **k: same_epoch(take(*a, **k))
+    claim.take_next = lambda *a, **k: same_epoch(take_next(*a, **k))
+    for name in ("claiming", "finishing", "passing_on", "releasing", "giving_back"):
+        setattr(claim, name, unfenced(getattr(claim, name)))
+
+
+def without_versions() -> None:
+    """Whatever version is there is good enough."""
+    pack = transaction.pack
+
+    def lenient(changes: list[Change], chroot: str, acl: bytes) -> Any:
+        return pack([_any_version(change) for change in changes], chroot, acl)
+
+    transaction.pack = lenient  # type: ignore[assignment]
+
+
+def _any_version(change: Change) -> Change:
+    return replace(change, version=-1) if isinstance(change, Check | Set | Delete) else change
+
+
+def without_epoch_on_the_machine() -> None:
+    """The machine takes every order."""
+    installer = protocol.installer
+
+    def careless() -> tuple[str, str]:
+        text, digest = installer()
+        assert COMPARISON in text, "the runner compares epochs there"
+        return text.replace(COMPARISON, "if false; then"), digest
+
+    protocol.installer = careless  # type: ignore[assignment]
+
+
+MOMENTS = {"claim": before_the_claim, "order": before_the_order}
+MUTANTS: dict[str, Callable[[], None]] = {
+    "none": lambda: None,
+    "no fence": without_fence,
+    "no versions": without_versions,
+    "no epoch on the machine": without_epoch_on_the_machine,
+}
+
+if __name__ == "__main__":
+    mutant, moment, role = sys.argv[1:4]
+    del sys.argv[1:4]
+    MUTANTS[mutant]()
+    MOMENTS[moment](role)
+    main()

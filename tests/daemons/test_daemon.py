@@ -1,0 +1,214 @@
+"""A daemon's life, with real processes, real signals and a socket in systemd's place."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PATIENCE_SECONDS = 20.0
+Start = Callable[..., "Running"]
+
+
+class Running:
+    """The turning daemon, what it said, and what it told systemd."""
+
+    def __init__(self, oddity: str, folder: Path, **environment: str) -> None:
+        self._systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._systemd.bind(str(folder / "notify"))
+        self._systemd.settimeout(PATIENCE_SECONDS)
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("turning.py")), oddity],
+            env=os.environ | {"NOTIFY_SOCKET": str(folder / "notify")} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        self.pages = re.search(r"http://\S+(?=/metrics)", self.said("serving "))
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def said(self, words: str) -> str:
+        """The next line with these words."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while words not in (line := self._lines.get(timeout=deadline - time.monotonic())):
+            pass
+        return line
+
+    def told(self, word: str) -> str:
+        """The next message to systemd with this word, however many others come before it."""
+        while word not in (message := self._systemd.recv(4096).decode()):
+            pass
+        return message
+
+    def told_nothing_for(self, seconds: float) -> bool:
+        self._systemd.settimeout(seconds)
+        try:
+            self._systemd.recv(4096)
+        except TimeoutError:
+            return True
+        return False
+
+    def page(self, path: str) -> tuple[int, str]:
+        assert self.pages
+        try:
+            with urllib.request.urlopen(self.pages[0] + path, timeout=PATIENCE_SECONDS) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def exit_status(self) -> int:
+        return self.process.wait(PATIENCE_SECONDS)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stdout
+        self.process.stdout.close()
+        self._systemd.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Running] = []
+
+    def start(oddity: str = "nothing odd", **environment: str) -> Running:
+        started.append(Running(oddity, tmp_path, **environment))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.close()
+
+
+def test_it_is_ready_once_its_first_turn_has_ended(start: Start) -> None:
+    daemon = start()
+    daemon.told("READY=1")
+    assert daemon.page("/health/ready") == (200, "ok\n")
+    assert daemon.page("/health/live") == (200, "ok\n")
+
+
+def test_a_turn_that_fails_is_tried_again_and_shown(start: Start) -> None:
+    daemon = start("fails twice")
+    assert "Traceback" in daemon.said("Traceback")
+    status, sentence = daemon.page("/health/ready")
+    assert (status, sentence) == (503, "the newest turn failed: ValueError: no luck\n")
+    daemon.told("READY=1")
+    assert daemon.page("/health/ready") == (200, "ok\n")
+    assert "nodepool_ocb_turn_failures_total 2.0" in daemon.page("/metrics")[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_well(start: Start, number: signal.Signals) -> None:
+    daemon = start()
+    daemon.told("READY=1")
+    daemon.signal(number)
+    daemon.told("STOPPING=1")
+    daemon.said("ended")
+    assert daemon.exit_status() == 0
+
+
+def test_turns_go_on_while_it_drains(start: Start) -> None:
+    daemon = start("drains")
+    daemon.said("turn")
+    daemon.signal(signal.SIGTERM)
+    daemon.said("stopping")
+    daemon.said("turn")
+    daemon.said("turn")
+    daemon.said("ended")
+    assert daemon.exit_status() == 0
+
+
+def test_a_drain_that_never_ends_is_ended(start: Start) -> None:
+    daemon = start("never drained")
+    daemon.said("turn")
+    daemon.signal(signal.SIGTERM)
+    daemon.said("ending by force")
+    assert daemon.exit_status() == 1
+
+
+def test_a_second_signal_ends_it_at_once(start: Start) -> None:
+    daemon = start("never drained")
+    daemon.said("turn")
+    daemon.signal(signal.SIGTERM)
+    daemon.said("stopping")
+    daemon.signal(signal.SIGTERM)
+    assert daemon.exit_status() == 1
+
+
+@pytest.mark.parametrize("oddity", ["hangs", "cannot exit"])
+def test_nothing_keeps_it_from_ending(start: Start, oddity: str) -> None:
+    daemon = start(oddity)
+    daemon.said("turn")
+    daemon.signal(signal.SIGTERM)
+    daemon.said("ending by force")
+    assert daemon.exit_status() == 1
+
+
+def test_a_hangup_reloads_between_two_turns(start: Start) -> None:
+    daemon = start()
+    daemon.told("READY=1")
+    daemon.signal(signal.SIGHUP)
+    assert re.search(r"^MONOTONIC_USEC=\d+$", daemon.told("RELOADING=1"), re.MULTILINE)
+    daemon.told("READY=1")
+    daemon.said("reload")
+    daemon.said("turn")
+
+
+def test_a_bad_configuration_is_said_and_the_old_one_stays(start: Start) -> None:
+    daemon = start("bad configuration")
+    daemon.told("READY=1")
+    daemon.signal(signal.SIGHUP)
+    daemon.told("READY=1")
+    assert "stays as it was: nodepool-ocb.yaml:3" in daemon.said("stays")
+    assert daemon.page("/health/ready") == (200, "ok\n")
+
+
+def test_the_watchdog_is_fed_while_turns_come(start: Start) -> None:
+    daemon = start(WATCHDOG_USEC="400000")
+    daemon.told("READY=1")
+    for _ in range(4):
+        daemon.told("WATCHDOG=1")
+    assert daemon.page("/health/live")[0] == 200
+
+
+def test_the_watchdog_starves_when_a_turn_hangs(start: Start) -> None:
+    daemon = start("hangs", WATCHDOG_USEC="400000")
+    daemon.told("WATCHDOG=1")
+    assert daemon.told_nothing_for(0.8)
+    status, sentence = daemon.page("/health/live")
+    assert status == 503
+    assert sentence.startswith("the turn has hung for")
+
+
+def test_another_process_s_watchdog_is_left_alone(start: Start) -> None:
+    daemon = start("hangs", WATCHDOG_USEC="1000", WATCHDOG_PID="1")
+    daemon.said("turn")
+    assert daemon.page("/health/live") == (200, "ok\n")
+
+
+def test_an_unknown_page_names_those_that_exist(start: Start) -> None:
+    assert start().page("/") == (404, "/metrics\n/health/live\n/health/ready\n")

@@ -1,0 +1,84 @@
+"""The checker itself: a good history passes, and whatever goes wrong is found by the rule that is meant for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from history import Entry, Event, Evidence, Told, Work, faults
+
+from nodepool_ocb.model import NodeRole, Run, State
+
+A, B = "a@m0", "b@m0"
+
+
+def line(time: float, event: Event, epoch: int = 1, noderole: str = A, generation: int = 1, run: str = "") -> Entry:
+    code = 0 if event is Event.ENDED else None
+    return Entry(time, "m0", epoch, noderole, generation, run or f"r{epoch}", event, code)
+
+
+def told(*runs: tuple[str, int, str], parents: tuple[str, ...] = (), destructive: bool = False, **more: object) -> Told:
+    record = NodeRole(**({"state": State.ACTIVE, "since": 0.0, "parents": parents} | more))  # type: ignore[arg-type]
+    return Told(
+        record,
+        destructive,
+        {
+            name: Run(annealer="x", started=0.0, ended=1.0, outcome=outcome, generation=1, epoch=epoch)
+            for name, epoch, outcome in runs
+        },
+    )
+
+
+GOOD = [
+    line(1.0, Event.STARTED),
+    line(2.0, Event.ATTACHED, epoch=2, run="r1"),
+    line(3.0, Event.ENDED),
+    line(3.1, Event.FENCED, epoch=1),
+    line(4.0, Event.STARTED, epoch=3, noderole=B),
+    line(5.0, Event.ENDED, epoch=3, noderole=B),
+]
+TOLD = {
+    A: told(("r1", 1, "abandoned"), ("r2", 2, "succeeded"), destructive=True),
+    B: told(("r3", 3, "succeeded"), parents=(A,)),
+}
+
+
+def found(entries: Sequence[Entry], work: Sequence[Work] = (), noderoles: dict[str, Told] | None = None) -> set[str]:
+    return {fault.partition(":")[0] for fault in faults(Evidence(entries, work, noderoles or TOLD))}
+
+
+def test_a_run_that_was_taken_over_and_a_child_after_it_are_good() -> None:
+    assert not found(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("rule", "entries"),
+    [
+        ("side_by_side", [*GOOD[:2], line(2.5, Event.STARTED, epoch=3, noderole=B), *GOOD[2:3]]),
+        ("leftovers", GOOD[:-1]),
+        ("falling_epochs", [GOOD[0], line(2.0, Event.ATTACHED, epoch=0), *GOOD[2:]]),
+        ("shared_epochs", [GOOD[0], line(2.0, Event.ADOPTED, epoch=1, run="r2"), *GOOD[2:]]),
+        ("run_again", [*GOOD, line(6.0, Event.STARTED, epoch=4), line(7.0, Event.ENDED, epoch=4)]),
+        ("run_again", [line(0.1, Event.STARTED, generation=2), line(0.2, Event.ENDED, generation=2), *GOOD]),
+        ("destroyed_twice", [*GOOD, line(6.0, Event.STARTED, generation=2), line(7.0, Event.ENDED, generation=2)]),
+        ("before_parents", [*GOOD[4:], *(each._replace(time=each.time + 9) for each in GOOD[:4])]),
+        ("unaccounted", [*GOOD, line(6.0, Event.ADOPTED, epoch=4)]),
+        ("unknown_runs", GOOD[4:]),
+    ],
+)
+def test_what_machines_note_gives_it_away(rule: str, entries: list[Entry]) -> None:
+    assert rule in found(entries)
+
+
+def test_two_scripts_at_once_are_found_whatever_the_runner_says() -> None:
+    begun = [Work(1.0, "m0", A, 1, 11, True), Work(1.5, "m0", B, 1, 12, True)]
+    assert found(GOOD, begun) == {"side_by_side"}
+    assert not found(GOOD, [begun[0], Work(1.2, "m0", A, 1, 11, False), begun[1]])
+
+
+def test_what_zookeeper_says_gives_it_away() -> None:
+    assert found(GOOD, noderoles=TOLD | {B: told(("r3", 3, "succeeded"), parents=(A,), state=State.TODO)}) == {
+        "unfinished"
+    }
+    twice = told(("r1", 1, "succeeded"), ("r2", 2, "succeeded"))
+    assert found(GOOD, noderoles=TOLD | {A: twice}) == {"unknown_runs"}

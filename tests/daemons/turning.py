@@ -1,0 +1,81 @@
+"""A daemon that only turns, for test_daemon.py; its first argument says what is odd about it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from nodepool_ocb.config import LogSettings
+from nodepool_ocb.daemon import serve, setup_logging
+from nodepool_ocb.errors import Invalid
+
+HUNG = threading.Event()  # never set
+
+
+def turns(oddity: str) -> Iterator[float]:
+    """What each turn gives; what it raises is a failing turn."""
+    say("turn")
+    if oddity == "hangs":
+        HUNG.wait()
+    while True:
+        yield 3600.0
+        say("turn")
+
+
+def failing_twice() -> Iterator[Exception | float]:
+    yield ValueError("no luck")
+    yield ValueError("no luck")
+    while True:
+        yield 3600.0
+
+
+def turn_of(oddity: str) -> Callable[[], float]:
+    results = failing_twice() if oddity == "fails twice" else turns(oddity)
+
+    def turn() -> float:
+        result = next(results)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return turn
+
+
+def reload() -> None:
+    say("reload")
+    if sys.argv[1] == "bad configuration":
+        raise Invalid("nodepool-ocb.yaml:3: annealer.slots: is not a number")
+
+
+def say(word: str) -> None:
+    print(word, flush=True)
+
+
+def main() -> None:
+    oddity = sys.argv[1]
+    setup_logging(LogSettings(format="plain", level="info"))
+    wake, stop = threading.Event(), threading.Event()
+    asked: list[float] = []
+
+    def drained() -> bool:
+        asked.append(time.monotonic())
+        return oddity != "never drained" and (oddity != "drains" or time.monotonic() - asked[0] > 0.3)
+
+    serve(
+        turn_of(oddity),
+        wake,
+        stop,
+        reload=reload,
+        drained=drained,
+        listen="127.0.0.1:0",
+        end_within_seconds=1.0,
+    )
+    say("ended")
+    if oddity == "cannot exit":
+        threading.Thread(target=HUNG.wait).start()  # not a daemon thread: the interpreter waits for it
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What the pages for people promise about the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb import config, errors
+from nodepool_ocb.config import HttpSettings, Section, Settings
+from nodepool_ocb.hindrance import Code
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page for pattern in ("*.md", "docs/**/*.md", "*/README.md", "etc/**/*.md") for page in ROOT.glob(pattern)
+)
+
+
+def test_the_shipped_configuration_is_the_default_one() -> None:
+    shipped = config.load(ROOT / "etc/nodepool-ocb.yaml")
+    assert shipped == replace(Settings(), http=HttpSettings(listen="127.0.0.1:9470"))
+
+
+def keys(section: type[Section]) -> Iterator[str]:
+    for name in section.__struct_fields__:
+        yield name
+        default = getattr(section(), name)
+        if isinstance(default, Section):
+            yield from keys(type(default))
+
+
+@pytest.mark.parametrize("key", [*keys(Settings), *keys(config.TlsSettings)])
+def test_the_shipped_configuration_names_every_key(key: str) -> None:
+    assert re.search(rf"^\s*(# +)?{key}:", (ROOT / "etc/nodepool-ocb.yaml").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        assert link.startswith("http") or (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("code", Code)
+def test_operators_find_every_reason(code: Code) -> None:
+    assert re.search(rf"\b{code}\b", (ROOT / "docs/operations.md").read_text())
+
+
+@pytest.mark.parametrize("error", [each for each in vars(errors).values() if isinstance(each, type)])
+def test_the_readme_names_every_exit_code(error: type[errors.OcbError]) -> None:
+    assert re.search(rf"^\| {error.exit_code} \|", (ROOT / "README.md").read_text(), re.MULTILINE)

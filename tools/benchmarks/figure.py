@@ -1,0 +1,63 @@
+"""A figure: what was measured, beside what, and whether it is as was promised."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import msgspec
+
+Round = Callable[[], float]
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the table. ``ratio`` is what the target speaks of; None where a side could not be measured."""
+
+    name: str  # of the benchmark that it belongs to
+    what: str
+    unit: str
+    ours: float | None
+    other: float | None = None  # the floor, the peer, or the smaller size
+    beside: str = ""  # what ``other`` is
+    ratio: float | None = None
+    bound: Literal["at least", "at most"]
+    target: float
+    note: str = ""
+
+    @property
+    def holds(self) -> bool | None:
+        """None where it could not be measured."""
+        if self.ratio is None:
+            return None
+        return self.ratio >= self.target if self.bound == "at least" else self.ratio <= self.target
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How much is measured: ``share`` scales the sizes, 1 is what was promised."""
+
+    rounds: int = 5
+    share: float = 1.0
+
+    def size(self, full: int, least: int = 1) -> int:
+        """A size as this plan has it.
+
+        >>> Plan(share=0.1).size(10_000), Plan(share=0.1).size(200, least=50)
+        (1000, 50)
+        """
+        return max(least, round(full * self.share))
+
+
+def interleaved(rounds: int, sides: Mapping[str, Round], warm_up: bool = True) -> dict[str, float]:
+    """The median of each side, measured in turns, so that a slow minute slows all of them.
+
+    A round before the first is not counted: it is there for the server's compiler and for caches.
+
+    >>> interleaved(3, {"a": iter([9.0, 3.0, 1.0, 2.0]).__next__, "b": lambda: 5.0})
+    {'a': 2.0, 'b': 5.0}
+    """
+    measured: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds + warm_up):
+        for name, measure in sides.items():
+            measured[name].append(measure())
+    return {name: statistics.median(values[warm_up:]) for name, values in measured.items()}
