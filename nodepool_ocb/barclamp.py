@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -155,7 +156,7 @@ class _Reader:
         attribs.read(raw.get("attribs") or [])
         problems += attribs.problems
         self.warnings += attribs.warnings
-        related = {word.replace("-", "_"): _names(raw, word) for word in RELATED}
+        related: dict[str, Any] = {word.replace("-", "_"): _names(raw, word) for word in RELATED}
         return Role(
             barclamp=barclamp,
             attribs=tuple(attribs.found),

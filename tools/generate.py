@@ -193,9 +193,7 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
         for name in command.list_commands(context):
             each = command.get_command(context, name)
             if each is not None and not each.hidden:
-                yield from _command(
-                    each, click.Context(each, info_name=name, parent=context, terminal_width=100)
-                )
+                yield from _command(each, click.Context(each, info_name=name, parent=context, terminal_width=100))
 
 
 PAGES = {"states.md": states(), "records.md": records(), "metrics.md": counted(), "commands.md": commands()}

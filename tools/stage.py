@@ -48,12 +48,15 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     server = up.enter_context(Server(fsync=False))
     farm = up.enter_context(Farm(MACHINES, folder / "machines"))
     zookeeper = ZooKeeperSettings(hosts=server.hosts, session_timeout_seconds=4.0)
-    sections = {"ssh": farm.ssh(), "annealer": TUNING}
+    sections = {"ssh": farm.settings(), "annealer": TUNING}
     for name in ANNEALERS:
         up.enter_context(Annealer(zookeeper, folder / name, sections))
     config = folder / "nodepool-ocb.yaml"
     config.write_text(yaml.safe_dump({"zookeeper": {"hosts": server.hosts}}))
-    machines = [{"fqdn": fqdn, "address": node.addresses[0], "user": node.user} for fqdn, node in farm.records()]
+    machines = [
+        {"address": node.addresses[0], "user": node.user, "root": str(farm.state_dir(fqdn).parent / "root")}
+        for fqdn, node in farm.records()
+    ]
     return {"config": str(config), "zookeeper": server.hosts, "machines": machines}
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nodepool_ocb import blobs
+from nodepool_ocb import blobs, roles
 from nodepool_ocb.model import Change, Create, Json, Role, Set, State
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session, Znode
@@ -32,6 +32,7 @@ def sources(world: World, vertex: Vertex, role: Role) -> Sources:
     """Everything that the noderole may see (semantics: "The jig sees")."""
     active = tuple(v for v in vertex.node.noderoles.values() if v.record.state is State.ACTIVE and v is not vertex)
     above = tuple(tuple(row) for row in reversed(ancestors(vertex)))
+    catalogue = {name: stored.record for name, stored in world.roles.items()}
     everyone = {v.name: v for v in (vertex, *active, *(v for row in above for v in row))}
     return Sources(
         vertex,
@@ -39,7 +40,7 @@ def sources(world: World, vertex: Vertex, role: Role) -> Sources:
         tuple(sorted(active, key=lambda v: v.name)),
         above,
         {name: _of_deployment(world, v) for name, v in everyone.items()},
-        {name: world.roles[v.role].record.template for name, v in everyone.items() if v.role in world.roles},
+        {name: roles.template(catalogue, v.role) for name, v in everyone.items() if v.role in catalogue},
     )
 
 
@@ -51,7 +52,9 @@ def _of_deployment(world: World, vertex: Vertex) -> Json:
 def read(session: Session, sources: Sources) -> Blobs:
     """The blobs of everyone who matters, in one read."""
     wanted = []
-    for vertex in {v.name: v for v in (sources.vertex, *sources.active, *(v for row in sources.above for v in row))}.values():
+    for vertex in {
+        v.name: v for v in (sources.vertex, *sources.active, *(v for row in sources.above for v in row))
+    }.values():
         place = vertex.role, vertex.node.name
         wanted += [paths.wall(*place), paths.system(*place), paths.user(*place)]
     return dict(zip(wanted, session.get_many(wanted), strict=True))

@@ -78,7 +78,9 @@ class Hooking:
         """An appointment has come: run the hook, unless it runs already."""
         if (what, whom) in self._under_way:
             return
-        job = {"hook-noderole": self._noderole, "hook-node": self._node, "hook-deployment": self._deployment}[what](whom)
+        job = {"hook-noderole": self._noderole, "hook-node": self._node, "hook-deployment": self._deployment}[what](
+            whom
+        )
         if job is not None:
             self._under_way.add((what, whom))
             self._threads.submit(self._run, what, whom, *job)
@@ -303,7 +305,9 @@ def _call(role: str, barclamp: str, hook: str, hooked: Hooked) -> str | None:
         took = time.monotonic() - started
         metrics.HOOK_SECONDS.labels(hook).observe(took)
         if took > SLOW_SECONDS:
-            log.warning("%s of role %s for %s took %.0f ms; hooks are to be fast", hook, role, hooked.subject, took * 1e3)
+            log.warning(
+                "%s of role %s for %s took %.0f ms; hooks are to be fast", hook, role, hooked.subject, took * 1e3
+            )
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -273,7 +274,7 @@ class Working:
             exit_code=told.exit_code if told else None,
             reason=_reason(outcome),
             tail=(told.tail or None) if told else None,
-            log=str(told.log) if told and told.log else None,
+            log=f"{socket.gethostname()}:{told.log}" if told and told.log else None,
         )
 
 

@@ -34,6 +34,9 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+INTERRUPTED: Final = 128 + 2  # as shells tell SIGINT
+
+
 class Root(click.Group):
     """The group of all nouns: imports a noun when it is used, and turns errors into exit codes."""
 
@@ -66,6 +69,8 @@ class Root(click.Group):
             raise
         except BrokenPipeError:
             _reader_is_gone()
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
         except Exception as error:
             if os.environ.get("NODEPOOL_OCB_DEBUG"):
                 raise

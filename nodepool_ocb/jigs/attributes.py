@@ -1,8 +1,8 @@
 """Attributes on their way to a script and back: the files that read_attribute and write_attribute work with.
 
-``tree`` has a line for each value: tab, path, tab, kind and value. Kinds: ``t`` text, ``j`` another JSON scalar, ``m`` map,
-``l`` list; the value of the last two is what they hold, as path segments. A text comes back as text, whatever it looks
-like; nothing is guessed. Pure.
+``tree`` has a line for each value: tab, path, tab, kind and value. Kinds: ``t`` text, ``j`` another JSON scalar, ``m``
+map, ``l`` list; the value of the last two is what they hold, as path segments. A text comes back as text, whatever it
+looks like; nothing is guessed. Pure.
 
 >>> tree({"a": {"b/c": ["OK", 1e3]}})
 b'\\t\\tma\\n\\ta\\tmb%2Fc\\n\\ta/b%2Fc\\tl0/1\\n\\ta/b%2Fc/0\\ttOK\\n\\ta/b%2Fc/1\\tj1000.0\\n'
@@ -24,6 +24,7 @@ DEPTH: Final = 50  # of JSON that comes from a machine
 
 _ODD_IN_KEY: Final = re.compile(r"[%/\x00-\x1f\x7f]")
 _ODD_IN_TEXT: Final = re.compile(rb"[^\x20-\x5b\x5d-\x7e]")
+_HEAD: Final = re.compile(rb"(?P<kind>[tj]) (?P<size>[0-9]{1,9}) (?P<path>[^\n]+)\n")
 _HEX: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
@@ -88,12 +89,11 @@ def apply(attributes: dict[str, Json], written: bytes) -> dict[str, Json]:
 def _writes(written: bytes) -> Iterator[tuple[str, str, bytes]]:
     place = 0
     while place < len(written):
-        end = written.index(b"\n", place)
-        kind, size, path = written[place:end].split(b" ", 2)
-        place = end + 1 + int(size)
-        if written[place : place + 1] != b"\n":
+        head = _HEAD.match(written, place)
+        place = head.end() + int(head["size"]) if head else 0
+        if head is None or written[place : place + 1] != b"\n":
             raise ValueError("what write_attribute wrote is damaged")
-        yield kind.decode(), path.decode("utf-8", "replace"), written[end + 1 : place]
+        yield head["kind"].decode(), head["path"].decode("utf-8", "replace"), written[head.end() : place]
         place += 1
 
 

@@ -1,7 +1,7 @@
 """One order given to one runner, and everything that comes back until the run has ended.
 
-A short run's output comes with its result. Of a run that takes longer, a second channel follows the output as it grows; who
-knows how many bytes there are waits for the last of them.
+A short run's output comes with its result. Of a run that takes longer, a second channel follows the output as it grows,
+and the result says how many bytes to wait for.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class Conversation:
         assert self._follower is not None, "only what is open is read"
         for heard in self._follower.hear(timeout_seconds):
             match heard:
-                case Frame("OUTPUT", (start, *_)):
+                case Frame("FOLLOWING", (start, *_)):
                     self._followed = int(start)
-                case Data("OUTPUT", data):
+                case Data("FOLLOWING", data):
                     self._output.take(self._followed, data)
                     self._followed += len(data)
 

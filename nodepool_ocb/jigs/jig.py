@@ -60,7 +60,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """The machine does not answer; ``step``: resolve, connect, host key, authenticate or run. It may still be at work."""
+    """The machine does not answer; ``step``: resolve, connect, host key, authenticate or run. Its run may go on."""
 
     step: str
     reason: str

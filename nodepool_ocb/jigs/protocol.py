@@ -1,8 +1,9 @@
 """What is said to the machine's runner, and what it says: bytes and values only.
 
-An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree. Answers are
-frames, ``\\nTOKEN WORD ARGUMENT ...\\n``; what stands between an OUTPUT or WRITTEN frame and the next frame is data. The
-token is a random number that each channel gets at its start, so that no script can say anything in the runner's name.
+An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree. Answers
+are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``; what stands between an OUTPUT or WRITTEN frame and the next frame is data,
+and so is all that comes after FOLLOWING. The token is a random number that each channel gets at its start, so that no
+script can say anything in the runner's name.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ class Ear:
 
     def hear(self, data: bytes) -> Iterator[Heard]:
         """What these bytes, after all those before, come to."""
+        if self._section == "FOLLOWING":
+            yield Data(self._section, data)
+            return
         self._buffer += data
         while (place := self._buffer.find(self._mark)) >= 0:
             end = self._buffer.find(b"\n", place + len(self._mark))
@@ -81,9 +85,12 @@ class Ear:
                 return
             word, *arguments = self._buffer[len(self._mark) : end - place].decode("utf-8", "replace").split(" ")
             self._buffer = self._buffer[end - place + 1 :]
-            self._section = word if word in ("OUTPUT", "WRITTEN") else ""
+            self._section = word if word in ("OUTPUT", "WRITTEN", "FOLLOWING") else ""
             yield Frame(word, tuple(arguments))
-        if ready := len(self._buffer) - self._held():
+            if word == "FOLLOWING":
+                break
+        held = 0 if self._section == "FOLLOWING" else self._held()
+        if ready := len(self._buffer) - held:
             yield Data(self._section, self._buffer[:ready])
             self._buffer = self._buffer[ready:]
 
@@ -105,8 +112,8 @@ def name(order: Order) -> str:
 def run(order: Order, token: str, before: int | None, offset: int) -> bytes:
     """The order to run.
 
-    ``before``: the lowest epoch under which the same may have been ordered already, None if that cannot be; ``offset``: how
-    many bytes of its output are known.
+    ``before``: the lowest epoch under which the same may have been ordered already, None if that cannot be; ``offset``:
+    how many bytes of its output are known.
     """
     script = (order.definition.script or "").encode()
     texts = script, json.dumps(order.attributes).encode() + b"\n", tree(order.attributes)

@@ -1,7 +1,7 @@
 """Jig role-provided: the work is a method of the role's own Python class (entry point ``nodepool_ocb.roles``).
 
-It runs in the annealer, not on the machine, and may run twice: it must be idempotent. Python cannot end it from outside,
-so a time-out or a stop gives an answer and leaves the thread to itself; its result is thrown away.
+It runs in the annealer, not on the machine, and may run twice: it must be idempotent. Python cannot end it from
+outside, so a time-out or a stop gives an answer and leaves the thread to itself; its result is thrown away.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ class RoleProvidedJig:
     def run(self, order: Order, stop: threading.Event) -> Outcome:
         provided = role.find(order.role, order.definition.barclamp)
         if provided is None:
-            return Failed(
-                f"role {order.role} brings no code: install a package with the entry point nodepool_ocb.roles:{order.role}"
-            )
+            missing = f"install a package with the entry point {order.role} in nodepool_ocb.roles"
+            return Failed(f"role {order.role} brings no code: {missing}")
         answers: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         work = threading.Thread(target=_work, args=(provided, order, answers), daemon=True, name=f"role {order.role}")
         work.start()

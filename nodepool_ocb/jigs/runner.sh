@@ -313,7 +313,7 @@ order_end() {
 
 order_follow() { # the output as it grows, until the other side says or closes something
   directory=$state/runs/$1
-  echo "$$" >"$directory/followed" && say OUTPUT "$2" || exit
+  echo "$$" >"$directory/followed" && say FOLLOWING "$2" || exit
   tail -c "+$(($2 + 1))" -f "$directory/output" &
   IFS= read -r line
   kill "$!"

@@ -111,7 +111,7 @@ class Errand:
         return Detached()
 
     def _given_up(self) -> bool:
-        """After a loss the machine gets three times the connection's time-out to come back, a whole run's end at most."""
+        """After a loss the machine gets three times the connection's time-out to come back."""
         now = time.monotonic()
         self._losses += 1
         self._lost_at = self._lost_at or now

@@ -1,8 +1,8 @@
-"""Machines to act on: real sshd processes on addresses of 127.0.0.0/8, each with a home and a state directory of its own.
+"""Machines to act on: real sshd processes on addresses of 127.0.0.0/8, each with a home of its own.
 
-They run as whoever starts them, and root is not needed. A machine can be killed, frozen, thawed, cut off and started again.
-Nothing is left at the end, not even what a script left running: every process of a machine carries its name in the
-environment, or descends from one that does.
+They run as whoever starts them, and root is not needed. A machine can be killed, frozen, thawed, cut off and started
+again. Nothing is left at the end, not even what a script left running: every process of a machine carries its name in
+the environment, or descends from one that does.
 """
 
 from __future__ import annotations
@@ -121,10 +121,7 @@ class Farm:
         """What the runner wrote, whole lines only."""
         file = self.state_dir(self._machines[machine].fqdn) / "history"
         lines = file.read_text().split("\n")[:-1] if file.exists() else []
-        return [
-            Event(int(words[0]), float(words[1]), words[2], int(words[3]), *words[4:7], " ".join(words[7:]))
-            for words in map(str.split, lines)
-        ]
+        return [_event(line.split(" ", 7)) for line in lines]
 
     def processes(self, machine: int) -> list[int]:
         """The ids of its processes: sshd, its connections, and everything that was started over them."""
@@ -154,6 +151,11 @@ class Farm:
         """Every connection ends; runs go on, and new connections are taken."""
         listener = self._machines[machine].pid
         _signal((pid for pid, parent in _parents().items() if parent == listener), signal.SIGKILL)
+
+
+def _event(words: list[str]) -> Event:
+    seconds, uptime, event, epoch, key, run, group, detail = words
+    return Event(int(seconds), float(uptime), event, int(epoch), key, run, group, detail)
 
 
 class _Machine:

@@ -156,7 +156,7 @@ def test_import_says_every_problem_and_writes_nothing(ocb: Ocb, ask: Ask, tmp_pa
     answer = ocb("barclamp", "import", str(file))
     assert answer.exit_code == 1
     assert "slips.yml:11: roles[other].jg" in answer.stderr
-    assert "slips.yml:8: roles[middle].requires" in answer.stderr
+    assert "slips.yml:7: roles[middle].requires" in answer.stderr
     assert ask("role", "list") == []
 
 
@@ -241,3 +241,21 @@ def test_redeploy_asks_before_a_destructive_role_runs_again(ask: Ask, ocb: Ocb, 
     assert f"base@{N1}" in refused.stderr
     ask("noderole", "redeploy", f"base@{N1}", "--yes")
     assert _states(ask)["base"] == "TODO"
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("nodepool-ocb noderole show t", TOP),
+        ("nodepool-ocb role show mid", "middle"),
+        ("nodepool-ocb node show n", N1),
+        ("nodepool-ocb graph --deployment l", "lab"),
+        ("nodepool-ocb noder", "noderole"),
+    ],
+)
+@pytest.mark.usefixtures("world")
+def test_completion_offers_what_exists(ocb: Ocb, monkeypatch: pytest.MonkeyPatch, words: str, offered: str) -> None:
+    monkeypatch.setenv("_NODEPOOL_OCB_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert ocb().stdout.split() == [f"plain,{offered}"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +19,21 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.explanation import explain
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.cli.waiting import Choose, standing, wait
+from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import NotFound
-from nodepool_ocb.model import Create, Daemon, Deployment, DeploymentState, Json, Node, NodeRole, Role, Run, State
+from nodepool_ocb.model import (
+    Claim,
+    Create,
+    Daemon,
+    Deployment,
+    DeploymentState,
+    Json,
+    Node,
+    NodeRole,
+    Role,
+    Run,
+    State,
+)
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import Stored, World
@@ -26,6 +42,7 @@ from tests.cli.conftest import Ocb
 Ask = Callable[..., Json]
 N1 = "n1.example.com"
 BASE = f"base@{N1}"
+COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
 RUN = Run(annealer="a", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=1)
 
 
@@ -79,6 +96,22 @@ def test_wait_ends_when_it_is_deleted(ocb: Ocb) -> None:
             waiting.result(10)
 
 
+def test_watch_gives_one_object_a_line(
+    world: Session, becomes: Callable[..., None], zk_settings: ZooKeeperSettings
+) -> None:
+    assert world.connected
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "noderole", "list", "--watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        first = [json.loads(watching.stdout.readline())["state"] for _ in range(3)]
+        becomes(BASE, State.ACTIVE)
+        then = json.loads(watching.stdout.readline())
+        watching.send_signal(signal.SIGINT)
+    assert first == ["PROPOSED"] * 3
+    assert (then["noderole"], then["state"]) == (BASE, "ACTIVE")
+    assert watching.returncode == 130
+
+
 def _wait_in_a_command(choose: Choose) -> None:
     with cli.make_context("nodepool-ocb", ["status"], auto_envvar_prefix="NODEPOOL_OCB"):
         wait(choose, 20.0)
@@ -129,6 +162,30 @@ def test_log_prints_the_file_that_is_on_this_host(committed: Session, ask: Ask, 
     committed.commit([Create(paths.run("base", N1, "r1"), run)])
     document = ask("noderole", "log", BASE)
     assert (document["output"], document["log"]) == ("the whole\n", log)
+
+
+def test_log_follows_the_file_until_the_run_ends(
+    committed: Session, becomes: Callable[..., None], tmp_path: Path, zk_settings: ZooKeeperSettings
+) -> None:
+    (tmp_path / "nodepool-ocb.yaml").write_text(f"annealer: {{log_dir: {tmp_path}}}")
+    file = tmp_path / N1 / "base-r1.log"
+    file.parent.mkdir()
+    file.write_text("begun\n")
+    annealer = Daemon(host=socket.gethostname(), pid=1, version="1", started=1.0)
+    claim = Claim(annealer="a", noderole=BASE, run="r1", epoch=1, since=1.0)
+    committed.ensure(paths.daemons("annealer"))
+    committed.commit([Create(paths.daemon("annealer", "a"), annealer), Create(paths.claim(N1), claim, ephemeral=True)])
+    becomes(BASE, State.TRANSITION, run="r1")
+    command = [*COMMAND, "--config", str(tmp_path), "--zookeeper", zk_settings.hosts, "noderole", "log", "-f", BASE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "begun\n"
+        with file.open("a") as growing:
+            growing.write("done\n")
+        committed.commit([Create(paths.run("base", N1, "r1"), RUN)])
+        becomes(BASE, State.ACTIVE, run="r1")
+        assert following.stdout.read() == "done\n"
+    assert following.returncode == 0
 
 
 # -- pure --

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nodepool_ocb.model import NodeRole, Run, State
 
@@ -26,6 +26,9 @@ class Event(StrEnum):
     ATTACHED = "attached"  # an order found the run going on
     ADOPTED = "adopted"  # an order found the run finished
     FENCED = "fenced"  # an order of an old epoch was refused
+
+
+_MARKS: Final = (Event.STARTED, Event.ENDED, Event.KILLED)
 
 
 class Entry(NamedTuple):
@@ -112,7 +115,7 @@ def _two_scripts(evidence: Evidence) -> Iterator[str]:
     """A script that the runner killed cannot say that it ended: the next one's beginning is its end."""
     killed = Counter((e.noderole, e.generation) for e in evidence.entries if e.event is Event.KILLED)
     open_: dict[str, dict[int, Work]] = defaultdict(dict)
-    for work in sorted(evidence.work):
+    for work in sorted(evidence.work, key=lambda work: work.time):
         going_on = open_[work.machine]
         if not work.begins:
             going_on.pop(work.pid, None)
@@ -128,7 +131,7 @@ def _two_scripts(evidence: Evidence) -> Iterator[str]:
 def leftovers(evidence: Evidence) -> Iterator[str]:
     """Nothing goes on when all is over."""
     for machine, entries in evidence.of_machines():
-        marks = [entry for entry in entries if entry.event in (Event.STARTED, Event.ENDED, Event.KILLED)]
+        marks = [entry for entry in entries if entry.event in _MARKS]
         if marks and marks[-1].event is Event.STARTED:
             yield f"{machine}: {_name(marks[-1])} still runs"
 
@@ -181,16 +184,16 @@ def destroyed_twice(evidence: Evidence) -> Iterator[str]:
 
 def before_parents(evidence: Evidence) -> Iterator[str]:
     """A child begins after every parent's newest run ended well."""
-    well: dict[str, bool] = {}
-    for entry in sorted(evidence.entries):
-        if entry.event is Event.STARTED:
-            told = evidence.noderoles.get(entry.noderole)
-            for parent in told.record.parents if told else ():
-                if not well.get(parent):
-                    yield f"{_name(entry)} was started before its parent {parent} had ended well"
-            well[entry.noderole] = False
-        elif entry.event is Event.ENDED:
-            well[entry.noderole] = entry.exit_code == 0
+    marks: defaultdict[str, list[Entry]] = defaultdict(list)
+    for entry in evidence.entries:
+        if entry.event in _MARKS:
+            marks[entry.noderole].append(entry)
+    for entry in evidence.entries:
+        told = evidence.noderoles.get(entry.noderole)
+        for parent in told.record.parents if told and entry.event is Event.STARTED else ():
+            newest = next((mark for mark in reversed(marks[parent]) if mark.time <= entry.time), None)
+            if newest is None or newest.exit_code != 0:
+                yield f"{_name(entry)} was started before its parent {parent} had ended well"
 
 
 def unfinished(evidence: Evidence) -> Iterator[str]:

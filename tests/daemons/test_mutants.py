@@ -21,7 +21,7 @@ from nodepool_ocb.model import State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.testing.zookeeper import Server
 
-SLOW_SECONDS = 4.0
+SLOW_SECONDS = 2.0
 
 
 @pytest.fixture

@@ -9,9 +9,11 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from fleet import SESSION_SECONDS, Fleet
@@ -19,34 +21,42 @@ from processes import Annealer
 
 from nodepool_ocb.testing.zookeeper import Server
 
+Mend: TypeAlias = Callable[[], object]
+
 CALM_SECONDS = 90.0  # after the storm, until all is ACTIVE
 EXCESS = 0.02  # more starts than noderoles: runs are attached to, not run again
 
 
-def kill(annealer: Annealer) -> Callable[[], object]:
+def kill(annealer: Annealer) -> Mend:
     annealer.kill()
     return annealer.start
 
 
-def freeze(annealer: Annealer) -> Callable[[], object]:
+def freeze(annealer: Annealer) -> Mend:
     annealer.freeze()
     return annealer.thaw
 
 
-def cut(annealer: Annealer) -> Callable[[], object]:
+def cut(annealer: Annealer) -> Mend:
     annealer.proxy.cut()
     return annealer.proxy.heal
 
 
-class Storm:
-    """Breaks one thing at a time, or several, and mends each after a while."""
+def deafen(annealer: Annealer) -> Mend:
+    """What it asks for is done, and it does not hear of it."""
+    annealer.proxy.drop_answers()
+    return annealer.proxy.heal
 
-    def __init__(self, server: Server, annealers: Sequence[Annealer], seed: int) -> None:
-        self._server, self._annealers = server, annealers
+
+class Storm:
+    """Breaks one thing after another, and mends each after a while: several may be broken at a time."""
+
+    def __init__(self, fleet: Fleet, seed: int) -> None:
+        self._fleet = fleet
         self._chance = random.Random(seed)
-        self._broken: dict[str, tuple[float, Callable[[], object]]] = {}  # when it is to be mended, and how
+        self._broken: dict[str, tuple[float, Mend]] = {}  # when it is to be mended, and how
         self._pause = threading.Event()
-        self.faults = 0
+        self.faults: Counter[str] = Counter()
 
     def blow(self, seconds: float, every_seconds: float) -> None:
         """A fault every few seconds, until the time is up; then everything is mended."""
@@ -60,15 +70,29 @@ class Storm:
         self._mend(float("inf"))
 
     def _break(self) -> None:
-        what = self._chance.choice(["kill", "freeze", "cut", "restart"])
-        index = self._chance.randrange(len(self._annealers))
+        number = self._chance.randrange(len(self._fleet.annealers))
+        fault = self._chance.choice(
+            [kill, freeze, cut, deafen, self._stop_server, self._kill_server, self._cut_machines]
+        )
         lasts = self._chance.choice([0.2, 1.0, SESSION_SECONDS + 1.5])
-        self.faults += 1
-        if what == "restart":
-            self._server.restart()
-        elif f"a{index}" not in self._broken:
-            mend = {"kill": kill, "freeze": freeze, "cut": cut}[what](self._annealers[index])
-            self._broken[f"a{index}"] = time.monotonic() + lasts, mend
+        name = "server" if fault in (self._stop_server, self._kill_server) else f"a{number}"
+        if name not in self._broken:
+            self.faults[fault.__name__.strip("_")] += 1
+            self._broken[name] = time.monotonic() + lasts, fault(self._fleet.annealers[number])
+
+    def _stop_server(self, _: Annealer) -> Mend:
+        self._fleet.server.stop()
+        return self._fleet.server.cont
+
+    def _kill_server(self, _: Annealer) -> Mend:
+        self._fleet.server.kill()
+        return self._fleet.server.start
+
+    def _cut_machines(self, _: Annealer) -> Mend:
+        """Every connection to some machines ends; they take new ones."""
+        for number in self._chance.sample(range(len(self._fleet.nodes)), k=3):
+            self._fleet.farm.cut(number)
+        return lambda: None
 
     def _mend(self, now: float) -> None:
         for name, (due, mend) in list(self._broken.items()):
@@ -107,10 +131,12 @@ def test_after_a_storm_every_promise_holds(
         lasting = tuple(each * 10 for each in lasting)
     with Server(fsync=False) as server, Fleet(server, chroot, tmp_path, machines=machines) as fleet:
         count = grid(fleet, levels, lasting)
-        annealers = [fleet.annealer().start() for _ in range(3)]
-        storm = Storm(server, annealers, seed)
+        for _ in range(3):
+            fleet.annealer().start()
+        storm = Storm(fleet, seed)
         storm.blow(seconds, every_seconds)
         fleet.until_all_active(CALM_SECONDS)
-        print(f"{storm.faults} faults, {sum(fleet.starts().values())} starts of {count} noderoles")
+        assert all(annealer.running for annealer in fleet.annealers), "nobody gave up"
+        print(f"{dict(storm.faults)}, {sum(fleet.starts().values())} starts of {count} noderoles")
         assert not fleet.faults()
         assert sum(fleet.starts().values()) <= count * (1 + EXCESS)

@@ -1,0 +1,286 @@
+"""The nodes that this annealer holds: from the sending of a claim to the answer that gives the node back.
+
+All on the turn thread. An answer that says no, or none at all, makes the cache read again before anything is tried again.
+When the session is lost every hold is void at once: its jig is told to leave the run alone, and nothing is written for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from nodepool_ocb import claim, metrics
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError
+from nodepool_ocb.hindrance import runnable
+from nodepool_ocb.jigs.jig import Failed, Jig
+from nodepool_ocb.model import Change, NodeRole, State
+from nodepool_ocb.noderole import Event, apply
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.world import NodeView, Vertex, World
+from nodepool_ocb_annealer.agenda import Agenda
+from nodepool_ocb_annealer.ranking import Ranking
+from nodepool_ocb_annealer.working import Ending, Finished, Held, Working
+
+log = logging.getLogger(__name__)
+
+CLAIMABLE: Final = frozenset({State.TODO, State.TRANSITION, State.ACTIVE})
+MOST_IN_FLIGHT: Final = 400  # claims of instant jigs at once: beyond this the server gains nothing
+AGAIN_SECONDS: Final = 0.5
+
+
+class Site(Protocol):
+    """What holding needs of the annealer."""
+
+    session: Session
+    world: World
+    agenda: Agenda
+    ranking: Ranking
+    working: Working
+    jigs: dict[str, Jig]
+    identity: str
+    wake: threading.Event
+
+    @property
+    def draining(self) -> bool: ...
+    @property
+    def steal_delay_seconds(self) -> float: ...
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
+
+
+class Holding:
+    """Claims, runs, ends and gives back; one hold a node."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._held: dict[str, Held] = {}
+        self._starved: set[str] = set()  # nodes with work for which there was no slot
+        self._ready_since: dict[str, float] = {}  # monotonic
+        self._again: list[tuple[Held, Finished]] = []  # endings to try once more, when the world has been read
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    # -- one node --
+
+    def consider(self, fqdn: str) -> None:
+        """Claim the next noderole of a node, if there is one, it is our turn, and there is a slot."""
+        site = self._site
+        view = site.world.nodes.get(fqdn)
+        if view is None or fqdn in self._held or site.draining or not site.session.trusted:
+            return
+        if view.claim is not None:
+            self._give_back(view)
+            return
+        vertex = self._next(view)
+        if vertex is None:
+            self._ready_since.pop(fqdn, None)
+        elif self._our_turn(fqdn):
+            self._claim(vertex)
+
+    def retry(self) -> None:
+        """Try again to write the endings that were refused; the world has been read meanwhile."""
+        again, self._again = self._again, []
+        for held, finished in again:
+            self._end(held, finished)
+
+    def void(self) -> None:
+        """The session is over: nothing is ours any more."""
+        for held in self._held.values():
+            held.stop.set()
+            log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", held.name)
+        self._held.clear()
+        self._again.clear()
+        self._site.working.vacate_all()
+
+    def stop(self) -> None:
+        """Tell every jig to leave its run alone; from any thread."""
+        for held in list(self._held.values()):
+            held.stop.set()
+
+    def release(self) -> None:
+        """Give back every node: the runs go on, and others attach to them."""
+        for held in list(self._held.values()):
+            if not held.releasing:
+                held.releasing = True
+                held.stop.set()
+                self._site.send(claim.releasing(held.hold), partial(self._released, held), f"release of {held.name}")
+
+    def _released(self, held: Held, _: OcbError | None) -> None:
+        self._drop(held)
+
+    def _next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
+        """The noderole to run next: the least deep in the graph, then by name."""
+        site, now = self._site, time.time()
+        planned: Mapping[Vertex, NodeRole] = moved or {}
+        candidates: list[Vertex] = []
+        for vertex in view.noderoles.values():
+            record = planned.get(vertex, vertex.record)
+            if record.state not in CLAIMABLE or (record.state is State.ACTIVE and not record.refresh):
+                continue
+            if record.state is State.TRANSITION and moved is None and vertex.waiting:
+                self._let_go(vertex)
+            elif runnable(site.world, vertex, now, site.jigs, record if moved is not None else None):
+                candidates.append(vertex)
+            elif record.not_before > now:
+                site.agenda.at(time.monotonic() + record.not_before - now, ("consider", view.name))
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        return min(candidates, key=lambda vertex: (site.world.depth(vertex), vertex.name))
+
+    def _our_turn(self, fqdn: str) -> bool:
+        now = time.monotonic()
+        since = self._ready_since.setdefault(fqdn, now)
+        due = since + self._site.ranking.of(fqdn) * self._site.steal_delay_seconds
+        if due > now:
+            self._site.agenda.at(due, ("consider", fqdn))
+            return False
+        return True
+
+    def _claim(self, vertex: Vertex) -> None:
+        site = self._site
+        fqdn = vertex.node.name
+        if not site.working.room(vertex) or len(self._held) >= MOST_IN_FLIGHT:
+            self._starved.add(fqdn)
+            return
+        self._ready_since.pop(fqdn, None)
+        try:
+            hold = claim.take(site.world, vertex, site.identity, site.working.name_run(vertex.node), time.time())
+            changes = claim.claiming(site.world, hold)
+        except (Conflict, NotFound) as incomplete:
+            log.warning("cannot claim %s: %s", vertex.name, incomplete)
+            return
+        held = self._held[fqdn] = Held(hold)
+        site.working.occupy(held)
+        site.send(changes, lambda refused: self._claimed(held, refused), f"claim of {held.name}")
+
+    def _claimed(self, held: Held, refused: OcbError | None) -> None:
+        site = self._site
+        if self._held.get(held.fqdn) is not held:
+            return
+        if refused is not None:
+            self._drop(held)
+            site.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", held.fqdn))
+            return
+        metrics.TRANSITIONS.labels(Event.CLAIM).inc()
+        if held.hold.previous_epoch is not None:
+            metrics.TAKEOVERS.inc()
+            log.info("%s: taken over from epoch %d", held.name, held.hold.previous_epoch)
+        self._run(held)
+
+    def _run(self, held: Held) -> None:
+        site = self._site
+        finished = site.working.start(held, lambda ended: self._ended(held, ended))
+        if finished is not None:
+            self._end(held, finished)
+
+    # -- the end of a run --
+
+    def _ended(self, held: Held, finished: Finished) -> None:
+        if self._held.get(held.fqdn) is held:
+            self._end(held, finished)
+
+    def _end(self, held: Held, finished: Finished) -> None:
+        """Write what came of a run, and in the same transaction claim the next noderole of the node."""
+        site = self._site
+        view = held.hold.vertex.node
+        if self._held.get(held.fqdn) is not held:
+            return
+        if self._superseded(held):
+            self._drop(held)
+            self._give_back(view)
+            return
+        if finished.again_after is not None:
+            site.working.start(held, lambda ended: self._ended(held, ended), finished.again_after)
+            return
+        try:
+            ending = site.working.ending(held, finished, time.time())
+        except Conflict as refused:
+            log.error("%s: %s", held.name, refused)
+            self._drop(held)
+            return
+        following, changes = self._follow(held, finished, ending)
+        site.send(
+            changes,
+            lambda refused: self._written(held, finished, following, ending.event, refused),
+            f"end of {held.name}",
+        )
+
+    def _superseded(self, held: Held) -> bool:
+        """Whether the noderole or the node went on without us: then the result is nobody's any more."""
+        site = self._site
+        vertex, hold = held.hold.vertex, held.hold
+        record = vertex.record
+        return (
+            site.world.vertex(vertex.name) is not vertex
+            or record.state is not State.TRANSITION
+            or record.run != hold.run
+            or vertex.node.fence != hold.epoch
+        )
+
+    def _follow(self, held: Held, finished: Finished, ending: Ending) -> tuple[Held | None, list[Change]]:
+        """The next noderole to hold on the same node, if there is one, and the transaction that ends this one."""
+        site = self._site
+        if site.draining or not ending.may_pass_on:
+            return None, ending.changes
+        hold, view = held.hold, held.hold.vertex.node
+        vertex = self._next(view, ending.moved)
+        if vertex is None or not site.working.room(vertex, instead_of=held):
+            return None, ending.changes
+        record = ending.moved.get(vertex, vertex.record)
+        run = site.working.name_run(view)
+        try:
+            following = claim.take_next(site.world, hold, vertex, record, run, time.time())
+            changes = claim.passing_on(site.world, hold, ending.moved, ending.run, following, finished.results)
+        except (Conflict, NotFound):
+            return None, ending.changes
+        return Held(following), changes
+
+    def _written(
+        self, held: Held, finished: Finished, following: Held | None, event: Event, refused: OcbError | None
+    ) -> None:
+        site = self._site
+        if self._held.get(held.fqdn) is not held:
+            return
+        if isinstance(refused, Invalid):  # what came back does not fit in ZooKeeper
+            self._end(held, Finished(Failed(str(refused)), finished.ended))
+            return
+        if refused is not None:
+            self._again.append((held, finished))  # read first: the outcome may be there, or a neighbour moved on
+            site.wake.set()
+            return
+        metrics.TRANSITIONS.labels(event).inc()
+        if following is None:
+            self._drop(held)
+            self.consider(held.fqdn)
+            return
+        metrics.TRANSITIONS.labels(Event.CLAIM).inc()
+        self._held[held.fqdn] = following
+        site.working.pass_on(held, following)
+        self._run(following)
+
+    def _drop(self, held: Held) -> None:
+        """Forget a hold, and let others have its slot."""
+        site = self._site
+        held.stop.set()
+        if self._held.get(held.fqdn) is held:
+            del self._held[held.fqdn]
+        site.working.vacate(held)
+        while self._starved and len(self._held) < MOST_IN_FLIGHT and site.working.free:
+            self.consider(self._starved.pop())
+
+    def _give_back(self, view: NodeView) -> None:
+        """Delete a claim of ours that nothing stands behind: its transaction's answer was lost."""
+        site = self._site
+        if view.claim and view.claim.annealer == site.identity and view.claim_owner == site.session.id:
+            site.send(claim.giving_back(view), lambda _: None, f"giving back {view.name}")
+
+    def _let_go(self, vertex: Vertex) -> None:
+        """Nobody runs it, and a parent is not well any more: it is to wait again."""
+        site = self._site
+        if vertex.node.claim is None and site.ranking.of(vertex.node.name) == 0:
+            moved = apply({vertex: Event.LOSE}, time.time(), by=site.identity)
+            site.send(list(claim.settling(moved, first=vertex)), lambda _: None, f"letting go {vertex.name}")

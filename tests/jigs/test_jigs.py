@@ -1,0 +1,87 @@
+"""The jigs that act on no machine, and how all are found."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from nodepool_ocb import role
+from nodepool_ocb.config import Settings
+from nodepool_ocb.jigs import Detached, Failed, Order, Succeeded, installed
+from nodepool_ocb.jigs.role_provided import RoleProvidedJig
+from nodepool_ocb.jigs.test import TestJig
+from nodepool_ocb.model import Json, Node, Role
+
+
+def order(attributes: dict[str, Json] | None = None, timeout_seconds: float = 5.0, **parameters: Json) -> Order:
+    return Order(
+        node="n1.example.com",
+        record=Node(),
+        role="r",
+        definition=Role(barclamp="b", jig="test", parameters=parameters),
+        generation=1,
+        epoch=1,
+        run="1-a",
+        attributes=attributes or {},
+        timeout_seconds=timeout_seconds,
+    )
+
+
+def test_every_jig_is_found_by_its_name() -> None:
+    jigs = installed(Settings())
+    assert {"noop", "test", "role-provided", "script"} <= set(jigs)
+    assert all(jig.name == name for name, jig in jigs.items())
+    assert [name for name, jig in jigs.items() if jig.instant] == ["noop"]
+    assert jigs["noop"].run(order({"a": 1}), threading.Event()) == Succeeded({"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("told", "outcome"),
+    [
+        (order({"a": 1}), Succeeded({"a": 1})),
+        (order(fail=True), Failed("told to fail", exit_code=1)),
+        (order(fail="no disk"), Failed("no disk", exit_code=1)),
+        (order({"fail": False}, fail=True), Succeeded({"fail": False})),
+        (order(hang=True, timeout_seconds=0.1), Failed("timed out after 0.1 s")),
+        (order(delay=9, timeout_seconds=0.1), Failed("timed out after 0.1 s")),
+        (order(delay="soon"), Failed("delay must be a number of seconds, not 'soon'")),
+    ],
+)
+def test_jig_test_behaves_as_told(told: Order, outcome: Any) -> None:
+    assert TestJig(Settings()).run(told, threading.Event()) == outcome
+
+
+def test_jig_test_lets_go_when_it_is_stopped() -> None:
+    stop = threading.Event()
+    stop.set()
+    assert TestJig(Settings()).run(order(hang=True), stop) == Detached()
+
+
+class Provided(role.Role):
+    def run(self, order: Order) -> Mapping[str, Json]:
+        if order.attributes.get("raise"):
+            raise ValueError("no such zone")
+        time.sleep(order.attributes.get("sleep", 0))
+        return {**order.attributes, "done": True}
+
+
+@pytest.fixture
+def provided(monkeypatch: pytest.MonkeyPatch) -> RoleProvidedJig:
+    monkeypatch.setattr(role, "find", lambda name, barclamp: Provided(name) if barclamp else None)
+    return RoleProvidedJig(Settings())
+
+
+def test_a_role_does_its_own_work(provided: RoleProvidedJig) -> None:
+    assert provided.run(order({"a": 1}), threading.Event()) == Succeeded({"a": 1, "done": True})
+    assert provided.run(order({"raise": True}), threading.Event()) == Failed("ValueError: no such zone")
+    assert provided.run(order({"sleep": 1}, timeout_seconds=0.1), threading.Event()) == Failed("timed out after 0.1 s")
+
+
+def test_a_role_without_code_is_said() -> None:
+    outcome = RoleProvidedJig(Settings()).run(order(), threading.Event())
+    assert isinstance(outcome, Failed)
+    assert "nodepool_ocb.roles" in outcome.reason

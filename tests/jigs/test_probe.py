@@ -1,0 +1,158 @@
+"""Whether a machine is there, and at which step it is not; and the connections that are kept."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.config import SshSettings
+from nodepool_ocb.jigs.link import Link
+from nodepool_ocb.jigs.probe import Alive, Prober, Unreachable
+from nodepool_ocb.jigs.ssh import Pool
+from nodepool_ocb.testing.machines import Farm
+
+
+def prober(machine: Any, **ssh: Any) -> Prober:
+    return Prober(machine.settings(**ssh))
+
+
+def test_a_machine_that_lets_us_in_is_alive(machine: Any) -> None:
+    assert prober(machine).probe(machine.fqdn, machine.node) == Alive()
+
+
+def test_the_first_contact_tells_the_key_to_pin(machine: Any) -> None:
+    unknown = replace(machine.node, host_keys=())
+    assert prober(machine).probe(machine.fqdn, unknown) == Alive(machine.node.host_keys[0])
+
+
+def test_an_unknown_machine_is_refused_where_that_is_wanted(machine: Any) -> None:
+    answer = prober(machine, first_contact="refuse").probe(machine.fqdn, replace(machine.node, host_keys=()))
+    assert isinstance(answer, Unreachable)
+    assert answer.step == "host key"
+    assert machine.node.host_keys[0] in answer.reason
+
+
+def test_another_host_key_is_refused_and_no_order_is_given(machine: Any, annealer: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    node = replace(machine.node, host_keys=(other.with_suffix(".pub").read_text().strip(),))
+    answer = prober(machine).probe(machine.fqdn, node)
+    assert isinstance(answer, Unreachable)
+    assert answer.step == "host key"
+    outcome = annealer.run(machine.order("true", record=node))
+    assert outcome == answer
+    assert not machine.state.exists()
+
+
+def test_a_key_seen_at_first_contact_counts_until_it_is_pinned(machine: Any) -> None:
+    one = prober(machine)
+    unknown = replace(machine.node, host_keys=())
+    assert isinstance(one.probe(machine.fqdn, unknown), Alive)
+    machine.farm.kill(0)
+    for file in (machine.farm.directory / "m0").glob("host_key*"):
+        file.unlink()
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", machine.farm.directory / "m0/host_key"], check=True
+    )
+    machine.farm.start(0)
+    answer = one.probe(machine.fqdn, unknown)
+    assert isinstance(answer, Unreachable)
+    assert answer.step == "host key"
+
+
+@pytest.mark.parametrize(
+    ("change", "step"),
+    [
+        ({"addresses": ("no-such-host.invalid",)}, "resolve"),
+        ({"addresses": ("127.0.0.1:99999",)}, "resolve"),
+        ({"addresses": ("127.0.0.1:1",)}, "connect"),
+        ({"user": "nobody-like-this"}, "authenticate"),
+    ],
+)
+def test_a_probe_says_which_step_failed(machine: Any, change: dict[str, Any], step: str) -> None:
+    answer = prober(machine).probe(machine.fqdn, replace(machine.node, **change))
+    assert isinstance(answer, Unreachable)
+    assert answer.step == step
+
+
+def test_no_key_file_is_said(machine: Any) -> None:
+    answer = prober(machine, key_files=["/no/such/key"]).probe(machine.fqdn, machine.node)
+    assert answer == Unreachable("authenticate", "none of the key files exists: /no/such/key")
+
+
+def test_addresses_are_tried_in_their_order(machine: Any) -> None:
+    node = replace(machine.node, addresses=("127.0.0.1:1", *machine.node.addresses))
+    assert prober(machine).probe(machine.fqdn, node) == Alive()
+
+
+def test_a_port_that_says_nothing_is_unreachable_in_bounded_time(machine: Any) -> None:
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        node = replace(machine.node, addresses=(f"127.0.0.1:{mute.getsockname()[1]}",))
+        began = time.monotonic()
+        answer = prober(machine, connect_timeout_seconds=1.0).probe(machine.fqdn, node)
+    assert isinstance(answer, Unreachable)
+    assert answer.step == "connect"
+    assert time.monotonic() - began < 5.0
+
+
+def test_a_frozen_machine_does_not_hold_a_probe(machine: Any) -> None:
+    one = prober(machine, connect_timeout_seconds=1.0)
+    assert one.probe(machine.fqdn, machine.node) == Alive()
+    machine.farm.freeze(0)
+    began = time.monotonic()
+    assert isinstance(one.probe(machine.fqdn, machine.node), Unreachable)
+    assert isinstance(one.probe(machine.fqdn, machine.node), Unreachable)
+    assert time.monotonic() - began < 8.0
+    machine.farm.thaw(0)
+    assert one.probe(machine.fqdn, machine.node) == Alive()
+
+
+# -- the pool --
+
+
+def test_a_connection_is_kept_and_used_again(machine: Any) -> None:
+    pool = Pool(machine.settings())
+    first = pool.take(machine.fqdn, machine.node)
+    assert isinstance(first, Link)
+    pool.give_back(first)
+    assert pool.take(machine.fqdn, machine.node) is first
+    pool.close()
+
+
+def test_a_changed_record_is_connected_to_anew(machine: Any) -> None:
+    pool = Pool(machine.settings())
+    first = pool.take(machine.fqdn, machine.node)
+    pool.give_back(first)
+    assert isinstance(pool.take(machine.fqdn, replace(machine.node, user="nobody-like-this")), Unreachable)
+    pool.close()
+
+
+def test_the_least_recently_used_connections_go_first(tmp_path: Path) -> None:
+    with Farm(3, tmp_path / "farm") as farm:
+        pool = Pool(msgspec.convert(farm.settings() | {"pool": 2}, SshSettings))
+        links = [pool.take(fqdn, node) for fqdn, node in farm.records()]
+        assert len(pool) == 3, "what is in use stays"
+        for link in links:
+            pool.give_back(link)
+        assert len(pool) == 2
+        assert [link.alive for link in links] == [False, True, True]
+        pool.close()
+
+
+def test_an_idle_connection_is_closed_after_its_time(tmp_path: Path) -> None:
+    with Farm(2, tmp_path / "farm") as farm:
+        pool = Pool(msgspec.convert(farm.settings() | {"idle_seconds": 0.0}, SshSettings))
+        first, second = (pool.take(fqdn, node) for fqdn, node in farm.records())
+        pool.give_back(first)
+        pool.give_back(second)
+        assert not first.alive
+        pool.close()

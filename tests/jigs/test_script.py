@@ -1,0 +1,339 @@
+"""Jig script on a real machine: the five steps of its runner, and what a broken world makes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import Annealer, until
+
+from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreachable
+
+COUNT = 'i=0; while [ $i -lt {n} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done'
+LONG = 'trap "" TERM; echo $$ >"$OCB_RUN/pid"; sleep 300 & echo begun; sleep 300; echo never'
+
+
+def lines(n: int) -> str:
+    return "".join(f"line {i}\n" for i in range(n))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Everything in the state directory but the history."""
+    files = (file for file in folder.rglob("*") if file.is_file() and file.name != "history")
+    return {str(file): file.read_bytes() for file in files}
+
+
+def alive(group: str) -> bool:
+    try:
+        os.killpg(int(group), 0)
+    except ProcessLookupError:
+        return False
+    return any(_group(pid) == group for pid in os.listdir("/proc") if pid.isdigit())
+
+
+def _group(pid: str) -> str:
+    try:
+        state, _, group, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state in "ZX" else group
+
+
+# -- the plain case --
+
+
+def test_a_script_runs_and_what_it_says_and_writes_comes_back(machine: Any, annealer: Any) -> None:
+    script = (
+        "echo out; echo err >&2; read_attribute a/b/1; read_attribute none default; write_attribute a/c cafe\n"
+        "write_attribute --json d/0 '{\"n\": 1e3}'; printf 'two\\nlines' | write_attribute e; exit 0"
+    )
+    outcome = annealer.run(machine.order(script, attributes={"a": {"b": ["x", "OK"]}, "secret": "s3cret"}))
+    expected = {"a": {"b": ["x", "OK"], "c": "cafe"}, "secret": "s3cret", "d": {"0": {"n": 1000.0}}, "e": "two\nlines"}
+    assert outcome == Succeeded(expected, 0, "out\nerr\nOK\ndefault\n", machine.log)
+    assert machine.log.read_text() == outcome.tail
+    assert machine.events() == ["start", "end"]
+    assert {file.stat().st_mode & 0o077 for file in machine.state.rglob("*")} == {0}, "for the owner's eyes only"
+
+
+def test_the_script_sees_an_ordinary_environment(machine: Any, annealer: Any) -> None:
+    script = "umask; pwd; echo $OCB_ROLE; cat $OCB_ATTRIBUTES; trap 'echo hup' HUP; kill -HUP $$; cat"
+    outcome = annealer.run(machine.order(script, attributes={"ü": "ö"}))
+    assert outcome.tail.splitlines() == ["0022", os.path.expanduser("~"), "ntp", '{"\\u00fc": "\\u00f6"}', "hup"]
+
+
+@pytest.mark.parametrize("comment", ["", "# " + "x" * 5000, "# ü", "# \x80 %s \\n '"])
+def test_a_script_arrives_as_it_is(machine: Any, annealer: Any, comment: str) -> None:
+    script = f"#!/bin/bash -e\n{comment}\necho $BASH_VERSION '\\n%s'\tx\\\\y\nfalse\necho not reached"
+    outcome = annealer.run(machine.order(script, attributes={"a": comment}))
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == "exit code 1"
+    assert outcome.tail.endswith(" \\n%s x\\y\n")
+    assert machine.run_file("script").read_text().rstrip("\n") == script
+
+
+def test_five_megabytes_of_output_come_whole(machine: Any, annealer: Any) -> None:
+    outcome = annealer.run(machine.order("seq 1 750000; seq 1 10 >&2"))
+    assert outcome.exit_code == 0
+    assert machine.log.read_text() == "".join(f"{n}\n" for n in [*range(1, 750_001), *range(1, 11)])
+    assert len(outcome.tail) == 4096
+
+
+def test_output_comes_while_the_script_runs(machine: Any, annealer: Any) -> None:
+    script = 'echo early; until [ -e "$OCB_RUN/go" ]; do sleep 0.05; done; printf late'
+    outcome = annealer.begin(machine.order(script))
+    until(lambda: machine.log.exists() and machine.log.read_text() == "early\n")
+    machine.run_file("go").touch()
+    assert outcome() == Succeeded({}, 0, "early\nlate", machine.log)
+    assert machine.log.read_text() == "early\nlate"
+
+
+def test_a_wrong_attribute_fails_the_run_with_a_sentence(machine: Any, annealer: Any) -> None:
+    outcome = annealer.run(machine.order("write_attribute --json a '{nonsense'"))
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("write_attribute a: not JSON")
+
+
+# -- the five steps --
+
+
+def test_an_order_of_a_lower_epoch_changes_nothing(machine: Any, annealer: Any, another: Any) -> None:
+    annealer.run(machine.order("echo new", epoch=7, role="dns"))
+    before = snapshot(machine.state)
+    assert another.run(machine.order("echo old", epoch=6)) == Fenced(7)
+    assert snapshot(machine.state) == before
+    assert machine.events() == ["start", "end", "fence"]
+
+
+def test_an_order_of_a_lower_epoch_does_not_touch_what_runs(machine: Any, annealer: Any, another: Any) -> None:
+    outcome = annealer.begin(machine.order("sleep 1; echo done", epoch=7))
+    until(lambda: machine.events("start"))
+    assert another.run(machine.order("echo old", epoch=6)) == Fenced(7)
+    assert another.run(machine.order("echo old", epoch=6, role="dns")) == Fenced(7)
+    assert outcome() == Succeeded({}, 0, "done\n", machine.log)
+
+
+def test_a_take_over_attaches_to_what_runs(machine: Any, annealer: Any, another: Any) -> None:
+    order = machine.order(COUNT.format(n=30), log=None)
+    first = annealer.begin(order)
+    until(lambda: machine.events("start"))
+    second = another.begin(machine.order(COUNT.format(n=30), epoch=2, previous_epoch=1))
+    assert second().tail == lines(30)
+    assert first().tail == lines(30)
+    assert machine.log.read_text() == lines(30)
+    assert machine.events() == ["start", "attach", "end"]
+
+
+def test_a_take_over_adopts_what_has_finished(machine: Any, annealer: Any, another: Any) -> None:
+    script = "echo hello; write_attribute a b; exit 3"
+    annealer.run(machine.order(script, log=None))
+    outcome = another.run(machine.order(script, epoch=2, previous_epoch=1))
+    assert outcome == Failed("exit code 3", 3, "hello\n", {"a": "b"}, machine.log)
+    assert machine.events() == ["start", "end", "adopt"]
+
+
+@pytest.mark.parametrize("newer", [{"generation": 2}, {"role": "dns"}, {"role": "dns", "epoch": 1}])
+def test_another_order_ends_all_of_what_runs_before_it_starts(
+    machine: Any, annealer: Any, another: Any, newer: dict[str, Any]
+) -> None:
+    first = annealer.begin(machine.order(LONG, log=None))
+    until(lambda: machine.run_file("pid").exists())
+    group = machine.history[0].group
+    assert another.run(machine.order("echo two", **({"epoch": 2} | newer))).exit_code == 0
+    assert not alive(group)
+    assert machine.events() == ["start", "ended", "start", "end"]
+    assert first() == Fenced(newer.get("epoch", 2))
+
+
+def test_orders_from_all_sides_never_run_side_by_side(machine: Any, annealer: Any, another: Any) -> None:
+    orders = [machine.order("sleep 0.02; echo x", epoch=n, role=f"r{n}", log=None) for n in range(1, 21)]
+    outcomes = [(annealer, another)[n % 2].begin(order) for n, order in enumerate(orders)]
+    kinds = {type(outcome()) for outcome in outcomes}
+    assert kinds <= {Succeeded, Fenced}
+    runs = [event for event in machine.history if event.event in ("start", "end", "ended")]
+    assert [event.event == "start" for event in runs] == [n % 2 == 0 for n in range(len(runs))]
+    assert all(a.uptime <= b.uptime for a, b in pairwise(runs))
+    assert all(a.epoch <= b.epoch for a, b in pairwise(event for event in runs if event.event == "start"))
+
+
+def test_only_the_newest_runs_stay(machine: Any, annealer: Any) -> None:
+    for n in range(1, 51):
+        assert annealer.run(machine.order("true", epoch=n, generation=n, log=None)).exit_code == 0
+    kept = {folder.name for folder in (machine.state / "runs").iterdir()}
+    assert {f"ntp@{n}" for n in range(31, 51)} <= kept
+    assert len(kept) <= 40
+
+
+# -- time --
+
+
+def test_the_machine_ends_a_run_at_its_time_out_and_leaves_no_process(machine: Any, annealer: Any) -> None:
+    outcome = annealer.run(machine.order("echo begun; sleep 300 & sleep 300", timeout_seconds=1.0))
+    assert outcome == Failed("timed out after 1 s", 124, "begun\n", {}, machine.log)
+    assert not alive(machine.history[0].group)
+
+
+def test_a_run_that_nobody_waits_for_ends_at_its_time_out(machine: Any, annealer: Any) -> None:
+    outcome = annealer.begin(machine.order("sleep 300", timeout_seconds=2.0))
+    until(lambda: machine.events("start"))
+    annealer.stop.set()
+    assert outcome() == Detached()
+    annealer.jig.close()
+    until(lambda: machine.events("end"))
+    assert not alive(machine.history[0].group)
+
+
+def test_what_a_finished_script_leaves_in_its_group_is_ended(machine: Any, annealer: Any) -> None:
+    assert annealer.run(machine.order("sleep 300 & echo done")).tail == "done\n"
+    assert not alive(machine.history[0].group)
+
+
+def test_stop_detaches_and_leaves_the_run_alone(machine: Any, annealer: Any, another: Any) -> None:
+    outcome = annealer.begin(machine.order("sleep 1; echo done", log=None))
+    until(lambda: machine.events("start"))
+    annealer.stop.set()
+    began = time.monotonic()
+    assert outcome() == Detached()
+    assert time.monotonic() - began < 1.0
+    assert another.run(machine.order("sleep 1; echo done", epoch=2, previous_epoch=1)).tail == "done\n"
+    assert len(machine.events("start")) == 1
+
+
+def test_end_ends_the_run_and_all_of_it(machine: Any, annealer: Any, another: Any) -> None:
+    order = machine.order(LONG)
+    outcome = annealer.begin(order)
+    until(lambda: machine.run_file("pid").exists())
+    assert another.jig.end(machine.order("", epoch=2)) is None
+    assert not alive(machine.history[0].group)
+    assert outcome() == Fenced(2)
+    assert another.jig.end(machine.order("", epoch=3)) is None, "nothing runs: nothing to do"
+    assert annealer.jig.end(machine.order("", epoch=1)) == Fenced(3)
+
+
+# -- links --
+
+
+def test_a_broken_connection_loses_nothing_and_starts_nothing_twice(machine: Any, annealer: Any) -> None:
+    outcome = annealer.begin(machine.order(COUNT.format(n=60)))
+    for wanted in (3, 15, 30):
+        until(lambda wanted=wanted: machine.log.exists() and len(machine.log.read_text().splitlines()) >= wanted)
+        machine.farm.cut(0)
+    assert outcome().tail == lines(60)
+    assert machine.log.read_text() == lines(60)
+    assert machine.events("start") == ["start"]
+    assert "attach" in machine.events()
+
+
+def test_a_frozen_machine_is_unreachable_in_bounded_time_and_its_run_is_found_again(machine: Any) -> None:
+    annealer = Annealer(machine.settings(connect_timeout_seconds=1.0))
+    outcome = annealer.begin(machine.order(COUNT.format(n=20)))
+    until(lambda: machine.events("start"))
+    machine.farm.freeze(0)
+    began = time.monotonic()
+    assert isinstance(outcome(), Unreachable)
+    assert time.monotonic() - began < 12.0
+    machine.farm.thaw(0)
+    again = annealer.run(machine.order(COUNT.format(n=20), epoch=2, previous_epoch=1, log=None))
+    assert again.tail == lines(20)
+    assert machine.events("start") == ["start"]
+    annealer.jig.close()
+
+
+def test_a_frozen_machine_with_a_kept_connection_is_unreachable_too(machine: Any) -> None:
+    annealer = Annealer(machine.settings(connect_timeout_seconds=1.0))
+    annealer.run(machine.order("true"))
+    machine.farm.freeze(0)
+    began = time.monotonic()
+    assert isinstance(annealer.run(machine.order("true", epoch=2)), Unreachable)
+    assert time.monotonic() - began < 12.0
+    annealer.jig.close()
+
+
+def test_a_machine_that_is_switched_off_is_unreachable_and_comes_back(machine: Any) -> None:
+    annealer = Annealer(machine.settings(connect_timeout_seconds=1.0))
+    outcome = annealer.begin(machine.order("sleep 300"))
+    until(lambda: machine.events("start"))
+    machine.farm.kill(0)
+    assert isinstance(outcome(), Unreachable)
+    machine.farm.start(0)
+    machine.forget_boot()
+    assert annealer.run(machine.order("echo again", epoch=2, previous_epoch=1, log=None)).tail == "again\n"
+    assert machine.events() == ["start", "lost", "start", "end"]
+    annealer.jig.close()
+
+
+def test_a_state_directory_that_cannot_be_made_is_said_in_words(machine: Any) -> None:
+    annealer = Annealer(machine.settings(state_dir="/proc/no/such"))
+    outcome = annealer.run(machine.order("true"))
+    assert isinstance(outcome, Unreachable)
+    assert outcome.step == "run"
+    assert "/proc/no" in outcome.reason
+
+
+# -- what must not be done twice --
+
+
+@pytest.mark.parametrize("end", ["reboot", "killed keeper"])
+@pytest.mark.parametrize("flags", [(), ("destructive",)])
+def test_a_run_whose_end_nobody_saw(
+    machine: Any, annealer: Any, another: Any, end: str, flags: tuple[str, ...]
+) -> None:
+    outcome = annealer.begin(machine.order("sleep 300", flags=flags, log=None))
+    until(lambda: machine.events("start"))
+    annealer.stop.set()
+    assert outcome() == Detached()
+    group = machine.history[0].group
+    if end == "reboot":
+        machine.farm.kill(0)
+        machine.farm.start(0)
+        machine.forget_boot()
+    else:
+        os.kill(int((machine.state / "current").read_text().split()[5]), signal.SIGKILL)
+    taken = another.run(machine.order("echo again", flags=flags, epoch=2, previous_epoch=1))
+    assert not alive(group)
+    if flags:
+        assert taken == Lost("it was started, and its end was not seen")
+        assert len(machine.events("start")) == 1
+    else:
+        assert taken == Succeeded({}, 0, "again\n", machine.log)
+
+
+def test_a_destructive_role_is_not_started_on_a_machine_that_forgot_everything(machine: Any, annealer: Any) -> None:
+    outcome = annealer.run(machine.order("echo again", flags=("destructive",), epoch=2, previous_epoch=1))
+    assert isinstance(outcome, Lost)
+    assert machine.events() == []
+
+
+def test_a_destructive_role_is_started_when_the_first_order_never_came(machine: Any, annealer: Any) -> None:
+    annealer.run(machine.order("true", epoch=3, role="dns"))
+    outcome = annealer.run(machine.order("echo first", flags=("destructive",), epoch=5, previous_epoch=4))
+    assert outcome.exit_code == 0
+
+
+def test_a_destructive_role_is_started_once_though_its_annealer_asks_twice(machine: Any) -> None:
+    annealer = Annealer(machine.settings(connect_timeout_seconds=1.0))
+    order = machine.order('rm -rf "${OCB_RUN%/runs/*}"; kill -9 $PPID; sleep 300', flags=("destructive",))
+    outcome = annealer.begin(order)
+    until(lambda: machine.log.exists())
+    until(lambda: not (machine.state / "history").exists() or machine.events())
+    until(lambda: not (machine.state / "history").exists())
+    machine.farm.kill(0)
+    first = outcome()
+    machine.farm.start(0)
+    assert isinstance(first, Unreachable)
+    assert isinstance(annealer.run(order), Lost)
+    annealer.jig.close()
+
+
+def test_a_killed_runner_is_noticed_and_the_run_goes_on(machine: Any, annealer: Any) -> None:
+    outcome = annealer.begin(machine.order('echo $$ >"$OCB_RUN/pid"; sleep 1; echo done'))
+    until(lambda: machine.run_file("pid").exists())
+    keeper = int((machine.state / "current").read_text().split()[5])
+    runner = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(runner, signal.SIGKILL)
+    assert outcome() == Succeeded({}, 0, "done\n", machine.log)
+    assert machine.events() == ["start", "attach", "end"]

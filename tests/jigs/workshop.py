@@ -1,0 +1,92 @@
+"""A machine with a real sshd, and annealers' ends to talk to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodepool_ocb.config import Settings, SshSettings
+from nodepool_ocb.jigs import Order, Outcome
+from nodepool_ocb.jigs.script import ScriptJig
+from nodepool_ocb.jigs.ssh import Pool
+from nodepool_ocb.model import Role
+from nodepool_ocb.testing.machines import Event, Farm
+
+PATIENCE_SECONDS = 15.0
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """What the condition gives once that is true; fails after the patience of a slow machine."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.02)
+    return found
+
+
+class Machine:
+    """The farm's only machine, and how to give it orders."""
+
+    def __init__(self, farm: Farm, log: Path) -> None:
+        self.farm, self.log = farm, log
+        self.fqdn, self.node = farm.records()[0]
+        self.state = farm.state_dir(self.fqdn)
+
+    def settings(self, **ssh: Any) -> SshSettings:
+        return msgspec.convert(self.farm.settings() | {"connect_timeout_seconds": 5.0} | ssh, SshSettings)
+
+    def order(self, script: str, *, flags: tuple[str, ...] = (), role: str = "ntp", **fields: Any) -> Order:
+        fields = {"generation": 1, "epoch": 1, "attributes": {}, "log": self.log, "timeout_seconds": 60.0} | fields
+        return Order(
+            node=self.fqdn,
+            record=fields.pop("record", self.node),
+            role=role,
+            definition=Role(barclamp="b", jig="script", script=script, flags=flags),
+            run=fields.pop("run", f"{fields['epoch']:010d}-aaaaaa"),
+            **fields,
+        )
+
+    @property
+    def history(self) -> list[Event]:
+        return self.farm.history(0)
+
+    def events(self, *kinds: str) -> list[str]:
+        return [event.event for event in self.history if not kinds or event.event in kinds]
+
+    def run_file(self, name: str, key: str = "ntp@1") -> Path:
+        return self.state / "runs" / key / name
+
+    def forget_boot(self) -> None:
+        """As after a reboot: what ran last ran under another boot id."""
+        current = self.state / "current"
+        current.write_text(current.read_text().rpartition(" ")[0] + " another-boot\n")
+
+
+class Annealer:
+    """One annealer's jig, with connections of its own."""
+
+    def __init__(self, settings: SshSettings) -> None:
+        self.jig = ScriptJig(Settings(ssh=settings))
+        self.jig._pool = Pool(settings)  # in one process annealers would share it
+        self.stop = threading.Event()
+
+    def run(self, order: Order) -> Outcome:
+        return self.jig.run(order, self.stop)
+
+    def begin(self, order: Order) -> Callable[[], Outcome]:
+        """Run it in a thread; call what is given back to wait for the outcome."""
+        outcomes: list[Outcome] = []
+        thread = threading.Thread(target=lambda: outcomes.append(self.run(order)), daemon=True)
+        thread.start()
+
+        def outcome() -> Outcome:
+            thread.join(60.0)
+            assert outcomes, "the run has no outcome"
+            return outcomes[0]
+
+        return outcome
