@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodepool_ocb.claim import settling
+from nodepool_ocb.claim import accounted, settling
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Node, Set, State
 from nodepool_ocb.noderole import Event, apply
@@ -15,9 +15,10 @@ from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, Vertex, World
 
 
-def died(view: NodeView, now: float, reason: str, by: str | None = None) -> list[Change]:
+def died(view: NodeView, now: float, reason: str, by: str | None = None, told: Vertex | None = None) -> list[Change]:
     """One transaction: the node is not alive, and every committed noderole on it is TODO or BLOCKED, with all below.
 
+    The run that was going on there is accounted for, unless its annealer does that itself (``told``).
     What is below on other nodes beyond the size of a transaction is settled by the annealers that watch those.
     """
     node = _present(view)
@@ -28,7 +29,13 @@ def died(view: NodeView, now: float, reason: str, by: str | None = None) -> list
     moved = apply(events, now, by=by, reason=reason) if was_alive else {}
     own_first = sorted(moved, key=lambda vertex: vertex.node is not view)
     dead = replace(node, alive=False, reason=reason, since=now)
-    return [Set(paths.node(view.name), dead, view.version), *settling({v: moved[v] for v in own_first})]
+    runs = [
+        change
+        for v in moved
+        if v.node is view and v is not told
+        for change in accounted(v, now, "died", f"{view.name}: {reason}")
+    ]
+    return [Set(paths.node(view.name), dead, view.version), *settling({v: moved[v] for v in own_first}), *runs]
 
 
 def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[Change]:

@@ -70,7 +70,7 @@ def claiming(world: World, hold: Hold) -> list[Change]:
         Set(paths.fence(node.name), Fence(run=hold.run, annealer=hold.annealer), node.fence),
         Create(paths.claim(node.name), _claim(hold), ephemeral=True),
         Set(paths.noderole(vertex.role, node.name), hold.record, vertex.version),
-        *_abandoned(hold),
+        *accounted(vertex, hold.started, "abandoned", f"taken over by {hold.annealer} as run {hold.run}"),
     ]
 
 
@@ -89,7 +89,12 @@ def finishing(
 
 
 def passing_on(
-    world: World, hold: Hold, moved: Mapping[Vertex, NodeRole], run: Run, following: Hold, results: Iterable[Change] = ()
+    world: World,
+    hold: Hold,
+    moved: Mapping[Vertex, NodeRole],
+    run: Run,
+    following: Hold,
+    results: Iterable[Change] = (),
 ) -> list[Change]:
     """The transaction that ends a run and claims the next noderole of the same node in its place."""
     moved = {**moved, following.vertex: following.record}
@@ -124,25 +129,23 @@ def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Iterabl
 
 
 def _claim(hold: Hold) -> Claim:
-    return Claim(
-        annealer=hold.annealer, noderole=hold.vertex.name, run=hold.run, epoch=hold.epoch, since=hold.started
-    )
+    return Claim(annealer=hold.annealer, noderole=hold.vertex.name, run=hold.run, epoch=hold.epoch, since=hold.started)
 
 
-def _abandoned(hold: Hold) -> Iterable[Change]:
-    """A take-over accounts for the attempt that it follows."""
-    before = hold.vertex.record
-    if hold.previous_epoch is not None and before.run is not None:
+def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable[Change]:
+    """The record of a run whose annealer will not write it: every attempt is accounted for, one to one."""
+    before = vertex.record
+    if before.state is State.TRANSITION and before.run is not None:
         run = Run(
             annealer=before.by or "unknown",
             started=before.since,
-            ended=hold.started,
-            outcome="abandoned",
+            ended=now,
+            outcome=outcome,
             generation=before.generation,
             epoch=before.epoch,
-            reason=f"taken over by {hold.annealer} as run {hold.run}",
+            reason=reason,
         )
-        yield Create(paths.run(hold.vertex.role, hold.fqdn, before.run), run)
+        yield Create(paths.run(vertex.role, vertex.node.name, before.run), run)
 
 
 def _outcome(

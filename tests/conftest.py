@@ -13,6 +13,8 @@ from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.zookeeper import Server
 
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # no doctests there, and pytest takes several for one module
+
 _numbers = itertools.count(1)
 
 

@@ -283,4 +283,8 @@ class Holding:
         site = self._site
         if vertex.node.claim is None and site.ranking.of(vertex.node.name) == 0:
             moved = apply({vertex: Event.LOSE}, time.time(), by=site.identity)
-            site.send(list(claim.settling(moved, first=vertex)), lambda _: None, f"letting go {vertex.name}")
+            changes = [
+                *claim.settling(moved, first=vertex),
+                *claim.accounted(vertex, time.time(), "abandoned", "a parent is not well any more"),
+            ]
+            site.send(changes, lambda _: None, f"letting go {vertex.name}")

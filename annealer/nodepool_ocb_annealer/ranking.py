@@ -7,7 +7,7 @@ the busy. When an annealer comes or goes only its own nodes change hands.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from zlib import crc32
+from hashlib import blake2b
 
 
 class Ranking:
@@ -41,5 +41,5 @@ class Ranking:
         return rank
 
 
-def _weight(annealer: str, node: str) -> tuple[int, str]:
-    return crc32(f"{node}\0{annealer}".encode()), annealer
+def _weight(annealer: str, node: str) -> tuple[bytes, str]:
+    return blake2b(f"{node}\0{annealer}".encode(), digest_size=8).digest(), annealer

@@ -253,7 +253,7 @@ class Working:
         reason = f"{outcome.step}: {outcome.reason}"
         changes: list[Change] = [
             Check(paths.fence(hold.fqdn), hold.epoch),
-            *died(hold.vertex.node, now, reason, by=hold.annealer),
+            *died(hold.vertex.node, now, reason, by=hold.annealer, told=hold.vertex),
             Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run),
             Delete(paths.claim(hold.fqdn), hold.claim_version),
         ]

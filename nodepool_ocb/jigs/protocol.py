@@ -1,8 +1,8 @@
 """What is said to the machine's runner, and what it says: bytes and values only.
 
 An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree. Answers
-are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``; what stands between an OUTPUT or WRITTEN frame and the next frame is data,
-and so is all that comes after FOLLOWING. The token is a random number that each channel gets at its start, so that no
+are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. What stands between an OUTPUT or WRITTEN frame and the next is data, and
+so is all that comes after FOLLOWING. The token is a random number that each channel gets at its start, so that no
 script can say anything in the runner's name.
 """
 
@@ -154,6 +154,7 @@ def installer() -> tuple[str, str]:
     for place, text in texts.items():
         lines.append(f"cat >\"{folder}/{place}\" <<'{_END}'\n{text}{_END}")
     lines.append(f'chmod 700 "{folder}"/bin/*')
+    lines.append(f'timeout --version 2>/dev/null | grep -q GNU || : >"{folder}/apart"')
     # Two may install at once: the first to rename wins, and mv -T is not everywhere.
     lines.append(f'[ -d "runner-{digest}" ] || mv "{folder}" "runner-{digest}"')
     lines.append(f'rm -rf "{folder}" "runner-{digest}/{folder}"')

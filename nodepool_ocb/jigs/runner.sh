@@ -13,7 +13,7 @@
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
 # generation that goes on is attached to; one that has finished is adopted; any other is ended, all of it dead, before the
-# new one starts. Who waits for a run may vanish: the run has a session and a keeper of its own, and ends by its time-out.
+# new one starts. Who waits for a run may vanish: the run has a process group and a keeper of its own, and ends by its time-out.
 
 set -u
 umask 077
@@ -25,6 +25,7 @@ newline='
 '
 read -r boot </proc/sys/kernel/random/boot_id
 read -r up _ </proc/uptime
+[ -e "$here/apart" ] && apart=setsid || apart= # GNU timeout makes a process group of its own, others do not
 base=$(($(date +%s) - ${up%.*})) # of the wall clock in the history; what happened before what is told by the uptime
 
 say() { printf '\n%s %s\n' "$token" "$*"; }
@@ -41,6 +42,13 @@ born() { # PID: sets $born to the kernel's start time of the process; false if i
   { IFS= read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
   set -- ${stat##*) }
   case $1 in Z | X) return 1 ;; esac
+  born=${20}
+}
+
+myself() { # sets $me and $born to those of this very process, which $$ is not in a subshell
+  IFS= read -r stat </proc/self/stat
+  me=${stat%% *}
+  set -- ${stat##*) }
   born=${20}
 }
 
@@ -135,7 +143,7 @@ start() {
   case $epoch in *[02468]0) prune ;; esac
   true >"$directory/result" && true >"$directory/ending" && true >"$directory/written" && true >"$directory/output" &&
     true >"$directory/followed" && store || { say BROKEN "cannot write to $directory"; return 1; }
-  keep </dev/null >/dev/null 2>&1 &
+  keep &
   keeper=$!
 }
 
@@ -149,9 +157,9 @@ store() { # what came with the order, into the run's directory
 }
 
 keep() { # in a process of its own, which outlives the connection: starts the script, and writes down how it ended
-  read -r keeper _ </proc/self/stat
-  born "$keeper"
-  keeper_born=$born
+  exec </dev/null >/dev/null 2>&1 # not where it is called: the shell would keep copies, and the channel open
+  myself
+  keeper=$me keeper_born=$born
   hundredths
   begun=$hundredths
   act &
@@ -169,9 +177,7 @@ keep() { # in a process of its own, which outlives the connection: starts the sc
 }
 
 act() { # becomes the script; recorded before that, under the lock, so that no run is ever unknown
-  IFS= read -r stat </proc/self/stat
-  me=${stat%% *}
-  born "$me"
+  myself
   echo "$epoch $key $run $me $born $keeper $keeper_born $boot" >"$state/current" || exit 71
   note start "$epoch" "$key" "$run" "$me" -
   trap - HUP
@@ -180,7 +186,7 @@ act() { # becomes the script; recorded before that, under the lock, so that no r
   interpreter=sh
   IFS= read -r first <"$directory/script"
   case $first in '#!'*) interpreter=${first#??} ;; esac
-  exec setsid timeout -k 5 "$timeout" $interpreter "$directory/script" >>"$directory/output" 2>&1 8>&-
+  exec $apart timeout -k 5 "$timeout" $interpreter "$directory/script" >>"$directory/output" 2>&1 8>&-
 }
 
 hundredths() { # sets $hundredths: the uptime, as a whole number

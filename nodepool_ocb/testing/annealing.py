@@ -123,6 +123,8 @@ def await_that(
     """Return when ``holds()`` does; RuntimeError naming ``what`` when it does not in time, or ``alive()`` ends."""
     deadline = time.monotonic() + timeout_seconds
     while not holds():
-        if time.monotonic() > deadline or not alive():
-            raise RuntimeError(f"not within {timeout_seconds:g} s: {what}")
+        if not alive():
+            raise RuntimeError(f"its process ended before this came true: {what}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"this did not come true within {timeout_seconds:g} s: {what}")
         time.sleep(0.02)

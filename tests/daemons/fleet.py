@@ -80,11 +80,9 @@ class Fleet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            for annealer in self.annealers:
-                print(f"-- {annealer.pid} --\n{annealer.log}")
         for annealer in self.annealers:
             annealer.close()
+            print(f"-- {annealer.pid} --\n{annealer.log}")  # pytest shows it where the test fails
         self.session.close()
         self.farm.__exit__(kind, error, trace)
 

@@ -74,6 +74,60 @@ def test_an_annealer_that_was_frozen_beyond_its_session_changes_nothing(fleet: F
     assert not fleet.faults()
 
 
+def test_an_annealer_that_is_cut_off_beyond_its_session_changes_nothing(fleet: Fleet) -> None:
+    holder, other, noderole = running_under_one_of_two(fleet, seconds=SESSION_SECONDS + 2)
+    holder.proxy.cut()
+    fleet.until(lambda: fleet.held_by() is other, "the other takes over")
+    holder.proxy.heal()
+    fleet.until_state(noderole, State.ACTIVE)
+    fleet.until(lambda: fleet.living() == 2, "it is back")
+    assert fleet.starts()[noderole] == 1
+    assert not fleet.faults()
+
+
+def test_what_is_written_without_an_answer_is_written_once(fleet: Fleet) -> None:
+    holder, _, noderole = running_under_one_of_two(fleet, seconds=1.0)
+    swallowed = holder.proxy.drop_answers()
+    fleet.until(lambda: fleet.noted(Noted.ENDED), "the run ends")
+    fleet.until(lambda: swallowed.is_set(), "an answer is lost")
+    fleet.until(lambda: not fleet.claim_stands(fleet.nodes[0]), "the end is written, or the session is over")
+    holder.proxy.heal()
+    fleet.until_state(noderole, State.ACTIVE)
+    assert fleet.starts()[noderole] == 1
+    assert not fleet.faults()
+
+
+def test_a_machine_that_dies_in_a_run_while_it_is_not_available_is_done_when_it_is_back(fleet: Fleet) -> None:
+    fleet.add_role("long", fleet.work(1.0))
+    node, noderole = fleet.nodes[0], fleet.bind("long", fleet.nodes[0])
+    fleet.annealer().start()
+    fleet.until_started(noderole)
+    fleet.set_node(node, available=False)
+    fleet.farm.kill(0)
+    fleet.until(lambda: not fleet.claim_stands(node), "its annealer gives up")
+    fleet.farm.start(0)
+    fleet.set_node(node, available=True)
+    fleet.until_state(noderole, State.ACTIVE)
+    assert not fleet.faults()
+
+
+def test_a_run_that_nobody_holds_is_accounted_for_when_its_noderole_has_to_wait_again(three: Fleet) -> None:
+    fleet = three
+    fleet.add_role("above", fleet.work(0.0))
+    fleet.add_role("below", fleet.work(SESSION_SECONDS + 2))
+    above = fleet.bind("above", fleet.nodes[0])
+    below = fleet.bind("below", fleet.nodes[1], [above])
+    doomed = fleet.annealer().start()
+    fleet.until_started(below)
+    doomed.kill()
+    fleet.happens(above, Event.PROPOSE)
+    fleet.annealer().start()
+    fleet.until_state(below, State.BLOCKED)
+    fleet.happens(above, Event.COMMIT)
+    fleet.until_all_active()
+    assert not fleet.faults()
+
+
 def test_a_dead_machine_waits_and_is_done_anew_when_it_is_back(fleet: Fleet) -> None:
     fleet.add_role("first", fleet.work(0.1))
     fleet.add_role("second", fleet.work(0.1))

@@ -37,7 +37,7 @@ def main() -> None:
 @click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures there, too.")
 @click.option("--quick", is_flag=True, help="A tenth of the size, one round: whether it works, not how fast.")
 def annealer(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
-    """The annealer's figures, each beside its floor or peer; exit status 1 where one is missed."""
+    """The annealer's figures, each beside its floor or peer; exit status 1 where one is missed, unless --quick."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of every finally: servers must not outlive us
     plan = Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds)
     figures: list[Figure] = []
@@ -48,7 +48,7 @@ def annealer(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool)
     report.show(figures, Console())
     if file is not None:
         report.write(file, figures, plan)
-    sys.exit(1 if any(figure.holds is False for figure in figures) else 0)
+    sys.exit(1 if not quick and any(figure.holds is False for figure in figures) else 0)
 
 
 if __name__ == "__main__":

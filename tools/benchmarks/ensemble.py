@@ -33,8 +33,9 @@ def settings(server: Server) -> ZooKeeperSettings:
 
 @contextmanager
 def session(settings: ZooKeeperSettings) -> Iterator[Session]:
-    """Our client."""
+    """Our client; the chroot is there when it is."""
     with Session(settings) as ours:
+        ours.ensure("/bench")
         yield ours
 
 

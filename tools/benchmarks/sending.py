@@ -53,7 +53,6 @@ def measure(plan: Plan) -> Iterator[Figure]:
 
 def make_znodes(session: Session) -> list[str]:
     """A thousand znodes at version 0; gives their paths."""
-    session.ensure("/bench")
     paths = [f"/bench/{number:04}" for number in range(ZNODES)]
     for start in range(0, ZNODES, 250):
         session.commit([Create(path, RECORD) for path in paths[start : start + 250]])
