@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-import msgspec
+import msgspec.structs
 
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import (
@@ -40,6 +40,10 @@ class Stored(msgspec.Struct, Generic[T], frozen=True, gc=False):
     mzxid: int = 0
 
 
+#: What the children of a leaf are: half of a large graph are leaves, and need no list of their own.
+NONE: Final[Any] = ()
+
+
 class Vertex(msgspec.Struct, eq=False, gc=False):
     """A noderole in the graph. ``version`` is -1 for one that is planned and not written yet."""
 
@@ -52,7 +56,7 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
     waiting: int = 0
     hooks: tuple[str, ...] = ()
     parents: tuple[Vertex, ...] = ()
-    children: list[Vertex] = []
+    children: list[Vertex] = NONE  # a list of its own once there is one
 
 
 class NodeView(msgspec.Struct, eq=False):
@@ -212,14 +216,14 @@ class World:
             child.parents = tuple(parent for parent in child.parents if parent is not vertex)
             child.waiting += satisfied(vertex.record)
             self._awaited.setdefault(vertex.name, []).append(child)
-        vertex.children = []
+        vertex.children = NONE
 
     # -- edges --
 
     def _place(self, node: NodeView, role: str, record: NodeRole, version: int, mzxid: int) -> Vertex:
         role = sys.intern(role)
         stored = self.roles.get(role)
-        name = sys.intern(f"{role}@{node.name}")
+        name = f"{role}@{node.name}"
         vertex = Vertex(name, role, node, record, version, mzxid, 0, stored.record.hooks if stored else ())
         node.noderoles[role] = vertex
         if record.parents:
@@ -228,12 +232,15 @@ class World:
             self._depths.clear()
             for child in self._awaited.pop(name):
                 child.parents = (*child.parents, vertex)
-                vertex.children.append(child)
+                names = [name if each == name else each for each in child.record.parents]
+                msgspec.structs.force_setattr(child.record, "parents", tuple(names))
+                _adopt(vertex, child)
                 child.waiting -= satisfied(record)
         return vertex
 
     def _link(self, vertex: Vertex) -> None:
         found: list[Vertex] = []
+        names: list[str] = []  # the very strings that the parents hold: each is in several records of a large graph
         waiting = 0
         nodes = self.nodes
         for name in vertex.record.parents:
@@ -242,18 +249,21 @@ class World:
             parent = node.noderoles.get(role) if node is not None else None
             if parent is None:
                 self._awaited.setdefault(name, []).append(vertex)
+                names.append(name)
                 waiting += 1
             else:
-                parent.children.append(vertex)
+                _adopt(parent, vertex)
                 found.append(parent)
+                names.append(parent.name)
                 if parent.record.state is not State.ACTIVE and not satisfied(parent.record):
                     waiting += 1
         vertex.parents, vertex.waiting = tuple(found), waiting
+        msgspec.structs.force_setattr(vertex.record, "parents", tuple(names))  # equal to what they were
         self._depths.clear()
 
     def _unlink(self, vertex: Vertex) -> None:
         for parent in vertex.parents:
-            parent.children.remove(vertex)
+            parent.children = [child for child in parent.children if child is not vertex]
         for name, waiting in list(self._awaited.items()) if vertex.waiting else ():
             if vertex in waiting:
                 waiting.remove(vertex)
@@ -261,6 +271,13 @@ class World:
                     del self._awaited[name]
         vertex.parents = ()
         self._depths.clear()
+
+
+def _adopt(parent: Vertex, child: Vertex) -> None:
+    if parent.children:
+        parent.children.append(child)
+    else:
+        parent.children = [child]
 
 
 def ancestors(vertex: Vertex) -> list[list[Vertex]]:

@@ -49,7 +49,7 @@ def main() -> int:
         with stage(asked.keep) as built:
             return Play(built, asked.fast, asked.keep).all()
     except (Failed, KeyboardInterrupt) as end:
-        print(f"\ntools/demo: {end or 'interrupted'}", file=sys.stderr)
+        print(f"\ntools/demo: {str(end) or 'interrupted'}", file=sys.stderr)
         return 1
 
 
@@ -75,14 +75,15 @@ def stage(keep: bool) -> Iterator[dict[str, Any]]:
         FOLDER.mkdir(mode=0o700)
     except FileExistsError:
         raise Failed(f"{FOLDER} exists: a demo is running, or was killed; end it with tools/demo --stop") from None
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "tools/stage.py"), str(FOLDER)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=(FOLDER / "stage.log").open("w"),
-        text=True,
-        start_new_session=True,  # control-C is for us: we take it down in order
-    )
+    with (FOLDER / "stage.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tools/stage.py"), str(FOLDER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,  # control-C is for us: we take it down in order
+        )
     assert process.stdin
     assert process.stdout
     try:
@@ -167,9 +168,7 @@ class Play:
 
     def converge(self) -> None:
         self._title("From nothing to ready")
-        self._say(
-            "Nothing has happened on any machine so far. A commit lets the annealers have it; here is what moves:"
-        )
+        self._say("Nothing has happened on any machine so far. A commit lets the annealers have it:")
         self._run(f"deployment commit {DEPLOYMENT}", quiet=True)
         self._watch(lambda states: all(state == "ACTIVE" for state in states.values()))
 
@@ -287,11 +286,8 @@ def picture(states: States) -> Table:
     nodes = sorted({name.partition("@")[2] for name in states})
     roles = sorted({name.partition("@")[0] for name in states})
     counts = Counter(states.values())
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        caption=", ".join(f"{counts[state]} {state}" for state in COLOURS if counts[state]),
-    )
+    summary = ", ".join(f"{counts[state]} {state}" for state in COLOURS if counts[state])
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=summary)
     table.add_column("role", no_wrap=True)
     for node in nodes:
         table.add_column(node.partition(".")[0], min_width=10)

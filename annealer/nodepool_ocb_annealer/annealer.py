@@ -30,6 +30,7 @@ from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.session import Session, ZnodeStat
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.world import Vertex, World
+from nodepool_ocb_annealer import memory
 from nodepool_ocb_annealer.agenda import Agenda
 from nodepool_ocb_annealer.holding import Holding
 from nodepool_ocb_annealer.hooking import Hooking
@@ -117,6 +118,7 @@ class Annealer:
         session = self.session.id
         self._register()
         touched = self.cache.load()
+        memory.tidy()
         self._session = session
         self.agenda.at(time.monotonic() + self._sweep_seconds(), ("sweep", ""))
         return touched

@@ -251,12 +251,13 @@ class Working:
     @staticmethod
     def _dead(hold: claim.Hold, outcome: Unreachable, run: Run, now: float) -> Ending:
         reason = f"{outcome.step}: {outcome.reason}"
+        dead = died(hold.vertex.node, now, reason, by=hold.annealer, told=hold.vertex)
+        if any(change.path == paths.noderole(hold.vertex.role, hold.fqdn) for change in dead):
+            dead.append(Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run))
+        # else the node is not available and the noderole stays in TRANSITION: who takes it over accounts for the run
         changes: list[Change] = [
-            Check(paths.fence(hold.fqdn), hold.epoch),
-            *died(hold.vertex.node, now, reason, by=hold.annealer, told=hold.vertex),
-            Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run),
-            Delete(paths.claim(hold.fqdn), hold.claim_version),
-        ]
+            Check(paths.fence(hold.fqdn), hold.epoch), *dead, Delete(paths.claim(hold.fqdn), hold.claim_version)
+        ]  # fmt: skip
         log.warning("%s is not alive: %s", hold.fqdn, reason)
         return Ending(changes, {}, run, Event.NODE_DIED, may_pass_on=False)
 

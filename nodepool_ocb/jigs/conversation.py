@@ -74,6 +74,8 @@ class Conversation:
                 return self._ended(word, int(code))
             case Frame("FENCED", (epoch, *_)):
                 return Fenced(int(epoch))
+            case Frame("GONE", words):
+                raise Broken(" ".join(words))
             case Frame("LOST", words):
                 return Lost(" ".join(words))
             case Frame("BUSY", words):

@@ -5,7 +5,7 @@
 # since each costs a millisecond: what looks roundabout below (reading /proc in the shell, two epoch files) saves one.
 #
 # In STATE_DIR, for the eyes of its owner only:
-#   epoch.0 epoch.1   "EPOCH ROLE@GENERATION ok", written in turn: the higher one counts, a torn one does not
+#   epoch.0 epoch.1   "EPOCH ROLE@GENERATION EPOCH", written in turn: the higher one counts, a torn one does not
 #   lock              held (flock) from an order's first look until what it started is recorded
 #   current           the newest run: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT_ID
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
@@ -85,7 +85,7 @@ look_epoch() { # sets $seen and $seen_key, empty if there was none, and $slot, w
   for number in 0 1; do
     [ -s "$state/epoch.$number" ] || continue
     read -r e_epoch e_key e_whole <"$state/epoch.$number"
-    [ "$e_whole" = ok ] || continue
+    [ "$e_whole" = "$e_epoch" ] || continue
     if [ -z "$seen" ] || [ "$e_epoch" -ge "$seen" ]; then
       seen=$e_epoch seen_key=$e_key slot=$((1 - number))
     fi
@@ -100,10 +100,11 @@ admit() { # 75, with a word to whoever asks, if the order is too old; else its e
     return 75
   fi
   [ "$epoch" = "$seen" ] && [ "$key" = "$seen_key" ] && return 0
-  file=$state/epoch.$slot folder=
-  [ -e "$file" ] || folder=$state
-  # No rename: the other file holds the last epoch until this one is whole and on disk.
-  printf '%s %s ok\n' "$epoch" "$key" >"$file" && sync "$file" $folder && return 0
+  file=$state/epoch.$slot
+  # No rename: the other file holds the last epoch until this one is whole and on disk. Written over in place, with its
+  # data alone made durable, it costs the file system no transaction; only its first line is ever read.
+  if [ -s "$file" ]; then durable='sync -d'; else durable="sync $state"; fi
+  echo "$epoch $key $epoch" 1<>"$file" && { $durable "$file" || sync; } && return 0
   say BROKEN "cannot write $file"
   return 71
 }
@@ -139,10 +140,9 @@ await() { # CONDITION HARDER: waits until it is false; after two seconds does wh
 
 start() {
   directory=$state/runs/$key offset=0
-  [ -d "$directory" ] || mkdir "$directory" || { say BROKEN "cannot make $directory"; return 1; }
   case $epoch in *[02468]0) prune ;; esac
-  true >"$directory/result" && true >"$directory/ending" && true >"$directory/written" && true >"$directory/output" &&
-    true >"$directory/followed" && store || { say BROKEN "cannot write to $directory"; return 1; }
+  if [ -d "$directory" ]; then rm -f "$directory"/*; else mkdir "$directory"; fi && store ||
+    { say BROKEN "cannot write to $directory"; return 1; }
   keep &
   keeper=$!
 }
@@ -238,7 +238,7 @@ lost() { # whether a destructive run of this role and generation may have been s
   [ -z "$seen" ] || [ "$seen" -ge "$before" ] || [ "$seen_key" = "$key" ]
 }
 
-attend() { # waits for the run, and gives its result; a run whose keeper was killed is decided anew
+attend() { # waits for the run, and gives its result; who waits decides what to do about a run whose keeper was killed
   case $how in
     started) say STARTED "$run" && wait "$keeper" ;;
     attached)
@@ -252,7 +252,7 @@ attend() { # waits for the run, and gives its result; a run whose keeper was kil
   case $word in
     finished | timeout) give ;;
     ended) say FENCED "$code" ;;
-    *) return 1 ;;
+    *) say GONE "what watched over the run was killed" ;;
   esac
 }
 
@@ -289,13 +289,9 @@ order_run() {
     mkdir -p "$incoming"
     head -c "$1" >"$incoming/script" && head -c "$2" >"$incoming/attributes.json" && head -c "$3" >"$incoming/tree" || exit
   fi
-  for attempt in 1 2 3; do
-    decide
-    exec 8>&-
-    [ -n "$how" ] || break
-    attend && break
-    [ $attempt = 3 ] && say BUSY "what watches over its runs is killed again and again"
-  done
+  decide
+  exec 8>&-
+  [ -z "$how" ] || attend
   [ "$payload" = lines ] || rm -rf "$incoming"
 }
 

@@ -4,6 +4,7 @@
 # VALUE is text and stays text, whatever it looks like; with --json it is JSON and keeps its type. PATH as in read_attribute;
 # maps on the way are made, a list takes an existing place or the next. The last of several writes counts.
 set -u
+umask 077
 kind=t
 [ "${1-}" = --json ] && kind=j && shift
 case $# in

@@ -86,8 +86,6 @@ def _with_unknown(kind: type[T], record: T, data: bytes) -> T:
 
 def _share(record: NodeRole, share: Callable[..., None] = msgspec.structs.force_setattr) -> None:
     """Hold the names once that a hundred thousand noderoles have in common; the record is ours alone so far."""
-    if record.parents:
-        share(record, "parents", tuple([intern(name) for name in record.parents]))
     if record.by is not None:
         share(record, "by", intern(record.by))
     if record.deployment != "system":

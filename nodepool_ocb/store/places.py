@@ -6,6 +6,7 @@ Attribute blobs, runs and everything unknown are no such places.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from sys import intern
 from typing import Final, NamedTuple, TypeAlias
 
 from nodepool_ocb.model import Claim, Cluster, Daemon, Deployment, DeploymentRole, Fence, Node, NodeRole, Record, Role
@@ -79,7 +80,7 @@ def listing(session: Reading) -> Listing:
     wanted = [
         *map(paths.deployment_roles, deployments), *map(paths.noderoles, nodes), *map(paths.daemons, kinds)
     ]  # fmt: skip
-    below = iter([names or [] for names in session.children_many(wanted)])
+    below = iter([list(map(intern, names or [])) for names in session.children_many(wanted)])  # thousands share a name
     return Listing(
         roles,
         {deployment: next(below) for deployment in deployments},

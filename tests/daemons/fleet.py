@@ -99,8 +99,8 @@ class Fleet:
             "annealer": {
                 "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0
             } | settings,
-            "ssh": self.farm.settings() | {"connect_timeout_seconds": 5.0},
-            "log": {"format": "plain", "level": "debug"},
+            "ssh": self.farm.settings() | {"connect_timeout_seconds": 2.0},
+            "log": {"format": "plain", "level": "info"},
         }  # fmt: skip
         annealer = Annealer(folder, sections, proxy, launcher)
         self.annealers.append(annealer)

@@ -81,6 +81,7 @@ def faults(evidence: Evidence) -> list[str]:
     """Every broken promise."""
     rules = (
         side_by_side,
+        unordered,
         leftovers,
         falling_epochs,
         shared_epochs,
@@ -126,6 +127,14 @@ def _two_scripts(evidence: Evidence) -> Iterator[str]:
             else:
                 yield f"{work.machine}: {work.noderole} worked while {other.noderole} did"
         going_on[work.pid] = work
+
+
+def unordered(evidence: Evidence) -> Iterator[str]:
+    """No script begins but by an order that the runner noted."""
+    ordered = Counter((e.noderole, e.generation) for e in evidence.entries if e.event is Event.STARTED)
+    begun = Counter((work.noderole, work.generation) for work in evidence.work if work.begins)
+    for (noderole, generation), count in (begun - ordered).items():
+        yield f"{noderole} (generation {generation}) began {count} times more than it was started"
 
 
 def leftovers(evidence: Evidence) -> Iterator[str]:

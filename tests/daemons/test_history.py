@@ -76,6 +76,10 @@ def test_two_scripts_at_once_are_found_whatever_the_runner_says() -> None:
     assert not found(GOOD, [begun[0], Work(1.2, "m0", A, 1, 11, False), begun[1]])
 
 
+def test_a_script_that_nobody_started_is_found() -> None:
+    assert found(GOOD, [Work(0.1, "m0", A, 2, 11, True)]) == {"unordered"}
+
+
 def test_what_zookeeper_says_gives_it_away() -> None:
     assert found(GOOD, noderoles=TOLD | {B: told(("r3", 3, "succeeded"), parents=(A,), state=State.TODO)}) == {
         "unfinished"

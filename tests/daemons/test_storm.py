@@ -140,3 +140,4 @@ def test_after_a_storm_every_promise_holds(
         print(f"{dict(storm.faults)}, {sum(fleet.starts().values())} starts of {count} noderoles")
         assert not fleet.faults()
         assert sum(fleet.starts().values()) <= count * (1 + EXCESS)
+        assert sum(work.begins for work in fleet.evidence().work) >= count, "the scripts witness it"
