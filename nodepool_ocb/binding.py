@@ -25,7 +25,6 @@ from nodepool_ocb.noderole import with_hooks
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, Vertex, World, node_of
 
-
 #: The jigs that touch no machine: what a virtual node can have.
 MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
 

@@ -8,13 +8,14 @@ was taken over changes anything. Pure: gives the changes; who writes them is sto
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import msgspec.structs
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Check, Claim, Create, Delete, Fence, NodeRole, Run, Set, State
-from nodepool_ocb.noderole import Event, after
+from nodepool_ocb.noderole import Event, after, satisfied
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, Vertex, World
 
@@ -66,7 +67,7 @@ def claiming(world: World, hold: Hold) -> list[Change]:
     """
     vertex, node = hold.vertex, hold.vertex.node
     return [
-        *_conditions(world, vertex, hold.record, written=()),
+        *_conditions(world, vertex, hold.record, written={}),
         Set(paths.fence(node.name), Fence(run=hold.run, annealer=hold.annealer), node.fence),
         Create(paths.claim(node.name), _claim(hold), ephemeral=True),
         Set(paths.noderole(vertex.role, node.name), hold.record, vertex.version),
@@ -97,7 +98,7 @@ def passing_on(
     results: Iterable[Change] = (),
 ) -> list[Change]:
     """The transaction that ends a run and claims the next noderole of the same node in its place."""
-    moved = {**moved, following.vertex: following.record}
+    moved = kept({**moved, following.vertex: following.record}, (hold.vertex, following.vertex))
     return [  # raises Conflict as claiming() does
         *_conditions(world, following.vertex, following.record, written=moved),
         Set(paths.fence(hold.fqdn), Fence(run=following.run, annealer=following.annealer), hold.epoch),
@@ -116,15 +117,18 @@ def releasing(hold: Hold) -> list[Change]:
     return [Check(paths.fence(hold.fqdn), hold.epoch), Delete(paths.claim(hold.fqdn), hold.claim_version)]
 
 
-def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Iterable[Vertex]) -> Iterable[Change]:
+def _conditions(
+    world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]
+) -> Iterable[Change]:
     deployment = world.deployments.get(record.deployment)
     if deployment is None or len(vertex.parents) != len(vertex.record.parents):
         raise Conflict(f"{vertex.name}: its deployment or a parent is not there")
     yield Check(paths.node(vertex.node.name), vertex.node.version)
     yield Check(paths.deployment(record.deployment), deployment.version)
-    among = set(written)
     for parent in vertex.parents:
-        if parent not in among:  # what this transaction writes it also checks
+        if not satisfied(written.get(parent, parent.record)):
+            raise Conflict(f"{vertex.name}: its parent {parent.name} is {parent.record.state}")
+        if parent not in written:  # what this transaction writes it also checks
             yield Check(paths.noderole(parent.role, parent.node.name), parent.version)
 
 
@@ -159,7 +163,12 @@ def _outcome(
 
 def settling(moved: Mapping[Vertex, NodeRole], first: Vertex | None = None) -> Iterable[Change]:
     """The records that moved, ``first`` before its neighbours, and no more neighbours than a transaction bears."""
-    neighbours = [vertex for vertex in moved if vertex is not first]
-    for vertex in ([first] if first in moved else []) + neighbours[:MOST_NEIGHBOURS]:
-        if vertex is not None:
-            yield Set(paths.noderole(vertex.role, vertex.node.name), moved[vertex], vertex.version)
+    for vertex, record in kept(moved, () if first is None else (first,)).items():
+        yield Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
+
+
+def kept(moved: Mapping[Vertex, NodeRole], first: Iterable[Vertex]) -> dict[Vertex, NodeRole]:
+    """``first``, as far as they moved, and as many others as a transaction bears; the rest is settled by who watches it."""
+    chosen = {vertex: moved[vertex] for vertex in first if vertex in moved}
+    others = (vertex for vertex in moved if vertex not in chosen)
+    return chosen | {vertex: moved[vertex] for vertex in islice(others, MOST_NEIGHBOURS)}

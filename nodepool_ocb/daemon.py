@@ -118,9 +118,7 @@ def _watchdog_seconds() -> float | None:
 class _Loop:
     """One turn and the rest after it; ``trouble`` says why the newest turn was not one."""
 
-    def __init__(
-        self, turn: Callable[[], float], wake: threading.Event, stop: threading.Event, heart: _Heart
-    ) -> None:
+    def __init__(self, turn: Callable[[], float], wake: threading.Event, stop: threading.Event, heart: _Heart) -> None:
         self._turn, self._wake, self._stop, self._heart = turn, wake, stop, heart
         self._failures = 0
         self.trouble: str | None = "the first turn has not ended yet"

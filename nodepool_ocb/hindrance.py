@@ -6,12 +6,13 @@ whether there is any; a person wants them all, in the order in which they matter
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
 
 from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
+from nodepool_ocb.noderole import satisfied
 from nodepool_ocb.world import Vertex, World
 
 
@@ -25,6 +26,7 @@ class Code(StrEnum):
     PARENT_WAITING = "PARENT_WAITING"
     NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
     NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
+    NODE_DELETING = "NODE_DELETING"
     NODE_BUSY = "NODE_BUSY"
     JIG_INACTIVE = "JIG_INACTIVE"
     HOOK_PENDING = "HOOK_PENDING"
@@ -46,12 +48,14 @@ class Reason(msgspec.Struct, frozen=True):
     advice: str
 
 
-def runnable(world: World, vertex: Vertex, now: float, jigs: Collection[str], record: NodeRole | None = None) -> bool:
+def runnable(
+    world: World, vertex: Vertex, now: float, jigs: Collection[str], moved: Mapping[Vertex, NodeRole] | None = None
+) -> bool:
     """Whether an annealer that has these jigs may claim the noderole now.
 
-    ``record`` is what the noderole is about to be, in the transaction that makes it so.
+    ``moved`` is what a transaction that is about to be written, and that frees the node, makes of it and of others.
     """
-    return next(hindrances(world, vertex, now, jigs, record), None) is None
+    return next(hindrances(world, vertex, now, jigs, moved), None) is None
 
 
 def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
@@ -61,12 +65,15 @@ def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
 
 
 def hindrances(
-    world: World, vertex: Vertex, now: float, jigs: Collection[str], record: NodeRole | None = None
+    world: World, vertex: Vertex, now: float, jigs: Collection[str], moved: Mapping[Vertex, NodeRole] | None = None
 ) -> Iterator[Reason]:
     """The reasons, the nearest to the noderole first; lazily, so that asking for any costs little."""
-    planned = record is not None
-    record = record or vertex.record
+    planned = moved is not None
+    moved = moved or {}
+    record = moved.get(vertex, vertex.record)
     yield from _of_state(vertex, record)
+    if record.state is not State.PROPOSED and (vertex.waiting or planned):
+        yield from _of_parents(vertex, moved)
     yield from _of_deployment(world, record)
     yield from _of_node(vertex, record, planned)
     yield from _of_role(world, vertex, jigs)
@@ -95,8 +102,6 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
     elif state is State.ERROR:
         text = f"its run failed: {record.reason or 'no reason was recorded'}"
         yield Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb noderole retry {name}")
-    elif state is State.BLOCKED:
-        yield from _of_parents(vertex)
     elif state is State.ACTIVE and not record.refresh:
         if record.once == "done":
             text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
@@ -108,14 +113,15 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
         yield Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
 
 
-def _of_parents(vertex: Vertex) -> Iterator[Reason]:
-    for parent in sorted(vertex.parents, key=lambda v: (v.record.state is not State.ERROR, v.name)):
-        record = parent.record
+def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
+    waited_for = [parent for parent in vertex.parents if not satisfied(moved.get(parent, parent.record))]
+    for parent in sorted(waited_for, key=lambda v: (v.record.state is not State.ERROR, v.name)):
+        record = moved.get(parent, parent.record)
         if record.state is State.ERROR:
             text = f"its parent {parent.name} failed: {record.reason or 'no reason was recorded'}"
             advice = f"mend the cause, then: nodepool-ocb noderole retry {parent.name}"
             yield Reason(Code.PARENT_ERROR, parent.name, record.since, text, advice)
-        elif record.state is not State.ACTIVE:
+        else:
             text = f"its parent {parent.name} is {record.state}"
             advice = f"nodepool-ocb noderole explain {parent.name}"
             yield Reason(Code.PARENT_WAITING, parent.name, record.since, text, advice)
@@ -143,6 +149,9 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason
     if node is not None and not node.available:
         text, advice = f"node {view.name} is not available", f"nodepool-ocb node available {view.name}"
         yield Reason(Code.NODE_NOT_AVAILABLE, view.name, node.since, text, advice)
+    if node is not None and node.deleting:
+        text, advice = f"node {view.name} is being deleted", f"wait, or: nodepool-ocb node show {view.name}"
+        yield Reason(Code.NODE_DELETING, view.name, node.since, text, advice)
     busy = None if planned or record.state is State.TRANSITION else view.busy
     if busy is not None and busy is not vertex:
         text = f"{busy.name} is in TRANSITION on the same node"

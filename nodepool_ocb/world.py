@@ -109,14 +109,15 @@ class World:
 
     def depth(self, vertex: Vertex) -> int:
         """How many noderoles stand above it on the longest way up; 0 at the top."""
-        depths, stack = self._depths, [vertex]
+        depths, stack, entered = self._depths, [vertex], set[Vertex]()
         while stack:
             top = stack[-1]
-            unknown = [parent for parent in top.parents if parent not in depths]
-            if unknown:
+            unknown = [parent for parent in top.parents if parent not in depths and parent not in entered]
+            if unknown and top not in entered:
                 stack.extend(unknown)
-            else:
-                depths[top] = 1 + max((depths[parent] for parent in top.parents), default=-1)
+                entered.add(top)
+            else:  # in a circle, which no bind makes but a hand may, the edge that closes it does not count
+                depths[top] = 1 + max((depths.get(parent, -1) for parent in top.parents), default=-1)
                 stack.pop()
         return depths[vertex]
 
@@ -284,7 +285,7 @@ def ancestors(vertex: Vertex) -> list[list[Vertex]]:
     """Everything above a noderole, by distance: parents first, each noderole at its greatest distance only."""
     distance: dict[Vertex, int] = {}
     level, depth = set(vertex.parents), 1
-    while level:
+    while level and depth <= len(distance) + 1:  # in a circle there would be no end
         for parent in level:
             distance[parent] = depth
         level, depth = {grand for parent in level for grand in parent.parents}, depth + 1

@@ -9,7 +9,7 @@ import ast
 import inspect
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
@@ -44,7 +44,7 @@ def _read(page: str) -> str | None:
     return path.read_text() if path.exists() else None
 
 
-def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
@@ -158,7 +158,7 @@ def counted() -> str:
             NOTICE.format(source="nodepool_ocb/metrics.py"),
             "Served at `/metrics` of the address in `http.listen`, beside those of the Python process."
             " Counters end in\n`_total`; histograms have `_bucket`, `_count` and `_sum`.\n",
-            table(("metric", "kind", "labels", "meaning"), (_metric(each) for each in found)),
+            table(("metric", "kind", "labels", "meaning"), [*map(_metric, found), *_session_metrics()]),
         ]
     )
 
@@ -168,6 +168,11 @@ def _metric(each: Counter | Gauge | Histogram) -> tuple[str, str, str, str]:
     suffix = "_total" if isinstance(each, Counter) else ""
     labels = ", ".join(f"`{label}`" for label in each._labelnames)
     return f"`{described.name}{suffix}`", described.type, labels, described.documentation
+
+
+def _session_metrics() -> Iterator[tuple[str, str, str, str]]:
+    for name, meaning in metrics.OF_SESSION.items():
+        yield f"`nodepool_ocb_zookeeper_{name}_total`", "counter", "", meaning
 
 
 # -- commands.md --

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -91,6 +93,9 @@ class Annealer:
 
     def turn(self) -> float:
         """Read, decide, send; gives the seconds until the next turn is due by itself."""
+        if self.session.dead:
+            log.critical("the connection to ZooKeeper is dead for good: ending, to be started again")
+            sys.exit(1)
         self._take_posted()
         if self.stop.is_set():
             self._drain()
@@ -110,7 +115,11 @@ class Annealer:
                 call = self._inbox.get_nowait()
             except Empty:
                 return
-            call()
+            try:
+                call()
+            except Exception:  # one answer that cannot be taken must not cost the others
+                metrics.TURN_FAILURES.inc()
+                log.exception("an answer could not be taken")
 
     def _load(self) -> Touched:
         """A new session: what was held is void, and everything is read anew."""
@@ -134,12 +143,12 @@ class Annealer:
                 raise Unavailable(f"{path} is still there from the session before; it goes with that") from None
 
     def _look(self, touched: Touched) -> None:
-        self.holding.retry()
         affected = set(touched.nodes)
         for vertex in touched.vertices:
             self._mind_settling(vertex)
         if self.ranking.among(self.world.annealers) or touched.roles or touched.deployments:
             affected.update(self.world.nodes)
+            self.hooking.look_at_all()
             self.probing.plan(self.world.nodes)
         self.hooking.look(touched)
         self.probing.plan(touched.nodes)
@@ -148,23 +157,32 @@ class Annealer:
 
     def _meet(self, now: float) -> None:
         unsettled: list[Vertex] = []
-        for what, whom in self.agenda.due(now):
-            if what == "consider":
-                self.holding.consider(whom)
-            elif what == "settle":
-                vertex = self.world.vertex(whom)
+        try:
+            for what, whom in self.agenda.due(now):
+                vertex = self.world.vertex(whom) if what == "settle" else None
                 if vertex is not None and self._unsettled(vertex):
                     unsettled.append(vertex)
-            elif what == "sweep":
-                self._sweep()
-            elif what == "probe":
-                self.probing.probe(whom)
-            else:
-                self.hooking.keep(what, whom)
-        self._settle(unsettled)
+                elif what != "settle":
+                    self._keep(what, whom)
+        finally:
+            self._settle(unsettled)
+
+    def _keep(self, what: str, whom: str) -> None:
+        """An appointment has come."""
+        if what == "consider":
+            self.holding.consider(whom)
+        elif what == "end":
+            self.holding.retry(whom)
+        elif what == "sweep":
+            self._sweep()
+        elif what == "probe":
+            self.probing.probe(whom)
+        else:
+            self.hooking.keep(what, whom)
 
     def _sweep(self) -> None:
         """Read everything and look at everything: what a lost wake-up left lying is found here."""
+        self.agenda.at(time.monotonic() + self._sweep_seconds(), ("sweep", ""))  # first, for reading may fail
         metrics.SWEEPS.inc()
         self._look(self.cache.sweep())
         states = Counter(vertex.record.state for vertex in self.world.vertices())
@@ -174,9 +192,9 @@ class Annealer:
         for vertex in self.world.vertices():
             if vertex.record.state is not State.ACTIVE or vertex.waiting:
                 self._mind_settling(vertex)
+        self.hooking.look_at_all()
         for fqdn in self.world.nodes:
             self.holding.consider(fqdn)
-        self.agenda.at(time.monotonic() + self._sweep_seconds(), ("sweep", ""))
 
     def _sweep_seconds(self) -> float:
         return self.settings.sweep_seconds * random.uniform(0.9, 1.1)
@@ -198,7 +216,12 @@ class Annealer:
         for start in range(0, len(unsettled), 100):
             part = unsettled[start : start + 100]
             moved = with_hooks(settle({}, time.time(), also=part))
-            self.send(list(claim.settling(moved)), lambda _: None, "settling")
+            self.send(list(claim.settling(moved)), partial(self._settled, part), "settling")
+
+    def _settled(self, part: list[Vertex], refused: OcbError | None) -> None:
+        if refused is not None:  # one that moved on must not strand the others
+            for vertex in part:
+                self.agenda.at(time.monotonic() + SETTLING_SECONDS, ("settle", vertex.name))
 
     # -- the end --
 

@@ -14,11 +14,12 @@ from functools import partial
 from typing import Final, Protocol
 
 from nodepool_ocb import claim, metrics
-from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.hindrance import runnable
 from nodepool_ocb.jigs.jig import Failed, Jig
 from nodepool_ocb.model import Change, NodeRole, State
 from nodepool_ocb.noderole import Event, apply
+from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, Vertex, World
 from nodepool_ocb_annealer.agenda import Agenda
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 CLAIMABLE: Final = frozenset({State.TODO, State.TRANSITION, State.ACTIVE})
 MOST_IN_FLIGHT: Final = 400  # claims of instant jigs at once: beyond this the server gains nothing
 AGAIN_SECONDS: Final = 0.5
+FIRST_AGAIN_SECONDS: Final = 0.01  # for an ending that was refused; doubles
+LONGEST_AGAIN_SECONDS: Final = 5.0
 
 
 class Site(Protocol):
@@ -59,7 +62,6 @@ class Holding:
         self._held: dict[str, Held] = {}
         self._starved: set[str] = set()  # nodes with work for which there was no slot
         self._ready_since: dict[str, float] = {}  # monotonic
-        self._again: list[tuple[Held, Finished]] = []  # endings to try once more, when the world has been read
 
     def __len__(self) -> int:
         return len(self._held)
@@ -70,9 +72,13 @@ class Holding:
         """Claim the next noderole of a node, if there is one, it is our turn, and there is a slot."""
         site = self._site
         view = site.world.nodes.get(fqdn)
+        held = self._held.get(fqdn)
+        if held is not None and held.confirmed and not held.writing and self._superseded(held):
+            self._drop(held)  # a person, or the machine's death, took the noderole from under its run
         if view is None or fqdn in self._held or site.draining or not site.session.trusted:
             return
         if view.claim is not None:
+            self._ready_since.pop(fqdn, None)  # ranks count anew from when it is free
             self._give_back(view)
             return
         vertex = self._next(view)
@@ -81,11 +87,11 @@ class Holding:
         elif self._our_turn(fqdn):
             self._claim(vertex)
 
-    def retry(self) -> None:
-        """Try again to write the endings that were refused; the world has been read meanwhile."""
-        again, self._again = self._again, []
-        for held, finished in again:
-            self._end(held, finished)
+    def retry(self, fqdn: str) -> None:
+        """Try again to write an ending that was refused; the world has been read meanwhile."""
+        held = self._held.get(fqdn)
+        if held is not None and held.finished is not None and not held.writing:
+            self._end(held, held.finished)
 
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
@@ -93,7 +99,6 @@ class Holding:
             held.stop.set()
             log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", held.name)
         self._held.clear()
-        self._again.clear()
         self._site.working.vacate_all()
 
     def stop(self) -> None:
@@ -123,7 +128,7 @@ class Holding:
                 continue
             if record.state is State.TRANSITION and moved is None and vertex.waiting:
                 self._let_go(vertex)
-            elif runnable(site.world, vertex, now, site.jigs, record if moved is not None else None):
+            elif runnable(site.world, vertex, now, site.jigs, moved):
                 candidates.append(vertex)
             elif record.not_before > now:
                 site.agenda.at(time.monotonic() + record.not_before - now, ("consider", view.name))
@@ -153,7 +158,7 @@ class Holding:
         except (Conflict, NotFound) as incomplete:
             log.warning("cannot claim %s: %s", vertex.name, incomplete)
             return
-        held = self._held[fqdn] = Held(hold)
+        held = self._held[fqdn] = Held(hold, site.world.role_of(vertex), site.session.id)
         site.working.occupy(held)
         site.send(changes, lambda refused: self._claimed(held, refused), f"claim of {held.name}")
 
@@ -165,6 +170,7 @@ class Holding:
             self._drop(held)
             site.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", held.fqdn))
             return
+        held.confirmed = True
         metrics.TRANSITIONS.labels(Event.CLAIM).inc()
         if held.hold.previous_epoch is not None:
             metrics.TAKEOVERS.inc()
@@ -201,7 +207,9 @@ class Holding:
         except Conflict as refused:
             log.error("%s: %s", held.name, refused)
             self._drop(held)
+            self._give_back(view)
             return
+        held.finished, held.writing = finished, True
         following, changes = self._follow(held, finished, ending)
         site.send(
             changes,
@@ -237,7 +245,7 @@ class Holding:
             changes = claim.passing_on(site.world, hold, ending.moved, ending.run, following, finished.results)
         except (Conflict, NotFound):
             return None, ending.changes
-        return Held(following), changes
+        return Held(following, site.world.role_of(vertex), held.session), changes
 
     def _written(
         self, held: Held, finished: Finished, following: Held | None, event: Event, refused: OcbError | None
@@ -245,12 +253,12 @@ class Holding:
         site = self._site
         if self._held.get(held.fqdn) is not held:
             return
+        held.writing = False
         if isinstance(refused, Invalid):  # what came back does not fit in ZooKeeper
             self._end(held, Finished(Failed(str(refused)), finished.ended))
             return
         if refused is not None:
-            self._again.append((held, finished))  # read first: the outcome may be there, or a neighbour moved on
-            site.wake.set()
+            self._refused(held, finished, refused)
             return
         metrics.TRANSITIONS.labels(event).inc()
         if following is None:
@@ -258,9 +266,20 @@ class Holding:
             self.consider(held.fqdn)
             return
         metrics.TRANSITIONS.labels(Event.CLAIM).inc()
+        following.confirmed = True
         self._held[held.fqdn] = following
         site.working.pass_on(held, following)
         self._run(following)
+
+    def _refused(self, held: Held, finished: Finished, refused: OcbError) -> None:
+        """Read first: the outcome may be there, or a neighbour moved on, or somebody touched the wall."""
+        site = self._site
+        held.refusals += 1
+        if isinstance(refused, Stale) and refused.path == paths.wall(held.hold.vertex.role, held.fqdn):
+            site.working.read_wall_again(held, finished, lambda ended: self._ended(held, ended))
+            return
+        wait = min(FIRST_AGAIN_SECONDS * 2 ** min(held.refusals, 10), LONGEST_AGAIN_SECONDS)
+        site.agenda.at(time.monotonic() + wait, ("end", held.fqdn))
 
     def _drop(self, held: Held) -> None:
         """Forget a hold, and let others have its slot."""

@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from graphlib import CycleError, TopologicalSorter
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb import aliveness, blobs, metrics, nodes
+from nodepool_ocb.claim import Hold, settling
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import Conflict, OcbError
-from nodepool_ocb.model import Change, Create, Delete, Json, NodeRole, Set
+from nodepool_ocb.errors import OcbError, Stale, Unavailable
+from nodepool_ocb.model import Change, Check, Create, Delete, Json, NodeRole, Set, State
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.role import Hooked, find
 from nodepool_ocb.store import paths
@@ -34,8 +35,9 @@ from nodepool_ocb_annealer.ranking import Ranking
 log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.05
-AGAIN_SECONDS: Final = 1.0
+AGAIN_SECONDS: Final = 2.0
 SEPARATOR: Final = "/"
+DELETIONS_AT_ONCE: Final = 400
 
 
 class Site(Protocol):
@@ -74,6 +76,12 @@ class Hooking:
                 if stored.record.hooks or stored.record.deleting:
                     self._appoint("hook-deployment", f"{deployment}{SEPARATOR}{role}", deployment)
 
+    def look_at_all(self) -> None:
+        """As ``look``, at everything: what waits may be older than we are, or than the role's definition."""
+        world = self._site.world
+        waiting = {vertex for vertex in world.vertices() if vertex.record.hooks}
+        self.look(Touched(vertices=waiting, nodes=set(world.nodes), deployments=True))
+
     def keep(self, what: str, whom: str) -> None:
         """An appointment has come: run the hook, unless it runs already."""
         if (what, whom) in self._under_way:
@@ -83,7 +91,7 @@ class Hooking:
         )
         if job is not None:
             self._under_way.add((what, whom))
-            self._threads.submit(self._run, what, whom, *job)
+            self._threads.submit(self._run, what, whom, job)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -94,29 +102,38 @@ class Hooking:
 
     # -- in the thread --
 
-    def _run(self, what: str, whom: str, work: Work, write: Write) -> None:
+    def _run(self, what: str, whom: str, job: Job) -> None:
+        done: Done | None = None
         try:
-            done = work()
-        except OcbError as error:
+            done = job.work()
+        except (Stale, Unavailable) as error:
             log.warning("%s %s: %s", what, whom, error)
-            done = None
-        except Exception:
+        except Exception as error:
             log.exception("%s %s", what, whom)
-            done = None
-        self._site.post(lambda: self._done(what, whom, write, done))
+            done = Done([], f"{type(error).__name__}: {error}", {})
+        self._site.post(lambda: self._done(what, whom, job, done))
 
     # -- back on the turn thread --
 
-    def _done(self, what: str, whom: str, write: Write, done: Done | None) -> None:
-        try:
-            changes = write(done) if done is not None else []
-        except Conflict as refused:
-            log.warning("%s %s: %s", what, whom, refused)
-            changes = []
+    def _done(self, what: str, whom: str, job: Job, done: Done | None) -> None:
+        changes = self._changes(what, whom, job, done)
         if changes:
             self._site.send(changes, lambda refused: self._ended(what, whom, refused is None), f"{what} {whom}")
         else:
             self._ended(what, whom, applied=False)
+
+    @staticmethod
+    def _changes(what: str, whom: str, job: Job, done: Done | None) -> list[Change]:
+        """What the hook comes to; where what it wants cannot be, it has failed."""
+        if done is None:
+            return []
+        for _ in range(2):
+            try:
+                return job.write(done)
+            except Exception as error:
+                log.exception("%s %s", what, whom)
+                done = Done([], f"{type(error).__name__}: {error}", {})
+        return []
 
     def _ended(self, what: str, whom: str, applied: bool) -> None:
         self._under_way.discard((what, whom))
@@ -129,7 +146,10 @@ class Hooking:
         if vertex is None or not vertex.record.hooks:
             return None
         hook, record, node = vertex.record.hooks[0], vertex.record, vertex.node.record
-        role = self._site.world.role_of(vertex)
+        stored = self._site.world.roles.get(vertex.role)
+        if stored is None:
+            return None  # looked at again when roles change
+        role = stored.record
 
         def work() -> Done | None:
             hooked = Hooked(name, node, record, _json(_system(self._site.session, name)))
@@ -141,7 +161,7 @@ class Hooking:
         def write(done: Done) -> list[Change]:
             return self._noderole_changes(vertex, record, hook, done)
 
-        return work, write
+        return Job(work, write)
 
     def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
         if vertex.record is not record:
@@ -150,7 +170,7 @@ class Hooking:
             moved = apply({vertex: Event.FAIL}, time.time(), by=self._site.identity, reason=f"{hook}: {done.error}")
             own = moved.get(vertex, record)
             moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
-            return [_set(each, new) for each, new in moved.items()]
+            return list(settling(moved, first=vertex))
         changes = self._wanted(vertex.node, done)
         path = paths.noderole(vertex.role, vertex.node.name)
         now = changes.get(path)
@@ -167,7 +187,7 @@ class Hooking:
             if hooked.set_node and view is not None:
                 changes += aliveness.changed(world, view, time.time(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
-            events = {each: Event.REFRESH for each in found if each is not None}
+            events = {each: Event.REFRESH for each in found if each is not None and each.record.state is State.ACTIVE}
             changes += [_set(each, new) for each, new in apply(events, time.time(), by=identity).items()]
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
@@ -217,7 +237,7 @@ class Hooking:
             changes[path] = Set(path, replace(base, hooks=kept), view.version)
             return list(changes.values())
 
-        return work, write
+        return Job(work, write)
 
     def _delete(self, view: NodeView) -> Job:
         """The hooks of on_node_delete have run: the node goes."""
@@ -227,10 +247,12 @@ class Hooking:
             return Done([], None, {}, removal(session, paths.node(fqdn)))
 
         def write(done: Done) -> list[Change]:
+            """The next part: the node itself goes last, and while it is ``deleting`` nobody claims it."""
             nodes.deletable(view)
-            return list(done.removals)
+            claimed = any(change.path == paths.claim(fqdn) for change in done.removals)
+            return [] if claimed else list(done.removals[:DELETIONS_AT_ONCE])
 
-        return work, write
+        return Job(work, write)
 
     # -- deployment hooks --
 
@@ -255,11 +277,11 @@ class Hooking:
             return Done([hooked], _call(name, barclamp, hook, hooked), {})
 
         def write(done: Done) -> list[Change]:
-            wanted = done.hooked[0].set_system.get(deployment, {})
+            wanted = done.hooked[0].set_system.get(deployment, {}) if done.hooked else {}
             system = blobs.merge(record.system, wanted)
             return [Set(path, replace(record, hooks=record.hooks[1:], system=system), stored.version)]
 
-        return work, write
+        return Job(work, write)
 
 
 class Done(msgspec.Struct):
@@ -271,24 +293,30 @@ class Done(msgspec.Struct):
     removals: list[Delete] = []
 
 
-Work = Callable[[], Done | None]
-Write = Callable[[Done], list[Change]]
-Job = tuple[Work, Write]
+class Job(NamedTuple):
+    """``work`` runs the hook, in a thread: None to try again later. ``write`` says what comes of it, on the turn thread."""
+
+    work: Callable[[], Done | None]
+    write: Callable[[Done], list[Change]]
 
 
-def on_transition(session: Session, vertex: Vertex, barclamp: str) -> str | None:
+def on_transition(session: Session, hold: Hold, barclamp: str) -> str | None:
     """Run the hook of a noderole that was just claimed, before its jig; gives what it raised.
 
     Only ``set_system`` is heeded: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
     """
-    hooked = Hooked(vertex.name, vertex.node.record, vertex.record, _json(_system(session, vertex.name)))
+    vertex = hold.vertex
+    if not _installed(vertex.role, barclamp, "on_transition"):
+        return "the code of its role is not installed on the annealer's host"
+    hooked = Hooked(vertex.name, vertex.node.record, hold.record, _json(_system(session, vertex.name)))
     error = _call(vertex.role, barclamp, "on_transition", hooked)
     wanted = hooked.set_system.get(vertex.name)
     if error is None and wanted:
         znode = _system(session, vertex.name)
         path = paths.system(vertex.role, vertex.node.name)
         merged = blobs.merge(_json(znode), wanted)
-        session.commit([Set(path, merged, znode.version) if znode else Create(path, merged)])
+        write = Set(path, merged, znode.version) if znode else Create(path, merged)
+        session.commit([Check(paths.fence(hold.fqdn), hold.epoch), write])
     return error
 
 

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 PROBES_AT_ONCE: Final = 8
 CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
+IN_A_ROW_SECONDS: Final = 60.0  # a probe may take half of that to fail
 
 
 class Site(Protocol):
@@ -48,7 +49,7 @@ class Probing:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
-        self._failures: dict[str, int] = {}
+        self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
         self._under_way: set[str] = set()
 
     def plan(self, nodes: Iterable[str]) -> None:
@@ -107,7 +108,7 @@ class Probing:
             return
         metrics.PROBES.labels("failed").inc()
         metrics.PROBE_FAILURES.labels(answer.step).inc()
-        failures = self._failures[fqdn] = self._failures.get(fqdn, 0) + 1
+        failures = self._failed(fqdn)
         reason = f"{answer.step}: {answer.reason}"
         if node.alive and node.available and failures == 1:
             self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", fqdn))
@@ -116,6 +117,14 @@ class Probing:
             log.warning("%s is not alive: %s", fqdn, reason)
             self._site.send(died(view, time.time(), reason), lambda _: None, f"{fqdn} not alive")
         self._next(view)
+
+    def _failed(self, fqdn: str) -> int:
+        """How many failures in a row this is; one that lies long back is none of them."""
+        now = time.monotonic()
+        before, when = self._failures.get(fqdn, (0, now))
+        recent = now - when < IN_A_ROW_SECONDS
+        self._failures[fqdn] = (before + 1 if recent else 1, now)
+        return self._failures[fqdn][0]
 
     def _next(self, view: NodeView) -> None:
         """The next appointment: in a minute or so, or soon where the machine is dead."""

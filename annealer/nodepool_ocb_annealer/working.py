@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from nodepool_ocb import claim, metrics
 from nodepool_ocb.aliveness import died
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Jig, Lost, Order, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Role, Run
 from nodepool_ocb.noderole import Event, apply
@@ -36,6 +36,7 @@ from nodepool_ocb_annealer.hooking import on_transition
 log = logging.getLogger(__name__)
 
 REACH_AGAIN_SECONDS: Final = 1.0
+TRUST_SECONDS: Final = 0.1
 LONGEST_BACKOFF_SECONDS: Final = 900.0
 INSTANT: Final = Succeeded(attributes={}, exit_code=0, tail="", log=None)
 
@@ -43,8 +44,14 @@ INSTANT: Final = Succeeded(attributes={}, exit_code=0, tail="", log=None)
 class Held:
     """A node that this annealer works on, from the sending of the claim to the answer that gives it back."""
 
-    def __init__(self, hold: claim.Hold) -> None:
+    def __init__(self, hold: claim.Hold, role: Role, session: int) -> None:
         self.hold = hold
+        self.role = role  # as it was claimed: what becomes of the catalogue meanwhile does not matter
+        self.session = session
+        self.confirmed = False  # the claim is written
+        self.finished: Finished | None = None  # what is to be written
+        self.writing = False  # ... and is under way
+        self.refusals = 0
         self.stop = threading.Event()  # the node is not ours any more: leave the run alone
         self.unreached = 0
         self.releasing = False
@@ -66,6 +73,7 @@ class Finished(msgspec.Struct, frozen=True):
     ended: float
     results: Sequence[Change] = ()  # the wall, and records of old runs that may go
     again_after: float | None = None  # seconds; the machine did not answer, and is to be asked once more
+    sent: dict[str, Any] | None = None  # the attributes that the jig was given
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -103,10 +111,10 @@ class Working:
 
     def room(self, vertex: Vertex, instead_of: Held | None = None) -> bool:
         """Whether the noderole could start now, in the slot of ``instead_of`` if that has one."""
-        return self._instant(vertex) or self.free or (instead_of is not None and instead_of.slot)
+        return self._instant(self._world.role_of(vertex)) or self.free or (instead_of is not None and instead_of.slot)
 
     def occupy(self, held: Held) -> None:
-        if not self._instant(held.hold.vertex):
+        if not self._instant(held.role):
             held.slot = True
             self._count(+1)
 
@@ -139,9 +147,8 @@ class Working:
         self._busy += change
         metrics.SLOTS_BUSY.set(self._busy)
 
-    def _instant(self, vertex: Vertex) -> bool:
+    def _instant(self, role: Role) -> bool:
         """Whether there is nothing to run."""
-        role = self._world.role_of(vertex)
         return self._jigs[role.jig].instant and "on_transition" not in role.hooks
 
     # -- running --
@@ -152,13 +159,29 @@ class Working:
 
     def start(self, held: Held, done: Callable[[Finished], None], after_seconds: float = 0.0) -> Finished | None:
         """Run the jig of what is held: gives what it came to where there is nothing to run, else ``done`` is called later."""
-        vertex = held.hold.vertex
-        if self._instant(vertex):
+        if self._instant(held.role):
             return Finished(INSTANT, time.time())
-        role = self._world.role_of(vertex)
-        sources = attributes.sources(self._world, vertex, role)
-        self._threads.submit(self._work, held, role, sources, done, after_seconds)
+        sources = attributes.sources(self._world, held.hold.vertex, held.role)
+        self._threads.submit(self._work, held, held.role, sources, done, after_seconds)
         return None
+
+    def read_wall_again(self, held: Held, finished: Finished, done: Callable[[Finished], None]) -> None:
+        """Somebody wrote the wall meanwhile: what the jig gave back is to go on top of that."""
+
+        def work() -> None:
+            results: list[Change] = []
+            try:
+                vertex = held.hold.vertex
+                path = paths.wall(vertex.role, held.fqdn)
+                if isinstance(finished.outcome, Succeeded) and finished.sent is not None:
+                    read = {path: self._session.get(path)}
+                    results = attributes.wall_changes(vertex, read, finished.sent, finished.outcome.attributes)
+            except OcbError as error:
+                log.warning("%s: %s", held.name, error)
+                results = list(finished.results)
+            self._post(lambda: done(replace(finished, results=results)))
+
+        self._threads.submit(work)
 
     def _work(
         self,
@@ -170,22 +193,35 @@ class Working:
     ) -> None:
         """In a slot's thread."""
         held.stop.wait(after_seconds)
+        self._await_trust(held)
         finished: Finished | None = None
         try:
             if not held.stop.is_set():
                 finished = self._run(held, role, sources)
-        except OcbError as error:
+        except (Stale, Unavailable) as error:
             log.warning("%s: %s", held.name, error)
             finished = Finished(Unreachable("zookeeper", str(error)), time.time(), again_after=REACH_AGAIN_SECONDS)
+        except OcbError as error:
+            finished = Finished(Failed(str(error)), time.time())
         except Exception as error:
             log.exception("%s: jig %s raised", held.name, role.jig)
             finished = Finished(Failed(f"jig {role.jig} raised {type(error).__name__}: {error}"), time.time())
         if finished is not None:
             self._post(lambda: done(finished))
 
+    def _await_trust(self, held: Held) -> None:
+        """Nothing starts while the claim may be gone; a new session has set ``stop``."""
+        while not (self._session.trusted and self._session.id == held.session):
+            if held.stop.wait(TRUST_SECONDS):
+                return
+
     def _run(self, held: Held, role: Role, sources: attributes.Sources) -> Finished | None:
         hold, started = held.hold, time.monotonic()
-        if "on_transition" in role.hooks and (error := on_transition(self._session, hold.vertex, role.barclamp)):
+        if hold.previous_epoch is not None and "destructive" in role.flags and not self._jigs[role.jig].attaches:
+            return Finished(
+                Lost(f"it was started under epoch {hold.previous_epoch}, and nobody saw it end"), time.time()
+            )
+        if "on_transition" in role.hooks and (error := on_transition(self._session, hold, role.barclamp)):
             return Finished(Failed(f"on_transition: {error}"), time.time())
         blobs = attributes.read(self._session, sources)
         sent = attributes.visible(sources, blobs)
@@ -197,10 +233,12 @@ class Working:
         if isinstance(outcome, Unreachable):
             held.unreached += 1
             again_after = REACH_AGAIN_SECONDS if held.unreached < 2 else None
-        results = [*self._old_runs(hold)]
+        results: list[Change] = []
         if isinstance(outcome, Succeeded):
-            results += attributes.wall_changes(hold.vertex, blobs, sent, outcome.attributes)
-        return Finished(outcome, time.time(), results, again_after)
+            results = attributes.wall_changes(hold.vertex, blobs, sent, outcome.attributes)
+        ended = time.time()
+        self._drop_old_runs(hold)
+        return Finished(outcome, ended, results, again_after, sent)
 
     def _order(self, hold: claim.Hold, role: Role, sent: dict[str, Any]) -> Order:
         record = hold.vertex.node.record
@@ -223,20 +261,25 @@ class Working:
         folder = self._settings.log_dir
         return Path(folder, hold.fqdn, f"{hold.vertex.role}-{hold.run}.log") if folder else None
 
-    def _old_runs(self, hold: claim.Hold) -> list[Change]:
-        """The records of runs beyond the newest ten."""
-        if hold.record.generation + hold.record.attempt <= attributes.RUNS_KEPT:
-            return []
-        role = hold.vertex.role
-        names = sorted(self._session.children(paths.runs(role, hold.fqdn)) or [])
-        return [Delete(paths.run(role, hold.fqdn, name), 0) for name in names[: 1 - attributes.RUNS_KEPT]]
+    def _drop_old_runs(self, hold: claim.Hold) -> None:
+        """Keep the records of the newest ten runs; who sees them meanwhile loses nothing that matters."""
+        place = hold.vertex.role, hold.fqdn
+        if hold.epoch <= attributes.RUNS_KEPT:
+            return  # the node has not seen as many
+        names = sorted(self._session.children(paths.runs(*place)) or [])
+        surplus = names[: 1 - attributes.RUNS_KEPT]
+        if surplus:
+            try:
+                self._session.commit([Delete(paths.run(*place, name), 0) for name in surplus])
+            except OcbError as error:
+                log.info("old runs of %s stay for now: %s", hold.vertex.name, error)
 
     # -- what it comes to --
 
     def ending(self, held: Held, finished: Finished, now: float) -> Ending:
         """The changes that an outcome makes; raises Conflict where the state machine refuses it."""
         hold, vertex, outcome = held.hold, held.hold.vertex, finished.outcome
-        role = self._world.role_of(vertex)
+        role = held.role
         run = self._record(hold, finished)
         metrics.RUNS.labels(role.jig, run.outcome).inc()
         if isinstance(outcome, Unreachable):

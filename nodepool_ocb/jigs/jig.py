@@ -98,6 +98,13 @@ class Jig(Protocol):
     def instant(self) -> bool:
         """Whether it succeeds at once and touches nothing, so that it needs no thread."""
 
+    @property
+    def attaches(self) -> bool:
+        """Whether an order that comes again, after a take-over, attaches to the run that goes on or gives its result.
+
+        A destructive role whose jig cannot is not run again after a take-over: it is in ERROR, for a person to look.
+        """
+
     def run(self, order: Order, stop: threading.Event) -> Outcome:
         """Do it, in the order's time; when ``stop`` is set the node is not ours any more: leave the run alone."""
 

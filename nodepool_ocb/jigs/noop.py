@@ -11,6 +11,7 @@ from nodepool_ocb.jigs.jig import Order, Outcome, Succeeded
 class NoopJig:
     name = "noop"
     instant = True
+    attaches = True
 
     def __init__(self, settings: Settings) -> None: ...
 

@@ -21,6 +21,7 @@ LOOK_SECONDS: Final = 0.2  # between two looks at ``stop``
 class RoleProvidedJig:
     name = "role-provided"
     instant = False
+    attaches = False
 
     def __init__(self, settings: Settings) -> None: ...
 

@@ -180,13 +180,14 @@ act() { # becomes the script; recorded before that, under the lock, so that no r
   myself
   echo "$epoch $key $run $me $born $keeper $keeper_born $boot" >"$state/current" || exit 71
   note start "$epoch" "$key" "$run" "$me" -
+  exec >>"$directory/output" 2>&1
   trap - HUP
   umask 022
   export PATH="$here/bin:$PATH" OCB_RUN="$directory" OCB_ATTRIBUTES="$directory/attributes.json" OCB_ROLE="${key%@*}"
   interpreter=sh
   IFS= read -r first <"$directory/script"
   case $first in '#!'*) interpreter=${first#??} ;; esac
-  exec $apart timeout -k 5 "$timeout" $interpreter "$directory/script" >>"$directory/output" 2>&1 8>&-
+  exec $apart timeout -k 5 "$timeout" $interpreter "$directory/script" 8>&-
 }
 
 hundredths() { # sets $hundredths: the uptime, as a whole number

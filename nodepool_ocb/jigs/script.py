@@ -29,6 +29,7 @@ BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 class ScriptJig:
     name = "script"
     instant = False
+    attaches = True
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.ssh

@@ -17,6 +17,7 @@ class TestJig:
     __test__ = False  # for pytest: no test case, whatever it is called
     name = "test"
     instant = False
+    attaches = False
 
     def __init__(self, settings: Settings) -> None: ...
 

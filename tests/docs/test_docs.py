@@ -43,6 +43,15 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert link.startswith("http") or (page.parent / link).exists(), link
 
 
+def test_the_tests_that_the_readme_names_exist() -> None:
+    written = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    readme = (ROOT / "README.md").read_text()
+    for named in re.findall(r"`(test_\w+)`", readme):
+        assert f"def {named}(" in written, named
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", readme):
+        assert (ROOT / path).exists(), path
+
+
 @pytest.mark.parametrize("code", Code)
 def test_operators_find_every_reason(code: Code) -> None:
     assert re.search(rf"\b{code}\b", (ROOT / "docs/operations.md").read_text())
