@@ -147,7 +147,9 @@ class _Binder:
         if stored is None:
             if because is None:
                 raise NotFound(f"role {name} is not known; import its barclamp: nodepool-ocb barclamp import FILE")
-            raise Conflict(f"role {because} requires {name}, which no imported barclamp defines; import the one that does")
+            raise Conflict(
+                f"role {because} requires {name}, which no imported barclamp defines; import the one that does"
+            )
         return stored.record
 
     def _permit(self, role: str, definition: Role, because: str | None) -> None:
@@ -232,7 +234,9 @@ class _Binder:
                 names, why = self._find(need)
                 fresh = [name for name in names if name not in parents and not self._reaches(name, role)]
                 parents.update(fresh)
-                self._explanations += [f"{self._name(role)} ← {name}: it declares what is wanted; {why}" for name in fresh]
+                self._explanations += [
+                    f"{self._name(role)} ← {name}: it declares what is wanted; {why}" for name in fresh
+                ]
 
     def _reaches(self, start: str, role: str) -> bool:
         """Whether the planned noderole of ``role`` stands above ``start`` already: another edge would close a circle."""
@@ -260,7 +264,9 @@ class _Binder:
         for role in self._parents:
             self._permit_above(role)
         new = [(self._name(role), self._record(role, now, by)) for role in self._in_order()]
-        changes: list[Change] = [Check(paths.deployment(self._deployment), self._world.deployments[self._deployment].version)]
+        changes: list[Change] = [
+            Check(paths.deployment(self._deployment), self._world.deployments[self._deployment].version)
+        ]
         if self._view.version >= 0:
             changes.append(Check(paths.node(self._view.name), self._view.version))
         for role in self._parents:
@@ -314,7 +320,9 @@ class _Binder:
     def _record(self, role: str, now: float, by: str | None) -> NodeRole:
         hooks = tuple(hook for hook in self._role(role).hooks if hook == "on_proposed")
         parents = tuple(sorted(self._parents[role]))
-        return NodeRole(state=State.PROPOSED, since=now, deployment=self._deployment, parents=parents, by=by, hooks=hooks)
+        return NodeRole(
+            state=State.PROPOSED, since=now, deployment=self._deployment, parents=parents, by=by, hooks=hooks
+        )
 
     def _deployment_role(self, role: str) -> DeploymentRole:
         return DeploymentRole(hooks=tuple(hook for hook in self._role(role).hooks if hook == "on_deployment_create"))

@@ -117,9 +117,7 @@ def releasing(hold: Hold) -> list[Change]:
     return [Check(paths.fence(hold.fqdn), hold.epoch), Delete(paths.claim(hold.fqdn), hold.claim_version)]
 
 
-def _conditions(
-    world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]
-) -> Iterable[Change]:
+def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Change]:
     deployment = world.deployments.get(record.deployment)
     if deployment is None or len(vertex.parents) != len(vertex.record.parents):
         raise Conflict(f"{vertex.name}: its deployment or a parent is not there")

@@ -79,7 +79,11 @@ def hindrances(
     yield from _of_role(world, vertex, jigs)
     if record.hooks:
         yield Reason(
-            Code.HOOK_PENDING, vertex.name, record.since, f"hook {record.hooks[0]} has not run yet", "wait for an annealer"
+            Code.HOOK_PENDING,
+            vertex.name,
+            record.since,
+            f"hook {record.hooks[0]} has not run yet",
+            "wait for an annealer",
         )
     if record.not_before > now and record.state is State.TODO:
         yield Reason(
@@ -90,7 +94,9 @@ def hindrances(
             f"wait, or: nodepool-ocb noderole retry {vertex.name}",
         )
     if not world.annealers:
-        yield Reason(Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", "systemctl start nodepool-ocb-annealer")
+        yield Reason(
+            Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", "systemctl start nodepool-ocb-annealer"
+        )
 
 
 def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
@@ -128,7 +134,9 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
     present = {parent.name for parent in vertex.parents}
     for name in vertex.record.parents:
         if name not in present:
-            yield Reason(Code.PARENT_WAITING, name, 0.0, f"its parent {name} does not exist", "bind it again, or unbind")
+            yield Reason(
+                Code.PARENT_WAITING, name, 0.0, f"its parent {name} does not exist", "bind it again, or unbind"
+            )
 
 
 def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
@@ -164,4 +172,6 @@ def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Iterator[Re
     if role is None or (role.jig not in jigs and world.annealers):
         jig = role.jig if role else "(unknown role)"
         text = f"no living annealer has the jig {jig}" if role else f"role {vertex.role} was never imported"
-        yield Reason(Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp")
+        yield Reason(
+            Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp"
+        )

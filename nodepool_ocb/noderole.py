@@ -166,7 +166,9 @@ def settled(record: NodeRole, waiting: int, now: float) -> NodeRole:
     if record.state not in SETTLING:
         return record
     if waiting:
-        return record if record.state is State.BLOCKED else replace(record, state=State.BLOCKED, since=now, refresh=False)
+        return (
+            record if record.state is State.BLOCKED else replace(record, state=State.BLOCKED, since=now, refresh=False)
+        )
     if record.state is State.BLOCKED:
         record = _entered_todo(replace(record, state=State.TODO, since=now, reason=None))
     if record.state is State.TODO and record.once == "done":

@@ -122,6 +122,7 @@ def run(order: Order, token: str, before: int | None, offset: int) -> bytes:
         str(order.epoch),
         name(order),
         order.run,
+        order.node,
         str(max(1, math.ceil(order.timeout_seconds))),
         "1" if order.destructive else "0",
         "-" if before is None else str(before),

@@ -183,7 +183,7 @@ act() { # becomes the script; recorded before that, under the lock, so that no r
   exec >>"$directory/output" 2>&1
   trap - HUP
   umask 022
-  export PATH="$here/bin:$PATH" OCB_RUN="$directory" OCB_ATTRIBUTES="$directory/attributes.json" OCB_ROLE="${key%@*}"
+  export PATH="$here/bin:$PATH" OCB_RUN="$directory" OCB_ATTRIBUTES="$directory/attributes.json" OCB_ROLE="${key%@*}" OCB_NODE="$node"
   interpreter=sh
   IFS= read -r first <"$directory/script"
   case $first in '#!'*) interpreter=${first#??} ;; esac
@@ -281,8 +281,8 @@ give() { # the output that is not known yet, what was written, the exit code
 }
 
 order_run() {
-  epoch=$1 key=$2 run=$3 timeout=$4 destructive=$5 before=$6 offset=$7 payload=$8
-  shift 8
+  epoch=$1 key=$2 run=$3 node=$4 timeout=$5 destructive=$6 before=$7 offset=$8 payload=$9
+  shift 9
   incoming=$state/incoming.$$
   if [ "$payload" = lines ]; then
     take && script=$taken && take && attributes=$taken && take && tree=$taken || exit

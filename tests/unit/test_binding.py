@@ -93,7 +93,9 @@ def test_parents_can_be_given() -> None:
 
 
 def test_a_provider_counts_as_what_it_provides() -> None:
-    made = world({"app": role("ntp-client"), "ntp-client": role(flags=("implicit",)), "chrony": role(provides=("ntp-client",))})
+    made = world(
+        {"app": role("ntp-client"), "ntp-client": role(flags=("implicit",)), "chrony": role(provides=("ntp-client",))}
+    )
     bind(made, "chrony")
     bind(made, "app")
     assert made.vertex(f"app@{N1}").record.parents == (f"chrony@{N1}",)  # type: ignore[union-attr]
@@ -153,7 +155,9 @@ def test_what_the_seeds_forbid_is_refused_and_nothing_is_left(
 
 
 def test_roles_that_stand_in_for_each_other_are_not_above_and_below_each_other() -> None:
-    made = world({"ntp-server": role("net", provides=("ntp-client",)), "net": role(), "ntp-client": role("net2"), "net2": role()})
+    made = world(
+        {"ntp-server": role("net", provides=("ntp-client",)), "net": role(), "ntp-client": role("net2"), "net2": role()}
+    )
     bind(made, "ntp-client", N2)
     made.roles["net"] = Stored(role("other"), 0)
     made.roles["other"] = Stored(role("ntp-client"), 0)
@@ -212,13 +216,21 @@ def test_unbinding_takes_what_is_below_on_the_node_and_refuses_what_others_need(
 
 
 def test_a_new_node_gets_bootstrap_or_discovery_roles_and_its_name_is_checked() -> None:
-    made = world({"admin": role(flags=("bootstrap",)), "managed": role("access", flags=("discovery",)), "access": role()})
+    made = world(
+        {"admin": role(flags=("bootstrap",)), "managed": role("access", flags=("discovery",)), "access": role()}
+    )
     plan = nodes.create(made, "n5.example.com", Node(), admin_domain="example.com", now=1.0)
     assert [name for name, _ in plan.noderoles] == ["access@n5.example.com", "managed@n5.example.com"]
     plan = nodes.create(made, "n6.example.com", Node(admin=True), admin_domain="example.com", now=1.0)
     assert [name for name, _ in plan.noderoles] == ["admin@n6.example.com"]
     with pytest.raises(Conflict, match="exists already"):
         nodes.create(made, N1, Node(), admin_domain=None, now=1.0)
-    for bad, domain in (("n1", None), ("N1.example.com", None), ("n1.example.org", "example.com"), ("-a.b", None), ("a..b", None)):
+    for bad, domain in (
+        ("n1", None),
+        ("N1.example.com", None),
+        ("n1.example.org", "example.com"),
+        ("-a.b", None),
+        ("a..b", None),
+    ):
         with pytest.raises(Invalid):
             nodes.create(made, bad, Node(), admin_domain=domain, now=1.0)

@@ -52,7 +52,9 @@ def settled_slowly(records: dict[int, NodeRole], edges: Edges) -> dict[int, Stat
 
 
 EDGES = list(itertools.combinations(range(3), 2))
-GRAPHS3 = [[edge for edge, there in zip(EDGES, bits, strict=True) if there] for bits in itertools.product((0, 1), repeat=3)]
+GRAPHS3 = [
+    [edge for edge, there in zip(EDGES, bits, strict=True) if there] for bits in itertools.product((0, 1), repeat=3)
+]
 
 
 @pytest.mark.parametrize("edges", GRAPHS3, ids=str)
