@@ -46,7 +46,7 @@ def create(
         Create(paths.noderoles(fqdn)),
     ]
     roles = [] if node.virtual else _roles_of_new(world, node.admin, jigs)
-    bound = binding.plan_all(world, roles, NodeView(fqdn, made), now=now, by=by, jigs=jigs)
+    bound = binding.plan_all(world, roles, NodeView(fqdn, world, made), now=now, by=by, jigs=jigs)
     return binding.Plan(bound.noderoles, (*changes, *bound.changes), bound.explanations)
 
 

@@ -8,8 +8,8 @@ that it waits for; putting a record costs in proportion to its own edges and to 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Final, Generic, TypeVar
 
 import msgspec.structs
 
@@ -40,8 +40,8 @@ class Stored(msgspec.Struct, Generic[T], frozen=True, gc=False):
     mzxid: int = 0
 
 
-#: What the children of a leaf are: half of a large graph are leaves, and need no list of their own.
-NONE: Final[Any] = ()
+#: Children fewer than this are a tuple, which is half as large as a list; more are a list, which grows cheaply.
+FEW: Final = 8
 
 
 class Vertex(msgspec.Struct, eq=False, gc=False):
@@ -55,14 +55,20 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
     mzxid: int = 0
     waiting: int = 0
     hooks: tuple[str, ...] = ()
-    parents: tuple[Vertex, ...] = ()
-    children: list[Vertex] = NONE  # a list of its own once there is one
+    children: Sequence[Vertex] = ()
+
+    @property
+    def parents(self) -> list[Vertex]:
+        """The parents that exist; looked up, for it is asked seldom and would be a tenth of a large world's memory."""
+        found = map(self.node.world.vertex, self.record.parents)
+        return [parent for parent in found if parent is not None]
 
 
 class NodeView(msgspec.Struct, eq=False):
     """A node and what hangs below it. ``record`` is None while only its children have been seen."""
 
     name: str
+    world: World
     record: Node | None = None
     version: int = -1
     mzxid: int = 0
@@ -168,7 +174,7 @@ class World:
         view = self.nodes.get(fqdn)
         if view is None:
             fqdn = sys.intern(fqdn)
-            view = self.nodes[fqdn] = NodeView(fqdn)
+            view = self.nodes[fqdn] = NodeView(fqdn, self)
         return view
 
     def put_node(self, fqdn: str, record: Node, version: int, mzxid: int = 0) -> NodeView:
@@ -198,12 +204,13 @@ class World:
             return self._place(node, role, record, version, mzxid)
         turned = satisfied(record) - satisfied(vertex.record)
         moved = record.parents != vertex.record.parents
+        if moved:
+            self._unlink(vertex)  # from the parents that it had
         vertex.record, vertex.version, vertex.mzxid = record, version, mzxid
         if turned:
             for child in vertex.children:
                 child.waiting -= turned
         if moved:
-            self._unlink(vertex)
             self._link(vertex)
         return vertex
 
@@ -214,10 +221,9 @@ class World:
             return
         self._unlink(vertex)
         for child in vertex.children:
-            child.parents = tuple(parent for parent in child.parents if parent is not vertex)
             child.waiting += satisfied(vertex.record)
             self._awaited.setdefault(vertex.name, []).append(child)
-        vertex.children = NONE
+        vertex.children = ()
 
     # -- edges --
 
@@ -232,7 +238,6 @@ class World:
         if name in self._awaited:
             self._depths.clear()
             for child in self._awaited.pop(name):
-                child.parents = (*child.parents, vertex)
                 names = [name if each == name else each for each in child.record.parents]
                 msgspec.structs.force_setattr(child.record, "parents", tuple(names))
                 _adopt(vertex, child)
@@ -240,7 +245,6 @@ class World:
         return vertex
 
     def _link(self, vertex: Vertex) -> None:
-        found: list[Vertex] = []
         names: list[str] = []  # the very strings that the parents hold: each is in several records of a large graph
         waiting = 0
         nodes = self.nodes
@@ -254,31 +258,32 @@ class World:
                 waiting += 1
             else:
                 _adopt(parent, vertex)
-                found.append(parent)
                 names.append(parent.name)
                 if parent.record.state is not State.ACTIVE and not satisfied(parent.record):
                     waiting += 1
-        vertex.parents, vertex.waiting = tuple(found), waiting
+        vertex.waiting = waiting
         msgspec.structs.force_setattr(vertex.record, "parents", tuple(names))  # equal to what they were
         self._depths.clear()
 
     def _unlink(self, vertex: Vertex) -> None:
         for parent in vertex.parents:
-            parent.children = [child for child in parent.children if child is not vertex]
+            parent.children = tuple([child for child in parent.children if child is not vertex])
         for name, waiting in list(self._awaited.items()) if vertex.waiting else ():
             if vertex in waiting:
                 waiting.remove(vertex)
                 if not waiting:
                     del self._awaited[name]
-        vertex.parents = ()
         self._depths.clear()
 
 
 def _adopt(parent: Vertex, child: Vertex) -> None:
-    if parent.children:
-        parent.children.append(child)
+    children = parent.children
+    if isinstance(children, list):
+        children.append(child)
+    elif len(children) < FEW:
+        parent.children = (*children, child)
     else:
-        parent.children = [child]
+        parent.children = [*children, child]
 
 
 def ancestors(vertex: Vertex) -> list[list[Vertex]]:

@@ -10,11 +10,12 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb import config
+from nodepool_ocb import config, metrics
 from nodepool_ocb.daemon import serve, setup_logging
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs import installed
@@ -23,6 +24,8 @@ from nodepool_ocb.model import Daemon
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
+
+END_SECONDS: Final = 10.0  # after draining; then the process ends by force
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,7 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None)
     )
     session = Session(settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.wake.set())
     annealer = Annealer(session, settings.annealer, jigs, Prober(settings.ssh), identity, daemon)
+    metrics.SessionCounts(session)
     session.start()
     log.info("annealer %s with jigs %s, %d slots", identity, ", ".join(sorted(jigs)), settings.annealer.slots)
 
@@ -76,6 +80,7 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None)
             drained=lambda: annealer.drained,
             ready=lambda: None if session.trusted else "ZooKeeper does not answer",
             listen=listen,
+            end_within_seconds=settings.annealer.drain_seconds + END_SECONDS,
         )
     finally:
         annealer.close()

@@ -34,7 +34,7 @@ ListenAddress {host}:{port}
 HostKey {home}/host_key
 AuthorizedKeysFile {keys}
 # A root profile may take 250 ms a command; with SHLVL set, bash takes itself for no login's first shell.
-SetEnv SHLVL=3 HOME={home} {mark}
+SetEnv SHLVL=3 HOME={home} OCB_ROOT={home}/root {mark}
 PidFile none
 UsePAM no
 UseDNS no

@@ -103,7 +103,7 @@ class Server:
             **self._properties,
         }
         return [
-            *("java", f"-Xmx{self._heap}", "-XX:+UseSerialGC"),
+            *("java", f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
             *(f"-D{key}={value}" for key, value in properties.items()),
             *("-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain"),
             str(self.directory / "zoo.cfg"),

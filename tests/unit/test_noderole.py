@@ -128,12 +128,15 @@ def test_the_counters_of_the_world_stay_what_counting_would_give(
         if state is None:
             world.drop_noderole("n", vertex.role)
         else:
-            world.put_noderole("n", vertex.role, replace(vertex.record, state=state))
+            above = [each.name for each in vertices[: vertices.index(vertex)]]
+            parents = tuple(data.draw(st.lists(st.sampled_from(above), unique=True))) if above else ()
+            world.put_noderole("n", vertex.role, replace(vertex.record, state=state, parents=parents))
     for vertex in world.vertices():
         present = {parent.name: parent for parent in vertex.parents}
         missing = [name for name in vertex.record.parents if name not in present]
         assert vertex.waiting == len(missing) + sum(not satisfied(p.record) for p in present.values())
-        assert all(vertex in parent.children for parent in vertex.parents)
+        assert all(parent.children.count(vertex) == 1 for parent in vertex.parents)
+        assert all(vertex in child.parents for child in vertex.children)
         assert not any(world.vertex(name) for name in missing)
 
 
