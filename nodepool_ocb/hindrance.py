@@ -72,7 +72,7 @@ def hindrances(
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
     yield from _of_state(vertex, record)
-    if record.state is not State.PROPOSED and (vertex.waiting or planned):
+    if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
         yield from _of_parents(vertex, moved)
     yield from _of_deployment(world, record)
     yield from _of_node(vertex, record, planned)

@@ -115,13 +115,22 @@ def satisfied(record: NodeRole) -> bool:
     return record.state is State.ACTIVE or (record.state is State.TRANSITION and record.refresh)
 
 
+def claimable(record: NodeRole) -> bool:
+    """Whether CLAIM is possible, as far as its own state goes."""
+    return (
+        record.state is State.TODO
+        or record.state is State.TRANSITION
+        or (record.state is State.ACTIVE and record.refresh)
+    )
+
+
 def after(record: NodeRole, event: Event, now: float, by: str | None = None, reason: str | None = None) -> NodeRole:
     """The record after an event, before its neighbours settle.
 
     Raises Conflict where the table has no such pair.
     """
     state = AFTER.get((record.state, event))
-    if state is None or (record.state is State.ACTIVE and event is Event.CLAIM and not record.refresh):
+    if state is None or (event is Event.CLAIM and not claimable(record)):
         raise Conflict(f"a noderole in {record.state} cannot {event}")
     changed = replace(record, state=state, since=now, by=by, reason=reason, **_AT_EVENT[event](record))
     return _entered_todo(changed) if state is State.TODO else changed

@@ -26,7 +26,7 @@ from nodepool_ocb.model import (
     Role,
     State,
 )
-from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.noderole import claimable, satisfied
 from nodepool_ocb.store.paths import split_noderole
 
 T = TypeVar("T", bound=Record)
@@ -77,6 +77,7 @@ class NodeView(msgspec.Struct, eq=False):
     claim_owner: int = 0  # the session that holds the claim
     claim_version: int = -1
     noderoles: dict[str, Vertex] = {}
+    ready: set[Vertex] = set()  # those whose own state lets an annealer take them
 
     @property
     def busy(self) -> Vertex | None:
@@ -115,6 +116,8 @@ class World:
 
     def depth(self, vertex: Vertex) -> int:
         """How many noderoles stand above it on the longest way up; 0 at the top."""
+        if vertex in self._depths:
+            return self._depths[vertex]
         depths, stack, entered = self._depths, [vertex], set[Vertex]()
         while stack:
             top = stack[-1]
@@ -204,6 +207,8 @@ class World:
             return self._place(node, role, record, version, mzxid)
         turned = satisfied(record) - satisfied(vertex.record)
         moved = record.parents != vertex.record.parents
+        if claimable(record) != claimable(vertex.record):
+            (node.ready.discard if vertex in node.ready else node.ready.add)(vertex)
         if moved:
             self._unlink(vertex)  # from the parents that it had
         vertex.record, vertex.version, vertex.mzxid = record, version, mzxid
@@ -219,6 +224,7 @@ class World:
         vertex = node.noderoles.pop(role, None) if node else None
         if vertex is None:
             return
+        vertex.node.ready.discard(vertex)
         self._unlink(vertex)
         for child in vertex.children:
             child.waiting += satisfied(vertex.record)
@@ -233,6 +239,8 @@ class World:
         name = f"{role}@{node.name}"
         vertex = Vertex(name, role, node, record, version, mzxid, 0, stored.record.hooks if stored else ())
         node.noderoles[role] = vertex
+        if claimable(record):
+            node.ready.add(vertex)
         if record.parents:
             self._link(vertex)
         if name in self._awaited:

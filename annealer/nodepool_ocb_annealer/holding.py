@@ -18,7 +18,7 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.hindrance import runnable
 from nodepool_ocb.jigs.jig import Failed, Jig
 from nodepool_ocb.model import Change, NodeRole, State
-from nodepool_ocb.noderole import Event, apply
+from nodepool_ocb.noderole import Event, apply, claimable
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, Vertex, World
@@ -28,9 +28,9 @@ from nodepool_ocb_annealer.working import Ending, Finished, Held, Working
 
 log = logging.getLogger(__name__)
 
-CLAIMABLE: Final = frozenset({State.TODO, State.TRANSITION, State.ACTIVE})
 MOST_IN_FLIGHT: Final = 400  # claims of instant jigs at once: beyond this the server gains nothing
 AGAIN_SECONDS: Final = 0.5
+COUNT: Final = {event: metrics.TRANSITIONS.labels(event) for event in Event}
 FIRST_AGAIN_SECONDS: Final = 0.01  # for an ending that was refused; doubles
 LONGEST_AGAIN_SECONDS: Final = 5.0
 
@@ -122,9 +122,10 @@ class Holding:
         site, now = self._site, time.time()
         planned: Mapping[Vertex, NodeRole] = moved or {}
         candidates: list[Vertex] = []
-        for vertex in view.noderoles.values():
+        turning = [vertex for vertex in planned if vertex.node is view and vertex not in view.ready]
+        for vertex in [*view.ready, *turning]:
             record = planned.get(vertex, vertex.record)
-            if record.state not in CLAIMABLE or (record.state is State.ACTIVE and not record.refresh):
+            if not claimable(record):
                 continue
             if record.state is State.TRANSITION and moved is None and vertex.waiting:
                 self._let_go(vertex)
@@ -171,7 +172,7 @@ class Holding:
             site.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", held.fqdn))
             return
         held.confirmed = True
-        metrics.TRANSITIONS.labels(Event.CLAIM).inc()
+        COUNT[Event.CLAIM].inc()
         if held.hold.previous_epoch is not None:
             metrics.TAKEOVERS.inc()
             log.info("%s: taken over from epoch %d", held.name, held.hold.previous_epoch)
@@ -233,18 +234,18 @@ class Holding:
         """The next noderole to hold on the same node, if there is one, and the transaction that ends this one."""
         site = self._site
         if site.draining or not ending.may_pass_on:
-            return None, ending.changes
+            return None, ending.alone()
         hold, view = held.hold, held.hold.vertex.node
         vertex = self._next(view, ending.moved)
         if vertex is None or not site.working.room(vertex, instead_of=held):
-            return None, ending.changes
+            return None, ending.alone()
         record = ending.moved.get(vertex, vertex.record)
         run = site.working.name_run(view)
         try:
             following = claim.take_next(site.world, hold, vertex, record, run, time.time())
             changes = claim.passing_on(site.world, hold, ending.moved, ending.run, following, finished.results)
         except (Conflict, NotFound):
-            return None, ending.changes
+            return None, ending.alone()
         return Held(following, site.world.role_of(vertex), held.session), changes
 
     def _written(
@@ -260,12 +261,12 @@ class Holding:
         if refused is not None:
             self._refused(held, finished, refused)
             return
-        metrics.TRANSITIONS.labels(event).inc()
+        COUNT[event].inc()
         if following is None:
             self._drop(held)
             self.consider(held.fqdn)
             return
-        metrics.TRANSITIONS.labels(Event.CLAIM).inc()
+        COUNT[Event.CLAIM].inc()
         following.confirmed = True
         self._held[held.fqdn] = following
         site.working.pass_on(held, following)

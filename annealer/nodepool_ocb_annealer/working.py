@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,7 +80,7 @@ class Finished(msgspec.Struct, frozen=True):
 class Ending(msgspec.Struct, frozen=True):
     """What a finished run comes to."""
 
-    changes: list[Change]
+    alone: Callable[[], list[Change]]  # the transaction that writes it and gives the node back
     moved: dict[Vertex, NodeRole]
     run: Run
     event: Event
@@ -288,8 +289,8 @@ class Working:
         moved = apply({vertex: event}, now, by=hold.annealer, reason=run.reason)
         if more:
             moved[vertex] = replace(moved[vertex], **more)
-        changes = claim.finishing(hold, moved, run, finished.results)
-        return Ending(changes, moved, run, event, may_pass_on=event is Event.SUCCEED)
+        alone = partial(claim.finishing, hold, moved, run, finished.results)
+        return Ending(alone, moved, run, event, may_pass_on=event is Event.SUCCEED)
 
     @staticmethod
     def _dead(hold: claim.Hold, outcome: Unreachable, run: Run, now: float) -> Ending:
@@ -302,7 +303,7 @@ class Working:
             Check(paths.fence(hold.fqdn), hold.epoch), *dead, Delete(paths.claim(hold.fqdn), hold.claim_version)
         ]  # fmt: skip
         log.warning("%s is not alive: %s", hold.fqdn, reason)
-        return Ending(changes, {}, run, Event.NODE_DIED, may_pass_on=False)
+        return Ending(lambda: changes, {}, run, Event.NODE_DIED, may_pass_on=False)
 
     @staticmethod
     def _record(hold: claim.Hold, finished: Finished) -> Run:

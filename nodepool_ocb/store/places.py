@@ -6,6 +6,7 @@ Attribute blobs, runs and everything unknown are no such places.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple, TypeAlias
 
@@ -24,6 +25,7 @@ class Place(NamedTuple):
     below: str = ""  # of the noderole's or deployment role's role, or of the daemon
 
 
+@lru_cache(maxsize=8192)  # a path that is written is looked at some six times
 def place(path: str) -> Place | None:
     """None for paths that no world shows.
 
