@@ -28,8 +28,8 @@ def setup_logging(settings: LogSettings) -> None:
     handler.setFormatter(Lines() if settings.format == "json" else Plain(journal=journal))
     level = logging.getLevelName(settings.level.upper())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for chatty in ("kazoo", "paramiko"):
-        logging.getLogger(chatty).setLevel(max(level, logging.WARNING) if level > logging.DEBUG else level)
+    for chatty, least in (("kazoo", logging.WARNING), ("paramiko", logging.CRITICAL)):  # it logs a trace a failed login
+        logging.getLogger(chatty).setLevel(max(level, least) if level > logging.DEBUG else level)
     logging.captureWarnings(True)
     threading.excepthook = _thread_died
 

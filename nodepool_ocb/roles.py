@@ -134,9 +134,18 @@ def attribute(catalogue: Mapping[str, Role], role: str, name: str) -> Attrib:
 def place(catalogue: Mapping[str, Role], role: str, key: str) -> str:
     """Where a key of ``set`` points: an attribute's name means its place, anything with a ``/`` is a place.
 
-    Raises NotFound for a name that is neither.
+    Raises NotFound for a name that is neither, and for a place beside those that the role declares: a slip, most likely.
     """
-    return key.strip("/") if "/" in key.strip("/") else attribute(catalogue, role, key).map
+    key = key.strip("/")
+    if "/" not in key:
+        return attribute(catalogue, role, key).map
+    declared = [attrib.map for attrib in attributes(catalogue, role).values()]
+    beside = [each for each in declared if each.partition("/")[0] == key.partition("/")[0]]
+    if beside and not any(f"{key}/".startswith(f"{each}/") or each.startswith(f"{key}/") for each in beside):
+        raise NotFound(
+            f"role {role} declares nothing at {key}{did_you_mean(key, beside)}; see: nodepool-ocb role show {role}"
+        )
+    return key
 
 
 def faults(

@@ -113,7 +113,11 @@ class Probing:
         if node.alive and node.available and failures == 1:
             self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", fqdn))
             return
-        if node.available and view.claim is None and (node.alive or node.reason != reason):
+        if (
+            node.available
+            and view.claim is None
+            and (node.alive or not (node.reason or "").startswith(f"{answer.step}:"))
+        ):
             log.warning("%s is not alive: %s", fqdn, reason)
             self._site.send(died(view, time.time(), reason), lambda _: None, f"{fqdn} not alive")
         self._next(view)

@@ -130,7 +130,7 @@ def report(changes: Sequence[Change], dry_run: bool = False, explanations: Seque
     elif output.chosen() != "table":
         output.thing(document, "")
     elif rows:
-        for explanation in explanations:
+        for explanation in explanations if dry_run else ():
             output.say(explanation)
         output.things(rows, ("change", "kind", "name", "state"))
     if not rows:
@@ -144,6 +144,18 @@ def told(changes: Iterable[Change]) -> list[dict[str, Json]]:
     return [row for change in changes if (row := _told(change)) is not None]
 
 
+def _owner(path: str) -> str:
+    """Whose attributes stand at a path.
+
+    >>> _owner("/ocb/nodes/n1.example.com/noderoles/ntp-client/user")
+    'ntp-client@n1.example.com (user)'
+    """
+    match path.split("/")[2:]:
+        case ["nodes", fqdn, "noderoles", role, layer]:
+            return f"{paths.noderole_name(role, fqdn)} ({layer})"
+    return path.removeprefix(paths.ROOT + "/")
+
+
 def _told(change: Change) -> dict[str, Json] | None:
     """A change as people name it; None for what only keeps order (checks, fences, empty znodes)."""
     from nodepool_ocb.store.places import place
@@ -154,7 +166,7 @@ def _told(change: Change) -> dict[str, Json] | None:
         return None
     verb = {"Create": "create", "Delete": "delete"}.get(type(change).__name__, "change")
     if what is None:
-        return {"change": verb, "kind": "attributes", "name": change.path.removeprefix(paths.ROOT + "/"), "state": None}
+        return {"change": verb, "kind": "attributes", "name": _owner(change.path), "state": None}
     kind = what.kind.__name__
     if kind in ("Fence", "Claim") and isinstance(change, Create | Delete):
         return None

@@ -179,12 +179,31 @@ def _standings(following: Following, choose: Choose) -> Iterator[tuple[World, St
     with ExitStack() as stack:
         show = _live(stack) if sys.stderr.isatty() else None
         known: dict[str, None] = {}
+        said: set[str] = set()
         for world, _ in following.worlds():
             known |= dict.fromkeys(choose(world))
             now = standing(world, known)
             if show:
                 show(world, now)
+            for line in held_up(world, now.waiting):
+                if line not in said:
+                    said.add(line)
+                    output.say(line)
             yield world, now
+
+
+def held_up(world: World, names: Iterable[str]) -> list[str]:
+    """What only a person or a machine's return can end: one sentence for each node, jig or missing annealer, ten at most."""
+    from nodepool_ocb.hindrance import Code, why_not
+
+    lasting = {Code.NODE_NOT_ALIVE, Code.NODE_NOT_AVAILABLE, Code.JIG_INACTIVE, Code.NO_ANNEALER}
+    found: dict[tuple[Code, str], str] = {}
+    for name in names:
+        vertex = world.vertex(name)
+        for reason in why_not(world, vertex, time.time()) if vertex else ():
+            if reason.code in lasting and len(found) < 10:
+                found.setdefault((reason.code, reason.subject), f"waiting: {reason.text}; {reason.advice}")
+    return list(found.values())
 
 
 def _live(stack: ExitStack) -> Callable[[World, Standing], None]:

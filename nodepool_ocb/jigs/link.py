@@ -199,7 +199,8 @@ def _log_in(
         transport.start_client(timeout=timeout)
         offered = _text(transport.get_remote_server_key())
     except (paramiko.SSHException, EOFError, OSError) as error:
-        return Unreachable("connect", f"{address}: no SSH server answers: {_words(error)}")
+        said = f"{address}: something listens, and does not speak SSH with us; see the machine's sshd: {_words(error)}"
+        return Unreachable("connect", said)
     if not pinned and settings.first_contact == "refuse":
         return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
     if pinned and offered not in {" ".join(key.split(" ")[:2]) for key in pinned}:
