@@ -29,6 +29,10 @@ from nodepool_ocb.world import NodeView, Vertex, World, node_of
 MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
 
 
+#: A claim checks every parent, in one transaction of at most 500 changes.
+MOST_PARENTS: Final = 450
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What a bind comes to: nothing is written yet."""
 
@@ -261,8 +265,13 @@ class _Binder:
 
     def finished(self, now: float, by: str | None) -> Plan:
         """Check the whole, and say what is to be written."""
-        for role in self._parents:
+        for role, parents in self._parents.items():
             self._permit_above(role)
+            if len(parents) > MOST_PARENTS:
+                raise Conflict(
+                    f"{self._name(role)} would have {len(parents)} parents, and a claim can check {MOST_PARENTS};"
+                    " put a noop role on a virtual node between them"
+                )
         new = [(self._name(role), self._record(role, now, by)) for role in self._in_order()]
         changes: list[Change] = [
             Check(paths.deployment(self._deployment), self._world.deployments[self._deployment].version)

@@ -234,3 +234,12 @@ def test_a_new_node_gets_bootstrap_or_discovery_roles_and_its_name_is_checked() 
     ):
         with pytest.raises(Invalid):
             nodes.create(made, bad, Node(), admin_domain=domain, now=1.0)
+
+
+def test_more_parents_than_a_claim_can_check_are_refused_at_the_bind() -> None:
+    made = world({"osd": role("mon"), "mon": role(flags=("cluster",))}, N1)
+    for number in range(binding.MOST_PARENTS + 1):
+        made.put_node(f"m{number}.example.com", Node(), 0)
+        made.put_noderole(f"m{number}.example.com", "mon", NodeRole(state=State.ACTIVE, since=0.0), 0)
+    with pytest.raises(Conflict, match="451 parents"):
+        bind(made, "osd")
