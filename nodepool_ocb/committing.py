@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.claim import settling
+from nodepool_ocb.claim import kept, settling
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, NodeRole, State
 from nodepool_ocb.noderole import Event, after, apply, settle, with_hooks
@@ -38,11 +38,11 @@ def apply_to(
     for start in range(0, len(meant), AT_ONCE):
         part = [vertex for vertex in meant[start : start + AT_ONCE] if vertex.record.state in MEANT_FOR[event]]
         moved = apply(dict.fromkeys(part, event), now, by=by)
-        first = {vertex: moved[vertex] for vertex in part if vertex in moved}
-        changes = list(settling({**first, **moved}))
-        if changes:
-            yield changes
-            advance(world, {**first, **moved})
+        own_first = {vertex: moved[vertex] for vertex in part if vertex in moved} | moved
+        written = kept(own_first, first=())
+        if written:
+            yield list(settling(written))
+            advance(world, written)
 
 
 def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
@@ -56,5 +56,5 @@ def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
 
 def advance(world: World, moved: dict[Vertex, NodeRole]) -> None:
     """Bring the world to where a transaction that was written has taken it."""
-    for vertex, record in list(moved.items())[:300]:
+    for vertex, record in moved.items():
         world.put_noderole(vertex.node.name, vertex.role, record, vertex.version + 1, vertex.mzxid)

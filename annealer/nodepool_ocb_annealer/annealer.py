@@ -235,11 +235,6 @@ class Annealer:
         """Whether no node is held any more."""
         return not len(self.holding)
 
-    @property
-    def steal_delay_seconds(self) -> float:
-        """How much longer the next in rank waits."""
-        return self.settings.steal_delay_seconds
-
     def close(self) -> None:
         """End the threads; runs on machines go on."""
         self.lost()

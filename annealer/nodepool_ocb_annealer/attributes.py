@@ -66,7 +66,7 @@ def visible(sources: Sources, read: Blobs) -> dict[str, Json]:
     def own(vertex: Vertex) -> list[Mapping[str, Json]]:
         place = vertex.role, vertex.node.name
         layers = (paths.wall(*place), paths.system(*place), paths.user(*place))
-        return [_json(read[path]) for path in layers]
+        return [blob(read[path]) for path in layers]
 
     layers: list[Mapping[str, Json]] = []
     for vertex in sources.active:
@@ -88,9 +88,10 @@ def wall_changes(vertex: Vertex, read: Blobs, sent: Json, returned: Json) -> lis
     znode, wall = read[path], blobs.wall(sent, returned)
     if znode is None:
         return [Create(path, wall)] if wall else []
-    wall = blobs.merge(_json(znode), wall)
-    return [Set(path, wall, znode.version)] if wall != _json(znode) else []
+    wall = blobs.merge(blob(znode), wall)
+    return [Set(path, wall, znode.version)] if wall != blob(znode) else []
 
 
-def _json(znode: Znode | None) -> dict[str, Any]:
+def blob(znode: Znode | None) -> dict[str, Any]:
+    """The attributes that a znode holds; none where it is absent or empty."""
     return msgspec.json.decode(znode.data, type=dict[str, Any]) if znode is not None and znode.data else {}

@@ -7,13 +7,13 @@ When the session is lost every hold is void at once: its jig is told to leave th
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
 from nodepool_ocb import claim, metrics
+from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.hindrance import runnable
 from nodepool_ocb.jigs.jig import Failed, Jig
@@ -45,12 +45,10 @@ class Site(Protocol):
     working: Working
     jigs: dict[str, Jig]
     identity: str
-    wake: threading.Event
+    settings: AnnealerSettings
 
     @property
     def draining(self) -> bool: ...
-    @property
-    def steal_delay_seconds(self) -> float: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
 
@@ -140,7 +138,7 @@ class Holding:
     def _our_turn(self, fqdn: str) -> bool:
         now = time.monotonic()
         since = self._ready_since.setdefault(fqdn, now)
-        due = since + self._site.ranking.of(fqdn) * self._site.steal_delay_seconds
+        due = since + self._site.ranking.of(fqdn) * self._site.settings.steal_delay_seconds
         if due > now:
             self._site.agenda.at(due, ("consider", fqdn))
             return False

@@ -21,7 +21,7 @@ from nodepool_ocb import aliveness, blobs, metrics, nodes
 from nodepool_ocb.claim import Hold, settling
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError, Stale, Unavailable
-from nodepool_ocb.model import Change, Check, Create, Delete, Json, NodeRole, Set, State
+from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Set, State
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.role import Hooked, find
 from nodepool_ocb.store import paths
@@ -29,6 +29,7 @@ from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session, Znode
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.world import NodeView, Vertex, World
+from nodepool_ocb_annealer import attributes
 from nodepool_ocb_annealer.agenda import Agenda
 from nodepool_ocb_annealer.ranking import Ranking
 
@@ -152,7 +153,7 @@ class Hooking:
         role = stored.record
 
         def work() -> Done | None:
-            hooked = Hooked(name, node, record, _json(_system(self._site.session, name)))
+            hooked = Hooked(name, node, record, attributes.blob(_system(self._site.session, name)))
             if not _installed(vertex.role, role.barclamp, hook):
                 return None
             error = _call(vertex.role, role.barclamp, hook, hooked)
@@ -188,14 +189,14 @@ class Hooking:
                 changes += aliveness.changed(world, view, time.time(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
             events = {each: Event.REFRESH for each in found if each is not None and each.record.state is State.ACTIVE}
-            changes += [_set(each, new) for each, new in apply(events, time.time(), by=identity).items()]
+            changes += settling(apply(events, time.time(), by=identity))
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
                 path = paths.system(*paths.split_noderole(name))
-                merged = blobs.merge(_json(znode), wanted)
+                merged = blobs.merge(attributes.blob(znode), wanted)
                 if znode is None:
                     changes.append(Create(path, merged))
-                elif merged != _json(znode):
+                elif merged != attributes.blob(znode):
                     changes.append(Set(path, merged, znode.version))
         return {change.path: change for change in changes}
 
@@ -308,13 +309,13 @@ def on_transition(session: Session, hold: Hold, barclamp: str) -> str | None:
     vertex = hold.vertex
     if not _installed(vertex.role, barclamp, "on_transition"):
         return "the code of its role is not installed on the annealer's host"
-    hooked = Hooked(vertex.name, vertex.node.record, hold.record, _json(_system(session, vertex.name)))
+    hooked = Hooked(vertex.name, vertex.node.record, hold.record, attributes.blob(_system(session, vertex.name)))
     error = _call(vertex.role, barclamp, "on_transition", hooked)
     wanted = hooked.set_system.get(vertex.name)
     if error is None and wanted:
         znode = _system(session, vertex.name)
         path = paths.system(vertex.role, vertex.node.name)
-        merged = blobs.merge(_json(znode), wanted)
+        merged = blobs.merge(attributes.blob(znode), wanted)
         write = Set(path, merged, znode.version) if znode else Create(path, merged)
         session.commit([Check(paths.fence(hold.fqdn), hold.epoch), write])
     return error
@@ -361,11 +362,3 @@ def _system(session: Session, noderole: str) -> Znode | None:
 def _systems(session: Session, hooked: Hooked) -> dict[str, Znode | None]:
     names: Iterable[str] = hooked.set_system
     return {name: _system(session, name) for name in names}
-
-
-def _json(znode: Znode | None) -> dict[str, Json]:
-    return msgspec.json.decode(znode.data, type=dict[str, Json]) if znode is not None and znode.data else {}
-
-
-def _set(vertex: Vertex, record: NodeRole) -> Change:
-    return Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
