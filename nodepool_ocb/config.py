@@ -56,6 +56,26 @@ class AnnealerSettings(Section, frozen=True, kw_only=True):
     log_dir: str | None = "/var/log/nodepool-ocb"  # whole outputs of jigs; None: keep only the tails
 
 
+class BuilderSettings(Section, frozen=True, kw_only=True):
+    """How a builder works; what it builds and where it uploads stands in ``nodepool``, in Nodepool's own keys."""
+
+    nodepool: str = "nodepool.yaml"  # the file with diskimages and providers
+    secure: str | None = None  # the file whose keys are laid over it: passwords
+    build_workers: int = 1  # builds at a time
+    upload_workers: int = 4  # uploads at a time
+    labels: tuple[str, ...] = ()  # this builder's own: images may be pinned to builders that have one
+    arch: str | None = None  # as `uname -m` says it; None: this machine's
+    keep: int = 2  # ready builds of an image, with their uploads
+    failed_keep_seconds: float = 86400.0  # that failed records stay, to be read
+    orphan_grace_seconds: float = 3600.0  # before a file without a record is removed
+    sweep_seconds: float = 30.0  # between two readings of everything
+    cleanup_seconds: float = 60.0  # between two looks for what is left over
+    leak_seconds: float = 3600.0  # between two lists of what a provider has
+    free_bytes: int = 1 << 30  # of image and build directory, before a build begins
+    drain_seconds: float = 20.0  # that a build or an upload may still take after SIGTERM
+    retry_seconds: float = 60.0  # from a failed build or upload to the next; doubles, at most 60 times this
+
+
 class SshSettings(Section, frozen=True, kw_only=True):
     """How machines are reached."""
 
@@ -86,6 +106,7 @@ class Settings(Section, frozen=True, kw_only=True):
     zookeeper: ZooKeeperSettings = ZooKeeperSettings()
     admin_domain: str | None = None  # new nodes must be inside it; None: the one noted in ZooKeeper, or any
     annealer: AnnealerSettings = AnnealerSettings()
+    builder: BuilderSettings = BuilderSettings()
     ssh: SshSettings = SshSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
@@ -121,7 +142,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     def absolute(name: str | None) -> str | None:
         return None if name is None else str(folder / Path(name).expanduser())
 
-    tls, ssh, annealer = settings.zookeeper.tls, settings.ssh, settings.annealer
+    tls, ssh, annealer, builder = settings.zookeeper.tls, settings.ssh, settings.annealer, settings.builder
     if tls is not None:
         tls = replace(tls, ca=absolute(tls.ca), cert=absolute(tls.cert), key=absolute(tls.key))
     return replace(
@@ -129,4 +150,5 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         zookeeper=replace(settings.zookeeper, tls=tls),
         ssh=replace(ssh, key_files=tuple(str(absolute(name)) for name in ssh.key_files)),
         annealer=replace(annealer, log_dir=absolute(annealer.log_dir)),
+        builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
     )

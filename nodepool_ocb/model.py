@@ -117,6 +117,7 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state: str = "running"  # running or draining
     jigs: tuple[str, ...] = ()
     slots: int = 0
+    pages: str | None = None  # HOST:PORT of what it serves over HTTP
 
 
 class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -174,6 +175,79 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     system: Mapping[str, Json] = {}
     hooks: tuple[str, ...] = ()  # deployment hooks that are still to run
     deleting: bool = False
+
+
+class BuildState(StrEnum):
+    """Where an image's build stands (seed 004)."""
+
+    BUILDING = "building"  # its builder holds builds/lock and works on it
+    READY = "ready"  # every format is on its builder's disk, with checksums
+    FAILED = "failed"  # kept long enough to be read, with its log
+    ABORTED = "aborted"  # its builder died, or lost its session, while it built; the builder deletes it when it is back
+    DELETE = "delete"  # somebody asked for its deletion: its uploads go, then its files, then the record
+
+
+class UploadState(StrEnum):
+    """Where a build's upload to a provider stands (seed 004)."""
+
+    UPLOADING = "uploading"  # a builder holds images/lock and sends it
+    READY = "ready"  # the provider has it, verified: it may be launched from
+    FAILED = "failed"  # kept long enough to be read; tried again after a back-off
+    DELETE = "delete"  # somebody asked for its deletion
+
+
+class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``image/<image>/builds/<id>`` (seed 004); the field names are Nodepool's where it has the field."""
+
+    builder: str  # the host name, for people
+    builder_id: str  # of the image directory: the same after a restart, on no other host
+    filename: str  # of its files, without folder and extension: <image>-<id>
+    state: BuildState
+    state_time: float
+    formats: tuple[str, ...] = ()
+    checksums: Mapping[str, Mapping[str, str]] = {}  # format → {"md5": ..., "sha256": ..., "size": ...}
+    started: float = 0.0
+    reason: str | None = None  # why it failed or was aborted
+    tail: str | None = None  # the end of the log of a build that failed, at most 4 KiB
+    log: str | None = None  # HOST:FILE of the whole log
+    username: str | None = None
+    python_path: str | None = None
+    shell_type: str | None = None
+    metadata: Mapping[str, str] = {}
+
+
+class Upload(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``builds/<id>/provider/<provider>/images/<id>`` (seed 004)."""
+
+    state: UploadState
+    state_time: float
+    format: str
+    external_id: str | None = None  # what the provider calls it
+    external_name: str | None = None  # what it was called by us: <image>-<build>-<upload>
+    builder: str | None = None
+    attempt: int = 1  # how often this upload has been tried
+    reason: str | None = None
+    username: str | None = None
+    python_path: str | None = None
+    shell_type: str | None = None
+    metadata: Mapping[str, str] = {}
+
+
+class BuildRequest(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``image/<image>/request-build``: a flag, build this image off its schedule."""
+
+    by: str | None = None
+    reason: str | None = None
+    at: float = 0.0
+
+
+class Pause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``image/<image>/pause``: a flag, do not build this image (``until`` then, or until the flag goes)."""
+
+    by: str | None = None
+    reason: str | None = None
+    at: float = 0.0
+    until: float | None = None
 
 
 class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -12,6 +12,7 @@ ROLES = "/ocb/roles"
 DEPLOYMENTS = "/ocb/deployments"
 NODES = "/ocb/nodes"
 DAEMONS = "/ocb/daemons"
+IMAGES = "/nodepool/image"
 
 
 def role(name: str) -> str:
@@ -76,6 +77,49 @@ def daemons(kind: str) -> str:
 
 def daemon(kind: str, identity: str) -> str:
     return f"/ocb/daemons/{kind}/{identity}"
+
+
+# -- images (seed 004) --
+
+
+def image(image: str) -> str:
+    return f"/nodepool/image/{image}"
+
+
+def request_build(image: str) -> str:
+    return f"/nodepool/image/{image}/request-build"
+
+
+def pause(image: str) -> str:
+    return f"/nodepool/image/{image}/pause"
+
+
+def builds(image: str) -> str:
+    return f"/nodepool/image/{image}/builds"
+
+
+def build_lock(image: str) -> str:
+    return f"/nodepool/image/{image}/builds/lock"
+
+
+def build(image: str, build: str) -> str:
+    return f"/nodepool/image/{image}/builds/{build}"
+
+
+def build_providers(image: str, build: str) -> str:
+    return f"/nodepool/image/{image}/builds/{build}/provider"
+
+
+def uploads(image: str, build: str, provider: str) -> str:
+    return f"/nodepool/image/{image}/builds/{build}/provider/{provider}/images"
+
+
+def upload_lock(image: str, build: str, provider: str) -> str:
+    return f"/nodepool/image/{image}/builds/{build}/provider/{provider}/images/lock"
+
+
+def upload(image: str, build: str, provider: str, upload: str) -> str:
+    return f"/nodepool/image/{image}/builds/{build}/provider/{provider}/images/{upload}"
 
 
 def noderole_name(role: str, fqdn: str) -> str:
