@@ -60,7 +60,7 @@ def load(source: Path | str, name: str | None = None) -> Document:
     if isinstance(source, str) and name is not None:
         return _parsed(source, name)
     path = Path(source)
-    return _parsed(_text(path), name or str(path))
+    return _parsed(read(path), name or str(path))
 
 
 def validate(document: Document, schema: str) -> None:
@@ -72,7 +72,8 @@ def validate(document: Document, schema: str) -> None:
         raise Invalid(problems)
 
 
-def _text(path: Path) -> str:
+def read(path: Path) -> str:
+    """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(BYTES + 1)
