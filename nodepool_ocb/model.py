@@ -205,7 +205,7 @@ class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state: BuildState
     state_time: float
     formats: tuple[str, ...] = ()
-    checksums: Mapping[str, Mapping[str, str]] = {}  # format → {"md5": ..., "sha256": ..., "size": ...}
+    checksums: Mapping[str, Mapping[str, str | int]] = {}  # format → {"md5", "sha256", "size" in bytes}
     removed: tuple[str, ...] = ()  # those of the formats whose files went after they were uploaded
     started: float = 0.0
     request: int = 0  # the mzxid of the request-build that stood there when it began; 0 where none did
