@@ -84,7 +84,7 @@ def load(path: Path | str, secure: Path | str | None = None, environ: Mapping[st
     secrets: Json = {}
     if secure is not None:
         above = nodepoolyaml.load(Path(secure), "nodepool-secure.json", environ)
-        problems += above.problems(nodepoolfaults.of_secrets(above, source))
+        problems += above.problems(nodepoolfaults.of_secrets(above, source), secret=True)
         secrets = above.document.value or {}
     if problems:
         raise Invalid(problems)
