@@ -85,7 +85,7 @@ def load(path: Path | str, secure: Path | str | None = None, environ: Mapping[st
     if secure is not None:
         above = nodepoolyaml.load(Path(secure), "nodepool-secure.json", environ)
         problems += above.problems(nodepoolfaults.of_secrets(above, source), secret=True)
-        secrets = above.document.value or {}
+        secrets = {key: value for key, value in (above.document.value or {}).items() if value}  # none replace nothing
     if problems:
         raise Invalid(problems)
     return _made(source.document.value or {}, secrets, path.resolve().parent)
