@@ -298,6 +298,19 @@ def test_secrets_are_laid_over(written: Any) -> None:
     assert loaded.providers[0].options == {"auth": {"user": "u", "password": "y"}, "tags": ["b"]}
 
 
+def test_file_names_in_the_secure_file_count_from_that_file(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    path, above = tmp_path / "nodepool.yaml", tmp_path / "secrets" / "secure.yaml"
+    path.write_text("zookeeper-servers: [{host: a}]\nzookeeper-tls: {ca: ca.pem}\n")
+    above.write_text("zookeeper-servers:\nzookeeper-tls: {key: key.pem, cert: cert.pem}\n")
+    tls = TlsSettings(
+        ca=str(tmp_path / "ca.pem"),
+        cert=str(tmp_path / "secrets/cert.pem"),
+        key=str(tmp_path / "secrets/key.pem"),
+    )
+    assert nodepool.load(path, above, {}).zookeeper == ZooKeeperSettings(hosts="a:2281", tls=tls)
+
+
 def test_an_empty_secure_file_is_fine(written: Any) -> None:
     assert written("diskimages: [{name: i}]", "").diskimages[0].name == "i"
 
