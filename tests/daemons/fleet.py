@@ -21,7 +21,6 @@ from evidence import WITNESS
 from history import Entry, Evidence, Told
 from history import Event as Noted
 from msgspec.structs import replace
-from processes import MAIN, PATIENCE_SECONDS, Annealer
 
 from nodepool_ocb.claim import settling
 from nodepool_ocb.config import ZooKeeperSettings
@@ -46,12 +45,28 @@ from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import codec, paths, tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.machines import Farm
+from nodepool_ocb.testing.processes import ANNEALER, DaemonProcess
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper import Server
 from nodepool_ocb.world import Vertex, World
 
 SESSION_SECONDS: Final = 2.0
+PATIENCE_SECONDS: Final = 30.0
 DEPLOYMENT: Final = "fleet"
+
+
+class Annealer(DaemonProcess):
+    """An annealer behind a proxy of its own."""
+
+    def __init__(self, proxy: Proxy, *arguments: Any) -> None:
+        self.proxy = proxy
+        super().__init__(*arguments)
+
+    def close(self, timeout_seconds: float = 0.0) -> None:  # noqa: ARG002
+        """There is nothing to wait for: what it leaves, the test's machines end."""
+        if self.running():
+            self.kill()
+        self.proxy.close()
 
 
 class Fleet:
@@ -82,27 +97,26 @@ class Fleet:
     ) -> None:
         for annealer in self.annealers:
             annealer.close()
-            print(f"-- {annealer.pid} --\n{annealer.log}")  # pytest shows it where the test fails
+            print(f"-- {annealer.pid} --\n{annealer.said}")  # pytest shows it where the test fails
         self.session.close()
         self.farm.__exit__(kind, error, trace)
 
     # -- annealers --
 
     def annealer(
-        self, *, launcher: Collection[str] = MAIN, session_seconds: float = SESSION_SECONDS, **settings: Any
+        self, *, launcher: Collection[str] = ANNEALER, session_seconds: float = SESSION_SECONDS, **settings: Any
     ) -> Annealer:
         """One more, not started yet; ``settings`` are of its section ``annealer``."""
         proxy = Proxy(self.server.port)
         folder = self.folder / f"a{len(self.annealers)}"
+        zookeeper = ZooKeeperSettings(hosts=proxy.hosts + self._chroot, session_timeout_seconds=session_seconds)
         sections = {
-            "zookeeper": {"hosts": proxy.hosts + self._chroot, "session_timeout_seconds": session_seconds},
             "annealer": {
                 "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0
             } | settings,
             "ssh": self.farm.settings() | {"connect_timeout_seconds": 2.0},
-            "log": {"format": "plain", "level": "info"},
         }  # fmt: skip
-        annealer = Annealer(folder, sections, proxy, launcher)
+        annealer = Annealer(proxy, zookeeper, folder, sections, launcher)
         self.annealers.append(annealer)
         return annealer
 

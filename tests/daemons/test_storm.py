@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from fleet import SESSION_SECONDS, Fleet
-from processes import Annealer
+from fleet import SESSION_SECONDS, Annealer, Fleet
 
 from nodepool_ocb.testing.zookeeper import Server
 
@@ -132,11 +131,11 @@ def test_after_a_storm_every_promise_holds(
     with Server(fsync=False) as server, Fleet(server, chroot, tmp_path, machines=machines) as fleet:
         count = grid(fleet, levels, lasting)
         for _ in range(3):
-            fleet.annealer().start()
+            fleet.annealer().begin()
         storm = Storm(fleet, seed)
         storm.blow(seconds, every_seconds)
         fleet.until_all_active(CALM_SECONDS)
-        assert all(annealer.running for annealer in fleet.annealers), "nobody gave up"
+        assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
         print(f"{dict(storm.faults)}, {sum(fleet.starts().values())} starts of {count} noderoles")
         assert not fleet.faults()
         assert sum(fleet.starts().values()) <= count * (1 + EXCESS)
