@@ -44,7 +44,8 @@ class Document(msgspec.Struct, frozen=True):
                 text += f".{step}" if text else step
             else:
                 name = value.get("name") if isinstance(value, dict) else None
-                text += f"[{name if isinstance(name, str) else step}]"
+                one_line = isinstance(name, str) and name.splitlines() == [name]
+                text += f"[{name if one_line else step}]"
         return text
 
     def fault(self, key: Sequence[str | int], text: str) -> str:

@@ -8,7 +8,7 @@ are accepted as they are written; the driver checks its own keys. A relative fil
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -66,7 +66,7 @@ class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
     elements_dir: tuple[str, ...] = ()
     images_dir: str | None = None
     build_log_dir: str | None = None
-    build_log_retention: int = 7  # logs of an image; below 0: all, and one at least
+    build_log_retention: int = 7  # logs of an image to keep, at least one; below 0: all
     zookeeper: ZooKeeperSettings | None = None
     diskimages: tuple[Diskimage, ...] = ()
     providers: tuple[Provider, ...] = ()
@@ -84,14 +84,30 @@ def load(path: Path | str, secure: Path | str | None = None, environ: Mapping[st
     secrets: Json = {}
     if secure is not None:
         above = nodepoolyaml.load(Path(secure), "nodepool-secure.json", environ)
-        problems += above.problems(nodepoolfaults.of_secrets(above, source))
-        secrets = above.document.value or {}
+        problems += above.problems(nodepoolfaults.of_secrets(above, source), secret=True)
+        secrets = {key: value for key, value in (above.document.value or {}).items() if value}  # none replace nothing
     if problems:
         raise Invalid(problems)
-    return _made(source.document.value or {}, secrets, path.resolve().parent)
+    value = _anchored(source.document.value or {}, path.resolve().parent)
+    return _made(value, _anchored(secrets, Path(secure or path).resolve().parent))
 
 
-def _made(value: Json, secrets: Json, folder: Path) -> Nodepool:
+def _anchored(value: Mapping[str, Json], folder: Path) -> dict[str, Json]:
+    """Relative file names made absolute."""
+
+    def absolute(name: str) -> str:
+        return str(folder / Path(name).expanduser())
+
+    known: dict[str, Callable[[Json], Json]] = {
+        "elements-dir": lambda names: [absolute(name) for name in names.split(":") if name],
+        "images-dir": absolute,
+        "build-log-dir": absolute,
+        "zookeeper-tls": lambda files: {name: absolute(file) for name, file in files.items()},
+    }
+    return {key: known[key](each) if key in known else each for key, each in value.items()}
+
+
+def _made(value: Mapping[str, Json], secrets: Mapping[str, Json]) -> Nodepool:
     built = merged({image["name"]: image for image in value.get("diskimages") or []})
     above = {provider["name"]: provider for provider in secrets.get("providers") or []}
     providers = [
@@ -101,11 +117,11 @@ def _made(value: Json, secrets: Json, folder: Path) -> Nodepool:
     secret = {image["name"]: texts(image["env-vars"]) for image in secrets.get("diskimages") or []}
     images = (made(name, keys, _taken(name, providers)) for name, keys in built.items())
     return Nodepool(
-        elements_dir=tuple(_absolute(folder, name) for name in value.get("elements-dir", "").split(":") if name),
-        images_dir=_absolute(folder, value["images-dir"]) if "images-dir" in value else None,
-        build_log_dir=_absolute(folder, value["build-log-dir"]) if "build-log-dir" in value else None,
+        elements_dir=tuple(value.get("elements-dir", ())),
+        images_dir=value.get("images-dir"),
+        build_log_dir=value.get("build-log-dir"),
         build_log_retention=value.get("build-log-retention", 7),
-        zookeeper=_zookeeper(_deeply(value, secrets), folder),
+        zookeeper=_zookeeper(_deeply(value, secrets)),
         diskimages=tuple(replace(each, env_vars={**each.env_vars, **secret.get(each.name, {})}) for each in images),
         providers=tuple(providers),
         labels=tuple(_label(section) for section in value.get("labels") or []),
@@ -147,18 +163,18 @@ def _label(section: Mapping[str, Json]) -> Label:
     return Label(name=section["name"], min_ready=section.get("min-ready", 0), max_ready_age_seconds=age)
 
 
-def _zookeeper(value: Mapping[str, Json], folder: Path) -> ZooKeeperSettings | None:
+def _zookeeper(value: Mapping[str, Json]) -> ZooKeeperSettings | None:
     """Every server once, and the chroot that they share behind the last."""
     servers = value.get("zookeeper-servers") or []
     if not servers:
         return None
     hosts = ",".join(f"{_bracketed(server['host'])}:{server.get('port', PORT)}" for server in servers)
     chroot = next((each.strip("/") for each in (server.get("chroot", "") for server in servers) if each), "")
-    tls = {name: _absolute(folder, file) for name, file in value.get("zookeeper-tls", {}).items()}
+    tls = value.get("zookeeper-tls")
     return ZooKeeperSettings(
         hosts=f"{hosts}/{chroot}" if chroot else hosts,
         session_timeout_seconds=float(value.get("zookeeper-timeout", 10)),
-        tls=TlsSettings(ca=tls.get("ca"), cert=tls.get("cert"), key=tls.get("key")) if tls else None,
+        tls=TlsSettings(**tls) if tls else None,
         **value.get("zookeeper-auth", {}),
     )
 
@@ -183,7 +199,3 @@ def _deeply(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, J
         under = both.get(key)
         both[key] = _deeply(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
     return both
-
-
-def _absolute(folder: Path, name: str) -> str:
-    return str(folder / Path(name).expanduser())

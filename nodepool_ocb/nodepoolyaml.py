@@ -25,8 +25,13 @@ from nodepool_ocb.plainyaml import Fault, Key, parse
 ROOT: Final[Key] = ()
 #: What PyYAML, and so Nodepool, reads as booleans, in small letters.
 WORDS: Final = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+#: Keys whose values are lengths of time.
+DURATIONS: Final = frozenset(
+    {"rebuild-age", "build-timeout", "image-upload-timeout", "max-ready-age", "zookeeper-timeout"}
+)
 
 _WRITTEN = re.compile(r"%\((NODEPOOL_\w+)\)")
+_SHOWN = re.compile(r', and is (text ".*"|[-+.0-9e]+|true|false)', re.DOTALL)
 _MARKED = re.compile("\ue000(NODEPOOL_\\w+)\ue001")  # YAML takes these letters anywhere; % may begin no value
 
 
@@ -50,10 +55,11 @@ class Source(msgspec.Struct, frozen=True):
         """The line where something is written."""
         return self.fault(key, "").line
 
-    def problems(self, more: list[Fault]) -> list[str]:
-        """Every fault, and ``more``: each once, by line."""
+    def problems(self, more: list[Fault], secret: bool = False) -> list[str]:
+        """Every fault, and ``more``: each once, by line; without the values where they are ``secret``."""
         told = {(fault.line, fault.path, fault.text): fault for fault in (*self.faults, *more)}
-        return [told[each].at(self.written.name) for each in sorted(told)]
+        lines = [told[each].at(self.written.name) for each in sorted(told)]
+        return [_SHOWN.sub("", line) for line in lines] if secret else lines
 
 
 def load(path: Path, schema: str, environ: Mapping[str, str]) -> Source:
@@ -65,8 +71,11 @@ def load(path: Path, schema: str, environ: Mapping[str, str]) -> Source:
     meaning = _Meaning(schema_file(schema), environ)
     document = Document(written.name, meaning.of(written.value, [schema_file(schema)], ()), written.lines)
     bare = Source(document, written, _places(written.value), ())
-    found = [bare.fault(fault.key, _advised(document, fault)) for fault in faults(document, schema)]
-    found += [bare.fault(key, text) for key, text in meaning.faults]
+    found = [bare.fault(key, text) for key, text in meaning.faults]
+    unread = {key for key, _ in meaning.faults}  # what is wrong with these, nobody can know yet
+    found += [
+        bare.fault(each.key, _advised(document, each)) for each in faults(document, schema) if each.key not in unread
+    ]
     return Source(document, written, bare.places, tuple(sorted(found, key=lambda fault: fault.line)))
 
 
@@ -145,15 +154,15 @@ def _places(value: Json) -> dict[int, Key]:
 
 
 def _advised(document: Document, fault: Fault) -> str:
-    """What is wrong, with the next step where a number stands for text."""
+    """What is wrong, with the next step where it is not plain."""
     value = document.value
     for step in fault.key:
         value = value[step]
-    return (
-        f"{fault.text}; quote it"
-        if fault.text.startswith("must be text") and isinstance(value, int | float)
-        else fault.text
-    )
+    if fault.text.startswith("must be text") and isinstance(value, int | float):
+        return f"{fault.text}; quote it"
+    if fault.text.startswith("must be a") and fault.key[-1:] and fault.key[-1] in DURATIONS:
+        return f"{fault.text}; it counts seconds"
+    return fault.text
 
 
 def _restored(text: str) -> str:
