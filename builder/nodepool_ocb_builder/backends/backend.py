@@ -1,0 +1,59 @@
+"""What every backend is: a Task goes in, the Command that makes the image comes out. Pure; ``isolation`` runs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from nodepool_ocb.model import Json
+from nodepool_ocb.nodepool import Diskimage
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One build of an image."""
+
+    image: Diskimage
+    build: str  # its id, ten digits
+    work: Path  # a folder of its own in the image directory, there and empty
+    elements_dir: tuple[str, ...] = ()
+    outputs: Mapping[str, Path]  # for each format the file that must be there at the end, in the image directory
+    manifest: Path  # a folder for lists of what is in the image; may stay absent
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to run, which makes all of a task's outputs and exits with 0, or fails."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]  # TMPDIR: where the build's own temporary folder is made, instead of its work folder
+    cwd: Path
+    calls_setuid: bool = False  # sudo, newuidmap ...: these work in no user namespace
+
+
+class Backend(Protocol):
+    """A way to make images; made once, without arguments, and used by many threads."""
+
+    @property
+    def formats(self) -> tuple[str, ...] | None:
+        """What it can make; None: whatever the image's program makes."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Programs that must be installed."""
+
+    def faults(self, options: Mapping[str, Json]) -> list[str]:
+        """What is wrong with an image's ``options``, as sentences."""
+
+    def command(self, task: Task) -> Command:
+        """What to run for a task whose options have no faults."""
+
+
+def search_path() -> str:
+    """The PATH of builds: the builder's own, what is installed beside it, and the programs of root that builds call."""
+    beside = str(Path(sys.executable).parent)
+    folders = [*os.environ.get("PATH", os.defpath).split(":"), beside, "/usr/local/sbin", "/usr/sbin", "/sbin"]
+    return ":".join(dict.fromkeys(folder for folder in folders if folder))

@@ -1,0 +1,93 @@
+"""The checksums beside an image file: ``FILE.md5`` and ``FILE.sha256``, as md5sum and sha256sum write and check them.
+
+They are on the disk before ``write`` comes back, each whole or not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final, TypedDict
+
+from nodepool_ocb.errors import Invalid
+
+ALGORITHMS: Final = ("md5", "sha256")
+CHUNK_BYTES: Final = 1 << 20
+
+
+class Sums(TypedDict):
+    """Of one file."""
+
+    md5: str
+    sha256: str
+    size: int  # in bytes
+
+
+def write(file: Path) -> Sums:
+    """Read a file once and write its checksums beside it."""
+    sums = compute(file)
+    _write(beside(file, "md5"), f"{sums['md5']}  {file.name}\n")
+    _write(beside(file, "sha256"), f"{sums['sha256']}  {file.name}\n")
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return sums
+
+
+def verify(file: Path) -> None:
+    """Raises Invalid where a file is not what its checksums say, or has none."""
+    expected = {algorithm: _read(beside(file, algorithm)) for algorithm in ALGORITHMS}
+    found = {**compute(file)}
+    problems = [
+        f"{file}: its {algorithm} is {found[algorithm]}, and {beside(file, algorithm).name} says {expected[algorithm]}"
+        for algorithm in ALGORITHMS
+        if found[algorithm] != expected[algorithm]
+    ]
+    if problems:
+        raise Invalid([f"{problem}; the file is damaged: build the image again" for problem in problems])
+
+
+def compute(file: Path) -> Sums:
+    """Read a file once."""
+    md5, sha256, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
+    try:
+        with file.open("rb", buffering=0) as source:
+            while chunk := source.read(CHUNK_BYTES):
+                md5.update(chunk)
+                sha256.update(chunk)
+                size += len(chunk)
+    except OSError as error:
+        raise Invalid(f"{file} cannot be read: {error.strerror}") from error
+    return Sums(md5=md5.hexdigest(), sha256=sha256.hexdigest(), size=size)
+
+
+def beside(file: Path, algorithm: str) -> Path:
+    """Where a file's checksum is.
+
+    >>> beside(Path("/images/jammy-0000000001.raw"), "md5").name
+    'jammy-0000000001.raw.md5'
+    """
+    return file.with_name(f"{file.name}.{algorithm}")
+
+
+def _write(file: Path, line: str) -> None:
+    temporary = file.with_name(f".{file.name}.new")
+    with temporary.open("w", encoding="utf-8") as target:
+        target.write(line)
+        target.flush()
+        os.fsync(target.fileno())
+    temporary.rename(file)
+
+
+def _read(file: Path) -> str:
+    """The sum in a checksum file; raises Invalid."""
+    try:
+        words = file.read_text(encoding="utf-8", errors="replace").split()
+    except OSError as error:
+        raise Invalid(f"{file} cannot be read: {error.strerror}; build the image again") from error
+    if not words:
+        raise Invalid(f"{file} is empty; build the image again")
+    return words[0].lower()
