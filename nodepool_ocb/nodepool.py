@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb import nodepoolfaults, nodepoolyaml
 from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
-from nodepool_ocb.diskimages import FORMAT, Diskimage as Diskimage, Keys, first_format, made, merged, texts
+from nodepool_ocb.diskimages import FORMAT, Keys, first_format, made, merged, texts
+from nodepool_ocb.diskimages import Diskimage as Diskimage
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Json
 from nodepool_ocb.nodepoolfaults import OPENSTACK, PROVIDER_KEYS

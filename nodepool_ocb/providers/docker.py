@@ -49,8 +49,7 @@ class Docker:
             import docker  # noqa: F401  # here, since most have no need of it
         except ImportError as error:
             raise Invalid(
-                f"provider {provider.name}: driver docker needs the Python package docker; "
-                "install nodepool-ocb[docker]"
+                f"provider {provider.name}: driver docker needs the Python package docker; install nodepool-ocb[docker]"
             ) from error
         self._name = provider.name
         self._url: str | None = provider.options.get("url")
@@ -77,7 +76,9 @@ class Docker:
             return self._refused(error)
         labels = image["Config"]["Labels"] or {}
         if not item.stamp.items() <= labels.items():
-            return Refused(f"image {external_id} of provider {self._name} does not bear the stamp of {item.external_name}")
+            return Refused(
+                f"image {external_id} of provider {self._name} does not bear the stamp of {item.external_name}"
+            )
         layers = image["RootFS"].get("Layers", [])
         if layers != [f"sha256:{item.sha256}"]:  # an engine names a layer by the sum of its tar
             return Refused(f"image {external_id} of provider {self._name} was made of something else: {layers}")

@@ -174,7 +174,7 @@ class OpenStack:
         text = " ".join(str(cause).split())
         never = (openstack.exceptions.ConfigException, keystone.AuthPluginException, keystone.CatalogException)
         full = "quota" in text.lower()  # which is 403, 409 or 413, as the service and its age will have it
-        return Refused(f"provider {self._name}: {text}", isinstance(cause, never) or status in LASTING and not full)
+        return Refused(f"provider {self._name}: {text}", isinstance(cause, never) or (status in LASTING and not full))
 
 
 def _errors() -> tuple[type[Exception], ...]:
