@@ -14,14 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from disturbed import Disturbed
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid, Stale, Unavailable
 from nodepool_ocb.model import Create, Delete, Holder
-from nodepool_ocb.store import frames
-from nodepool_ocb.store.answers import Answer
 from nodepool_ocb.store.locks import Locks, holders
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.proxy import Proxy
@@ -41,8 +39,8 @@ def session(zk_session: Session) -> Session:
 
 
 @pytest.fixture
-def kazoo(zk_settings: ZooKeeperSettings) -> Iterator[KazooClient]:
-    client = KazooClient(zk_settings.hosts)
+def kazoo(session: Session) -> Iterator[KazooClient]:
+    client = KazooClient(session._hosts)
     client.start()
     yield client
     client.stop()
@@ -284,31 +282,7 @@ def test_the_lock_of_a_killed_process_is_free_within_its_sessions_time(
 # -- broken connections --
 
 
-class Disturbed(Session):
-    """A session that does something before its ``at``-th request from now on."""
-
-    at = 0
-    disturb: Callable[[], object]
-
-    def _send(self, request: frames.Raw) -> Answer:
-        self.at -= 1
-        if self.at != 0:
-            return super()._send(request)
-        after = self.disturb()
-        answer = super()._send(request)
-        if callable(after):
-            after()
-        return answer
-
-
-@pytest.fixture
-def disturbed(proxy: Proxy, chroot: str) -> Iterator[Disturbed]:
-    with Disturbed(ZooKeeperSettings(hosts=proxy.hosts + chroot, session_timeout_seconds=10.0)) as session:
-        session.ensure("/ocb/thing")
-        yield session
-
-
-def lose(proxy: Proxy, what: str) -> Callable[[], object]:
+def lose(proxy: Proxy, what: str) -> Callable[[], Callable[[], None]]:
     def disturb() -> Callable[[], None]:
         swallowed = proxy.drop_answers() if what == "answer" else proxy.drop_requests()
 
