@@ -41,6 +41,12 @@ class BuildView(msgspec.Struct, frozen=True):
     record: Build
     version: int
     uploads: tuple[UploadView, ...] = ()
+    unread: frozenset[str] = frozenset()  # the providers with an upload that cannot be decoded: it stays, and the build
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is known to be uploaded of it."""
+        return not self.uploads and not self.unread
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -217,7 +223,7 @@ def due_uploads(
     waiting: list[float] = []
     on_disk = set(newest.record.formats) - set(newest.record.removed)
     for provider, carrier in carriers.items():
-        if carrier.pause or carrier.format not in on_disk:
+        if carrier.pause or carrier.format not in on_disk or provider in newest.unread:
             continue
         tried = next((upload for upload in reversed(newest.uploads) if upload.provider == provider), None)
         at = _due_at(tried, retry_seconds)
@@ -232,9 +238,13 @@ def _due_at(tried: UploadView | None, retry_seconds: float) -> float | None:
     """When the next attempt is due, None for never."""
     if tried is None:
         return 0.0
-    if tried.record.state is not UploadState.FAILED or tried.record.attempt >= UPLOAD_ATTEMPTS:
+    if not _tried_again(tried.record):
         return None
     return tried.record.state_time + backoff_seconds(tried.record.attempt, retry_seconds)
+
+
+def _tried_again(upload: Upload) -> bool:
+    return upload.state is UploadState.FAILED and upload.attempt < UPLOAD_ATTEMPTS
 
 
 def removable(build: BuildView, carriers: Mapping[str, Carrier], kept: Iterable[str]) -> tuple[str, ...]:
@@ -294,7 +304,7 @@ class Tidier(msgspec.Struct, frozen=True):
 
 def tidy(image: ImageView, tidier: Tidier, now: float) -> Iterator[Step]:
     """What is to be done about an image's builds and uploads; all of it may be done at once, or any part of it."""
-    kept = {build.id for build in image.ready()[: tidier.keep]} if tidier.configured else set()
+    kept = {build.id for build in image.ready()[: max(tidier.keep, 1)]} if tidier.configured else set()
     kept_uploads = _kept_uploads(image, tidier)
     for build in image.builds:
         yield from _tidy_build(image, build, build.id in kept, tidier, now)
@@ -303,13 +313,17 @@ def tidy(image: ImageView, tidier: Tidier, now: float) -> Iterator[Step]:
 
 
 def _kept_uploads(image: ImageView, tidier: Tidier) -> list[UploadView]:
-    """The newest ready uploads of each provider: where a new build cannot be sent, the old one stays."""
+    """The newest ready uploads of each provider: where a new build cannot be sent, the old one stays. And those that
+    failed and are to be tried again: their record holds the count.
+    """
+    newest = next(iter(image.ready()), None)
     seen: dict[str, list[UploadView]] = {}
     for build in reversed(image.builds):
         for upload in reversed(build.uploads):
             if upload.record.state is UploadState.READY and build.record.state is not BuildState.DELETE:
                 seen.setdefault(upload.provider, []).append(upload)
-    return [upload for uploads in seen.values() for upload in uploads[: tidier.keep]]
+    kept = [upload for uploads in seen.values() for upload in uploads[: max(tidier.keep, 1)]]
+    return kept + [upload for upload in (newest.uploads if newest else ()) if _tried_again(upload.record)]
 
 
 def _tidy_build(image: ImageView, build: BuildView, kept: bool, tidier: Tidier, now: float) -> Iterator[Step]:
@@ -319,28 +333,30 @@ def _tidy_build(image: ImageView, build: BuildView, kept: bool, tidier: Tidier, 
     match record.state:
         case BuildState.BUILDING if image.holder is None and build.id not in tidier.working:
             yield MarkBuild(build, BuildState.ABORTED, f"{record.builder} lost the lock: it died, or ZooKeeper lost it")
-        case BuildState.ABORTED if build.id not in tidier.working and (ours or gone):
+        case BuildState.READY if not kept and build.bare and (ours or tidier.configured):
+            yield MarkBuild(build, BuildState.DELETE, "newer builds are ready")
+        case BuildState.ABORTED | BuildState.FAILED | BuildState.DELETE if not build.bare or build.id in tidier.working:
+            return  # its uploads go first; what is worked on may be ready yet
+        case BuildState.ABORTED | BuildState.DELETE if ours or gone:
             yield RemoveBuild(build)
         case BuildState.FAILED if expired and (ours or gone):
-            yield RemoveBuild(build)
-        case BuildState.READY if not kept and not build.uploads and (ours or tidier.configured):
-            yield MarkBuild(build, BuildState.DELETE, "newer builds are ready")
-        case BuildState.DELETE if not build.uploads and (ours or gone):
             yield RemoveBuild(build)
 
 
 def _tidy_upload(build: BuildView, upload: UploadView, kept: bool, tidier: Tidier, now: float) -> Iterator[Step]:
     record, ours = upload.record, build.record.builder_id == tidier.builder_id
+    if upload.locked:
+        return  # somebody works on it, and what the provider calls it may not be known yet
     if record.state is UploadState.DELETE:
-        if upload.provider in tidier.providers:
+        if upload.provider in tidier.providers or record.external_id is None:
             yield RemoveUpload(upload)
     elif build.record.state is BuildState.DELETE:
         yield MarkUpload(upload, UploadState.DELETE, "its build is to be deleted")
-    elif record.state is UploadState.UPLOADING and not upload.locked:
+    elif record.state is UploadState.UPLOADING:
         yield MarkUpload(upload, UploadState.FAILED, f"{record.builder} died while it sent it")
     elif ours and upload.provider in tidier.providers and upload.provider not in tidier.carriers:
         yield MarkUpload(upload, UploadState.DELETE, f"{upload.provider} is not to have this image any more")
     elif record.state is UploadState.READY and not kept and upload.provider in tidier.carriers:
         yield MarkUpload(upload, UploadState.DELETE, "newer uploads are ready")
-    elif record.state is UploadState.FAILED and now >= record.state_time + tidier.failed_keep_seconds:
+    elif record.state is UploadState.FAILED and not kept and now >= record.state_time + tidier.failed_keep_seconds:
         yield MarkUpload(upload, UploadState.DELETE, "it failed, and has been kept long enough")

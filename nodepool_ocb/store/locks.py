@@ -16,13 +16,13 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid, Stale, Unavailable, Unknown
-from nodepool_ocb.model import Delete, Holder
+from nodepool_ocb.errors import Invalid, Stale, Unavailable
+from nodepool_ocb.model import Create, Delete, Holder
 from nodepool_ocb.store import codec
 from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.session import Session
 
-_CONTENDER: Final = re.compile(r".*?(?P<number>[0-9]{10})")
+_CONTENDER: Final = re.compile(r".*[0-9]{10}")
 
 
 class Lock(msgspec.Struct, frozen=True):
@@ -41,25 +41,27 @@ class Locks:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._ours = secrets.token_hex(12)  # marks our contenders: one whose answer was lost is known again
-        self._live: set[str] = set()  # the marks of those that somebody here still has, or is making
+        self._left: dict[str, str] = {}  # the mark of each contender that may still stand and is nobody's → its lock
 
     def take(self, path: str, holder: Holder) -> Lock | None:
-        """The lock, or None where somebody has it; without waiting, and nothing is left behind.
+        """The lock, or None where somebody has it; without waiting.
 
-        What the lock is below must exist: nobody locks what was deleted. Raises Unavailable or Denied.
+        What the lock is below must exist: nobody locks what was deleted. Raises Unavailable or Denied; a contender
+        that this leaves behind goes with the next ``take`` of any lock, with ``sweep``, or with the session.
         """
         session = self._session
-        began = session.id
+        self.sweep()
         if not self._free(path):
             return None
-        mark = self._ours + secrets.token_hex(4)
-        self._live.add(mark)
+        began = session.id
+        mark = secrets.token_hex(16)
         try:
             contender = session.create_next(f"{path}/{mark}__lock__", holder, ephemeral=True)
             first = min(contenders(session.children(path) or ()), key=_number, default="")
+        except Stale:
+            return None  # what it is below was deleted meanwhile
         except BaseException:
-            self._live.discard(mark)  # whatever is there of it, the next one who wants this lock takes it away
+            self._left[mark] = path
             raise
         lock = Lock(contender, began)
         if session.id == began and contender.endswith(f"/{first}"):
@@ -68,25 +70,35 @@ class Locks:
         return None
 
     def release(self, lock: Lock) -> None:
-        """Let go. Where ZooKeeper cannot be reached, the lock goes with the session, or when it is wanted next."""
-        self._live.discard(_mark(lock.contender))
-        if lock.session == self._session.id:
-            with contextlib.suppress(Stale, Unavailable):
-                self._session.commit([Delete(lock.contender, 0)])
+        """Let go. Where ZooKeeper cannot be reached, the lock goes with the session, or with the next ``sweep``."""
+        try:
+            self._session.commit([Delete(lock.contender, 0)])
+        except (Stale, Unavailable):  # gone already, as a rule
+            path, _, name = lock.contender.rpartition("/")
+            self._left[name.partition("__lock__")[0]] = path
+
+    def sweep(self) -> None:
+        """Take away what was left behind when a connection broke, so that nobody is kept out by it; without a request
+        where there is nothing. To be called after each reconnect. Raises Unavailable or Denied.
+        """
+        for mark, path in list(self._left.items()):
+            self._session.sync()  # a request of ours that was under way is done after this, or never
+            ours = [name for name in self._session.children(path) or () if name.startswith(mark)]
+            for znode in self._session.get_many([f"{path}/{name}" for name in ours]):
+                if znode is not None:
+                    with contextlib.suppress(Stale):  # another thread sweeps, too
+                        self._session.commit([Delete(znode.path, znode.version)])
+            self._left.pop(mark, None)
 
     def _free(self, path: str) -> bool:
-        """Whether nobody stands there; those of ours that nobody has any more are taken away."""
+        """Whether nobody stands there."""
         names = self._session.children(path)
         if names is None:
-            if self._session.get(path.rpartition("/")[0]) is None:
-                return False
-            self._session.ensure(path)
-            return True
-        lost = [name for name in names if name.startswith(self._ours) and _mark(name) not in self._live]
-        for name in lost:
-            with contextlib.suppress(Stale, Unknown):
-                self._session.commit([Delete(f"{path}/{name}", 0)])
-        return not contenders(set(names) - set(lost))
+            with contextlib.suppress(Stale):  # another made it, or what it is below is gone
+                self._session.commit([Create(path)])  # nothing above it: what was deleted does not come back
+                return True
+            names = self._session.children(path)
+        return names is not None and not contenders(names)
 
 
 def contenders(names: Iterable[str]) -> list[str]:
@@ -121,7 +133,3 @@ def _holder(znode: Znode | None) -> Holder | None:
 
 def _number(name: str) -> str:
     return name[-10:]
-
-
-def _mark(name: str) -> str:
-    return name.rpartition("/")[2].partition("__lock__")[0]

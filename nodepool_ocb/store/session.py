@@ -23,7 +23,7 @@ from kazoo.retry import KazooRetry
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Unavailable, Unknown
 from nodepool_ocb.model import Change, Create, Json, Record
-from nodepool_ocb.store import access, codec, frames, outcome, transaction
+from nodepool_ocb.store import access, frames, outcome, transaction
 from nodepool_ocb.store.answers import Answer, Completion
 from nodepool_ocb.store.frames import Znode as Znode
 from nodepool_ocb.store.frames import ZnodeStat as ZnodeStat
@@ -233,11 +233,13 @@ class Session(Reading):
     def create_next(self, prefix: str, data: Record | Json, ephemeral: bool = False) -> str:
         """Create ``prefix`` with ten digits behind it, a number that this parent never gave before; gives the path.
 
-        Raises Stale if the parent is not there, Denied, Unavailable if nothing was written, and Unknown if the
-        answer was lost: then the znode may be there, and whoever looks for it must know it by its data or prefix.
+        Raises Stale if the parent is not there, Invalid if it is too large, Denied, Unavailable if nothing was written,
+        and Unknown if the answer was lost: then the znode may be there, and whoever looks for it must know it by its
+        data or prefix.
         """
         chroot: str = self._client.chroot
-        request = frames.create_next(chroot + prefix, codec.encode(data), self._acl, ephemeral)
+        written = transaction.pack([Create(prefix, data)], "", self._acl).data[0]
+        request = frames.create_next(chroot + prefix, written, self._acl, ephemeral)
         value = self._send(request).get(self._patience)
         if isinstance(value, frames.Reply):
             return frames.unpack_path(value).removeprefix(chroot)
