@@ -24,8 +24,9 @@ from typing import Final
 
 from nodepool_ocb import metrics
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.health import Page, Pages, Trouble
+from nodepool_ocb.health import Pages, Trouble
 from nodepool_ocb.logs import setup_logging
+from nodepool_ocb.page import Page
 
 __all__ = ["notify", "serve", "setup_logging"]
 

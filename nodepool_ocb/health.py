@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.page import Answer, Page
 
 log = logging.getLogger(__name__)
 
@@ -27,19 +27,6 @@ log = logging.getLogger(__name__)
 Trouble: TypeAlias = Callable[[], str | None]
 
 TIMEOUT_SECONDS: Final = 5.0  # a client that says nothing for this long is dropped
-
-
-class Answer(NamedTuple):
-    """What a page says; ``body`` is held in memory, so a page bounds it."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str] = MappingProxyType({"Content-Type": "text/plain; charset=utf-8"})
-
-
-#: Answers for everything below ``/NAME/``: it gets the rest of the path as it came, and the query. Called on a thread of
-#: its own for each request; what it raises is the client's 500.
-Page: TypeAlias = Callable[[str, Mapping[str, str]], Answer]
 
 
 class Pages:

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodepool_ocb.health import Answer
+from nodepool_ocb.page import Answer
 
 PIECE_BYTES: Final = 256 * 1024
 WAIT_SECONDS: Final = 20.0  # that an answer waits for more, at most
@@ -158,6 +158,11 @@ def read(file: Path, offset: int, ended: bool) -> Piece | Missing | Shorter:
         return Piece(data, start, status.st_size, ended)
     finally:
         os.close(descriptor)
+
+
+def readable(file: Path) -> bool:
+    """Whether ``read`` would give something."""
+    return not isinstance(read(file, -1, True), Missing)
 
 
 # -- reading --
