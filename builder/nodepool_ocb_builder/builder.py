@@ -97,6 +97,7 @@ class Builder:
         znode = session.get(paths.CLUSTER)
         site.cluster = codec.decode(Cluster, znode).id if znode else ""
         session.ensure(*map(paths.builds, site.diskimages))
+        site.locks.sweep()
         self.cache.load()
         self._look_who_lives()
         self._session = began
@@ -115,6 +116,14 @@ class Builder:
         except Stale:
             raise Unavailable(f"{path} was changed while we wrote it") from None
 
+    def served_at(self, address: str) -> None:
+        """HOST:PORT of our pages; before the first turn."""
+        self.daemon = replace(self.daemon, pages=address)
+
+    def idle_about(self, name: str) -> bool:
+        """Whether nothing is added to the log of a build any more; on any thread."""
+        return all(building.name != name for building in list(self._building.values()) if building.under_way)
+
     def reconfigured(self) -> None:
         """The site has another configuration: everything is looked at again."""
         self.builds.size = self.site.settings.build_workers
@@ -124,6 +133,7 @@ class Builder:
 
     def _sweep(self) -> None:
         metrics.SWEEPS.inc()
+        self.site.locks.sweep()
         self.cache.sweep()
         self._look_who_lives()
 

@@ -50,6 +50,7 @@ class Building:
     def __init__(self, site: Site, image: Diskimage) -> None:
         self.site, self.image = site, image
         self.id: str | None = None  # of the build, once it has begun
+        self.under_way = True
         self._lock: Lock | None = None
         self._version = 0  # of the record, as we left it
         self._looked = 0.0
@@ -62,15 +63,17 @@ class Building:
     def run(self) -> None:
         """Build, or find that there is nothing to do. Raises Unavailable before the build has begun."""
         site = self.site
-        self._lock = site.locks.take(paths.build_lock(self.image.name), site.holder(f"build {self.image.name}"))
-        if self._lock is None:
-            return
         try:
-            view = site.look(self.image.name)
-            decision = due(view, site.wanted(self.image), time.time(), site.settings.retry_seconds) if view else None
-            if view is not None and isinstance(decision, Due):
+            path, purpose = paths.build_lock(self.image.name), f"build {self.image.name}"
+            self._lock = site.locks.take(path, site.holder(purpose))
+            view = site.look(self.image.name) if self._lock else None
+            if view is None:
+                return
+            decision = due(view, site.wanted(self.image), time.time(), site.settings.retry_seconds)
+            if isinstance(decision, Due):
                 self._build(view, decision.reason)
         finally:
+            self.under_way = False
             if self._lock is not None:
                 site.locks.release(self._lock)
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from nodepool_ocb import config, metrics, nodepool, providers
 from nodepool_ocb.daemon import serve, setup_logging
 from nodepool_ocb.errors import Invalid, OcbError
+from nodepool_ocb.logpages import LogPage
 from nodepool_ocb.model import Daemon
 from nodepool_ocb.providers.provider import Uploader
 from nodepool_ocb.store import tree
@@ -87,6 +88,8 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None,
             drained=lambda: builder.drained,
             ready=lambda: None if session.trusted else "ZooKeeper does not answer",
             listen=listen,
+            pages={"logs": LogPage(shelf.logs, builder.idle_about)},
+            on_listening=builder.served_at,
             end_within_seconds=settings.builder.drain_seconds + END_SECONDS,
         )
     finally:
