@@ -97,7 +97,11 @@ class _Request(BaseHTTPRequestHandler):
 
     def _of(self, page: Page, rest: str, query: str) -> Answer:
         try:
-            return page(rest, dict(parse_qsl(query, max_num_fields=16)))
+            asked = dict(parse_qsl(query, max_num_fields=16))
+        except ValueError:
+            return Answer(400, b"what follows the ? is too long\n")
+        try:
+            return page(rest, asked)
         except Exception:
             log.exception("the page for %.200r failed", self.path)
             return Answer(500, b"this page failed; the daemon's log says why\n")

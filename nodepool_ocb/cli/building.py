@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,7 +19,7 @@ import msgspec
 from nodepool_ocb import image
 from nodepool_ocb.cli import buildlog, connection, imaging, output
 from nodepool_ocb.cli.times import shown
-from nodepool_ocb.errors import InError, NotFound, OcbError, Stale, TimedOut
+from nodepool_ocb.errors import InError, NotFound, OcbError, Stale, TimedOut, Unavailable
 from nodepool_ocb.image import BuildView, ImageView
 from nodepool_ocb.model import BuildRequest, BuildState, Change, Create, Daemon, Json, Set
 from nodepool_ocb.store import paths
@@ -117,14 +117,17 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: list[C
 
 def _standings(name: str, request: int, deadline: float | None) -> Iterator[tuple[ImageView | None, Standing]]:
     """With a line that moves on a terminal; elsewhere a line for each thing that is new."""
+    builders: Mapping[str, Daemon] = {}
     terminal = sys.stderr.isatty()
     with ExitStack() as stack:
         show = _live(stack) if terminal else _said()
         for opened, images in imaging.followed(deadline, TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS):
             view = images.get(name)
             now = standing(view, request, time.time())
+            with suppress(Unavailable):  # who is there is only told; the images say when it matters
+                builders = imaging.builders(opened)
             if now.outcome is None:
-                show(now, imaging.builders(opened))
+                show(now, builders)
             yield view, now
 
 

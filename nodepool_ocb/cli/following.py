@@ -46,8 +46,14 @@ class Following:
         """
         with connection.session(on_connected=self._connected) as opened:
             source = make(opened, self._wake.set)
-            opened.sync()
-            yield source.load()
+
+            def load() -> T:
+                opened.sync()
+                return source.load()
+
+            while (first := self._read(load)) is None:
+                pass
+            yield first
             swept = time.monotonic()
             while True:
                 self._pause(min(swept + SWEEP_SECONDS, time.monotonic() + (tick_seconds or SWEEP_SECONDS)))

@@ -191,6 +191,9 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
     with connection.session() as opened:
         view = imaging.image_of(imaging.load(opened), name)
         going = _deletable(view, id, force)
+        for each in view.builds if id is None else ():
+            if imaging.stands(view, each) is BuildState.BUILDING:
+                output.say(f"{name}-{each.id} stays: {each.record.builder} builds it now")
         if going and not dry_run:
             confirm(f"delete {', '.join(f'{name}-{build.id}{_uploaded(build)}' for build in going)}", yes)
         chosen = {build.id for build in going}
@@ -208,8 +211,6 @@ def _deletable(view: ImageView, id: str | None, force: bool) -> list[BuildView]:
     busy = [build for build in chosen if imaging.stands(view, build) is BuildState.BUILDING]
     if busy and id is not None:
         raise Conflict(f"{view.name}-{busy[0].id} is being built by {busy[0].record.builder}; wait until it has ended")
-    for build in busy:
-        output.say(f"{view.name}-{build.id} stays: {build.record.builder} builds it now")
     going = [build for build in chosen if build not in busy and build.record.state is not BuildState.DELETE]
     ready = view.ready()
     if not force and ready and all(build in going for build in ready):
