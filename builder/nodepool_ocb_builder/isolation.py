@@ -136,14 +136,15 @@ def start(command: Command, *, log: Path, work: Path, timeout_seconds: float) ->
         timeout_seconds=timeout_seconds,
         namespaces=namespaces(command.calls_setuid),
     )
-    program = subprocess.Popen(
-        _PROGRAM,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={"PATH": search_path(), "LANG": "C.UTF-8", leftovers.MARK: str(work)},
-        start_new_session=True,  # what a terminal sends to us is not for it
-    )
+    with log.open("ab") as errors:
+        program = subprocess.Popen(
+            _PROGRAM,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={"PATH": search_path(), "LANG": "C.UTF-8", leftovers.MARK: str(work)},
+            start_new_session=True,  # what a terminal sends to us is not for it
+        )
     assert program.stdin is not None
     with suppress(OSError):  # it is gone already: wait says so
         program.stdin.write(json.dumps(order._asdict()).encode() + b"\n")
