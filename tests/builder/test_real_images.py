@@ -11,14 +11,15 @@ import re
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from building import Site
+from building import Builder, Site
 
 from nodepool_ocb.nodepool import Diskimage
-from nodepool_ocb_builder import backends
+from nodepool_ocb_builder import backends, leftovers
 from nodepool_ocb_builder.backends import Task
 
 SUITE = "bookworm"
@@ -38,8 +39,8 @@ def mirror(kind: str) -> str:
     pytest.skip(f"apt knows no mirror of {kind} here; name one with {wanted}")
 
 
-def build(site: Site, image: Diskimage) -> dict[str, Path]:
-    """The image's files; the test has them only as long as it runs."""
+def begin(site: Site, image: Diskimage) -> tuple[Builder, Task]:
+    """Start a build whose files, cache and manifest go to the folder of the logs."""
     backend = backends.installed()[image.backend]
     assert backends.faults(image, {image.backend: backend}) == []
     if missing := backends.missing(backend):
@@ -47,20 +48,38 @@ def build(site: Site, image: Diskimage) -> dict[str, Path]:
     folder = site.images / "logs"
     folder.mkdir(exist_ok=True)
     os.chown(folder, site.user.pw_uid, site.user.pw_gid)
-    outputs = {format: folder / f"new.{format}" for format in image.formats}
-    work = site.images / "debian-0000000001.build"
-    cache = str(folder / "cache")
-    image = Diskimage(**{**as_dict(image), "env_vars": {**image.env_vars, "DIB_IMAGE_CACHE": cache}})
-    task = Task(image=image, build="0000000001", work=work, outputs=outputs, manifest=folder / "new.d")
+    task = Task(
+        image=image,
+        build="0000000001",
+        work=site.images / "debian-0000000001.build",
+        outputs={format: folder / f"new.{format}" for format in image.formats},
+        manifest=folder / "new.d",
+    )
     command = backend.command(task)
-    with site.begin_command(command.argv, dict(command.env), TIMEOUT_SECONDS) as builder:
+    env = {**command.env, "DIB_IMAGE_CACHE": str(folder / "cache")}
+    return site.begin_command(command.argv, env, TIMEOUT_SECONDS), task
+
+
+def build(site: Site, image: Diskimage) -> dict[str, Path]:
+    """The image's files and its manifest, which are there as long as the test runs."""
+    builder, task = begin(site, image)
+    with builder:
         assert builder.ended() == (0, None), "\n".join(builder.lines()[-40:])
-    print({format: file.stat().st_size for format, file in outputs.items()}, builder.lines()[-1])
-    return {**outputs, "manifest": task.manifest}
+    print({format: file.stat().st_size for format, file in task.outputs.items()}, builder.lines()[-1])
+    return {**task.outputs, "manifest": task.manifest}
 
 
-def as_dict(image: Diskimage) -> dict[str, Any]:
-    return {name: getattr(image, name) for name in image.__struct_fields__}
+def debian_minimal(site: Site) -> Diskimage:
+    if site.flavour != "root":
+        pytest.skip("diskimage-builder needs root, or a user with sudo for everything")
+    if shutil.which("disk-image-create", path=backends.search_path()) is None or shutil.which("qemu-img") is None:
+        pytest.skip("diskimage-builder or qemu-img is not there; tools/setup --images installs them")
+    environment = {
+        "DIB_DISTRIBUTION_MIRROR": mirror("debian"),
+        "DIB_DEBIAN_SECURITY_MIRROR": mirror("debian-security"),
+    }
+    keys: dict[str, Any] = {"env_vars": environment, "formats": ("qcow2", "tar")}
+    return Diskimage(name="debian", elements=("debian-minimal",), release=SUITE, **keys)
 
 
 def is_bookworm(tar: Path) -> bool:
@@ -95,16 +114,7 @@ def test_mmdebstrap_makes_every_format(site: Site) -> None:
 
 @pytest.mark.long
 def test_diskimage_builder_makes_tar_and_qcow2(site: Site) -> None:
-    if site.flavour != "root":
-        pytest.skip("diskimage-builder needs root, or a user with sudo for everything")
-    if shutil.which("disk-image-create", path=backends.search_path()) is None or shutil.which("qemu-img") is None:
-        pytest.skip("diskimage-builder or qemu-img is not there; tools/setup --images installs them")
-    environment = {
-        "DIB_DISTRIBUTION_MIRROR": mirror("debian"),
-        "DIB_DEBIAN_SECURITY_MIRROR": mirror("debian-security"),
-    }
-    keys: dict[str, Any] = {"env_vars": environment, "formats": ("qcow2", "tar")}
-    made = build(site, Diskimage(name="debian", elements=("debian-minimal",), release=SUITE, **keys))
+    made = build(site, debian_minimal(site))
     assert is_bookworm(made["tar"])
     told = subprocess.run(
         ["qemu-img", "info", "--output=json", str(made["qcow2"])], capture_output=True, text=True, check=True
@@ -113,3 +123,13 @@ def test_diskimage_builder_makes_tar_and_qcow2(site: Site) -> None:
     assert info["format"] == "qcow2"
     assert info["virtual-size"] > 1 << 29
     assert any(made["manifest"].rglob("*"))
+
+
+@pytest.mark.long
+def test_a_killed_builder_leaves_nothing_of_diskimage_builder(site: Site, until: Callable[..., None]) -> None:
+    builder, task = begin(site, debian_minimal(site))
+    with builder:
+        until(lambda: leftovers.loops(task.work), TIMEOUT_SECONDS)
+        builder.program.kill()
+        until(lambda: not leftovers.processes(task.work) and not leftovers.loops(task.work), 5.0)
+        until(lambda: not site.left(), 60.0)
