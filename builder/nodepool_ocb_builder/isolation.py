@@ -1,7 +1,7 @@
 """Runs a build so that nothing of it is left: no process, no mount, no loop device, no work folder.
 
 However it ends: by itself, by ``stop``, by its time-out, or because this builder was killed, in which case all is gone
-within five seconds (``supervisor`` does it). Where this machine allows it (root, or user namespaces) the build has its
+within five seconds (``supervisor`` does it), but for a large folder, which goes as fast as the disk deletes. Where this machine allows it (root, or user namespaces) the build has its
 own process and mount namespaces, and nothing can leave them. As an ordinary user without them, daemons of the build are
 found by descent, and only if builder, supervisor and guard are killed in one moment do they live until ``sweep``.
 
