@@ -53,6 +53,13 @@ def faults_in_value(schema: Json, value: Json) -> list[str]:
     return sentences
 
 
+@functools.cache
+def schema_file(name: str) -> dict[str, Json]:
+    """A file of package ``nodepool_ocb_schemas``; not to be changed, it is read once."""
+    found: dict[str, Json] = json.loads((files("nodepool_ocb_schemas") / name).read_text(encoding="utf-8"))
+    return found
+
+
 def valid_schema(schema: Json) -> str | None:
     """Why something is no JSON Schema; None when it is one."""
     error = next(iter(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)), None)
@@ -90,8 +97,7 @@ def _located(document: Document, found: _Found) -> Fault:
 
 @functools.cache
 def _validator(schema: str) -> Draft202012Validator:
-    text = (files("nodepool_ocb_schemas") / schema).read_text(encoding="utf-8")
-    return Draft202012Validator(json.loads(text))
+    return Draft202012Validator(schema_file(schema))
 
 
 def _errors(validator: Draft202012Validator, value: Json) -> Iterator[_Found]:

@@ -17,7 +17,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Final
@@ -26,6 +26,7 @@ from nodepool_ocb import metrics
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.health import Pages, Trouble
 from nodepool_ocb.logs import setup_logging
+from nodepool_ocb.page import Page
 
 __all__ = ["notify", "serve", "setup_logging"]
 
@@ -46,29 +47,33 @@ def serve(
     drained: Callable[[], bool] = lambda: True,
     ready: Trouble = lambda: None,
     listen: str | None = None,
+    pages: Mapping[str, Page] | None = None,
+    on_listening: Callable[[str], None] = lambda _: None,
     end_within_seconds: float = 10.0,
 ) -> None:
     """Run turns until ``stop`` is set and ``drained()`` is true; call it on the main thread.
 
     ``turn`` gives the seconds until the next one, should nothing wake it before. ``ready`` gives the
-    sentence that says why this daemon is not of use now, or None. After a signal the process ends within
+    sentence that says why this daemon is not of use now, or None. ``pages`` are served on ``listen`` too;
+    ``on_listening`` is told the address, HOST:PORT, before the first turn. After a signal the process ends within
     ``end_within_seconds`` (drain included), with exit status 1 if it has to be forced. Raises Invalid where
     ``listen`` cannot be used.
     """
     heart = _Heart()
     loop = _Loop(turn, wake, stop, heart)
     health = {"live": heart.trouble, "ready": lambda: loop.trouble or ready()}
-    pages = Pages(listen, health) if listen else None
-    if pages:
-        log.info("serving http://%s/metrics", pages.address)
+    served = Pages(listen, health, pages) if listen else None
+    if served:
+        log.info("serving http://%s/metrics", served.address)
+        on_listening(served.address)
     with _Signals(wake, stop, end_within_seconds) as signals:
         while not (stop.is_set() and drained()):
             if signals.reload_wanted.is_set() and reload:
                 signals.reload_wanted.clear()
                 _reload(reload)
             loop.once()
-    if pages:
-        pages.close()
+    if served:
+        served.close()
 
 
 def notify(*lines: str) -> None:

@@ -44,7 +44,8 @@ class Document(msgspec.Struct, frozen=True):
                 text += f".{step}" if text else step
             else:
                 name = value.get("name") if isinstance(value, dict) else None
-                text += f"[{name if isinstance(name, str) else step}]"
+                one_line = isinstance(name, str) and name.splitlines() == [name]
+                text += f"[{name if one_line else step}]"
         return text
 
     def fault(self, key: Sequence[str | int], text: str) -> str:
@@ -60,7 +61,7 @@ def load(source: Path | str, name: str | None = None) -> Document:
     if isinstance(source, str) and name is not None:
         return _parsed(source, name)
     path = Path(source)
-    return _parsed(_text(path), name or str(path))
+    return _parsed(read(path), name or str(path))
 
 
 def validate(document: Document, schema: str) -> None:
@@ -72,7 +73,8 @@ def validate(document: Document, schema: str) -> None:
         raise Invalid(problems)
 
 
-def _text(path: Path) -> str:
+def read(path: Path) -> str:
+    """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(BYTES + 1)

@@ -1,4 +1,4 @@
-"""The pages that a daemon serves over HTTP: /metrics, /health/live and /health/ready.
+"""The pages that a daemon serves over HTTP: /metrics, /health/live, /health/ready, and those that it brings itself.
 
 A health page answers 200 and ``ok``, or 503 and one sentence that says what is wrong. The pages only read;
 they have no password, so they belong on a loopback or a management address (docs/security.md).
@@ -6,16 +6,22 @@ they have no password, so they belong on a loopback or a management address (doc
 
 from __future__ import annotations
 
+import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.page import Answer, Page
+
+log = logging.getLogger(__name__)
 
 #: What is wrong, in one sentence; None when all is well.
 Trouble: TypeAlias = Callable[[], str | None]
@@ -26,18 +32,19 @@ TIMEOUT_SECONDS: Final = 5.0  # a client that says nothing for this long is drop
 class Pages:
     """Serves on ``listen`` ("HOST:PORT"; port 0 takes a free one) from a thread of its own, until closed.
 
+    ``address`` is HOST:PORT for others to reach it by: a host name where it listens on every address of this host.
     Raises Invalid where the address cannot be used.
     """
 
-    def __init__(self, listen: str, health: Mapping[str, Trouble]) -> None:
+    def __init__(self, listen: str, health: Mapping[str, Trouble], pages: Mapping[str, Page] | None = None) -> None:
         host, colon, port = listen.rpartition(":")
         if not (colon and port.isdigit()):
             raise Invalid(f"http.listen: {listen!r} is not HOST:PORT, as in 127.0.0.1:9470")
         try:
-            self._server = _server(host.strip("[]"), int(port))(partial(_Page, health))
+            self._server = _server(host.strip("[]"), int(port))(partial(_Request, health, pages or {}))
         except (OSError, OverflowError) as error:
             raise Invalid(f"http.listen: cannot listen on {listen}: {error}") from error
-        self.address = f"{host}:{self._server.server_address[1]}"
+        self.address = f"{_reachable(host)}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True).start()
 
     def close(self) -> None:
@@ -46,36 +53,66 @@ class Pages:
         self._server.server_close()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that left in the middle is no news."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 def _server(host: str, port: int) -> Callable[[Callable[..., BaseHTTPRequestHandler]], ThreadingHTTPServer]:
     family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
-    kind = type("Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
+    kind = type("Server", (_Server,), {"address_family": family})
     return partial(kind, (host, port))
 
 
-class _Page(BaseHTTPRequestHandler):
+def _reachable(host: str) -> str:
+    return socket.gethostname() if host.strip("[]") in ("", "0.0.0.0", "::") else host
+
+
+class _Request(BaseHTTPRequestHandler):
     timeout = TIMEOUT_SECONDS
 
-    def __init__(self, health: Mapping[str, Trouble], *request: object) -> None:
+    def __init__(self, health: Mapping[str, Trouble], pages: Mapping[str, Page], *request: object) -> None:
         self._health = health
+        self._pages = pages
         super().__init__(*request)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
+        path, _, query = self.path.partition("?")
+        name, _, rest = path.removeprefix("/").partition("/")
         if path == "/metrics":
-            self._answer(200, generate_latest(), CONTENT_TYPE_LATEST)
-        elif (trouble := self._health.get(path.removeprefix("/health/"))) and path.startswith("/health/"):
+            self._answer(Answer(200, generate_latest(), {"Content-Type": CONTENT_TYPE_LATEST}))
+        elif name == "health" and (trouble := self._health.get(rest)):
             sentence = trouble()
-            self._answer(503 if sentence else 200, f"{sentence or 'ok'}\n".encode())
+            self._answer(Answer(503 if sentence else 200, f"{sentence or 'ok'}\n".encode()))
+        elif page := self._pages.get(name):
+            self._answer(self._of(page, rest, query))
         else:
-            known = "".join(f"/health/{name}\n" for name in self._health)
-            self._answer(404, f"/metrics\n{known}".encode())
+            known = ["/metrics", *(f"/health/{each}" for each in self._health), *(f"/{each}/" for each in self._pages)]
+            self._answer(Answer(404, "".join(f"{each}\n" for each in known).encode()))
 
-    def _answer(self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+    def _of(self, page: Page, rest: str, query: str) -> Answer:
+        try:
+            asked = dict(parse_qsl(query, max_num_fields=16))
+        except ValueError:
+            return Answer(400, b"what follows the ? is too long\n")
+        try:
+            return page(rest, asked)
+        except Exception:
+            log.exception("the page for %.200r failed", self.path)
+            return Answer(500, b"this page failed; the daemon's log says why\n")
+
+    def _answer(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(answer.body)
 
     def log_message(self, *_: object) -> None:
         """Say nothing: a probe every few seconds is no news."""

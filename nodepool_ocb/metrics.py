@@ -37,6 +37,20 @@ HOOK_FAILURES: Final = Counter("nodepool_ocb_hook_failures", "Hooks that raised.
 PROBES: Final = Counter("nodepool_ocb_probes", "Probes of machines.", ["outcome"])
 PROBE_FAILURES: Final = Counter("nodepool_ocb_probe_failures", "Probes that failed, by step.", ["step"])
 
+# -- images --
+BUILDS: Final = Counter("nodepool_ocb_builds", "Builds that ended here.", ["outcome"])
+BUILD_SECONDS: Final = Histogram("nodepool_ocb_build_seconds", "How long a build took.", buckets=_LONG)
+BUILDS_BUSY: Final = Gauge("nodepool_ocb_builds_busy", "Builds under way here.")
+UPLOADS: Final = Counter("nodepool_ocb_uploads", "Uploads that ended here.", ["outcome"])
+UPLOAD_SECONDS: Final = Histogram("nodepool_ocb_upload_seconds", "How long an upload took.", buckets=_LONG)
+UPLOADS_BUSY: Final = Gauge("nodepool_ocb_uploads_busy", "Uploads under way here.")
+IMAGE_BUILDS_READY: Final = Gauge("nodepool_ocb_image_builds_ready", "Ready builds of an image, anywhere.", ["image"])
+IMAGE_BUILDS_FAILED: Final = Gauge(
+    "nodepool_ocb_image_builds_failed", "Failed builds of an image whose records are still kept.", ["image"]
+)
+LEAKS: Final = Counter("nodepool_ocb_leaks", "Uploads that no record named, deleted at their providers.")
+WORK_FAILURES: Final = Counter("nodepool_ocb_work_failures", "Work on a thread that raised; each is in the log.")
+
 # -- ZooKeeper --
 STALE: Final = Counter("nodepool_ocb_zookeeper_stale", "Transactions refused: somebody was first.")
 SWEEPS: Final = Counter("nodepool_ocb_sweeps", "Sweeps: reads of everything, in case a watch was missed.")

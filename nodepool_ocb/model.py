@@ -205,8 +205,10 @@ class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state: BuildState
     state_time: float
     formats: tuple[str, ...] = ()
-    checksums: Mapping[str, Mapping[str, str]] = {}  # format → {"md5": ..., "sha256": ..., "size": ...}
+    checksums: Mapping[str, Mapping[str, str | int]] = {}  # format → {"md5", "sha256", "size" in bytes}
+    removed: tuple[str, ...] = ()  # those of the formats whose files went after they were uploaded
     started: float = 0.0
+    request: int = 0  # the mzxid of the request-build that stood there when it began; 0 where none did
     reason: str | None = None  # why it failed or was aborted
     tail: str | None = None  # the end of the log of a build that failed, at most 4 KiB
     log: str | None = None  # HOST:FILE of the whole log
@@ -248,6 +250,16 @@ class Pause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     reason: str | None = None
     at: float = 0.0
     until: float | None = None
+
+
+class Holder(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """A contender of a lock, ephemeral: what whoever holds it says of itself."""
+
+    daemon: str
+    host: str
+    pid: int
+    purpose: str
+    since: float
 
 
 class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -18,8 +18,8 @@ from typing import Any, Final
 import yaml
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.testing.annealing import Annealer
 from nodepool_ocb.testing.machines import Farm
+from nodepool_ocb.testing.processes import DaemonProcess
 from nodepool_ocb.testing.zookeeper import Server
 
 MACHINES: Final = 6
@@ -50,7 +50,7 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     zookeeper = ZooKeeperSettings(hosts=server.hosts, session_timeout_seconds=4.0)
     sections = {"ssh": farm.settings(), "annealer": TUNING}
     for name in ANNEALERS:
-        up.enter_context(Annealer(zookeeper, folder / name, sections))
+        up.enter_context(DaemonProcess(zookeeper, folder / name, sections))
     config = folder / "nodepool-ocb.yaml"
     config.write_text(yaml.safe_dump({"zookeeper": {"hosts": server.hosts}}))
     machines = [

@@ -1,9 +1,10 @@
 """Runs a build so that nothing of it is left: no process, no mount, no loop device, no work folder.
 
 However it ends: by itself, by ``stop``, by its time-out, or because this builder was killed, in which case all is gone
-within five seconds (``supervisor`` does it), but for a large folder, which goes as fast as the disk deletes. Where this machine allows it (root, or user namespaces) the build has its
-own process and mount namespaces, and nothing can leave them. As an ordinary user without them, daemons of the build are
-found by descent, and only if builder, supervisor and guard are killed in one moment do they live until ``sweep``.
+within five seconds (``supervisor`` does it), but for a large folder, which goes as fast as the disk deletes. Where this
+machine allows it (root, or user namespaces) the build has its own process and mount namespaces, and nothing can leave
+them. As an ordinary user without them, daemons of the build are found by descent, and only if builder, supervisor and
+guard are killed in one moment do they live until ``sweep``.
 
 The build gets: standard input empty; output and errors in the log, which ends with a line that says how it ended; no
 other open files; a session of its own; umask 022; and an environment of the command's own variables with PATH, HOME

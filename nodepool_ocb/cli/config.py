@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from nodepool_ocb.cli import connection, output
 from nodepool_ocb.cli.common import Noun, asked
+from nodepool_ocb.model import Json
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import BuilderSettings
 
 
 @click.group(cls=Noun)
@@ -15,14 +22,25 @@ def command() -> None:
 
 @command.command()
 @click.option("--offline", is_flag=True, help="Do not try to reach ZooKeeper.")
-def check(offline: bool) -> None:
-    """Read the configuration, say everything that is wrong with it, and try to reach ZooKeeper."""
+@click.option(
+    "--nodepool",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The file with diskimages and providers, instead of the one that the configuration names.",
+)
+def check(offline: bool, nodepool: Path | None) -> None:
+    """Read the configuration, say everything that is wrong with it, and try to reach ZooKeeper.
+
+    The file with diskimages and providers (builder.nodepool) is part of it where it exists.
+    """
     import msgspec
 
     from nodepool_ocb import config
 
     found = asked("config") or config.find()
     settings = connection.settings()
+    if nodepool is None and found and Path(settings.builder.nodepool).exists():
+        nodepool = Path(settings.builder.nodepool)
+    images = _images(nodepool, settings.builder) if nodepool else None
     if not offline:
         with connection.session():
             pass
@@ -37,4 +55,20 @@ def check(offline: bool) -> None:
             if isinstance(values, dict)
             else {section: values}
         )
+    if images:
+        document["nodepool"] = images
+        shown |= {f"nodepool {key}": value for key, value in images.items()}
     output.thing(document, str(found or "defaults"), output.fields(shown))
+
+
+def _images(path: Path, builder: BuilderSettings) -> dict[str, Json]:
+    """What a nodepool.yaml comes to, without anything that may be secret."""
+    from nodepool_ocb import nodepool
+
+    read = nodepool.load(path, builder.secure)
+    return {
+        "file": str(path),
+        "diskimages": [image.name for image in read.diskimages if not image.stub],
+        "providers": [provider.name for provider in read.providers],
+        "labels": [label.name for label in read.labels],
+    }

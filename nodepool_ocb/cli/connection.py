@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -87,6 +88,11 @@ def me() -> str:
         return "unknown"
 
 
+def on_this_host(host: str) -> bool:
+    """Whether a daemon that calls its host so is on this one."""
+    return host in (socket.gethostname(), socket.getfqdn())
+
+
 def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Change]:
     """Write what ``decide`` gives, transaction by transaction; gives all changes.
 
@@ -96,10 +102,15 @@ def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Chang
 
     if not dry_run:
         tree.bootstrap(opened, admin_domain=settings().admin_domain, now=time.time())
+    return decided(opened, lambda: decide(opened, load(opened)), dry_run)
+
+
+def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool = False) -> list[Change]:
+    """As ``change``, for decisions that read for themselves."""
     changes: list[Change] = []
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            for transaction in decide(opened, load(opened)):
+            for transaction in decide():
                 if not dry_run:
                     opened.commit(transaction)
                 changes += transaction
@@ -156,22 +167,48 @@ def _owner(path: str) -> str:
     return path.removeprefix(paths.ROOT + "/")
 
 
+def _of_image(path: str) -> tuple[str, str] | None:
+    """What stands at a path below an image: its kind and its name.
+
+    >>> _of_image("/nodepool/image/jammy/builds/0000000007/provider/west/images/0000000001")
+    ('upload', 'jammy-0000000007 west 0000000001')
+    """
+    match path.removeprefix(paths.IMAGES + "/").split("/"):
+        case [image, "request-build"]:
+            return "build request", image
+        case [image, "pause"]:
+            return "pause", image
+        case [image, "builds", build]:
+            return "build", f"{image}-{build}"
+        case [image, "builds", build, "provider", provider, "images", upload]:
+            return "upload", f"{image}-{build} {provider} {upload}"
+    return None
+
+
 def _told(change: Change) -> dict[str, Json] | None:
     """A change as people name it; None for what only keeps order (checks, fences, empty znodes)."""
     from nodepool_ocb.store.places import place
 
     data = None if isinstance(change, Check | Delete) else change.data
+    verb = {"Create": "create", "Delete": "delete"}.get(type(change).__name__, "change")
+    state = getattr(data, "state", None) if isinstance(data, Record) else None
+    of_image = _of_image(change.path) if change.path.startswith(paths.IMAGES + "/") else None
+    if of_image is not None and not isinstance(change, Check):
+        return {
+            "change": verb,
+            "kind": of_image[0],
+            "name": of_image[1],
+            "state": None if state is None else str(state),
+        }
     what = place(change.path)
     if isinstance(change, Check) or (what is None and data is None):
         return None
-    verb = {"Create": "create", "Delete": "delete"}.get(type(change).__name__, "change")
     if what is None:
         return {"change": verb, "kind": "attributes", "name": _owner(change.path), "state": None}
     kind = what.kind.__name__
     if kind in ("Fence", "Claim") and isinstance(change, Create | Delete):
         return None
     names = {"NodeRole": f"{what.below}@{what.name}", "DeploymentRole": f"{what.below} in {what.name}"}
-    state = getattr(data, "state", None) if isinstance(data, Record) else None
     return {
         "change": verb,
         "kind": {"NodeRole": "noderole", "DeploymentRole": "deployment role"}.get(kind, kind.lower()),

@@ -18,7 +18,7 @@ def command() -> None:
 @command.command("list")
 def list_() -> None:
     """Every daemon that has a session with ZooKeeper now."""
-    columns = ("kind", "id", "state", "host", "pid", "version", "slots", "jigs", "started")
+    columns = ("kind", "id", "state", "host", "pid", "version", "slots", "jigs", "pages", "started")
     output.things(rows(connection.world()), columns, key="id")
 
 
@@ -34,6 +34,7 @@ def rows(world: World) -> list[dict[str, Json]]:
             "version": daemon.version,
             "slots": daemon.slots,
             "jigs": list(daemon.jigs),
+            "pages": daemon.pages,
             "started": daemon.started,
         }
         for kind, daemons in sorted(world.daemons.items())

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from nodepool_ocb.cli import connection, output
+from nodepool_ocb.cli import connection, imaging, output
 from nodepool_ocb.cli.common import Noun
-from nodepool_ocb.model import Json
+from nodepool_ocb.model import Holder, Json
+from nodepool_ocb.store import paths
 from nodepool_ocb.world import World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
 
 
 @click.group(cls=Noun)
 def command() -> None:
-    """Who works on which node now."""
+    """Who works on what now."""
 
 
 @command.command("list")
 def list_() -> None:
-    """Every claim: the node, its owner, the noderole that it is for, and since when."""
-    output.things(rows(connection.world()), ("node", "owner", "host", "noderole", "epoch", "since"), key="node")
+    """Every claim on a node, and every lock on an image's builds or a build's uploads: whose it is, and since when."""
+    with connection.session() as opened:
+        told = [*rows(connection.load(opened)), *locks(opened, imaging.load(opened))]
+    output.things(told, ("kind", "name", "owner", "host", "purpose", "since"))
+
+
+def locks(opened: Session, images: imaging.Images) -> list[dict[str, Json]]:
+    """The locks of builders, builds before uploads."""
+    from nodepool_ocb.store.locks import holders
+
+    uploads = dict.fromkeys(
+        (view.name, upload.build, upload.provider) for view in images.values() for upload in imaging.uploads_of(view)
+    )
+    held: dict[tuple[str, str], Holder | None] = {("image", name): view.holder for name, view in images.items()}
+    found = holders(opened, [paths.upload_lock(*each) for each in uploads])
+    for (name, build, provider), holder in zip(uploads, found, strict=True):
+        held["upload", f"{name}-{build} {provider}"] = holder
+    return [_lock(kind, name, holder) for (kind, name), holder in sorted(held.items()) if holder is not None]
+
+
+def _lock(kind: str, name: str, holder: Holder) -> dict[str, Json]:
+    return {
+        "kind": kind,
+        "name": name,
+        "owner": holder.daemon,
+        "host": holder.host,
+        "pid": holder.pid,
+        "purpose": holder.purpose,
+        "since": holder.since,
+    }
 
 
 def rows(world: World) -> list[dict[str, Json]]:
@@ -29,11 +63,14 @@ def rows(world: World) -> list[dict[str, Json]]:
             owner = world.annealers.get(view.claim.annealer)
             told.append(
                 {
+                    "kind": "node",
+                    "name": fqdn,
                     "node": fqdn,
                     "owner": view.claim.annealer,
                     "host": owner.host if owner else None,
                     "session": f"0x{view.claim_owner:x}",
                     "noderole": view.claim.noderole,
+                    "purpose": view.claim.noderole,
                     "run": view.claim.run,
                     "epoch": view.claim.epoch,
                     "since": view.claim.since,

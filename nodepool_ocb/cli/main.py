@@ -27,8 +27,10 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "node": ("nodepool_ocb.cli.node", "Machines: create, bind roles to them, commit, take out of service."),
     "noderole": ("nodepool_ocb.cli.noderole", "Roles on nodes: states, explanations, logs, retries."),
     "graph": ("nodepool_ocb.cli.graph", "Draw which noderole waits for which."),
+    "image": ("nodepool_ocb.cli.image", "Images: their builds, asking for builds, logs, pauses."),
+    "upload": ("nodepool_ocb.cli.upload", "Builds at providers."),
     "daemon": ("nodepool_ocb.cli.daemon", "The daemons that are running."),
-    "lock": ("nodepool_ocb.cli.lock", "Who works on which node now."),
+    "lock": ("nodepool_ocb.cli.lock", "Who works on what now."),
     "config": ("nodepool_ocb.cli.config", "Check the configuration."),
     "completion": ("nodepool_ocb.cli.completion", "Print the completion script of a shell."),
 }

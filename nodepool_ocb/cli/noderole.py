@@ -75,7 +75,7 @@ def row(vertex: Vertex) -> dict[str, Json]:
 
 
 def _watch(wanted: Callable[[Vertex], bool]) -> None:
-    for world, touched in waiting.Following(None).worlds():
+    for world, touched in waiting.worlds(None):
         for vertex in sorted(touched.vertices, key=lambda each: each.name):
             if world.vertex(vertex.name) is None:
                 output.line({"noderole": vertex.name, "state": None})

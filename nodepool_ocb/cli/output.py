@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
@@ -28,6 +28,12 @@ COLOURS: Final[Mapping[str, str]] = {
     "TRANSITION": "blue",
     "ACTIVE": "green",
     "COMMITTED": "green",
+    "building": "blue",
+    "uploading": "blue",
+    "ready": "green",
+    "failed": "bold red",
+    "aborted": "yellow",
+    "delete": "magenta",
     "ERROR": "bold red",
     "FAILED": "bold red",
     "PARENT_ERROR": "bold red",
@@ -44,10 +50,18 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def things(rows: Sequence[Mapping[str, Json]], columns: Sequence[str], key: str = "name") -> None:
-    """A list of things: their ``columns`` in a table, everything in JSON and YAML, ``key`` alone as names."""
+def things(
+    rows: Sequence[Mapping[str, Json]],
+    columns: Sequence[str],
+    key: str = "name",
+    words: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
+) -> None:
+    """A list of things: their ``columns`` in a table, everything in JSON and YAML, ``key`` alone as names.
+
+    ``words`` makes of a row what the table shows.
+    """
     if chosen() == "table":
-        render(table(rows, columns))
+        render(table(map(words, rows), columns))
     else:
         _write([dict(row) for row in rows], [str(row[key]) for row in rows])
 

@@ -6,9 +6,10 @@ from collections import Counter
 
 import click
 
-from nodepool_ocb.cli import connection, daemon, deployment, lock, node, output
+from nodepool_ocb import image
+from nodepool_ocb.cli import connection, daemon, deployment, imaging, lock, node, output
 from nodepool_ocb.cli.common import Verb
-from nodepool_ocb.model import Json, State
+from nodepool_ocb.model import BuildState, Json, State, UploadState
 from nodepool_ocb.world import World
 
 
@@ -21,12 +22,13 @@ def command() -> None:
     with connection.session() as opened:
         opened.sync()
         world = tree.load(opened, quarantined)
-    document = glance(world)
+        images = imaging.load(opened, quarantined)
+    document = glance(world, images)
     document["quarantined"] = [{"path": path, "reason": reason} for path, reason in sorted(quarantined.items())]
     _print(document)
 
 
-def glance(world: World) -> dict[str, Json]:
+def glance(world: World, images: imaging.Images) -> dict[str, Json]:
     """The document. Pure."""
     counts = Counter(vertex.record.state for vertex in world.vertices())
     failed = sorted((v for v in world.vertices() if v.record.state is State.ERROR), key=lambda each: each.name)
@@ -40,9 +42,44 @@ def glance(world: World) -> dict[str, Json]:
             "not_alive": [_brief(row) for row in rows if not row["alive"]],
             "not_available": [_brief(row) for row in rows if not row["available"]],
         },
+        "images": glance_at_images(images),
         "deployments": deployment.rows(world),
         "daemons": daemon.rows(world),
         "claims": lock.rows(world),
+    }
+
+
+def glance_at_images(images: imaging.Images) -> dict[str, Json]:
+    """How many builds and uploads there are of each state, and what failed or is being made. Pure."""
+    rows = [imaging.build_row(view, build) for view in images.values() for build in view.builds]
+    uploads = [upload for row in rows for upload in row["uploads"]]
+    failures = [(name, image.failures(view)) for name, view in sorted(images.items())]
+    return {
+        "all": len(images),
+        "builds": dict(Counter(str(row["state"]) for row in rows)),
+        "uploads": dict(Counter(str(upload["state"]) for upload in uploads)),
+        "failing": [
+            {
+                "image": name,
+                "failures": len(failed),
+                "build": failed[-1].id,
+                "since": failed[-1].record.state_time,
+                "reason": failed[-1].record.reason,
+            }
+            for name, failed in failures
+            if failed
+        ],
+        "failed_uploads": [
+            {key: upload[key] for key in ("image", "build", "provider", "upload", "since", "reason")}
+            for upload in uploads
+            if upload["state"] == UploadState.FAILED
+        ],
+        "building": [
+            {"image": view.name, "build": build.id, "builder": build.record.builder, "since": build.record.started}
+            for view in images.values()
+            for build in view.builds
+            if imaging.stands(view, build) is BuildState.BUILDING
+        ],
     }
 
 
@@ -51,19 +88,27 @@ def _brief(row: dict[str, Json]) -> dict[str, Json]:
 
 
 def _print(document: dict[str, Json]) -> None:
-    nodes = document["nodes"]
+    nodes, images = document["nodes"], document["images"]
+    made = [{"of": of, "states": imaging.counted(images[of])} for of in ("builds", "uploads") if images[of]]
     counts = [{"state": state, "noderoles": count} for state, count in document["noderoles"].items()]
     sections = (
         ("IN ERROR", document["errors"], ("noderole", "since", "reason")),
+        ("IMAGES THAT FAIL", images["failing"], ("image", "failures", "build", "since", "reason")),
+        ("UPLOADS THAT FAILED", images["failed_uploads"], ("image", "build", "provider", "since", "reason")),
         ("NODEROLES", counts, ("state", "noderoles")),
         (f"NODES NOT ALIVE, OF {nodes['all']}", nodes["not_alive"], ("name", "since", "reason")),
         (f"NODES NOT AVAILABLE, OF {nodes['all']}", nodes["not_available"], ("name", "since", "reason")),
+        (f"IMAGES: {images['all']}", made, ("of", "states")),
+        ("IMAGES BEING BUILT", images["building"], ("image", "build", "builder", "since")),
         ("DEPLOYMENTS", document["deployments"], ("name", "parent", "state", "noderoles", "since")),
         ("DAEMONS", document["daemons"], ("kind", "id", "state", "host", "slots", "started")),
         ("AT WORK", document["claims"], ("node", "noderole", "owner", "since")),
         ("CANNOT BE READ", document["quarantined"], ("path", "reason")),
     )
     shown = [part for title, rows, columns in sections if rows for part in (title, output.table(rows, columns), "")]
-    if not document["daemons"]:
+    kinds = {daemon["kind"] for daemon in document["daemons"]}
+    if "annealer" not in kinds and (nodes["all"] or not images["all"]):
         output.say("no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer")
+    if "builder" not in kinds and images["all"]:
+        output.say(imaging.NOBODY)
     output.thing(document, "status", *shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -136,7 +135,7 @@ def _file(world: World, vertex: Vertex, run: str, record: Run | None) -> tuple[s
     if where is None and record is None and daemon and folder:
         where = f"{daemon.host}:{Path(folder, vertex.node.name, f'{vertex.role}-{run}.log')}"
     host, _, file = (where or "").partition(":")
-    here = host in (socket.gethostname(), socket.getfqdn()) and os.path.isfile(file)
+    here = connection.on_this_host(host) and os.path.isfile(file)
     return where, Path(file) if here else None
 
 

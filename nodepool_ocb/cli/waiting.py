@@ -7,26 +7,24 @@ ERROR, PROPOSED, or in a deployment that is PROPOSED. A machine that is not aliv
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from nodepool_ocb.cli import connection, output
-from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut, Unavailable
+from nodepool_ocb.cli.following import Following
+from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import DeploymentState, Json, State
 from nodepool_ocb.noderole import satisfied
 from nodepool_ocb.world import Vertex, World
 
 if TYPE_CHECKING:
+    from nodepool_ocb.store.cache import Cache
     from nodepool_ocb.store.session import Session
     from nodepool_ocb.store.tree import Touched
-
-SWEEP_SECONDS: Final = 30.0  # watches are hints
-OUTAGE_SECONDS: Final = 60.0  # that ZooKeeper may be gone while we wait
 
 Choose = Callable[[World], Iterable[str]]
 
@@ -85,60 +83,16 @@ def _stuck(world: World, vertex: Vertex) -> str | None:
     return None
 
 
-class Following:
-    """The world as it changes."""
+def worlds(deadline: float | None) -> Iterator[tuple[World, Touched]]:
+    """The world at once and after every change, with what changed. Raises TimedOut at the deadline (monotonic)."""
+    world = World()
 
-    def __init__(self, deadline: float | None) -> None:
-        self._deadline = deadline  # monotonic
-        self._wake = threading.Event()
-        self._reconnected = threading.Event()
-
-    def worlds(self) -> Iterator[tuple[World, Touched]]:
-        """The world at once and after every change, with what changed. Raises TimedOut at the deadline."""
+    def make(opened: Session, wake: Callable[[], None]) -> Cache:
         from nodepool_ocb.store.cache import Cache
-        from nodepool_ocb.store.tree import Touched
 
-        with ExitStack() as stack:
-            opened = stack.enter_context(connection.session(on_connected=self._connected))
-            cache = Cache(opened, World(), self._wake.set)
-            touched = self._first(opened, cache.load)
-            swept = time.monotonic()
-            while True:
-                yield cache.world, touched
-                touched = Touched()
-                while not touched:
-                    self._pause(swept + SWEEP_SECONDS)
-                    sweep = self._reconnected.is_set() or time.monotonic() >= swept + SWEEP_SECONDS
-                    touched = self._read(cache.sweep if sweep else cache.refresh)
-                    swept = time.monotonic() if sweep else swept
+        return Cache(opened, world, wake)
 
-    def _first(self, opened: Session, load: Callable[[], Touched]) -> Touched:
-        opened.sync()
-        return load()
-
-    def _pause(self, until: float) -> None:
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            raise TimedOut("it took longer than the time-out; it may still happen")
-        ends = until if self._deadline is None else min(until, self._deadline)
-        self._wake.wait(max(0.0, ends - time.monotonic()))
-        self._wake.clear()  # before what follows reads: a change during the read must wake us again
-
-    def _read(self, read: Callable[[], Touched]) -> Touched:
-        """Nothing while ZooKeeper is away; raises Unavailable when it stays away."""
-        from nodepool_ocb.store.tree import Touched
-
-        self._reconnected.clear()
-        try:
-            return read()
-        except Unavailable:
-            output.say("ZooKeeper does not answer; waiting for it")
-            if not self._reconnected.wait(OUTAGE_SECONDS):
-                raise
-            return Touched()
-
-    def _connected(self) -> None:
-        self._reconnected.set()
-        self._wake.set()
+    return ((world, touched) for touched in Following(deadline).changes(make))
 
 
 def wait(choose: Choose, timeout_seconds: float | None, **more: Json) -> None:
@@ -150,7 +104,7 @@ def wait(choose: Choose, timeout_seconds: float | None, **more: Json) -> None:
     last: tuple[World, Standing] | None = None
     ended: OcbError | None = None
     try:
-        for world, now in _standings(Following(deadline), choose):
+        for world, now in _standings(worlds(deadline), choose):
             last = world, now
             if now.outcome:
                 ended = _error(now)
@@ -174,13 +128,13 @@ def change_and_wait(
         wait(choose, timeout_seconds, changes=connection.told(changes))
 
 
-def _standings(following: Following, choose: Choose) -> Iterator[tuple[World, Standing]]:
+def _standings(following: Iterable[tuple[World, Touched]], choose: Choose) -> Iterator[tuple[World, Standing]]:
     """With a live display of them on a terminal."""
     with ExitStack() as stack:
         show = _live(stack) if sys.stderr.isatty() else None
         known: dict[str, None] = {}
         said: set[str] = set()
-        for world, _ in following.worlds():
+        for world, _ in following:
             known |= dict.fromkeys(choose(world))
             now = standing(world, known)
             if show:

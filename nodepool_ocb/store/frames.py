@@ -19,9 +19,11 @@ MULTI_READ: Final = 22
 ADD_WATCH: Final = 106
 SYNC: Final = 9
 
-_CREATE, _DELETE, _SET, _CHECK = 1, 2, 5, 13
+CREATE: Final = 1
+_DELETE, _SET, _CHECK = 2, 5, 13
 _GET, _CHILDREN = 4, 8
 _PERSISTENT_RECURSIVE = 1
+_EPHEMERAL, _SEQUENTIAL = 1, 2  # flags of a create
 
 OK: Final = 0
 ROLLED_BACK: Final = -2  # of a member after the one that failed; OK stands for those before it
@@ -106,6 +108,18 @@ def sync(path: str) -> Raw:
     return Raw(SYNC, text(path))
 
 
+def create_next(prefix: str, data: bytes, acl: bytes, ephemeral: bool) -> Raw:
+    """A znode whose name ends in the parent's next number; a request of its own, for its answer is the path."""
+    flags = _SEQUENTIAL | (_EPHEMERAL if ephemeral else 0)
+    return Raw(CREATE, b"".join((text(prefix), _INT.pack(len(data)), data, acl, _INT.pack(flags))))
+
+
+def unpack_path(reply: Reply) -> str:
+    """The path that was created."""
+    length = _INT.unpack_from(reply.buffer, reply.offset)[0]
+    return reply.buffer[reply.offset + 4 : reply.offset + 4 + length].decode()
+
+
 # -- multiRead --
 
 
@@ -182,7 +196,7 @@ def check(path: str, version: int) -> bytes:
 def create(path: str, data: bytes, acl: bytes, ephemeral: bool) -> bytes:
     """``acl`` is packed by ``access``."""
     return b"".join(
-        (_HEADER.pack(_CREATE, False, -1), text(path), _INT.pack(len(data)), data, acl, _INT.pack(ephemeral))
+        (_HEADER.pack(CREATE, False, -1), text(path), _INT.pack(len(data)), data, acl, _INT.pack(ephemeral))
     )
 
 
@@ -222,7 +236,7 @@ def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] 
             offset += 4
             if code not in (OK, ROLLED_BACK):
                 return Refused(index, code)
-        elif opcode == _CREATE:
+        elif opcode == CREATE:
             offset += 4 + _INT.unpack_from(buffer, offset)[0]
             stats.append(ZnodeStat(0, zxid, owner))
         elif opcode == _SET:

@@ -22,7 +22,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Unavailable, Unknown
-from nodepool_ocb.model import Change, Create
+from nodepool_ocb.model import Change, Create, Json, Record
 from nodepool_ocb.store import access, frames, outcome, transaction
 from nodepool_ocb.store.answers import Answer, Completion
 from nodepool_ocb.store.frames import Znode as Znode
@@ -229,6 +229,24 @@ class Session(Reading):
                 refused = frames.unpack_multi(self._reply(self._send(request)), [0])
                 if isinstance(refused, frames.Refused) and refused.code != frames.EXISTS:
                     raise transaction.refusal([Create(path)], refused)
+
+    def create_next(self, prefix: str, data: Record | Json, ephemeral: bool = False) -> str:
+        """Create ``prefix`` with ten digits behind it, a number that this parent never gave before; gives the path.
+
+        Raises Stale if the parent is not there, Invalid if it is too large, Denied, Unavailable if nothing was written,
+        and Unknown if the answer was lost: then the znode may be there, and whoever looks for it must know it by its
+        data or prefix.
+        """
+        chroot: str = self._client.chroot
+        written = transaction.pack([Create(prefix, data)], "", self._acl).data[0]
+        request = frames.create_next(chroot + prefix, written, self._acl, ephemeral)
+        value = self._send(request).get(self._patience)
+        if isinstance(value, frames.Reply):
+            return frames.unpack_path(value).removeprefix(chroot)
+        error = self._translated(value, prefix)
+        if isinstance(error, Unknown):
+            self.ambiguous += 1
+        raise error
 
     def _result(self, changes: Sequence[Change], value: Any) -> Stats | OcbError:
         if isinstance(value, frames.Reply):

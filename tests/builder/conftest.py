@@ -1,4 +1,6 @@
-"""A place to build images in, for root and for ordinary users; it is empty again after each test."""
+"""A yard of builders, on the server that all tests share; a place to build images in, which is empty again after each
+test.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,17 @@ from pathlib import Path
 
 import pytest
 from building import FLAVOURS, Site, interpreter
+from yard import Yard
 
+from nodepool_ocb.testing.zookeeper import Server
 from nodepool_ocb_builder import isolation
+
+
+@pytest.fixture
+def yard(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Yard]:
+    """Nothing is in it yet."""
+    with Yard(zookeeper, chroot, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(params=list(FLAVOURS))

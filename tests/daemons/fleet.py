@@ -21,7 +21,6 @@ from evidence import WITNESS
 from history import Entry, Evidence, Told
 from history import Event as Noted
 from msgspec.structs import replace
-from processes import MAIN, PATIENCE_SECONDS, Annealer
 
 from nodepool_ocb.claim import settling
 from nodepool_ocb.config import ZooKeeperSettings
@@ -46,11 +45,12 @@ from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import codec, paths, tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.machines import Farm
-from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.processes import ANNEALER, CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 from nodepool_ocb.world import Vertex, World
 
 SESSION_SECONDS: Final = 2.0
+PATIENCE_SECONDS: Final = 30.0
 DEPLOYMENT: Final = "fleet"
 
 
@@ -61,7 +61,7 @@ class Fleet:
         self.server, self.folder = server, folder
         self._chroot = chroot
         self.farm = Farm(machines, folder / "machines")
-        self.annealers: list[Annealer] = []
+        self.annealers: list[CutDaemon] = []
         self.session = Session(ZooKeeperSettings(hosts=server.hosts + chroot, session_timeout_seconds=30.0))
         self.nodes: list[str] = []
 
@@ -81,28 +81,26 @@ class Fleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for annealer in self.annealers:
-            annealer.close()
-            print(f"-- {annealer.pid} --\n{annealer.log}")  # pytest shows it where the test fails
+            annealer.discard()
+            print(f"-- {annealer.pid} --\n{annealer.said}")  # pytest shows it where the test fails
         self.session.close()
         self.farm.__exit__(kind, error, trace)
 
     # -- annealers --
 
     def annealer(
-        self, *, launcher: Collection[str] = MAIN, session_seconds: float = SESSION_SECONDS, **settings: Any
-    ) -> Annealer:
+        self, *, launcher: Collection[str] = ANNEALER, session_seconds: float = SESSION_SECONDS, **settings: Any
+    ) -> CutDaemon:
         """One more, not started yet; ``settings`` are of its section ``annealer``."""
-        proxy = Proxy(self.server.port)
         folder = self.folder / f"a{len(self.annealers)}"
+        zookeeper = ZooKeeperSettings(hosts=self._chroot, session_timeout_seconds=session_seconds)
         sections = {
-            "zookeeper": {"hosts": proxy.hosts + self._chroot, "session_timeout_seconds": session_seconds},
             "annealer": {
                 "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0
             } | settings,
             "ssh": self.farm.settings() | {"connect_timeout_seconds": 2.0},
-            "log": {"format": "plain", "level": "info"},
         }  # fmt: skip
-        annealer = Annealer(folder, sections, proxy, launcher)
+        annealer = CutDaemon(self.server.port, zookeeper, folder, sections, launcher)
         self.annealers.append(annealer)
         return annealer
 
@@ -216,7 +214,7 @@ class Fleet:
     def claim_stands(self, fqdn: str) -> bool:
         return self.session.get(paths.claim(fqdn)) is not None
 
-    def held_by(self, fqdn: str | None = None) -> Annealer | None:
+    def held_by(self, fqdn: str | None = None) -> CutDaemon | None:
         """Whose claim is on a node."""
         claim = self.session.get(paths.claim(fqdn or self.nodes[0]))
         daemon = claim and self.session.get(paths.daemon("annealer", codec.decode(Claim, claim).annealer))

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from fleet import SESSION_SECONDS, Fleet
 from history import Event as Noted
-from processes import Annealer
 
 from nodepool_ocb.model import DeploymentState, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
+from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
 SLACK_SECONDS = 3.0  # a take-over may take this long beyond the session
@@ -32,7 +32,7 @@ def test_what_is_bound_becomes_active_parents_first(three: Fleet) -> None:
     below = [fleet.bind("first", node) for node in fleet.nodes]
     for node in fleet.nodes:
         fleet.bind("second", node, below)
-    fleet.annealer().start()
+    fleet.annealer().begin()
     fleet.until_all_active()
     assert not fleet.faults()
     run = fleet.runs(below[0])
@@ -100,7 +100,7 @@ def test_what_is_written_without_an_answer_is_written_once(fleet: Fleet) -> None
 def test_a_machine_that_dies_in_a_run_while_it_is_not_available_is_done_when_it_is_back(fleet: Fleet) -> None:
     fleet.add_role("long", fleet.work(1.0))
     node, noderole = fleet.nodes[0], fleet.bind("long", fleet.nodes[0])
-    fleet.annealer().start()
+    fleet.annealer().begin()
     fleet.until_started(noderole)
     fleet.set_node(node, available=False)
     fleet.farm.kill(0)
@@ -117,11 +117,11 @@ def test_a_run_that_nobody_holds_is_accounted_for_when_its_noderole_has_to_wait_
     fleet.add_role("below", fleet.work(SESSION_SECONDS + 2))
     above = fleet.bind("above", fleet.nodes[0])
     below = fleet.bind("below", fleet.nodes[1], [above])
-    doomed = fleet.annealer().start()
+    doomed = fleet.annealer().begin()
     fleet.until_started(below)
     doomed.kill()
     fleet.happens(above, Event.PROPOSE)
-    fleet.annealer().start()
+    fleet.annealer().begin()
     fleet.until_state(below, State.BLOCKED)
     fleet.happens(above, Event.COMMIT)
     fleet.until_all_active()
@@ -133,7 +133,7 @@ def test_a_dead_machine_waits_and_is_done_anew_when_it_is_back(fleet: Fleet) -> 
     fleet.add_role("second", fleet.work(0.1))
     first = fleet.bind("first", fleet.nodes[0])
     second = fleet.bind("second", fleet.nodes[0], [first])
-    fleet.annealer(probe_seconds=0.5).start()
+    fleet.annealer(probe_seconds=0.5).begin()
     fleet.until_all_active()
     fleet.farm.kill(0)
     fleet.until(lambda: not fleet.node(fleet.nodes[0]).alive, "the machine is found dead")
@@ -151,7 +151,7 @@ def test_a_failing_role_is_an_error_until_it_is_mended_and_retried(fleet: Fleet)
     fleet.add_role("second", fleet.work(0.0))
     first = fleet.bind("first", fleet.nodes[0])
     second = fleet.bind("second", fleet.nodes[0], [first])
-    fleet.annealer().start()
+    fleet.annealer().begin()
     fleet.until_state(first, State.ERROR)
     assert fleet.state(second) is State.BLOCKED
     (run,) = fleet.runs(first).values()
@@ -168,7 +168,7 @@ def test_a_role_with_retries_is_run_again_with_longer_and_longer_pauses(fleet: F
     third = f'echo >> "{count}"; test $(wc -l < "{count}") = 3'
     fleet.add_role("first", fleet.work(0.0, third, retries=2, backoff_seconds=0.5))
     noderole = fleet.bind("first", fleet.nodes[0])
-    fleet.annealer().start()
+    fleet.annealer().begin()
     fleet.until_state(noderole, State.ACTIVE)
     runs = list(fleet.runs(noderole).values())
     assert [run.outcome for run in runs] == ["failed", "failed", "succeeded"]
@@ -182,7 +182,7 @@ def test_a_node_that_is_not_available_is_left_alone(three: Fleet) -> None:
     fleet.add_role("first", fleet.work(0.0))
     fleet.set_node(fleet.nodes[0], available=False)
     kept, *others = [fleet.bind("first", node) for node in fleet.nodes]
-    fleet.annealer().start()
+    fleet.annealer().begin()
     for noderole in others:
         fleet.until_state(noderole, State.ACTIVE)
     assert fleet.state(kept) is State.TODO
@@ -197,7 +197,7 @@ def test_nothing_starts_in_a_deployment_that_was_proposed_again(fleet: Fleet) ->
     fleet.add_role("stranger", fleet.work(0.0))
     first = fleet.bind("first", fleet.nodes[0])
     second = fleet.bind("second", fleet.nodes[0], [first])
-    fleet.annealer().start()
+    fleet.annealer().begin()
     fleet.until_started(first)
     fleet.set_deployment(DeploymentState.PROPOSED)
     fleet.until_state(first, State.ACTIVE)  # what has begun may end
@@ -213,7 +213,7 @@ def test_zookeeper_gone_for_longer_than_the_session_loses_no_finished_work(chroo
     with Server(fsync=False) as server, Fleet(server, chroot, tmp_path) as fleet:
         fleet.add_role("first", fleet.work(1.0))
         noderole = fleet.bind("first", fleet.nodes[0])
-        fleet.annealer().start()
+        fleet.annealer().begin()
         fleet.until_started(noderole)
         server.kill()
         fleet.until(lambda: fleet.noted(Noted.ENDED), "the run ends")
@@ -230,9 +230,9 @@ def test_what_a_busy_annealer_has_no_slot_for_is_done_by_another(three: Fleet) -
     gate = fleet.folder / "gate"
     fleet.add_role("first", fleet.work(0.0, f'until test -e "{gate}"; do sleep 0.1; done'))
     noderoles = [fleet.bind("first", node) for node in fleet.nodes]
-    busy = fleet.annealer(slots=1).start()
+    busy = fleet.annealer(slots=1).begin()
     fleet.until(lambda: [node for node in fleet.nodes if fleet.held_by(node) is busy], "one is claimed")
-    idle = fleet.annealer().start()
+    idle = fleet.annealer().begin()
     fleet.until(lambda: all(map(fleet.held_by, fleet.nodes)), "all are claimed")
     holders = [fleet.held_by(node) for node in fleet.nodes]
     assert (holders.count(busy), holders.count(idle)) == (1, 2)
@@ -265,10 +265,10 @@ def test_a_hook_runs_at_least_once_though_its_annealer_dies_in_it(fleet: Fleet) 
     environment = {"PYTHONPATH": str(installed), "CALLS": str(calls)}
     fleet.add_role("watched", fleet.work(0.0, hooks=("on_todo", "on_active")))
     noderole = fleet.bind("watched", fleet.nodes[0], hooks=("on_todo",))
-    doomed = fleet.annealer().start(**environment)
+    doomed = fleet.annealer().begin(**environment)
     fleet.until(lambda: calls.exists(), "the hook is called")
     doomed.kill()
-    fleet.annealer().start(**environment)
+    fleet.annealer().begin(**environment)
     fleet.until(lambda: not fleet.record(noderole).hooks, "no hook is left to run")
     first, second = calls.read_text().splitlines()
     assert first.split()[1] == second.split()[1] == noderole
@@ -286,10 +286,10 @@ def package(folder: Path, source: str) -> Path:
     return folder
 
 
-def running_under_one_of_two(fleet: Fleet, seconds: float) -> tuple[Annealer, Annealer, str]:
+def running_under_one_of_two(fleet: Fleet, seconds: float) -> tuple[CutDaemon, CutDaemon, str]:
     """Two annealers, and a noderole that one of them runs: who has it, who has not, and its name."""
     fleet.add_role("long", fleet.work(seconds))
-    annealers = [fleet.annealer(drain_seconds=0.3).start() for _ in range(2)]
+    annealers = [fleet.annealer(drain_seconds=0.3).begin() for _ in range(2)]
     fleet.until(lambda: fleet.living() == 2, "both are there")
     noderole = fleet.bind("long", fleet.nodes[0])
     fleet.until_started(noderole)

@@ -111,6 +111,14 @@ def test_it_is_ready_once_its_first_turn_has_ended(start: Start) -> None:
     assert daemon.page("/health/live") == (200, "ok\n")
 
 
+def test_it_tells_its_address_before_the_first_turn_and_serves_pages_of_its_own(start: Start) -> None:
+    daemon = start()
+    assert daemon.pages
+    assert f"http://{daemon.said('listening ').split()[1]}" == daemon.pages[0]
+    daemon.said("turn")
+    assert daemon.page("/echo/a/b?x=1") == (200, "a/b [('x', '1')]")
+
+
 def test_a_turn_that_fails_is_tried_again_and_shown(start: Start) -> None:
     daemon = start("fails twice")
     assert "Traceback" in daemon.said("Traceback")
@@ -211,4 +219,4 @@ def test_another_process_s_watchdog_is_left_alone(start: Start) -> None:
 
 
 def test_an_unknown_page_names_those_that_exist(start: Start) -> None:
-    assert start().page("/") == (404, "/metrics\n/health/live\n/health/ready\n")
+    assert start().page("/") == (404, "/metrics\n/health/live\n/health/ready\n/echo/\n")

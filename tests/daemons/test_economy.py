@@ -12,9 +12,9 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import State
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.annealing import Annealer, await_that
 from nodepool_ocb.testing.counters import requests, transactions
 from nodepool_ocb.testing.grid import Grid
+from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from nodepool_ocb.testing.zookeeper import Server
 
 
@@ -33,7 +33,7 @@ def test_a_thousand_noderoles_take_at_most_2_2_transactions_each(server: Server,
     grid = Grid(nodes=20, lanes=5, depth=10)
     with Session(settings(server)) as session:
         grid.write(session)
-        with Annealer(settings(server), tmp_path) as annealer:
+        with DaemonProcess(settings(server), tmp_path) as annealer:
             before = transactions(server)
             grid.start(session)
             await_that(grid.finished(session), 60.0, "every noderole is ACTIVE", alive=annealer.running)
@@ -49,7 +49,7 @@ def test_an_idle_annealer_writes_nothing_and_asks_next_to_nothing(server: Server
     with Session(settings(server)) as session:
         grid.write(session)
         grid.start(session)
-    with Annealer(settings(server), tmp_path, {"annealer": {"sweep_seconds": 1.0}}) as annealer:
+    with DaemonProcess(settings(server), tmp_path, {"annealer": {"sweep_seconds": 1.0}}) as annealer:
         wrote, asked, since = transactions(server), requests(server), time.monotonic()
         await_that(
             lambda: annealer.metric("nodepool_ocb_sweeps_total") >= 4, 30.0, "four sweeps", alive=annealer.running

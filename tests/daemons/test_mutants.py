@@ -14,11 +14,11 @@ import mutants
 import pytest
 from fleet import Fleet
 from history import Event as Noted
-from processes import Annealer
 
 from nodepool_ocb.aliveness import died
 from nodepool_ocb.model import State
 from nodepool_ocb.noderole import Event
+from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
 SLOW_SECONDS = 2.0
@@ -30,7 +30,7 @@ def two(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
-def launch(fleet: Fleet, mutant: str, moment: str, role: str, session_seconds: float = 2.0) -> Annealer:
+def launch(fleet: Fleet, mutant: str, moment: str, role: str, session_seconds: float = 2.0) -> CutDaemon:
     launcher = (mutants.__file__, mutant, moment, role)
     return fleet.annealer(launcher=launcher, session_seconds=session_seconds)
 
@@ -39,12 +39,12 @@ def late_order(fleet: Fleet, mutant: str) -> None:
     """An order leaves after the node was taken over, and after its noderole was put into another generation."""
     fleet.add_role("slow", fleet.work(SLOW_SECONDS))
     noderole, node = fleet.bind("slow", fleet.nodes[0]), fleet.nodes[0]
-    late = launch(fleet, mutant, "order", "slow").start(BAD_LUCK="1")
+    late = launch(fleet, mutant, "order", "slow").begin(BAD_LUCK="1")
     fleet.until(lambda: late.frozen, "it has claimed, and not ordered")
     fleet.until(lambda: not fleet.claim_stands(node), "its session is over")
     fleet.write(lambda world: died(world.nodes[node], time.time(), "it was seen dead"))
     fleet.set_node(node, alive=True)
-    launch(fleet, mutant, "order", "slow").start()
+    launch(fleet, mutant, "order", "slow").begin()
     fleet.until_started(noderole)
     late.thaw()
 
@@ -55,11 +55,11 @@ def late_claim(fleet: Fleet, mutant: str) -> None:
     fleet.add_role("below", fleet.work(0.0))
     above = fleet.bind("above", fleet.nodes[0])
     fleet.bind("below", fleet.nodes[1], [above])
-    late = launch(fleet, mutant, "claim", "below", session_seconds=60.0).start(BAD_LUCK="1")
+    late = launch(fleet, mutant, "claim", "below", session_seconds=60.0).begin(BAD_LUCK="1")
     fleet.until(lambda: late.frozen, "it has decided to claim")
     fleet.happens(above, Event.PROPOSE)
     fleet.happens(above, Event.COMMIT)
-    launch(fleet, mutant, "claim", "below").start()
+    launch(fleet, mutant, "claim", "below").begin()
     fleet.until(lambda: fleet.starts()[above] == 2, "the parent runs again")
     late.thaw()
 
@@ -99,6 +99,6 @@ def test_the_bad_luck_alone_changes_nothing(fleet: Fleet) -> None:
     """The launcher without bad luck is an annealer like any other."""
     fleet.add_role("slow", fleet.work(0.0))
     noderole = fleet.bind("slow", fleet.nodes[0])
-    launch(fleet, "none", "order", "slow").start()
+    launch(fleet, "none", "order", "slow").begin()
     fleet.until_state(noderole, State.ACTIVE)
     assert not fleet.faults()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from nodepool_ocb.config import LogSettings
 from nodepool_ocb.daemon import serve, setup_logging
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.page import Answer
 
 HUNG = threading.Event()  # never set
 
@@ -70,6 +71,8 @@ def main() -> None:
         reload=reload,
         drained=drained,
         listen="127.0.0.1:0",
+        pages={"echo": lambda rest, query: Answer(200, f"{rest} {sorted(query.items())}".encode())},
+        on_listening=lambda address: say(f"listening {address}"),
         end_within_seconds=1.0,
     )
     say("ended")

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb import config, errors
-from nodepool_ocb.config import HttpSettings, Section, Settings
+from nodepool_ocb.checks import schema_file
+from nodepool_ocb.config import BuilderSettings, HttpSettings, Section, Settings
 from nodepool_ocb.hindrance import Code
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,8 @@ PAGES = sorted(
 
 def test_the_shipped_configuration_is_the_default_one() -> None:
     shipped = config.load(ROOT / "etc/nodepool-ocb.yaml")
-    assert shipped == replace(Settings(), http=HttpSettings(listen="127.0.0.1:9470"))
+    builder = replace(BuilderSettings(), nodepool=str(ROOT / "etc/nodepool.yaml"))
+    assert shipped == replace(Settings(), http=HttpSettings(listen="127.0.0.1:9470"), builder=builder)
 
 
 def keys(section: type[Section]) -> Iterator[str]:
@@ -35,6 +37,19 @@ def keys(section: type[Section]) -> Iterator[str]:
 @pytest.mark.parametrize("key", [*keys(Settings), *keys(config.TlsSettings)])
 def test_the_shipped_configuration_names_every_key(key: str) -> None:
     assert re.search(rf"^\s*(# +)?{key}:", (ROOT / "etc/nodepool-ocb.yaml").read_text(), re.MULTILINE)
+
+
+def nodepool_keys() -> Iterator[str]:
+    """The keys of a nodepool.yaml that a builder reads, at the top and one level below."""
+    schema = schema_file("nodepool.json")
+    parts = [schema, schema["$defs"]["provider"]]
+    parts += [schema["properties"][section]["items"] for section in ("diskimages", "labels")]
+    return (key for part in parts for key in part["properties"])
+
+
+@pytest.mark.parametrize("key", sorted({*nodepool_keys()}))
+def test_the_page_about_images_names_every_key(key: str) -> None:
+    assert f"`{key}`" in (ROOT / "docs/images.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from disturbed import Disturbed
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store.session import Session
@@ -43,3 +44,11 @@ def connect(chroot: str) -> Iterator[Connect]:
     yield start
     for session in sessions:
         session.close()
+
+
+@pytest.fixture
+def disturbed(proxy: Proxy, chroot: str) -> Iterator[Disturbed]:
+    """A session through the proxy that outlives short cuts, below this test's chroot."""
+    with Disturbed(ZooKeeperSettings(hosts=proxy.hosts + chroot, session_timeout_seconds=10.0)) as session:
+        session.ensure("/ocb/thing")
+        yield session

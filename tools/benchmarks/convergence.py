@@ -15,8 +15,8 @@ from benchmarks import ensemble
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing import counters
-from nodepool_ocb.testing.annealing import Annealer, await_that
 from nodepool_ocb.testing.grid import Grid
+from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from nodepool_ocb.testing.zookeeper import Server
 
 TIMEOUT_SECONDS = 600.0
@@ -46,17 +46,17 @@ def converge(server: Server, grid: Grid, sections: Mapping[str, Any] | None = No
 
 
 @contextmanager
-def annealer(settings: ZooKeeperSettings, sections: Mapping[str, Any] | None = None) -> Iterator[Annealer]:
+def annealer(settings: ZooKeeperSettings, sections: Mapping[str, Any] | None = None) -> Iterator[DaemonProcess]:
     """An annealer, not started yet, with a directory that goes when the block ends."""
     with tempfile.TemporaryDirectory(prefix="nodepool-ocb-bench-") as directory:
-        process = Annealer(settings, Path(directory), sections)
+        process = DaemonProcess(settings, Path(directory), sections)
         try:
             yield process
         finally:
             process.close()
 
 
-def run(server: Server, session: Session, process: Annealer, grid: Grid) -> Convergence:
+def run(server: Server, session: Session, process: DaemonProcess, grid: Grid) -> Convergence:
     """Commit a grid that was written, and that the annealer has read; return when all of it is ACTIVE."""
     finished = grid.finished(session)
     transactions, cpu = counters.transactions(server), process.cpu_seconds

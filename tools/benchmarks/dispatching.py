@@ -16,8 +16,8 @@ from benchmarks.figure import Figure, Plan, interleaved
 from nodepool_ocb.model import NodeRole, Set, State
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.annealing import await_that
 from nodepool_ocb.testing.grid import Grid
+from nodepool_ocb.testing.processes import await_that
 from nodepool_ocb.testing.zookeeper import Server
 
 GRID: Final = Grid(nodes=200, depth=1)

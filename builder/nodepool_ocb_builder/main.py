@@ -1,0 +1,138 @@
+"""``nodepool-ocb-builder``: the process around a Builder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb import config, metrics, nodepool, providers
+from nodepool_ocb.daemon import serve, setup_logging
+from nodepool_ocb.errors import Invalid, OcbError
+from nodepool_ocb.logpages import LogPage
+from nodepool_ocb.model import Daemon
+from nodepool_ocb.providers.provider import Uploader
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.session import Session
+from nodepool_ocb_builder import backends, isolation
+from nodepool_ocb_builder.backends import Backend
+from nodepool_ocb_builder.builder import Builder
+from nodepool_ocb_builder.shelf import Shelf
+from nodepool_ocb_builder.site import Site
+
+END_SECONDS: Final = 15.0  # after draining; then the process ends by force
+LOGS: Final = "builds"  # below images-dir, where build-log-dir does not say otherwise
+
+log = logging.getLogger(__name__)
+
+
+@click.command(context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Configuration; else /etc/nodepool-ocb/.")
+@click.option("--zookeeper", help="HOST:PORT,.../CHROOT, instead of the configured one.")
+@click.option("--listen", help="HOST:PORT for /metrics, /health and /logs, instead of the configured one.")
+@click.version_option(version("nodepool-ocb"))
+def main(file: Path | None, zookeeper: str | None, listen: str | None) -> None:
+    """Build the configured images, upload them to the providers, and clean up, together with all other builders."""
+    try:
+        settings = config.load(file)
+        if zookeeper:
+            settings = replace(settings, zookeeper=replace(settings.zookeeper, hosts=zookeeper))
+        setup_logging(settings.log)
+        run(settings, listen or settings.http.listen, file, zookeeper)
+    except OcbError as error:
+        click.echo(f"nodepool-ocb-builder: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+def run(settings: config.Settings, listen: str | None, file: Path | None = None, zookeeper: str | None = None) -> None:
+    """Build until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start."""
+    tools = backends.installed()
+    wants = load(settings, tools)
+    if wants.zookeeper is not None and settings.zookeeper == config.ZooKeeperSettings() and not zookeeper:
+        settings = replace(settings, zookeeper=wants.zookeeper)  # a nodepool.yaml alone is enough
+    if wants.images_dir is None:
+        raise Invalid(f"{settings.builder.nodepool}: key `images-dir` is missing; name the directory to keep images in")
+    folder = Path(wants.images_dir)
+    shelf = Shelf(folder, Path(wants.build_log_dir) if wants.build_log_dir else folder / LOGS)
+    for fault in isolation.sweep(folder):
+        log.warning("left by a builder before us: %s", fault)
+    session = Session(settings.zookeeper, on_lost=lambda: builder.wake.set(), on_connected=lambda: builder.wake.set())
+    site = Site(session, shelf, settings.builder, wants, tools, uploaders(wants))
+    builder = Builder(site, _daemon(settings))
+    metrics.SessionCounts(session)
+    session.start()
+    log.info("builder %s in %s with %d images", shelf.builder_id, folder, len(wants.diskimages))
+
+    def reload() -> None:
+        fresh = config.load(file)
+        again = load(fresh, tools)
+        site.configure(fresh.builder, again, uploaders(again))
+        builder.reconfigured()
+
+    try:
+        tree.bootstrap(session, admin_domain=settings.admin_domain, now=time.time())
+        serve(
+            builder.turn,
+            builder.wake,
+            builder.stop,
+            reload=reload,
+            drained=lambda: builder.drained,
+            ready=lambda: None if session.trusted else "ZooKeeper does not answer",
+            listen=listen,
+            pages={"logs": LogPage(shelf.logs, builder.idle_about)},
+            on_listening=builder.served_at,
+            end_within_seconds=settings.builder.drain_seconds + END_SECONDS,
+        )
+    finally:
+        builder.close()
+        session.close()
+        shelf.close()
+
+
+def load(settings: config.Settings, tools: Mapping[str, Backend]) -> nodepool.Nodepool:
+    """Nodepool's configuration, checked against what is installed here. Raises Invalid with every fault."""
+    wants = nodepool.load(settings.builder.nodepool, settings.builder.secure)
+    problems = [
+        f"{settings.builder.nodepool}: diskimages[{image.name}]: {fault}"
+        for image in wants.diskimages
+        for fault in backends.faults(image, tools)
+    ]
+    if problems:
+        raise Invalid(problems)
+    return wants
+
+
+def uploaders(wants: nodepool.Nodepool) -> Mapping[str, Uploader]:
+    """The providers that we can upload to; what has no driver here is told and left to other builders."""
+    opened: dict[str, Uploader] = {}
+    for provider in wants.providers:
+        if not provider.diskimages:
+            continue
+        try:
+            opened[provider.name] = providers.open(provider)
+        except Invalid as missing:
+            log.warning("provider %s is left out: %s", provider.name, missing)
+    return opened
+
+
+def _daemon(settings: config.Settings) -> Daemon:
+    return Daemon(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=version("nodepool-ocb"),
+        started=time.time(),
+        slots=settings.builder.build_workers,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""The directory of images that one builder owns: its id, its files, its logs.
+
+A build's files are ``<image>-<id>.<format>`` with ``.md5`` and ``.sha256`` beside them, and the folder ``<image>-<id>.d``
+for manifests; while it is built there are ``<image>-<id>.new.<format>`` and the folder ``<image>-<id>.build``. Nothing
+else in the directory is ours. The id of the directory, in ``builder_id.txt``, is the builder's: who owns the files owns
+the records. One process at a time uses a directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from nodepool_ocb.errors import Conflict, Invalid
+
+ID_FILE: Final = "builder_id.txt"
+_OURS: Final = re.compile(r"(?P<build>[A-Za-z0-9_.+-]+-[0-9]{10})\.(?P<rest>.+)")
+_LOG: Final = re.compile(r"(?P<build>(?P<image>[A-Za-z0-9_.+-]+)-[0-9]{10})\.log")
+TAIL_BYTES: Final = 4096
+
+
+class Shelf:
+    """The directory, held for this process until it ends. Raises Conflict where another process has it, and Invalid
+    where it cannot be used.
+    """
+
+    def __init__(self, folder: Path, logs: Path) -> None:
+        self.folder, self.logs = folder, logs
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            logs.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Invalid(
+                f"{error.filename}: cannot be used: {error.strerror}; see images-dir, build-log-dir"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise Conflict(f"another builder uses {folder}; give each builder an images-dir of its own") from None
+        self.builder_id = self._identity()
+
+    def close(self) -> None:
+        """Let another process have it."""
+        os.close(self._lock)
+
+    def _identity(self) -> str:
+        file = self.folder / ID_FILE
+        if file.exists() and (known := file.read_text().strip()):
+            return known
+        made = str(uuid.uuid4())
+        _write_whole(file, made + "\n")
+        return made
+
+    # -- a build's files --
+
+    def file(self, build: str, format: str) -> Path:
+        """A finished file of a build; ``build`` is ``<image>-<id>``."""
+        return self.folder / f"{build}.{format}"
+
+    def unfinished(self, build: str, format: str) -> Path:
+        """The same, while it is written."""
+        return self.folder / f"{build}.new.{format}"
+
+    def work(self, build: str) -> Path:
+        """The folder that a build works in."""
+        return self.folder / f"{build}.build"
+
+    def manifest(self, build: str) -> Path:
+        """The folder of a build's manifests."""
+        return self.folder / f"{build}.d"
+
+    def log(self, build: str) -> Path:
+        """The log of a build."""
+        return self.logs / f"{build}.log"
+
+    def tail(self, build: str) -> str:
+        """The end of a build's log."""
+        try:
+            with self.log(build).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+                return file.read(TAIL_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def remove(self, build: str) -> None:
+        """Remove all files of a build but its log."""
+        for path in self._files(build):
+            _remove(path)
+
+    def remove_format(self, build: str, format: str) -> None:
+        """Remove one format's file and checksums."""
+        for name in (f"{build}.{format}", f"{build}.{format}.md5", f"{build}.{format}.sha256"):
+            _remove(self.folder / name)
+
+    def _files(self, build: str) -> list[Path]:
+        return [path for path in self.folder.iterdir() if path.name.startswith(build + ".")]
+
+    # -- what is left over --
+
+    def orphans(self, known: Collection[str], before: float) -> list[Path]:
+        """What is a build's by its name, untouched since ``before``, and of no build that is ``known``."""
+        return sorted(
+            path
+            for path, build in self._of_builds()
+            if build not in known and (changed := _changed(path)) is not None and changed < before
+        )
+
+    def _of_builds(self) -> Iterator[tuple[Path, str]]:
+        for path in self.folder.iterdir():
+            if match := _OURS.fullmatch(path.name):
+                yield path, match["build"]
+
+    def prune_logs(self, known: Collection[str], keep: int) -> list[Path]:
+        """Remove the logs of builds that have no record, but for the newest ``keep`` of each image; gives what went."""
+        logs: dict[str, list[Path]] = {}
+        for path in self.logs.iterdir():
+            if (match := _LOG.fullmatch(path.name)) and match["build"] not in known:
+                logs.setdefault(match["image"], []).append(path)
+        gone = [path for paths in logs.values() for path in sorted(paths)[: max(0, len(paths) - keep)]]
+        remove_all(gone)
+        return gone
+
+
+def remove_all(paths: Iterable[Path]) -> None:
+    """Remove files and folders; what is gone already is well."""
+    for path in paths:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _changed(path: Path) -> float | None:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return None
+
+
+def _write_whole(file: Path, text: str) -> None:
+    """The whole text or nothing, also after a power failure."""
+    partial = file.with_suffix(".part")
+    with partial.open("w") as writer:
+        writer.write(text)
+        writer.flush()
+        os.fsync(writer.fileno())
+    partial.rename(file)

@@ -1,0 +1,195 @@
+"""One upload of a build to a provider, from the lock to READY or FAILED, on a thread of its own.
+
+The record comes first, then the upload: what a provider has and no record names is a leak, and found (``leaking``). Only
+the builder that has a build's files sends them, so a record that somebody else marked meanwhile is ours to set right.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb import metrics
+from nodepool_ocb.errors import Invalid, Stale
+from nodepool_ocb.image import UPLOAD_ATTEMPTS, DueUpload, UploadView, due_uploads
+from nodepool_ocb.model import BuildState, Change, Check, Create, Set, Upload, UploadState
+from nodepool_ocb.providers.provider import Item, Refused, Sent, Uploader
+from nodepool_ocb.store import paths
+from nodepool_ocb_builder import checksums
+from nodepool_ocb_builder.site import GivenUp, Site
+
+log = logging.getLogger(__name__)
+
+FIRST_ATTEMPT: Final = 1
+
+
+class Uploading:
+    """Sends one build of an image to one provider, if that is due and nobody else does."""
+
+    def __init__(self, site: Site, image: str, build: str, provider: str) -> None:
+        self.site, self.image, self.build, self.provider = site, image, build, provider
+
+    def run(self) -> None:
+        """Upload, or find that there is nothing to do. Raises Unavailable before the upload has begun."""
+        site, path = self.site, paths.upload_lock(self.image, self.build, self.provider)
+        if not self._make_room():
+            return
+        lock = site.locks.take(path, site.holder(f"upload {self.image}-{self.build} to {self.provider}"))
+        if lock is None:
+            return
+        try:
+            if due := self._due():
+                self._upload(due)
+        except GivenUp:
+            log.warning("the upload of %s-%s to %s ends without ZooKeeper", self.image, self.build, self.provider)
+        finally:
+            site.locks.release(lock)
+
+    def _make_room(self) -> bool:
+        """The znodes that uploads are below, unless the build is gone."""
+        session = self.site.session
+        build = session.get(paths.build(self.image, self.build))
+        if build is None:
+            return False
+        room = paths.uploads(self.image, self.build, self.provider)
+        wanted = [paths.build_providers(self.image, self.build), room.rpartition("/")[0], room]
+        absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
+        if absent:
+            with suppress(Stale):  # then it is seen again, and looked at again
+                session.commit([Check(build.path, build.version), *map(Create, absent)])
+        return True
+
+    def _due(self) -> DueUpload | None:
+        """Ours to do, still, now that we hold the lock."""
+        site = self.site
+        view = site.look(self.image)
+        if view is None:
+            return None
+        carriers = site.carriers(self.image)
+        due, _ = due_uploads(view, carriers, site.builder_id, time.time(), site.settings.retry_seconds)
+        return next((each for each in due if (each.build.id, each.provider) == (self.build, self.provider)), None)
+
+    def _upload(self, due: DueUpload) -> None:
+        began = time.monotonic()
+        upload = self._begin(due)
+        log.info("uploading %s-%s to %s", self.image, self.build, self.provider)
+        try:
+            checksums.verify(self.site.shelf.file(due.build.record.filename, due.format))
+        except (Invalid, OSError) as wrong:
+            self._spoiled(upload, str(wrong))
+            return
+        uploader = self.site.uploaders[self.provider]
+        item = self._item(due, upload)
+        outcome = self._sent(uploader, item)
+        self.site.insist(lambda: self._end(uploader, upload, outcome))
+        metrics.UPLOADS.labels("ready" if isinstance(outcome, Sent) else "failed").inc()
+        metrics.UPLOAD_SECONDS.observe(time.monotonic() - began)
+
+    def _begin(self, due: DueUpload) -> str:
+        """The record that says ``uploading``, new or of the attempt before; gives its id."""
+        site, build = self.site, due.build.record
+        record = Upload(
+            state=UploadState.UPLOADING,
+            state_time=time.time(),
+            format=due.format,
+            builder=site.host,
+            attempt=due.upload.record.attempt + 1 if due.upload else FIRST_ATTEMPT,
+            username=build.username,
+            python_path=build.python_path,
+            shell_type=build.shell_type,
+            metadata=build.metadata,
+        )
+        if due.upload is None:
+            path = site.session.create_next(paths.uploads(self.image, self.build, self.provider) + "/", record)
+            upload, version = path.rpartition("/")[2], 0
+        else:
+            upload, version = due.upload.id, due.upload.version
+        named = replace(record, external_name=f"{self.image}-{self.build}-{upload}")
+        site.session.commit([Set(self._path(upload), named, version)])
+        return upload
+
+    def _path(self, upload: str) -> str:
+        return paths.upload(self.image, self.build, self.provider, upload)
+
+    def _item(self, due: DueUpload, upload: str) -> Item:
+        site, sums = self.site, due.build.record.checksums.get(due.format, {})
+        provider = site.providers[self.provider]
+        carried = next(each for each in provider.diskimages if each.name == self.image)
+        return Item(
+            file=site.shelf.file(due.build.record.filename, due.format),
+            format=due.format,
+            external_name=f"{self.image}-{self.build}-{upload}",
+            image=self.image,
+            build=self.build,
+            upload=upload,
+            cluster=site.cluster,
+            md5=str(sums.get("md5", "")),
+            sha256=str(sums.get("sha256", "")),
+            size=int(sums.get("size", 0)),
+            meta=carried.meta,
+            stop=site.stopping,
+            timeout_seconds=provider.image_upload_timeout_seconds,
+        )
+
+    @staticmethod
+    def _sent(uploader: Uploader, item: Item) -> Sent | Refused:
+        """Send it, and see that it arrived whole."""
+        outcome = uploader.upload(item)
+        if isinstance(outcome, Refused):
+            return outcome
+        wrong = uploader.verify(outcome.external_id, item)
+        if wrong is None:
+            return outcome
+        uploader.delete(outcome.external_id)
+        return wrong
+
+    def _end(self, uploader: Uploader, upload: str, outcome: Sent | Refused) -> None:
+        """Write what became of it; what nobody wants any more is deleted there. Raises Stale or Unavailable."""
+        found = self._found(upload)
+        if found is None:
+            if isinstance(outcome, Sent):
+                uploader.delete(outcome.external_id)
+            return
+        now = time.time()
+        if isinstance(outcome, Refused):
+            log.warning("%s-%s to %s: %s", self.image, self.build, self.provider, outcome.reason)
+            attempt = UPLOAD_ATTEMPTS if outcome.lasting else found.record.attempt
+            record = replace(
+                found.record, state=UploadState.FAILED, state_time=now, reason=outcome.reason, attempt=attempt
+            )
+        else:
+            log.info("%s-%s is at %s", self.image, self.build, self.provider)
+            record = replace(
+                found.record, state=UploadState.READY, state_time=now, reason=None, external_id=outcome.external_id
+            )
+        if found.record.state is UploadState.DELETE:  # asked for meanwhile: it goes, and now it is known what
+            record = replace(record, state=UploadState.DELETE, state_time=found.record.state_time)
+        self.site.session.commit([Set(self._path(upload), record, found.version)])
+
+    def _found(self, upload: str) -> UploadView | None:
+        view = self.site.look(self.image)
+        build = view.build(self.build) if view else None
+        uploads = build.uploads if build else ()
+        return next((each for each in uploads if (each.provider, each.id) == (self.provider, upload)), None)
+
+    def _spoiled(self, upload: str, reason: str) -> None:
+        """The file is not what was built: the build is ready no more, and another one becomes due."""
+        log.error("%s-%s: %s", self.image, self.build, reason)
+
+        def write() -> None:
+            found, view = self._found(upload), self.site.look(self.image)
+            build = view.build(self.build) if view else None
+            changes: list[Change] = []
+            if found is not None:
+                record = replace(found.record, state=UploadState.DELETE, state_time=time.time(), reason=reason)
+                changes.append(Set(self._path(upload), record, found.version))
+            if build is not None and build.record.state is BuildState.READY:
+                failed = replace(build.record, state=BuildState.FAILED, state_time=time.time(), reason=reason)
+                changes.append(Set(paths.build(self.image, self.build), failed, build.version))
+            self.site.session.commit(changes)
+
+        self.site.insist(write)

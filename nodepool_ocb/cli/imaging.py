@@ -1,0 +1,217 @@
+"""Images as commands see them: read, found by their names, told in rows, and changed.
+
+A build is shown as it stands and not as its record says: one that says ``building`` and that nobody works on any more was
+aborted, an upload of that kind has failed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nodepool_ocb import image
+from nodepool_ocb.cli import connection, output
+from nodepool_ocb.cli.common import unknown
+from nodepool_ocb.cli.following import Following
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.image import BuildView, ImageView, UploadView
+from nodepool_ocb.model import Build, BuildState, Change, Daemon, Json, UploadState
+from nodepool_ocb.store import paths
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
+
+NOBODY = "no builder is running: nothing is built or uploaded; systemctl start nodepool-ocb-builder"
+
+Images = Mapping[str, ImageView]
+
+
+# -- reading --
+
+
+def load(opened: Session, quarantined: dict[str, str] | None = None) -> dict[str, ImageView]:
+    """All images, no older than this call; says what could not be read, unless it is put into ``quarantined``."""
+    from nodepool_ocb.store import images
+
+    unread: dict[str, str] = {} if quarantined is None else quarantined
+    opened.sync()
+    found = images.read(opened, images.names(opened), unread)
+    for path, reason in unread.items() if quarantined is None else ():
+        output.say(f"warning: {path} is left out: {reason}")
+    return found
+
+
+def builders(opened: Session) -> dict[str, Daemon]:
+    """The builders that are running, by their ids."""
+    from nodepool_ocb.store import codec
+
+    names = opened.children(paths.daemons("builder")) or []
+    found: dict[str, Daemon] = {}
+    for name, znode in zip(names, opened.get_many([paths.daemon("builder", name) for name in names]), strict=True):
+        try:
+            if znode is not None:
+                found[name] = codec.decode(Daemon, znode)
+        except Invalid:
+            continue
+    return found
+
+
+class _Source:
+    """The images, for Following."""
+
+    def __init__(self, opened: Session, wake: Callable[[], None]) -> None:
+        from nodepool_ocb.store.images import ImageCache
+
+        self.opened = opened
+        self.cache = ImageCache(opened, wake)
+
+    def load(self) -> bool:
+        self.cache.load()
+        return True
+
+    def refresh(self) -> bool:
+        return self.cache.refresh()
+
+    def sweep(self) -> bool:
+        self.cache.sweep()
+        return True
+
+
+def followed(deadline: float | None, tick_seconds: float | None = None) -> Iterator[tuple[Session, Images]]:
+    """All images at once, after every change, and at every tick; raises TimedOut at the deadline (monotonic)."""
+    made: list[_Source] = []
+
+    def make(opened: Session, wake: Callable[[], None]) -> _Source:
+        made.append(_Source(opened, wake))
+        return made[0]
+
+    for _ in Following(deadline).changes(make, tick_seconds):
+        yield made[0].opened, made[0].cache.images
+
+
+# -- finding --
+
+
+def image_of(images: Images, name: str) -> ImageView:
+    """Raises NotFound."""
+    if name not in images:
+        raise unknown("image", name, images)
+    return images[name]
+
+
+def build_of(view: ImageView, id: str) -> BuildView:
+    """Raises NotFound. Leading zeros may be left out, and ``IMAGE-`` may stand before the id."""
+    digits = id.removeprefix(f"{view.name}-")
+    found = view.build(digits.zfill(10))
+    if found is None:
+        has = ", ".join(build.id for build in view.builds) or "none"
+        raise NotFound(f"image {view.name} has no build {id}; it has: {has}")
+    return found
+
+
+# -- telling --
+
+
+def stands(view: ImageView, build: BuildView) -> BuildState:
+    """The state that is shown."""
+    return image.state_shown(build, view.holder)
+
+
+def upload_stands(upload: UploadView) -> UploadState:
+    """The state that is shown: what nobody sends any more has failed."""
+    if upload.record.state is UploadState.UPLOADING and not upload.locked:
+        return UploadState.FAILED
+    return upload.record.state
+
+
+def row(view: ImageView) -> dict[str, Json]:
+    """An image at a glance; its uploads are those of the newest ready build."""
+    newest = next(iter(view.ready()), None)
+    sent = newest.uploads if newest else ()
+    holder = view.holder
+    return {
+        "name": view.name,
+        "build": newest.id if newest else None,
+        "since": newest.record.state_time if newest else None,
+        "formats": list(newest.record.formats) if newest else [],
+        "builds": dict(Counter(str(stands(view, build)) for build in view.builds)),
+        "uploads": {"ready": sum(each.record.state is UploadState.READY for each in sent), "all": len(sent)},
+        "failures": len(image.failures(view)),
+        "request": output.plain(view.request.record) if view.request else None,
+        "pause": output.plain(view.pause.record) if view.pause and view.pause.on(time.time()) else None,
+        "builder": holder.host if holder else None,
+    }
+
+
+def words(row: Mapping[str, Json]) -> dict[str, Json]:
+    """A row of ``row`` for a table."""
+    uploads, request, pause = row["uploads"], row["request"], row["pause"]
+    return {
+        **row,
+        "builds": counted(row["builds"]),
+        "uploads": f"{uploads['ready']}/{uploads['all']}" if uploads["all"] else None,
+        "request": request and f"{request['by'] or 'somebody'}, {output.age(time.time() - request['at'])} ago",
+        "pause": pause and f"{pause['by'] or 'somebody'}{_until(pause['until'])}",
+    }
+
+
+def counted(states: Mapping[str, int]) -> str | None:
+    """
+    >>> counted({"ready": 2, "failed": 1})
+    '1 failed, 2 ready'
+    """
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or None
+
+
+def _until(until: float | None) -> str:
+    return f", {output.age(until - time.time())} left" if until is not None else ""
+
+
+def build_row(view: ImageView, build: BuildView) -> dict[str, Json]:
+    """A build as it stands, with its uploads."""
+    state = stands(view, build)
+    told = {"build": build.id, **output.plain(build.record), "state": str(state), "since": build.record.state_time}
+    if state is not build.record.state:
+        told["reason"] = f"{build.record.builder} does not work on it any more"
+    return {**told, "uploads": [upload_row(view.name, upload) for upload in build.uploads]}
+
+
+def upload_row(name: str, upload: UploadView) -> dict[str, Json]:
+    """An upload as it stands; its ``name`` is what ``upload delete`` takes."""
+    state = upload_stands(upload)
+    told = {
+        "name": f"{name} {upload.build} {upload.provider} {upload.id}",
+        "image": name,
+        "build": upload.build,
+        "provider": upload.provider,
+        "upload": upload.id,
+        **output.plain(upload.record),
+        "state": str(state),
+        "since": upload.record.state_time,
+    }
+    if state is not upload.record.state:
+        told["reason"] = f"{upload.record.builder or 'its builder'} does not send it any more"
+    return told
+
+
+# -- changing --
+
+
+def change(
+    opened: Session, decide: Callable[[Images], Iterable[Sequence[Change]]], dry_run: bool = False
+) -> list[Change]:
+    """Write what ``decide`` gives, and decide again where somebody was faster; gives all changes."""
+    return connection.decided(opened, lambda: decide(load(opened)), dry_run)
+
+
+def uploads_of(view: ImageView) -> Iterator[UploadView]:
+    """Those of all builds."""
+    return (upload for build in view.builds for upload in build.uploads)
+
+
+def log_of(build: Build) -> tuple[str, str]:
+    """Host and file of the log; both empty where the record does not say."""
+    host, _, file = (build.log or "").partition(":")
+    return host, file

@@ -1,0 +1,103 @@
+"""``nodepool-ocb upload``: builds at providers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb.cli import completion, connection, imaging, output
+from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, unknown, yes_option
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.image import ImageView, UploadView
+from nodepool_ocb.model import Change, Set, UploadState
+from nodepool_ocb.store import paths
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Builds at providers."""
+
+
+@command.command("list")
+@click.option("--image", "name", shell_complete=completion.images)
+@click.option("--provider")
+@click.option("--state", "states", multiple=True, type=click.Choice([*map(str, UploadState)], case_sensitive=False))
+def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None:
+    """Every upload; `-o name` gives what `upload delete` takes."""
+    with connection.session() as opened:
+        known = imaging.load(opened)
+    views = [imaging.image_of(known, name)] if name is not None else [view for _, view in sorted(known.items())]
+    found = [imaging.upload_row(view.name, upload) for view in views for upload in imaging.uploads_of(view)]
+    rows = [row for row in found if provider in (None, row["provider"]) and (not states or row["state"] in states)]
+    columns = ("image", "build", "provider", "upload", "state", "since", "format", "external_id", "attempt", "reason")
+    output.things(rows, columns)
+
+
+@command.command()
+@click.argument("name", metavar="IMAGE", shell_complete=completion.images)
+@click.argument("build", metavar="BUILD")
+@click.argument("provider", metavar="PROVIDER")
+@click.argument("id", metavar="[UPLOAD]", required=False)
+@click.option("--force", is_flag=True, help="Also where the provider is left without a ready upload.")
+@yes_option
+@dry_run_option
+def delete(name: str, build: str, provider: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> None:
+    """Ask for the deletion of a build's uploads at a provider: there first, then the records.
+
+    Refused without --force where the provider would be left without a ready upload of the image. The newest ready build
+    is sent again, unless the configuration pauses the image there.
+    """
+    with connection.session() as opened:
+        going = _deletable(imaging.image_of(imaging.load(opened), name), build, provider, id, force)
+        if going and not dry_run:
+            confirm(f"delete {', '.join(map(_told, going))}", yes)
+        chosen = {each.id for each in going}
+
+        def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
+            now = _deletable(imaging.image_of(known, name), build, provider, id, force)
+            yield from connection.parts([_deletion(name, each) for each in now if each.id in chosen])
+
+        connection.report(imaging.change(opened, decide, dry_run), dry_run)
+
+
+def _deletable(view: ImageView, build: str, provider: str, id: str | None, force: bool) -> list[UploadView]:
+    """The uploads that are to go; raises Conflict, or NotFound."""
+    of_build = imaging.build_of(view, build)
+    there = [upload for upload in of_build.uploads if upload.provider == provider]
+    chosen = there if id is None else [upload for upload in there if upload.id == id.zfill(10)]
+    if not chosen:
+        what = f"{of_build.id} {provider}{f' {id}' if id and there else ''}"
+        raise unknown("upload", what, (f"{each.build} {each.provider}" for each in of_build.uploads))
+    for upload in chosen:
+        if imaging.upload_stands(upload) is UploadState.UPLOADING:
+            raise Conflict(f"{upload.record.builder} sends {_told(upload)} now; wait until that has ended")
+    going = [upload for upload in chosen if upload.record.state is not UploadState.DELETE]
+    ready = [
+        upload
+        for upload in imaging.uploads_of(view)
+        if upload.provider == provider and upload.record.state is UploadState.READY
+    ]
+    if not force and ready and all(upload in going for upload in ready):
+        raise Conflict(
+            f"{provider} would be left without {view.name}: nothing could be launched from it there;"
+            " give --force if you mean it"
+        )
+    return going
+
+
+def _told(upload: UploadView) -> str:
+    name = upload.record.external_name or f"build {upload.build}, upload {upload.id}"
+    return f"{name} at {upload.provider}"
+
+
+def _deletion(name: str, upload: UploadView) -> Change:
+    record = replace(
+        upload.record,
+        state=UploadState.DELETE,
+        state_time=time.time(),
+        reason=f"{connection.me()} asked for its deletion",
+    )
+    return Set(paths.upload(name, upload.build, upload.provider, upload.id), record, upload.version)

@@ -1,0 +1,198 @@
+"""Driver docker: a tar becomes an image of a container engine, as `docker import` makes it.
+
+The stamp is in the image's labels, so the engine makes both at once or none. The external id is the engine's
+(``sha256:...``); the image is tagged ``[<repository>/]<image>:<build>-<upload>``. An image that a container uses is not
+deleted, by nobody's force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool_ocb.checks import faults_in_value
+from nodepool_ocb.errors import Invalid, Unavailable
+from nodepool_ocb.model import Json
+from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.providers.provider import STAMP, Item, Kept, Refused, Sent
+from nodepool_ocb.providers.sending import GivenUp, Stream, attended
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+OPTIONS: Final[Json] = {
+    "type": "object",
+    "properties": {
+        "url": {
+            "type": "string",
+            "pattern": "^(unix|tcp|ssh)://",
+            "description": "where the engine listens: unix:///run/docker.sock, tcp://HOST:PORT",
+        },
+        "repository": {
+            "type": "string",
+            "pattern": "^[a-z0-9][a-z0-9._:/-]*[a-z0-9]$",
+            "description": "what stands before an image's name: registry.example.com/ci",
+        },
+    },
+    "additionalProperties": False,
+}
+ANSWER_SECONDS: Final = 60.0
+
+
+class Docker:
+    """Each call opens a connection of its own; the engine is near."""
+
+    def __init__(self, provider: Provider) -> None:
+        try:
+            import docker  # noqa: F401  # here, since most have no need of it
+        except ImportError as error:
+            raise Invalid(
+                f"provider {provider.name}: driver docker needs the Python package docker; install nodepool-ocb[docker]"
+            ) from error
+        self._name = provider.name
+        self._url: str | None = provider.options.get("url")
+        self._repository: str | None = provider.options.get("repository")
+
+    @staticmethod
+    def faults(provider: Provider) -> list[str]:
+        found = faults_in_value(OPTIONS, provider.options)
+        if provider.format != "tar":
+            found.append(f"driver docker takes format tar, not {provider.format}")
+        return found
+
+    def upload(self, item: Item) -> Sent | Refused:
+        broken = [key for key, value in item.meta.items() if "\n" in key + value]
+        if broken:
+            return Refused(f"meta {broken[0]} has a line break, which no label may have", lasting=True)
+        return attended(item, lambda: self._send(item), lambda: self._undo(item))
+
+    def verify(self, external_id: str, item: Item) -> Refused | None:
+        try:
+            with self._engine() as engine:
+                image = engine.api.inspect_image(external_id)
+        except _errors() as error:
+            return self._refused(error)
+        labels = image["Config"]["Labels"] or {}
+        if not item.stamp.items() <= labels.items():
+            return Refused(
+                f"image {external_id} of provider {self._name} does not bear the stamp of {item.external_name}"
+            )
+        layers = image["RootFS"].get("Layers", [])
+        if layers != [f"sha256:{item.sha256}"]:  # an engine names a layer by the sum of its tar
+            return Refused(f"image {external_id} of provider {self._name} was made of something else: {layers}")
+        return None
+
+    def delete(self, external_id: str) -> Refused | None:
+        try:
+            with self._engine() as engine:
+                users = engine.containers.list(all=True, filters={"ancestor": external_id}, ignore_removed=True)
+                if users:
+                    names = ", ".join(sorted(str(container.name) for container in users))
+                    return Refused(f"image {external_id} of provider {self._name} is used by container {names}")
+                _remove(engine, external_id)
+        except _errors() as error:
+            return None if _status(error) == 404 else self._refused(error)
+        return None
+
+    def list(self) -> Iterator[Kept]:
+        try:
+            with self._engine() as engine:
+                images = engine.api.images(filters={"label": f"{STAMP}cluster"})
+        except _errors() as error:
+            raise Unavailable(self._refused(error).reason) from error
+        for image in images:
+            tag = next(iter(image["RepoTags"] or []), image["Id"])
+            kept = Kept.stamped(image["Id"], tag, image["Labels"] or {})
+            if kept is not None:
+                yield kept
+
+    def close(self) -> None: ...
+
+    def _send(self, item: Item) -> Sent | Refused:
+        labels = {**item.meta, **item.stamp}
+        repository = "/".join(filter(None, [self._repository, item.image.lower()]))
+        try:
+            with Stream(item) as stream:
+                try:
+                    with self._engine(item.timeout_seconds) as engine:
+                        answer = engine.api.import_image(
+                            src=stream,
+                            repository=repository,
+                            tag=f"{item.build}-{item.upload}",
+                            changes=[_label(key, value) for key, value in sorted(labels.items())],
+                        )
+                    sent = self._answered(answer)
+                except _errors() as error:
+                    sent = stream.fault or self._refused(error)
+        except GivenUp as given_up:
+            sent = given_up.refused
+        if isinstance(sent, Refused):
+            self._undo(item)
+        return sent
+
+    def _answered(self, answer: str) -> Sent | Refused:
+        """What the engine's lines of JSON come to: an id, or an error that came after the status of HTTP."""
+        last: dict[str, Any] = json.loads(answer.strip().splitlines()[-1])
+        if "error" in last:
+            return Refused(f"provider {self._name}: {last['error']}", lasting="tar" in last["error"])
+        return Sent(last["status"])
+
+    def _undo(self, item: Item) -> None:
+        """An image whose answer was lost on its way."""
+        with contextlib.suppress(Unavailable):
+            for kept in self.list():
+                if (kept.cluster, kept.build, kept.upload) == (item.cluster, item.build, item.upload):
+                    self.delete(kept.external_id)
+
+    @contextlib.contextmanager
+    def _engine(self, timeout_seconds: float = ANSWER_SECONDS) -> Iterator[DockerClient]:
+        import docker
+
+        seconds = max(1, round(timeout_seconds))
+        if self._url is None:
+            engine = docker.from_env(timeout=seconds)
+        else:
+            engine = docker.DockerClient(base_url=self._url, timeout=seconds)
+        with contextlib.closing(engine):
+            yield engine
+
+    def _refused(self, error: Exception) -> Refused:
+        status = _status(error)
+        if status == 404:
+            return Refused(f"provider {self._name}: {error}")
+        return Refused(f"provider {self._name}: {error}", lasting=status in (400, 401, 403))
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What talking to an engine may raise."""
+    import docker
+    import requests
+
+    return (docker.errors.DockerException, requests.RequestException, OSError)
+
+
+def _status(error: Exception) -> int | None:
+    """The status of HTTP that an error came with."""
+    return getattr(error, "status_code", None)
+
+
+def _remove(engine: DockerClient, external_id: str) -> None:
+    """Untag it; the engine removes an image with its last tag, and one without tags by its id."""
+    tags = engine.api.inspect_image(external_id)["RepoTags"]
+    for tag in tags or [external_id]:
+        engine.api.remove_image(tag)
+
+
+def _label(key: str, value: str) -> str:
+    r"""The instruction of a Dockerfile that sets a label.
+
+    >>> print(_label("motd", 'costs "5 $"'))
+    LABEL "motd"="costs \"5 \$\""
+    """
+
+    def quoted(text: str) -> str:
+        return '"' + "".join(f"\\{letter}" if letter in '\\"$' else letter for letter in text) + '"'
+
+    return f"LABEL {quoted(key)}={quoted(value)}"

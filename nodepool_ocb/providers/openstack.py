@@ -1,0 +1,197 @@
+"""Driver openstack: images of Glance, by way of openstacksdk; who and where is said in clouds.yaml, as for Nodepool.
+
+The stamp is among the image's properties, set as the image is created, before its data. A call whose answer was lost
+may have made an image nonetheless; it is looked for by its name and stamp, and deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool_ocb.checks import faults_in_value
+from nodepool_ocb.errors import Invalid, Unavailable
+from nodepool_ocb.model import Json
+from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent
+from nodepool_ocb.providers.sending import GivenUp, Stream, attended, why_give_up
+
+if TYPE_CHECKING:
+    from openstack.connection import Connection
+    from openstack.image.v2.image import Image
+
+OPTIONS: Final[Json] = {
+    "type": "object",
+    "properties": {
+        "cloud": {"type": "string", "minLength": 1, "description": "the name of a cloud in clouds.yaml"},
+        "region-name": {"type": "string", "minLength": 1, "description": "the name of a region"},
+        "use-import": {"type": "boolean"},
+    },
+    "required": ["cloud"],
+}
+ANSWER_SECONDS: Final = 60.0  # that the cloud may take to answer, but for an upload
+LOOK_SECONDS: Final = 1.0  # between two looks at an image that the cloud still works on
+UNDER_WAY: Final = ("queued", "saving", "uploading", "importing")
+LASTING: Final = (400, 401, 403, 404, 405, 413)  # what these say about a request is true tomorrow
+
+
+class OpenStack:
+    """Each call has a connection of its own: its sockets are no other thread's, and an upload's patience is another."""
+
+    def __init__(self, provider: Provider) -> None:
+        try:
+            import openstack  # noqa: F401  # here: it takes long, and most have no need of it
+        except ImportError as error:
+            raise Invalid(
+                f"provider {provider.name}: driver openstack needs the Python package openstacksdk; "
+                "install nodepool-ocb[openstack]"
+            ) from error
+        self._name = provider.name
+        self._options = provider.options
+
+    @staticmethod
+    def faults(provider: Provider) -> list[str]:
+        return faults_in_value(OPTIONS, provider.options)
+
+    def upload(self, item: Item) -> Sent | Refused:
+        return attended(item, lambda: self._send(item), lambda: self._undo(item))
+
+    def verify(self, external_id: str, item: Item) -> Refused | None:
+        image = self._asked(lambda cloud: cloud.image.get_image(external_id))
+        if isinstance(image, Refused):
+            return image
+        what = f"image {external_id} of provider {self._name}"
+        if image.status != "active":
+            return Refused(f"{what} is {image.status}, and should be active")
+        if self._options.get("use-import"):  # the cloud may have made another format of it
+            return None
+        if image.size != item.size:
+            return Refused(f"{what} has {image.size} bytes of {item.size}")
+        if image.checksum and image.checksum != item.md5:
+            return Refused(f"{what} is not what was sent: its md5 is {image.checksum}, and should be {item.md5}")
+        if image.hash_algo == "sha256" and image.hash_value != item.sha256:
+            return Refused(f"{what} is not what was sent: its sha256 is {image.hash_value}")
+        return None
+
+    def delete(self, external_id: str) -> Refused | None:
+        return self._asked(lambda cloud: cloud.image.delete_image(external_id, ignore_missing=True))
+
+    def list(self) -> Iterator[Kept]:
+        found = self._asked(lambda cloud: [*cloud.image.images(owner=cloud.current_project_id)])
+        if isinstance(found, Refused):
+            raise Unavailable(found.reason)
+        for image in found:
+            kept = _kept(image)
+            if kept is not None:
+                yield kept
+
+    def close(self) -> None: ...
+
+    def _send(self, item: Item) -> Sent | Refused:
+        deadline = time.monotonic() + item.timeout_seconds
+        try:
+            with Stream(item) as stream, self._cloud(item.timeout_seconds) as cloud:
+                try:
+                    image = self._create(cloud, item, stream)
+                    sent = self._settled(cloud, image.id, item, deadline)
+                except _errors() as error:
+                    sent = stream.fault or self._refused(error)
+        except GivenUp as given_up:
+            sent = given_up.refused
+        except _errors() as error:
+            return self._refused(error)  # there was no connection, so there is no image
+        if isinstance(sent, Refused):
+            self._undo(item)
+        return sent
+
+    def _create(self, cloud: Connection, item: Item, stream: Stream) -> Image:
+        return cloud.image.create_image(
+            item.external_name,
+            data=stream,
+            size=item.size,
+            disk_format=item.format,
+            container_format="bare",
+            md5=item.md5,
+            sha256=item.sha256,
+            meta={**item.meta, **item.stamp},
+            allow_duplicates=True,  # it looks for a name that nothing has yet; two would not be harmed by each other
+            validate_checksum=False,  # it cannot, of a stream; verify does
+            use_import=self._options.get("use-import", False),
+            wait=False,
+        )
+
+    def _settled(self, cloud: Connection, external_id: str, item: Item, deadline: float) -> Sent | Refused:
+        """Wait until the cloud has done with it."""
+        while True:
+            image = cloud.image.get_image(external_id)
+            if image.status == "active":
+                return Sent(external_id)
+            if image.status not in UNDER_WAY:
+                return Refused(f"provider {self._name}: image {external_id} is {image.status} after its upload")
+            refused = why_give_up(item, deadline)
+            if refused is not None:
+                return refused
+            item.stop.wait(LOOK_SECONDS)
+
+    def _undo(self, item: Item) -> None:
+        """Delete what bears the item's name and stamp; what the cloud does not answer about now, ``list`` tells later."""
+        found = self._asked(lambda cloud: [*cloud.image.images(name=item.external_name)])
+        if isinstance(found, Refused):
+            return
+        for image in found:
+            if item.stamp.items() <= image.properties.items():
+                self.delete(image.id)
+
+    def _asked(self, question: Callable[[Connection], Any]) -> Any:
+        """What the cloud says to a question, or Refused."""
+        try:
+            with self._cloud(ANSWER_SECONDS) as cloud:
+                return question(cloud)
+        except _errors() as error:
+            return self._refused(error)
+
+    def _cloud(self, answer_seconds: float) -> contextlib.closing[Connection]:
+        import openstack
+
+        return contextlib.closing(
+            openstack.connect(
+                cloud=self._options["cloud"],
+                region_name=self._options.get("region-name"),
+                api_timeout=answer_seconds,
+                app_name="nodepool-ocb",
+            )
+        )
+
+    def _refused(self, error: Exception) -> Refused:
+        """What an error of the library comes to."""
+        import openstack.exceptions
+        from keystoneauth1 import exceptions as keystone
+
+        cause = _cause(error)
+        status = getattr(cause, "status_code", None) or getattr(cause, "http_status", None)
+        text = " ".join(str(cause).split())
+        never = (openstack.exceptions.ConfigException, keystone.AuthPluginException, keystone.CatalogException)
+        full = "quota" in text.lower()  # which is 403, 409 or 413, as the service and its age will have it
+        return Refused(f"provider {self._name}: {text}", isinstance(cause, never) or (status in LASTING and not full))
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What openstacksdk may raise, and the libraries that it lets through."""
+    from keystoneauth1.exceptions import ClientException
+    from openstack.exceptions import SDKException
+    from requests import RequestException
+
+    return (SDKException, ClientException, RequestException, OSError)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What an error is about: openstacksdk wraps those of an upload in one that knows neither status nor kind."""
+    while type(error).__name__ == "SDKException" and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _kept(image: Image) -> Kept | None:
+    return Kept.stamped(image.id, image.name, image.properties)

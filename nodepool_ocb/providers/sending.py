@@ -1,0 +1,152 @@
+"""A file on its way to a provider: read once, compared with its checksum, given up when told to or out of time.
+
+``Stream`` is what the file looks like to whoever sends it. ``attended`` does the sending, and returns in time even
+where the other side falls silent in the midst of an answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from nodepool_ocb.providers.provider import Item, Refused, Sent
+
+BLOCK_BYTES: Final = 1 << 20
+LOOK_SECONDS: Final = 0.1  # between two looks at whether to give up
+GRACE_SECONDS: Final = 2.0  # in which a sending that was given up may end by itself
+
+STOPPED: Final = Refused("the upload was told to stop")
+
+
+class GivenUp(Exception):
+    """Reading ended early."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.refused = refused
+
+
+class Stream:
+    """An item's file, to be read once from begin to end; a context manager.
+
+    ``fault`` says why it was given up: clients wrap what a stream raises. It has a length, so that clients of HTTP announce it. Its last block is given only when the whole file was what its
+    checksum says: a provider never has all of a file that changed.
+    """
+
+    def __init__(self, item: Item) -> None:
+        self.fault: Refused | None = None
+        self._item = item
+        self._deadline = time.monotonic() + item.timeout_seconds
+        self._hash = hashlib.sha256()
+        self._left = item.size
+        self._ended = False
+
+    def __enter__(self) -> Stream:
+        if not self._item.size:
+            raise self._given_up(f"{self._item.file} is empty; build it anew", lasting=True)
+        try:
+            self._file = self._item.file.open("rb")
+        except OSError as error:
+            raise self._given_up(f"{self._item.file} cannot be read: {error.strerror}", lasting=True) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return self._item.size
+
+    def read(self, size: int = BLOCK_BYTES) -> bytes:
+        """The next block, empty at the end. Raises GivenUp."""
+        if self._ended:  # a client that repeats a request would send nothing, and wait for ever
+            raise self._given_up("the provider wanted the file a second time", lasting=False)
+        refused = why_give_up(self._item, self._deadline)
+        if refused is not None:
+            raise self._given_up(refused.reason, refused.lasting)
+        try:
+            block = self._file.read(min(size, self._left) if size >= 0 else self._left)
+        except OSError as error:
+            raise self._given_up(f"{self._item.file} cannot be read: {error.strerror}", lasting=True) from error
+        self._hash.update(block)
+        self._left -= len(block)
+        self._ended = not block
+        if not block or not self._left:
+            self._compare()
+        return block
+
+    def _compare(self) -> None:
+        file, size = self._item.file, self._item.size
+        if self._left or self._file.read(1):
+            raise self._given_up(f"{file} has not the {size} bytes that its build gave it; build it anew", lasting=True)
+        if self._hash.hexdigest() != self._item.sha256:
+            raise self._given_up(f"{file} is not what its sha256 says; build it anew", lasting=True)
+
+    def _given_up(self, reason: str, lasting: bool) -> GivenUp:
+        self.fault = Refused(reason, lasting)
+        return GivenUp(self.fault)
+
+
+def why_give_up(item: Item, deadline: float) -> Refused | None:
+    """Whether to give up by now; ``deadline`` is a time of the monotonic clock."""
+    if item.stop.is_set():
+        return STOPPED
+    if time.monotonic() > deadline:
+        return Refused(f"the upload took longer than {item.timeout_seconds:g} s")
+    return None
+
+
+def attended(item: Item, send: Callable[[], Sent | Refused], undo: Callable[[], None]) -> Sent | Refused:
+    """What ``send`` gives, or Refused soon after the item is to stop or its time is over.
+
+    A ``send`` that has not ended by then goes on in its thread, for as long as its own time-outs let it; ``undo`` takes
+    away what it made, now and once more when it ends.
+    """
+    deadline = time.monotonic() + item.timeout_seconds
+    sending = _Sending(send, undo)
+    sending.start()
+    while (refused := why_give_up(item, deadline)) is None:
+        sending.join(LOOK_SECONDS)
+        if not sending.is_alive():
+            return sending.result()
+    sending.join(GRACE_SECONDS)
+    if sending.abandon():
+        undo()
+        return refused
+    return sending.result()
+
+
+class _Sending(threading.Thread):
+    def __init__(self, send: Callable[[], Sent | Refused], undo: Callable[[], None]) -> None:
+        super().__init__(name="sending", daemon=True)
+        self._send, self._undo = send, undo
+        self._lock = threading.Lock()
+        self._abandoned = False
+        self._outcome: Sent | Refused | BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            outcome: Sent | Refused | BaseException = self._send()
+        except BaseException as error:  # for whoever waits
+            outcome = error
+        with self._lock:
+            self._outcome = outcome
+        if self._abandoned:
+            self._undo()
+
+    def abandon(self) -> bool:
+        """Whether it still went on, and now takes away what it makes."""
+        with self._lock:
+            self._abandoned = self._outcome is None
+            return self._abandoned
+
+    def result(self) -> Sent | Refused:
+        assert self._outcome is not None, "it has ended"
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome

@@ -1,0 +1,135 @@
+"""kazoo's Lock recipe, taken at once or not at all: whoever uses kazoo's own Lock on the same path is kept out, and keeps
+us out.
+
+A contender is an ephemeral znode ``<whose>__lock__<number>`` below the lock's path; the lowest number holds. A lock says
+who seems to hold it, no more: a process that was stopped does not know that its session is over. So nothing may rest on a
+lock alone; what is written under one carries the version that was read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.errors import Invalid, Stale, Unavailable
+from nodepool_ocb.model import Create, Delete, Holder
+from nodepool_ocb.store import codec
+from nodepool_ocb.store.frames import Znode
+from nodepool_ocb.store.session import Session
+
+_CONTENDER: Final = re.compile(r".*[0-9]{10}")
+
+
+class Lock(msgspec.Struct, frozen=True):
+    """A lock that was taken, in the session that it was taken in."""
+
+    contender: str  # the path of our znode
+    session: int
+
+    def held(self, session: Session) -> bool:
+        """As far as this process can know: the session is the same, and was heard of not long ago."""
+        return session.id == self.session and session.trusted
+
+
+class Locks:
+    """Takes locks for one process, through its session; safe to use from several threads."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._left: dict[str, str] = {}  # the mark of each contender that may still stand and is nobody's → its lock
+
+    def take(self, path: str, holder: Holder) -> Lock | None:
+        """The lock, or None where somebody has it; without waiting.
+
+        What the lock is below must exist: nobody locks what was deleted. Raises Unavailable or Denied; a contender
+        that this leaves behind goes with the next ``take`` of any lock, with ``sweep``, or with the session.
+        """
+        session = self._session
+        self.sweep()
+        if not self._free(path):
+            return None
+        began = session.id
+        mark = secrets.token_hex(16)
+        try:
+            contender = session.create_next(f"{path}/{mark}__lock__", holder, ephemeral=True)
+            first = min(contenders(session.children(path) or ()), key=_number, default="")
+        except Stale:
+            return None  # what it is below was deleted meanwhile
+        except BaseException:
+            self._left[mark] = path
+            raise
+        lock = Lock(contender, began)
+        if session.id == began and contender.endswith(f"/{first}"):
+            return lock
+        self.release(lock)
+        return None
+
+    def release(self, lock: Lock) -> None:
+        """Let go. Where ZooKeeper cannot be reached, the lock goes with the session, or with the next ``sweep``."""
+        try:
+            self._session.commit([Delete(lock.contender, 0)])
+        except (Stale, Unavailable):  # gone already, as a rule
+            path, _, name = lock.contender.rpartition("/")
+            self._left[name.partition("__lock__")[0]] = path
+
+    def sweep(self) -> None:
+        """Take away what was left behind when a connection broke, so that nobody is kept out by it; without a request
+        where there is nothing. To be called after each reconnect. Raises Unavailable or Denied.
+        """
+        for mark, path in list(self._left.items()):
+            self._session.sync()  # a request of ours that was under way is done after this, or never
+            ours = [name for name in self._session.children(path) or () if name.startswith(mark)]
+            for znode in self._session.get_many([f"{path}/{name}" for name in ours]):
+                if znode is not None:
+                    with contextlib.suppress(Stale):  # another thread sweeps, too
+                        self._session.commit([Delete(znode.path, znode.version)])
+            self._left.pop(mark, None)
+
+    def _free(self, path: str) -> bool:
+        """Whether nobody stands there."""
+        names = self._session.children(path)
+        if names is None:
+            with contextlib.suppress(Stale):  # another made it, or what it is below is gone
+                self._session.commit([Create(path)])  # nothing above it: what was deleted does not come back
+                return True
+            names = self._session.children(path)
+        return names is not None and not contenders(names)
+
+
+def contenders(names: Iterable[str]) -> list[str]:
+    """Those of a lock's children that contend for it.
+
+    >>> contenders(["5f__lock__0000000002", "remark"])
+    ['5f__lock__0000000002']
+    """
+    return [name for name in names if _CONTENDER.fullmatch(name)]
+
+
+def holders(session: Session, paths: list[str]) -> list[Holder | None]:
+    """For each lock who has it, None where nobody does; what others than us wrote of themselves becomes the purpose."""
+    listed = session.children_many(paths)
+    first = [min(contenders(names or ()), key=_number, default=None) for names in listed]
+    taken = [f"{path}/{name}" for path, name in zip(paths, first, strict=True) if name is not None]
+    found = dict(zip(taken, session.get_many(taken), strict=True))
+    return [
+        _holder(found[f"{path}/{name}"]) if name is not None else None for path, name in zip(paths, first, strict=True)
+    ]
+
+
+def _holder(znode: Znode | None) -> Holder | None:
+    if znode is None:
+        return None  # let go meanwhile
+    try:
+        return codec.decode(Holder, znode)
+    except Invalid:
+        said = znode.data.decode("utf-8", "replace")[:200]
+        return Holder(daemon="?", host="?", pid=0, purpose=said, since=znode.ctime)
+
+
+def _number(name: str) -> str:
+    return name[-10:]

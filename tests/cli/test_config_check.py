@@ -1,0 +1,64 @@
+"""``config check``: the file with diskimages and providers is part of the configuration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nodepool_ocb.cli.main import cli
+
+GOOD = "diskimages: [{name: i, formats: [raw], env-vars: {PASSWORD: hidden}}, {name: elsewhere}]\nlabels: [{name: l}]\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a configuration, and no other configuration around."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "nodepool-ocb.yaml").write_text("builder: {nodepool: images.yaml, secure: secure.yaml}\n")
+    (tmp_path / "secure.yaml").write_text("")
+    return tmp_path
+
+
+def check(folder: Path, *arguments: str) -> Result:
+    config = str(folder / "nodepool-ocb.yaml")
+    return CliRunner().invoke(cli, ["config", "check", "--offline", "--config", config, "-o", "json", *arguments])
+
+
+def test_the_file_that_the_configuration_names_is_checked(folder: Path) -> None:
+    (folder / "images.yaml").write_text(GOOD)
+    answer = check(folder)
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["nodepool"] == {
+        "file": str(folder / "images.yaml"),
+        "diskimages": ["i"],
+        "providers": [],
+        "labels": ["l"],
+    }
+    assert "hidden" not in answer.output
+
+
+def test_a_file_that_is_not_there_is_not_missed(folder: Path) -> None:
+    answer = check(folder)
+    assert answer.exit_code == 0, answer.output
+    assert "nodepool" not in json.loads(answer.stdout)
+
+
+def test_every_fault_of_it_is_told(folder: Path) -> None:
+    (folder / "images.yaml").write_text("diskimages: [{name: i, pause: 3}]\nlabel: []\n")
+    (folder / "secure.yaml").write_text("diskimages: [{name: j, env-vars: {}}]\n")
+    answer = check(folder)
+    assert answer.exit_code == 1
+    assert f"{folder}/images.yaml:1: diskimages[i].pause: must be true or false, and is 3" in answer.stderr
+    assert f"{folder}/images.yaml:2: label: unknown key `label`; did you mean `labels`?" in answer.stderr
+    assert f"{folder}/secure.yaml:1: diskimages[j].name: diskimage j does not exist" in answer.stderr
+
+
+def test_another_file_can_be_checked_in_its_place(folder: Path) -> None:
+    (folder / "images.yaml").write_text("nothing: good\n")
+    (folder / "other.yaml").write_text(GOOD)
+    answer = check(folder, "--nodepool", str(folder / "other.yaml"))
+    assert answer.exit_code == 0, answer.output
+    assert check(folder, "--nodepool", str(folder / "gone.yaml")).exit_code == 2

@@ -1,0 +1,101 @@
+"""Uploads on the command line: what is shown, and how their deletion is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from nodepool_ocb.model import BuildState, Json, UploadState
+from nodepool_ocb.store.session import Session
+from tests.cli.builder import Builder
+from tests.cli.conftest import Ocb
+
+Ask = Callable[..., Json]
+
+
+@pytest.fixture
+def builder(zk_session: Session) -> Builder:
+    """A builder with two builds, the first with an upload to the west, the second with two."""
+    builder = Builder(zk_session)
+    old, new = builder.made(BuildState.READY), builder.made(BuildState.READY)
+    builder.uploads(old, "west", external_name="jammy-old")
+    builder.uploads(new, "west", external_name="jammy-new")
+    builder.uploads(new, "east", UploadState.FAILED, reason="quota", external_name="jammy-east")
+    return builder
+
+
+def _ids(builder: Builder) -> tuple[str, str]:
+    old, new = (build.id for build in builder.view().builds)
+    return old, new
+
+
+def _states(builder: Builder) -> dict[str | None, str]:
+    uploads = [upload for build in builder.view().builds for upload in build.uploads]
+    return {upload.record.external_name: str(upload.record.state) for upload in uploads}
+
+
+def test_list_takes_filters(builder: Builder, ask: Ask, ocb: Ocb) -> None:
+    Builder(builder.session, "noble")
+    assert len(ask("upload", "list")) == 3
+    assert ask("upload", "list", "--image", "noble") == []
+    assert len(ask("upload", "list", "--provider", "west")) == 2
+    failed = ask("upload", "list", "--state", "failed")
+    assert [(row["provider"], row["reason"]) for row in failed] == [("east", "quota")]
+    assert ocb("upload", "list", "--image", "nobel").exit_code == 3
+
+
+def test_an_upload_that_nobody_sends_any_more_is_shown_as_failed(builder: Builder, ask: Ask) -> None:
+    _, new = _ids(builder)
+    builder.uploads(new, "north", UploadState.UPLOADING)
+    row = ask("upload", "list", "--provider", "north")[0]
+    assert row["state"] == "failed"
+    assert "does not send it any more" in row["reason"]
+    builder.locks_upload(new, "north")
+    assert ask("upload", "list", "--provider", "north")[0]["state"] == "uploading"
+
+
+def test_names_are_what_delete_takes(builder: Builder, ocb: Ocb) -> None:
+    names = ocb("upload", "list", "--state", "failed", "-o", "name").stdout.splitlines()
+    assert ocb("upload", "delete", *names[0].split(), "--yes").exit_code == 0
+    assert _states(builder) == {"jammy-old": "ready", "jammy-new": "ready", "jammy-east": "delete"}
+
+
+def test_delete_keeps_the_last_ready_upload_of_a_provider(builder: Builder, ask: Ask, ocb: Ocb) -> None:
+    old, new = _ids(builder)
+    assert ask("upload", "delete", "jammy", new, "west", "--dry-run", exit_code=10)["changes"]
+    ask("upload", "delete", "jammy", new, "west", "--yes")
+    assert _states(builder)["jammy-new"] == "delete"
+    refused = ocb("upload", "delete", "jammy", old, "west", "--yes")
+    assert refused.exit_code == 4
+    assert "west would be left without jammy" in refused.stderr
+    told = ocb("upload", "delete", "jammy", old, "west", "--yes", "--force", "-o", "json")
+    assert json.loads(told.stdout)["changes"][0]["kind"] == "upload"
+    assert ask("upload", "delete", "jammy", old, "west", "--yes")["changes"] == []
+
+
+def test_what_is_being_sent_is_not_deleted(builder: Builder, ocb: Ocb) -> None:
+    _, new = _ids(builder)
+    builder.uploads(new, "north", UploadState.UPLOADING)
+    builder.locks_upload(new, "north")
+    answer = ocb("upload", "delete", "jammy", new, "north", "--yes")
+    assert answer.exit_code == 4
+    assert "wait until that has ended" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "exit_code", "said"),
+    [
+        ("jamy NEW west --yes", 3, "did you mean jammy?"),
+        ("jammy 99 west --yes", 3, "has no build 99"),
+        ("jammy NEW wset --yes", 3, "west"),
+        ("jammy NEW west 99 --yes", 3, "99"),
+        ("jammy NEW east", 2, "delete jammy-east at east"),
+    ],
+)
+def test_refusals(builder: Builder, ocb: Ocb, line: str, exit_code: int, said: str) -> None:
+    _, new = _ids(builder)
+    answer = ocb("upload", "delete", *line.replace("NEW", new).split())
+    assert answer.exit_code == exit_code, answer.output
+    assert said in answer.stderr

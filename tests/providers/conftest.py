@@ -1,0 +1,94 @@
+"""A provider of each driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from sites import Ledger, docker_provider, image_file, local_provider, new_item, openstack_provider, tar_file
+
+from nodepool_ocb import providers
+from nodepool_ocb.providers import Item, Kept
+from nodepool_ocb.testing.engine import Engine, why_not
+from nodepool_ocb.testing.glance import Glance
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """A container engine for all tests of this process."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"no container engine: {reason}")
+    with Engine() as engine:
+        yield engine
+
+
+@pytest.fixture
+def glance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Glance]:
+    """A cloud named ``test`` in clouds.yaml."""
+    with Glance() as glance:
+        glance.write_clouds(tmp_path / "clouds.yaml")
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+        yield glance
+
+
+@pytest.fixture
+def cloud(glance: Glance, until: Callable[..., None]) -> Iterator[Ledger]:
+    """An uploader to that cloud, which in the end has what the uploader says that it has, and nothing else."""
+    ledger = Ledger(providers.open(openstack_provider()))
+    yield ledger
+    glance.heal()
+    until(lambda: set(glance.images) == ledger.ready)
+    ledger.close()
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Iterator[Ledger]:
+    """An uploader to a directory, which in the end has what the uploader says that it has, and nothing else."""
+    directory = tmp_path / "laboratory"
+    ledger = Ledger(providers.open(local_provider(directory)))
+    yield ledger
+    wanted = {name for ready in ledger.ready for name in (ready, f"{ready}.json")}
+    assert {path.name for path in directory.glob("*")} == wanted
+    ledger.close()
+
+
+@pytest.fixture
+def dock(engine: Engine, tmp_path: Path) -> Iterator[Ledger]:
+    """An uploader to the engine, which in the end has of this test's cluster what the uploader says that it has."""
+    ledger = Ledger(providers.open(docker_provider(engine.url)))
+    yield ledger
+    left = {kept.external_id for kept in ledger.list() if kept.cluster == str(tmp_path)}
+    assert left == ledger.ready
+    for external_id in left:
+        assert ledger.delete(external_id) is None
+    ledger.close()
+
+
+class Site(msgspec.Struct):
+    """Some provider."""
+
+    ledger: Ledger
+    folder: Path
+    format: str
+    cluster: str
+
+    def item(self, timeout_seconds: float = 60.0, size: int = 300_000) -> Item:
+        """What it takes."""
+        file = self.folder / "image"
+        made = tar_file(file, size) if self.format == "tar" else image_file(file, size)
+        return new_item(made, self.format, self.cluster, timeout_seconds)
+
+    def list(self) -> list[Kept]:
+        """What it keeps of this test's cluster."""
+        return [kept for kept in self.ledger.list() if kept.cluster == self.cluster]
+
+
+@pytest.fixture(params=["local", "docker", "openstack"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+    """A provider of each driver in turn."""
+    name = {"local": "laboratory", "docker": "dock", "openstack": "cloud"}[request.param]
+    image_format = "tar" if request.param == "docker" else "qcow2"
+    return Site(request.getfixturevalue(name), tmp_path, image_format, str(tmp_path))
