@@ -115,7 +115,7 @@ class Docker:
         try:
             with Stream(item) as stream:
                 try:
-                    with self._engine(item.timeout_seconds) as engine:
+                    with self._engine(item.timeout_seconds + ANSWER_SECONDS) as engine:
                         answer = engine.api.import_image(
                             src=stream,
                             repository=repository,
@@ -135,7 +135,7 @@ class Docker:
         """What the engine's lines of JSON come to: an id, or an error that came after the status of HTTP."""
         last: dict[str, Any] = json.loads(answer.strip().splitlines()[-1])
         if "error" in last:
-            return Refused(f"provider {self._name}: {last['error']}", lasting="tar" in last["error"])
+            return Refused(f"provider {self._name}: {last['error']}", lasting="archive/tar:" in last["error"])
         return Sent(last["status"])
 
     def _undo(self, item: Item) -> None:
@@ -158,10 +158,10 @@ class Docker:
             yield engine
 
     def _refused(self, error: Exception) -> Refused:
-        status = _status(error)
-        if status == 404:
-            return Refused(f"provider {self._name}: {error}")
-        return Refused(f"provider {self._name}: {error}", lasting=status in (400, 401, 403))
+        """What an error of the library comes to."""
+        text = getattr(error, "explanation", None) or str(error)
+        broken = "archive/tar:" in text  # how the engine begins what it says of a file that is no tar
+        return Refused(f"provider {self._name}: {text}", lasting=broken or _status(error) in (400, 401, 403))
 
 
 def _errors() -> tuple[type[Exception], ...]:

@@ -33,6 +33,7 @@ OPTIONS: Final[Json] = {
 }
 ANSWER_SECONDS: Final = 60.0  # that the cloud may take to answer, but for an upload
 LOOK_SECONDS: Final = 1.0  # between two looks at an image that the cloud still works on
+ONCE: Final = {"connect_retries": 0, "image_status_code_retries": 0}  # nothing is left of a file that was read
 UNDER_WAY: Final = ("queued", "saving", "uploading", "importing")
 LASTING: Final = (400, 401, 403, 404, 405, 413)  # what these say about a request is true tomorrow
 
@@ -92,7 +93,7 @@ class OpenStack:
     def _send(self, item: Item) -> Sent | Refused:
         deadline = time.monotonic() + item.timeout_seconds
         try:
-            with Stream(item) as stream, self._cloud(item.timeout_seconds) as cloud:
+            with Stream(item) as stream, self._cloud(item.timeout_seconds + ANSWER_SECONDS, **ONCE) as cloud:
                 try:
                     image = self._create(cloud, item, stream)
                     sent = self._settled(cloud, image.id, item, deadline)
@@ -141,7 +142,7 @@ class OpenStack:
         if isinstance(found, Refused):
             return
         for image in found:
-            if item.stamp.items() <= image.properties.items():
+            if item.stamp.items() <= (image.properties or {}).items():
                 self.delete(image.id)
 
     def _asked(self, question: Callable[[Connection], Any]) -> Any:
@@ -152,7 +153,7 @@ class OpenStack:
         except _errors() as error:
             return self._refused(error)
 
-    def _cloud(self, answer_seconds: float) -> contextlib.closing[Connection]:
+    def _cloud(self, answer_seconds: float, **retries: int) -> contextlib.closing[Connection]:
         import openstack
 
         return contextlib.closing(
@@ -161,6 +162,7 @@ class OpenStack:
                 region_name=self._options.get("region-name"),
                 api_timeout=answer_seconds,
                 app_name="nodepool-ocb",
+                **retries,
             )
         )
 
@@ -194,4 +196,4 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _kept(image: Image) -> Kept | None:
-    return Kept.stamped(image.id, image.name, image.properties)
+    return Kept.stamped(image.id, image.name, image.properties or {})

@@ -116,7 +116,9 @@ def attended(item: Item, send: Callable[[], Sent | Refused], undo: Callable[[], 
             return sending.result()
     sending.join(GRACE_SECONDS)
     if sending.abandon():
-        undo()
+        undoing = threading.Thread(target=undo, name="undoing", daemon=True)
+        undoing.start()
+        undoing.join(GRACE_SECONDS)  # whoever is silent may be so here too
         return refused
     return sending.result()
 
