@@ -49,8 +49,7 @@ class Docker:
             import docker  # noqa: F401  # here, since most have no need of it
         except ImportError as error:
             raise Invalid(
-                f"provider {provider.name}: driver docker needs the Python package docker; "
-                "install nodepool-ocb[docker]"
+                f"provider {provider.name}: driver docker needs the Python package docker; install nodepool-ocb[docker]"
             ) from error
         self._name = provider.name
         self._url: str | None = provider.options.get("url")
@@ -72,12 +71,14 @@ class Docker:
     def verify(self, external_id: str, item: Item) -> Refused | None:
         try:
             with self._engine() as engine:
-                image = engine.api.inspect_image(external_id)
+                image = _inspected(engine, external_id)
         except _errors() as error:
             return self._refused(error)
         labels = image["Config"]["Labels"] or {}
         if not item.stamp.items() <= labels.items():
-            return Refused(f"image {external_id} of provider {self._name} does not bear the stamp of {item.external_name}")
+            return Refused(
+                f"image {external_id} of provider {self._name} does not bear the stamp of {item.external_name}"
+            )
         layers = image["RootFS"].get("Layers", [])
         if layers != [f"sha256:{item.sha256}"]:  # an engine names a layer by the sum of its tar
             return Refused(f"image {external_id} of provider {self._name} was made of something else: {layers}")
@@ -177,9 +178,14 @@ def _status(error: Exception) -> int | None:
     return getattr(error, "status_code", None)
 
 
+def _inspected(engine: DockerClient, external_id: str) -> Json:
+    api: Any = engine.api
+    return api.inspect_image(external_id)
+
+
 def _remove(engine: DockerClient, external_id: str) -> None:
     """Untag it; the engine removes an image with its last tag, and one without tags by its id."""
-    tags = engine.api.inspect_image(external_id)["RepoTags"]
+    tags = _inspected(engine, external_id)["RepoTags"]
     for tag in tags or [external_id]:
         engine.api.remove_image(tag)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool_ocb.checks import faults_in_value
 from nodepool_ocb.errors import Invalid, Unavailable
@@ -20,7 +20,6 @@ from nodepool_ocb.providers.sending import GivenUp, Stream, attended, why_give_u
 
 if TYPE_CHECKING:
     from openstack.connection import Connection
-    from openstack.image.v2.image import Image
 
 OPTIONS: Final[Json] = {
     "type": "object",
@@ -77,7 +76,8 @@ class OpenStack:
         return None
 
     def delete(self, external_id: str) -> Refused | None:
-        return self._asked(lambda cloud: cloud.image.delete_image(external_id, ignore_missing=True))
+        refused: Refused | None = self._asked(lambda cloud: cloud.image.delete_image(external_id, ignore_missing=True))
+        return refused
 
     def list(self) -> Iterator[Kept]:
         found = self._asked(lambda cloud: [*cloud.image.images(owner=cloud.current_project_id)])
@@ -95,8 +95,8 @@ class OpenStack:
         try:
             with Stream(item) as stream, self._cloud(item.timeout_seconds + ANSWER_SECONDS, **ONCE) as cloud:
                 try:
-                    image = self._create(cloud, item, stream)
-                    sent = self._settled(cloud, image.id, item, deadline)
+                    external_id = self._create(cloud, item, stream)
+                    sent = self._settled(cloud, external_id, item, deadline)
                 except _errors() as error:
                     sent = stream.fault or self._refused(error)
         except GivenUp as given_up:
@@ -107,10 +107,10 @@ class OpenStack:
             self._undo(item)
         return sent
 
-    def _create(self, cloud: Connection, item: Item, stream: Stream) -> Image:
-        return cloud.image.create_image(
+    def _create(self, cloud: Connection, item: Item, stream: Stream) -> str:
+        image: Any = cloud.image.create_image(
             item.external_name,
-            data=stream,
+            data=cast(Any, stream),  # openstacksdk says bytes, and takes what can be read
             size=item.size,
             disk_format=item.format,
             container_format="bare",
@@ -122,6 +122,7 @@ class OpenStack:
             use_import=self._options.get("use-import", False),
             wait=False,
         )
+        return str(image.id)
 
     def _settled(self, cloud: Connection, external_id: str, item: Item, deadline: float) -> Sent | Refused:
         """Wait until the cloud has done with it."""
@@ -153,7 +154,7 @@ class OpenStack:
         except _errors() as error:
             return self._refused(error)
 
-    def _cloud(self, answer_seconds: float, **retries: int) -> contextlib.closing[Connection]:
+    def _cloud(self, answer_seconds: float, **retries: Any) -> contextlib.closing[Connection]:
         import openstack
 
         return contextlib.closing(
@@ -176,7 +177,7 @@ class OpenStack:
         text = " ".join(str(cause).split())
         never = (openstack.exceptions.ConfigException, keystone.AuthPluginException, keystone.CatalogException)
         full = "quota" in text.lower()  # which is 403, 409 or 413, as the service and its age will have it
-        return Refused(f"provider {self._name}: {text}", isinstance(cause, never) or status in LASTING and not full)
+        return Refused(f"provider {self._name}: {text}", isinstance(cause, never) or (status in LASTING and not full))
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -195,5 +196,5 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _kept(image: Image) -> Kept | None:
+def _kept(image: Any) -> Kept | None:
     return Kept.stamped(image.id, image.name, image.properties or {})

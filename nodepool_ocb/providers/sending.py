@@ -33,8 +33,9 @@ class GivenUp(Exception):
 class Stream:
     """An item's file, to be read once from begin to end; a context manager.
 
-    ``fault`` says why it was given up: clients wrap what a stream raises. It has a length, so that clients of HTTP announce it. Its last block is given only when the whole file was what its
-    checksum says: a provider never has all of a file that changed.
+    Its last block is given only when the whole file was what its checksum says: a provider never has all of a file that
+    changed. It has a length, so that clients of HTTP announce it. ``fault`` says why it was given up; clients wrap what
+    a stream raises.
     """
 
     def __init__(self, item: Item) -> None:

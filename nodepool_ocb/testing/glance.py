@@ -176,7 +176,7 @@ class _Request(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
-    def log_message(self, format: str, *arguments: Any) -> None: ...  # noqa: A002
+    def log_message(self, format: str, *arguments: Any) -> None: ...
 
     def do_GET(self) -> None:
         self._serve()
@@ -223,7 +223,9 @@ class _Request(BaseHTTPRequestHandler):
             case "POST", ["identity", "v3", "auth", "tokens"]:
                 return self._token()
         if self.headers.get("X-Auth-Token") not in self.cloud.tokens:
-            return _Answer(401, {"error": {"code": 401, "message": "The request you have made requires authentication."}})
+            return _Answer(
+                401, {"error": {"code": 401, "message": "The request you have made requires authentication."}}
+            )
         with self.cloud.lock:
             match self.command, steps:
                 case "GET", ["image", "v2", "images"]:
@@ -255,7 +257,9 @@ class _Request(BaseHTTPRequestHandler):
     def _token(self) -> _Answer:
         asked = json.loads(b"".join(self._body()))
         if asked["auth"]["identity"]["password"]["user"]["password"] != PASSWORD:
-            return _Answer(401, {"error": {"code": 401, "message": "The request you have made requires authentication."}})
+            return _Answer(
+                401, {"error": {"code": 401, "message": "The request you have made requires authentication."}}
+            )
         token = secrets.token_hex(16)
         self.cloud.tokens.add(token)
         endpoints = {
@@ -290,10 +294,20 @@ class _Request(BaseHTTPRequestHandler):
     def _create(self) -> _Answer:
         name = str(uuid.uuid4())
         image = {
-            **{"size": None, "checksum": None, "os_hash_algo": None, "os_hash_value": None, "protected": False},
-            **{"visibility": "shared", "tags": [], "owner": PROJECT, "min_disk": 0, "min_ram": 0},
+            "size": None,
+            "checksum": None,
+            "os_hash_algo": None,
+            "os_hash_value": None,
+            "protected": False,
+            "visibility": "shared",
+            "tags": [],
+            "owner": PROJECT,
+            "min_disk": 0,
+            "min_ram": 0,
             **json.loads(b"".join(self._body())),
-            **{"id": name, "status": "queued", "file": f"/v2/images/{name}/file"},
+            "id": name,
+            "status": "queued",
+            "file": f"/v2/images/{name}/file",
         }
         self.cloud.images[name] = image
         return _Answer(201, image, {"OpenStack-image-import-methods": "glance-direct"})

@@ -6,8 +6,8 @@ import hashlib
 import io
 import itertools
 import os
-import select
 import secrets
+import select
 import subprocess
 import tarfile
 import threading

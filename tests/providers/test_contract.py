@@ -6,9 +6,10 @@ import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from conftest import Site
 from msgspec.structs import replace
 from sites import Trickle, refused, sent
+
+from conftest import Site
 
 
 def test_what_is_sent_is_verified_listed_with_its_stamp_and_deleted(site: Site) -> None:
@@ -32,7 +33,9 @@ def test_what_is_gone_is_deleted_once_more_without_complaint(site: Site) -> None
 
 def test_several_are_sent_at_once(site: Site) -> None:
     items = [site.item()]
-    items += [replace(items[0], upload=f"100000000{n}", external_name=f"debian-0000000007-100000000{n}") for n in range(3)]
+    items += [
+        replace(items[0], upload=f"100000000{n}", external_name=f"debian-0000000007-100000000{n}") for n in range(3)
+    ]
     with ThreadPoolExecutor(4) as pool:
         ids = [sent(outcome) for outcome in pool.map(site.ledger.upload, items)]
     assert {kept.upload: kept.external_id for kept in site.list()} == {

@@ -84,9 +84,7 @@ def test_what_could_not_be_deleted_is_told_by_the_list(glance: Glance, cloud: Le
     assert cloud.delete(kept.external_id) is None
 
 
-def test_an_upload_stops_although_the_cloud_is_silent(
-    glance: Glance, cloud: Ledger, tmp_path: Path, until: Callable[..., None]
-) -> None:
+def test_an_upload_stops_although_the_cloud_is_silent(glance: Glance, cloud: Ledger, tmp_path: Path) -> None:
     item = new_item(image_file(tmp_path / "image", 20_000))
     come = glance.hold("PUT", STORE)
     with ThreadPoolExecutor(1) as pool:
@@ -167,7 +165,7 @@ def test_an_import_is_waited_for(glance: Glance, item: Item) -> None:
     assert uploader.verify(external_id, item) is None
 
 
-def test_a_wrong_password_and_an_unknown_cloud_last(glance: Glance, cloud: Ledger, item: Item, tmp_path: Path) -> None:
+def test_a_wrong_password_and_an_unknown_cloud_last(cloud: Ledger, item: Item, tmp_path: Path) -> None:
     elsewhere = providers.open(Provider(name="cloud", options={"cloud": "tset"}))
     outcome = refused(elsewhere.upload(item))
     assert "tset" in outcome.reason
