@@ -111,7 +111,6 @@ class OpenStack:
         image: Any = cloud.image.create_image(
             item.external_name,
             data=cast(Any, stream),  # openstacksdk says bytes, and takes what can be read
-            size=item.size,
             disk_format=item.format,
             container_format="bare",
             md5=item.md5,

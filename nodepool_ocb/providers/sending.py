@@ -110,6 +110,8 @@ def attended(item: Item, send: Callable[[], Sent | Refused], undo: Callable[[], 
     """
     deadline = time.monotonic() + item.timeout_seconds
     sending = _Sending(send, undo)
+    if item.stop.is_set():
+        return STOPPED
     sending.start()
     while (refused := why_give_up(item, deadline)) is None:
         sending.join(LOOK_SECONDS)

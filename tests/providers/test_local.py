@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
-from sites import Ledger, Trickle, image_file, local_provider, new_item, refused, sent
+from sites import Ledger, Trickle, image_file, local_provider, new_item, refused, sent, uploading_process
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Unavailable
@@ -71,23 +69,11 @@ def test_a_copy_that_was_damaged_is_not_verified(laboratory: Ledger, item: Item,
 
 
 def test_what_a_killed_builder_left_is_listed_and_deleted(laboratory: Ledger, item: Item, tmp_path: Path) -> None:
-    script = """
-import sys, threading
-from pathlib import Path
-from msgspec.json import decode
-from nodepool_ocb import providers
-from nodepool_ocb.nodepool import Provider
-uploader = providers.open(Provider(name="p", driver="local", options={"directory": sys.argv[1]}))
-values = decode(sys.argv[2])
-uploader.upload(providers.Item(**{**values, "file": Path(values["file"]), "stop": threading.Event()}))
-"""
-    with Trickle(replace(item, size=item.size), tmp_path) as trickle:
-        fields = {name: getattr(trickle.item, name) for name in Item.__struct_fields__ if name not in ("stop", "file")}
-        values = msgspec.json.encode({**fields, "file": str(trickle.item.file)}).decode()
-        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "laboratory"), values])
-        trickle.write(200_000)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    with Trickle(item, tmp_path) as trickle:
+        provider = local_provider(tmp_path / "laboratory")
+        with uploading_process(provider, trickle.item) as builder:
+            trickle.write(200_000)
+            builder.kill()
     (kept,) = laboratory.list()
     assert (kept.build, kept.upload) == (item.build, item.upload)
     assert laboratory.delete(kept.external_id) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sites import Ledger, image_file, new_item, openstack_provider, refused, sent
+from sites import Ledger, image_file, new_item, openstack_provider, refused, sent, uploading_process
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Unavailable
@@ -104,6 +104,16 @@ def test_what_a_silent_cloud_makes_later_is_deleted_then(
     assert come.is_set()
     glance.heal()
     until(lambda: glance.count("POST", CREATE) == 1 and not glance.images)
+
+
+def test_what_a_killed_builder_left_is_told_by_the_list(glance: Glance, cloud: Ledger, item: Item) -> None:
+    come = glance.hold("PUT", STORE)
+    with uploading_process(openstack_provider(), item) as builder:
+        assert come.wait(20.0)
+        builder.kill()
+    (kept,) = cloud.list()
+    assert (kept.cluster, kept.build, kept.upload) == (item.cluster, item.build, item.upload)
+    assert cloud.delete(kept.external_id) is None
 
 
 def test_data_that_was_damaged_on_its_way_is_not_verified(glance: Glance, cloud: Ledger, item: Item) -> None:
