@@ -65,19 +65,20 @@ class Source:
         """Whether there is anybody to ask, or a file."""
         return bool(self.addresses or self.file)
 
-    def look(self) -> None:
-        """What is true now; as before while ZooKeeper is away."""
+    def look(self) -> bool:
+        """See what is true now; False, and all as before, while ZooKeeper is away."""
         try:
             view = self._view()
             builders = imaging.builders(self._opened)
         except Unavailable:
-            return
+            return False
         found = view.build(self.build.id) if view else None
         self.build = found or self.build
         self.state = imaging.stands(view, found) if view and found else BuildState.DELETE
         self.addresses = list(addresses(self.build.record, builders))
         host, file = imaging.log_of(self.build.record)
         self.file = Path(file) if connection.on_this_host(host) and logpages.readable(Path(file)) else None
+        return True
 
     def _view(self) -> ImageView | None:
         from nodepool_ocb.store import images
@@ -123,11 +124,11 @@ def print_log(source: Source, out: Callable[[bytes], None], *, follow: bool, sta
             silent_since = None
             told.offset, told.place = found.reached, place
             target = found.size if target is None else target
-            if found.last or (not follow and told.offset >= target):
+            if told.offset >= target if not follow else found.last and _ended(source):
                 told.whole = True
                 return told
-            if follow and not found.data and place == str(source.file):
-                time.sleep(PAUSE_SECONDS)
+            if found.last or (not found.data and place == str(source.file)):
+                time.sleep(PAUSE_SECONDS)  # nobody waited on our behalf
         elif isinstance(found, Shorter):
             output.say(f"the log has lost its end, from byte {found.size} on: its host went down; going on there")
             told.offset = found.size
@@ -141,6 +142,11 @@ def print_log(source: Source, out: Callable[[bytes], None], *, follow: bool, sta
                 return told
             time.sleep(PAUSE_SECONDS)
             source.look()
+
+
+def _ended(source: Source) -> bool:
+    """Whether the record agrees that nothing is to come; while it cannot be read, the builder's word is taken."""
+    return not source.look() or source.ended
 
 
 def _given_up(source: Source, found: Found, follow: bool, silent_since: float) -> bool:
