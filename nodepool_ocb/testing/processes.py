@@ -21,8 +21,10 @@ from typing import Any, Final, Self
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper import free_port
 
 ANNEALER: Final = ("-m", "nodepool_ocb_annealer.main")
@@ -175,6 +177,31 @@ class DaemonProcess:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class CutDaemon(DaemonProcess):
+    """A daemon behind a proxy of its own, which may be cut; the arguments behind the server's port are DaemonProcess's,
+    with the connection string's chroot in place of its host and port.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        zookeeper: ZooKeeperSettings,
+        folder: Path,
+        sections: Mapping[str, Any] | None = None,
+        launcher: Collection[str] = ANNEALER,
+    ) -> None:
+        self.proxy = Proxy(port)
+        super().__init__(replace(zookeeper, hosts=self.proxy.hosts + zookeeper.hosts), folder, sections, launcher)
+
+    def discard(self, timeout_seconds: float = 0.0) -> None:
+        """End it for good, at once or as well as it can in some seconds, and the proxy with it."""
+        if timeout_seconds:
+            self.close(timeout_seconds)
+        elif self.running():
+            self.kill()
+        self.proxy.close()
 
 
 def await_that(

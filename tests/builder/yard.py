@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -20,8 +20,7 @@ from nodepool_ocb.image import BuildView, ImageView
 from nodepool_ocb.model import BuildRequest, BuildState, Create, Json, Set, UploadState
 from nodepool_ocb.store import images, paths, tree
 from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.processes import BUILDER, DaemonProcess
-from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.processes import BUILDER, CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
 SESSION_SECONDS: Final = 2.0
@@ -43,12 +42,12 @@ echo "end $NODEPOOL_OCB_IMAGE $NODEPOOL_OCB_BUILD" >> "$HISTORY"
 """
 
 
-class Builder(DaemonProcess):
-    """A builder behind a proxy of its own, with an images-dir of its own."""
+class Builder(CutDaemon):
+    """A builder with an images-dir of its own."""
 
-    def __init__(self, proxy: Proxy, folder: Path, *arguments: Any) -> None:
-        self.proxy, self.images = proxy, folder / "images"
-        super().__init__(*arguments)
+    @property
+    def images(self) -> Path:
+        return self.config.parent / "images"
 
     @property
     def id(self) -> str:
@@ -58,11 +57,6 @@ class Builder(DaemonProcess):
         """What lies in its images-dir, without what belongs to the builder itself."""
         own = {"builder_id.txt", ".lock", "builds"}
         return sorted(path.name for path in self.images.iterdir() if path.name not in own)
-
-    def discard(self) -> None:
-        self.thaw() if self.running() else None
-        self.close(10.0)
-        self.proxy.close()
 
 
 class Yard:
@@ -84,7 +78,7 @@ class Yard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for builder in self.builders:
-            builder.discard()
+            builder.discard(10.0)
             print(f"-- {builder.config.parent.name} --\n{builder.said}")  # pytest shows it where the test fails
         self.session.close()
 
@@ -120,11 +114,10 @@ class Yard:
         """One more, not started yet; ``settings`` are of its section ``builder``."""
         folder = self.folder / f"b{len(self.builders)}"
         folder.mkdir()
-        proxy = Proxy(self.server.port)
-        zookeeper = ZooKeeperSettings(hosts=proxy.hosts + self._chroot, session_timeout_seconds=session_seconds)
+        zookeeper = ZooKeeperSettings(hosts=self._chroot, session_timeout_seconds=session_seconds)
         quick = {"retry_seconds": 0.2, "drain_seconds": 1.0, "cleanup_seconds": 1.0, "sweep_seconds": 5.0,
                  "free_bytes": 0, "orphan_grace_seconds": 1.0}  # fmt: skip
-        builder = Builder(proxy, folder, zookeeper, folder, {"builder": quick | settings}, BUILDER)
+        builder = Builder(self.server.port, zookeeper, folder, {"builder": quick | settings}, BUILDER)
         self.builders.append(builder)
         self.configure(builder, *diskimages, providers=providers)
         return builder

@@ -45,28 +45,13 @@ from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import codec, paths, tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.machines import Farm
-from nodepool_ocb.testing.processes import ANNEALER, DaemonProcess
-from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.processes import ANNEALER, CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 from nodepool_ocb.world import Vertex, World
 
 SESSION_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 30.0
 DEPLOYMENT: Final = "fleet"
-
-
-class Annealer(DaemonProcess):
-    """An annealer behind a proxy of its own."""
-
-    def __init__(self, proxy: Proxy, *arguments: Any) -> None:
-        self.proxy = proxy
-        super().__init__(*arguments)
-
-    def close(self, timeout_seconds: float = 0.0) -> None:  # noqa: ARG002
-        """There is nothing to wait for: what it leaves, the test's machines end."""
-        if self.running():
-            self.kill()
-        self.proxy.close()
 
 
 class Fleet:
@@ -76,7 +61,7 @@ class Fleet:
         self.server, self.folder = server, folder
         self._chroot = chroot
         self.farm = Farm(machines, folder / "machines")
-        self.annealers: list[Annealer] = []
+        self.annealers: list[CutDaemon] = []
         self.session = Session(ZooKeeperSettings(hosts=server.hosts + chroot, session_timeout_seconds=30.0))
         self.nodes: list[str] = []
 
@@ -96,7 +81,7 @@ class Fleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for annealer in self.annealers:
-            annealer.close()
+            annealer.discard()
             print(f"-- {annealer.pid} --\n{annealer.said}")  # pytest shows it where the test fails
         self.session.close()
         self.farm.__exit__(kind, error, trace)
@@ -105,18 +90,17 @@ class Fleet:
 
     def annealer(
         self, *, launcher: Collection[str] = ANNEALER, session_seconds: float = SESSION_SECONDS, **settings: Any
-    ) -> Annealer:
+    ) -> CutDaemon:
         """One more, not started yet; ``settings`` are of its section ``annealer``."""
-        proxy = Proxy(self.server.port)
         folder = self.folder / f"a{len(self.annealers)}"
-        zookeeper = ZooKeeperSettings(hosts=proxy.hosts + self._chroot, session_timeout_seconds=session_seconds)
+        zookeeper = ZooKeeperSettings(hosts=self._chroot, session_timeout_seconds=session_seconds)
         sections = {
             "annealer": {
                 "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0
             } | settings,
             "ssh": self.farm.settings() | {"connect_timeout_seconds": 2.0},
         }  # fmt: skip
-        annealer = Annealer(proxy, zookeeper, folder, sections, launcher)
+        annealer = CutDaemon(self.server.port, zookeeper, folder, sections, launcher)
         self.annealers.append(annealer)
         return annealer
 
@@ -230,7 +214,7 @@ class Fleet:
     def claim_stands(self, fqdn: str) -> bool:
         return self.session.get(paths.claim(fqdn)) is not None
 
-    def held_by(self, fqdn: str | None = None) -> Annealer | None:
+    def held_by(self, fqdn: str | None = None) -> CutDaemon | None:
         """Whose claim is on a node."""
         claim = self.session.get(paths.claim(fqdn or self.nodes[0]))
         daemon = claim and self.session.get(paths.daemon("annealer", codec.decode(Claim, claim).annealer))

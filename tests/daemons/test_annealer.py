@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fleet import SESSION_SECONDS, Annealer, Fleet
+from fleet import SESSION_SECONDS, Fleet
 from history import Event as Noted
 
 from nodepool_ocb.model import DeploymentState, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
+from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
 SLACK_SECONDS = 3.0  # a take-over may take this long beyond the session
@@ -285,7 +286,7 @@ def package(folder: Path, source: str) -> Path:
     return folder
 
 
-def running_under_one_of_two(fleet: Fleet, seconds: float) -> tuple[Annealer, Annealer, str]:
+def running_under_one_of_two(fleet: Fleet, seconds: float) -> tuple[CutDaemon, CutDaemon, str]:
     """Two annealers, and a noderole that one of them runs: who has it, who has not, and its name."""
     fleet.add_role("long", fleet.work(seconds))
     annealers = [fleet.annealer(drain_seconds=0.3).begin() for _ in range(2)]

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import mutants
 import pytest
-from fleet import Annealer, Fleet
+from fleet import Fleet
 from history import Event as Noted
 
 from nodepool_ocb.aliveness import died
 from nodepool_ocb.model import State
 from nodepool_ocb.noderole import Event
+from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
 SLOW_SECONDS = 2.0
@@ -29,7 +30,7 @@ def two(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
-def launch(fleet: Fleet, mutant: str, moment: str, role: str, session_seconds: float = 2.0) -> Annealer:
+def launch(fleet: Fleet, mutant: str, moment: str, role: str, session_seconds: float = 2.0) -> CutDaemon:
     launcher = (mutants.__file__, mutant, moment, role)
     return fleet.annealer(launcher=launcher, session_seconds=session_seconds)
 

@@ -1,0 +1,98 @@
+"""Storms: every second or so a daemon is killed, frozen or cut off, or ZooKeeper is restarted, and mended a while later.
+
+The same seed gives the same faults in the same order, as far as the machine's own timing allows.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from nodepool_ocb.testing.processes import CutDaemon
+from nodepool_ocb.testing.zookeeper import Server
+
+Mend: TypeAlias = Callable[[], object]
+Fault: TypeAlias = Callable[[CutDaemon], Mend]
+
+
+def kill(daemon: CutDaemon) -> Mend:
+    daemon.kill()
+    return daemon.begin
+
+
+def freeze(daemon: CutDaemon) -> Mend:
+    daemon.freeze()
+    return daemon.thaw
+
+
+def cut(daemon: CutDaemon) -> Mend:
+    daemon.proxy.cut()
+    return daemon.proxy.heal
+
+
+def deafen(daemon: CutDaemon) -> Mend:
+    """What it asks for is done, and it does not hear of it."""
+    daemon.proxy.drop_answers()
+    return daemon.proxy.heal
+
+
+class Storm:
+    """Breaks one thing after another: ``daemons``, their ``server``, and what ``more`` faults there are.
+
+    ``lasts`` are the seconds for which a thing may stay broken; several may be broken at a time.
+    """
+
+    def __init__(
+        self,
+        daemons: Sequence[CutDaemon],
+        server: Server,
+        seed: int,
+        *,
+        lasts: Sequence[float],
+        more: Sequence[Fault] = (),
+    ) -> None:
+        self._daemons, self._server, self._lasts = daemons, server, lasts
+        self._chance = random.Random(seed)
+        self._faults: list[Fault] = [kill, freeze, cut, deafen, self._stop_server, self._kill_server, *more]
+        self._broken: dict[str, tuple[float, Mend]] = {}  # when it is to be mended, and how
+        self._pause = threading.Event()
+        self.faults: Counter[str] = Counter()
+
+    def blow(self, seconds: float, every_seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """A fault every few seconds, until the time is up; then everything is mended. ``meanwhile`` is called often."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            self._break()
+            until = time.monotonic() + every_seconds * self._chance.uniform(0.5, 1.5)
+            while (left := until - time.monotonic()) > 0:
+                self._pause.wait(min(left, 0.1))
+                self._mend(time.monotonic())
+                meanwhile()
+        self._mend(float("inf"))
+
+    def _break(self) -> None:
+        number = self._chance.randrange(len(self._daemons))
+        fault = self._chance.choice(self._faults)
+        lasts = self._chance.choice(self._lasts)
+        name = "server" if fault in (self._stop_server, self._kill_server) else str(number)
+        if name not in self._broken:
+            self.faults[fault.__name__.strip("_")] += 1
+            self._broken[name] = time.monotonic() + lasts, fault(self._daemons[number])
+
+    def _stop_server(self, _: CutDaemon) -> Mend:
+        self._server.stop()
+        return self._server.cont
+
+    def _kill_server(self, _: CutDaemon) -> Mend:
+        self._server.kill()
+        return self._server.start
+
+    def _mend(self, now: float) -> None:
+        for name, (due, mend) in list(self._broken.items()):
+            if due <= now:
+                del self._broken[name]
+                mend()
