@@ -114,7 +114,7 @@ class Building:
     def _bury(self, view: ImageView) -> None:
         """What says ``building`` while we hold the lock has nobody who works on it."""
         for build in view.builds:
-            if build.record.state is BuildState.BUILDING:
+            if build.record.state is BuildState.BUILDING and build.id != self.id:
                 record = replace(
                     build.record, state=BuildState.ABORTED, state_time=time.time(), reason="its builder lost the lock"
                 )
@@ -243,6 +243,7 @@ class Building:
             raise TakenOver("another builder began a newer one")
         if self._lock is None:
             raise Unavailable(f"somebody else has {path}")
+        self._bury(view)
         if build.record.state is not BuildState.BUILDING:  # others thought that we had died
             record = replace(build.record, state=BuildState.BUILDING, reason=None)
             self._version = self._commit(Set(paths.build(view.name, build.id), record, build.version))

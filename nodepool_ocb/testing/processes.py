@@ -180,9 +180,7 @@ class DaemonProcess:
 
 
 class CutDaemon(DaemonProcess):
-    """A daemon behind a proxy of its own, which may be cut; the arguments behind the server's port are DaemonProcess's,
-    with the connection string's chroot in place of its host and port.
-    """
+    """A daemon behind a proxy of its own, which may be cut; ``zookeeper.hosts`` is the chroot alone."""
 
     def __init__(
         self,

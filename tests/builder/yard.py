@@ -16,6 +16,7 @@ from typing import Final
 import yaml
 
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.image import BuildView, ImageView
 from nodepool_ocb.model import BuildRequest, BuildState, Create, Json, Set, UploadState
 from nodepool_ocb.store import images, paths, tree
@@ -52,6 +53,11 @@ class Builder(CutDaemon):
     @property
     def id(self) -> str:
         return (self.images / "builder_id.txt").read_text().strip()
+
+    def begin_again(self) -> None:
+        """As systemd would, where it ended because ZooKeeper was not there when it began."""
+        if self._process is not None and self._process.poll() == Unavailable.exit_code:
+            self.begin()
 
     def files(self) -> list[str]:
         """What lies in its images-dir, without what belongs to the builder itself."""
