@@ -87,9 +87,8 @@ def show(name: str) -> None:
     about = {**imaging.row(view), "next_attempt": at, "builder": holder}
     builds = [imaging.build_row(view, build) for build in view.builds]
     uploads = [upload for build in builds for upload in build["uploads"]]
-    words = {**imaging.words(about), "since": None, "next_attempt": times.shown(at) if at else None}
-    words["since"] = output.age(time.time() - about["since"]) if about["since"] else None
-    words["builder"] = f"{view.holder.host}, pid {view.holder.pid}: {view.holder.purpose}" if view.holder else None
+    works = f"{view.holder.host}, pid {view.holder.pid}: {view.holder.purpose}" if view.holder else None
+    words = {**imaging.words(about), "next_attempt": times.shown(at) if at else None, "builder": works}
     tables = [
         output.fields(words),
         output.table(builds, ("build", "state", "since", "builder", "formats", "removed", "reason")),
