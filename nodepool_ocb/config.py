@@ -88,7 +88,7 @@ class SshSettings(Section, frozen=True, kw_only=True):
 
 
 class HttpSettings(Section, frozen=True, kw_only=True):
-    """``/metrics``, ``/health/live`` and ``/health/ready``; port 0 takes a free one and logs it."""
+    """``/metrics``, ``/health/live`` and ``/health/ready``, a builder's ``/logs/``; port 0 takes a free one and logs it."""
 
     listen: str | None = None
 

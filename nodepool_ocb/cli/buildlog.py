@@ -65,19 +65,20 @@ class Source:
         """Whether there is anybody to ask, or a file."""
         return bool(self.addresses or self.file)
 
-    def look(self) -> None:
-        """What is true now; as before while ZooKeeper is away."""
+    def look(self) -> bool:
+        """See what is true now; False, and all as before, while ZooKeeper is away."""
         try:
             view = self._view()
             builders = imaging.builders(self._opened)
         except Unavailable:
-            return
+            return False
         found = view.build(self.build.id) if view else None
         self.build = found or self.build
         self.state = imaging.stands(view, found) if view and found else BuildState.DELETE
         self.addresses = list(addresses(self.build.record, builders))
         host, file = imaging.log_of(self.build.record)
         self.file = Path(file) if connection.on_this_host(host) and logpages.readable(Path(file)) else None
+        return True
 
     def _view(self) -> ImageView | None:
         from nodepool_ocb.store import images
@@ -85,18 +86,19 @@ class Source:
         return images.read(self._opened, [self.image], {}).get(self.image)
 
     def ask(self, offset: int, wait_seconds: float) -> tuple[str, Found]:
-        """The next piece and where it is from: the first place that has the log; else what the last one said."""
-        place = ""
-        answer: Found = Unreached(f"{self.build.record.builder} is not running, or serves no pages (http.listen)")
+        """The next piece and where it is from: the first place that has the log; else what the likeliest place said."""
+        said: list[tuple[str, Found]] = []
         for place in self.addresses:
             answer = logpages.ask(place, self.build.record.filename, offset, wait_seconds)
             if isinstance(answer, Piece | Shorter):
                 return f"http://{place}", answer
+            said.append((place, answer))
         if self.file:
             self.look()  # a file says nothing of its build: that first, so that what is read then is all of it
         if self.file:
             return str(self.file), logpages.read(self.file, offset, self.ended)
-        return place, answer
+        host = self.build.record.builder
+        return said[0] if said else ("", Unreached(f"{host} is not running, or serves no pages (http.listen)"))
 
 
 class Printed(msgspec.Struct):
@@ -115,19 +117,26 @@ def print_log(source: Source, out: Callable[[bytes], None], *, follow: bool, sta
     """
     told = Printed(offset=start)
     target: int | None = None  # without follow: the size at the first answer
+    for place, piece in _pieces(source, told, follow):
+        out(piece.data)
+        told.offset, told.place = piece.reached, place
+        target = piece.size if target is None else target
+        if told.offset >= target if not follow else piece.last and _ended(source):
+            told.whole = True
+            break
+        if piece.last or (not piece.data and place == str(source.file)):
+            time.sleep(PAUSE_SECONDS)  # nobody waited on our behalf
+    return told
+
+
+def _pieces(source: Source, told: Printed, follow: bool) -> Iterator[tuple[str, Piece]]:
+    """Pieces from ``told.offset`` on, and where they are from; ``told.reason`` says why there are no more."""
     silent_since: float | None = None
     while True:
         place, found = source.ask(told.offset, WAIT_SECONDS if follow else 0.0)
         if isinstance(found, Piece):
-            out(found.data)
             silent_since = None
-            told.offset, told.place = found.reached, place
-            target = found.size if target is None else target
-            if found.last or (not follow and told.offset >= target):
-                told.whole = True
-                return told
-            if follow and not found.data and place == str(source.file):
-                time.sleep(PAUSE_SECONDS)
+            yield place, found
         elif isinstance(found, Shorter):
             output.say(f"the log has lost its end, from byte {found.size} on: its host went down; going on there")
             told.offset = found.size
@@ -138,9 +147,14 @@ def print_log(source: Source, out: Callable[[bytes], None], *, follow: bool, sta
                 if follow and not source.ended:
                     output.say(f"{told.reason}; trying again, from byte {max(told.offset, 0)} on")
             if _given_up(source, found, follow, silent_since):
-                return told
+                return
             time.sleep(PAUSE_SECONDS)
             source.look()
+
+
+def _ended(source: Source) -> bool:
+    """Whether the record agrees that nothing is to come; while it cannot be read, the builder's word is taken."""
+    return not source.look() or source.ended
 
 
 def _given_up(source: Source, found: Found, follow: bool, silent_since: float) -> bool:

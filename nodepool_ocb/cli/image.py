@@ -87,9 +87,8 @@ def show(name: str) -> None:
     about = {**imaging.row(view), "next_attempt": at, "builder": holder}
     builds = [imaging.build_row(view, build) for build in view.builds]
     uploads = [upload for build in builds for upload in build["uploads"]]
-    words = {**imaging.words(about), "since": None, "next_attempt": times.shown(at) if at else None}
-    words["since"] = output.age(time.time() - about["since"]) if about["since"] else None
-    words["builder"] = f"{view.holder.host}, pid {view.holder.pid}: {view.holder.purpose}" if view.holder else None
+    works = f"{view.holder.host}, pid {view.holder.pid}: {view.holder.purpose}" if view.holder else None
+    words = {**imaging.words(about), "next_attempt": times.shown(at) if at else None, "builder": works}
     tables = [
         output.fields(words),
         output.table(builds, ("build", "state", "since", "builder", "formats", "removed", "reason")),
@@ -186,16 +185,13 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
     """Ask for the deletion of builds: their uploads go first, then their files, then the records.
 
     Refused without --force where the image would be left without a ready build. A configured image is then built anew.
-    A build that is under way cannot be deleted, and stays.
+    A build that is under way is stopped.
     """
     with connection.session() as opened:
         view = imaging.image_of(imaging.load(opened), name)
         going = _deletable(view, id, force)
-        for each in view.builds if id is None else ():
-            if imaging.stands(view, each) is BuildState.BUILDING:
-                output.say(f"{name}-{each.id} stays: {each.record.builder} builds it now")
         if going and not dry_run:
-            confirm(f"delete {', '.join(f'{name}-{build.id}{_uploaded(build)}' for build in going)}", yes)
+            confirm(f"delete {', '.join(_going(view, build) for build in going)}", yes)
         chosen = {build.id for build in going}
 
         def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
@@ -208,10 +204,7 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
 def _deletable(view: ImageView, id: str | None, force: bool) -> list[BuildView]:
     """The builds that are to go; raises Conflict, or NotFound."""
     chosen = list(view.builds) if id is None else [imaging.build_of(view, id)]
-    busy = [build for build in chosen if imaging.stands(view, build) is BuildState.BUILDING]
-    if busy and id is not None:
-        raise Conflict(f"{view.name}-{busy[0].id} is being built by {busy[0].record.builder}; wait until it has ended")
-    going = [build for build in chosen if build not in busy and build.record.state is not BuildState.DELETE]
+    going = [build for build in chosen if build.record.state is not BuildState.DELETE]
     ready = view.ready()
     if not force and ready and all(build in going for build in ready):
         what = "the only ready build" if len(ready) == 1 else "every ready build"
@@ -219,8 +212,11 @@ def _deletable(view: ImageView, id: str | None, force: bool) -> list[BuildView]:
     return going
 
 
-def _uploaded(build: BuildView) -> str:
-    return f" with {len(build.uploads)} uploads" if build.uploads else ""
+def _going(view: ImageView, build: BuildView) -> str:
+    """A build as a person is asked about it."""
+    under_way = imaging.stands(view, build) is BuildState.BUILDING
+    uploads = f" with {len(build.uploads)} uploads" if build.uploads else ""
+    return f"{view.name}-{build.id}{uploads}{', which is being built' if under_way else ''}"
 
 
 def _deletion(name: str, build: BuildView) -> Change:

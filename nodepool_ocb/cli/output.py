@@ -163,7 +163,7 @@ def cell(column: str, value: Json) -> Any:
 
 
 def _words(column: str, value: Json) -> str:
-    if value is None or value == [] or value == {}:
+    if value is None or value in ([], (), {}):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
