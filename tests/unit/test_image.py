@@ -399,6 +399,16 @@ def test_a_failed_upload_is_kept_to_be_read(attempt: int, newer: bool, age: floa
     assert told(tidy(view(*builds), OURS, NOW)) == expected
 
 
+def test_a_failed_upload_waits_for_its_next_attempt_beside_older_ones_that_are_ready() -> None:
+    image = view(build(1, "ready", 0.0, upload(1)), build(2, "ready", 0.0, upload(2, "p", "failed", 9 * DAY)))
+    assert told(tidy(image, OURS, NOW)) == []
+
+
+def test_what_goes_with_its_build_does_not_count_as_kept() -> None:
+    builds = [build(n, state, 0.0, upload(n)) for n, state in ((1, "ready"), (2, "ready"), (3, "delete"))]
+    assert told(tidy(view(*builds), OURS, NOW)) == ["3@p → delete"]
+
+
 @pytest.mark.parametrize(
     ("external_id", "providers", "expected"),
     [("e", P, ["remove 1@p"]), ("e", frozenset(), []), (None, P, ["remove 1@p"]), (None, frozenset(), ["remove 1@p"])],
