@@ -1,9 +1,10 @@
 """Runs a build so that nothing of it is left: no process, no mount, no loop device, no work folder.
 
 However it ends: by itself, by ``stop``, by its time-out, or because this builder was killed, in which case all is gone
-within five seconds (``supervisor`` does it). Where this machine allows it (root, or user namespaces) the build has its
-own process and mount namespaces, and nothing can leave them. As an ordinary user without them, daemons of the build are
-found by descent, and only if builder, supervisor and guard are killed in one moment do they live until ``sweep``.
+within five seconds (``supervisor`` does it), but for a large folder, which goes as fast as the disk deletes. Where this
+machine allows it (root, or user namespaces) the build has its own process and mount namespaces, and nothing can leave
+them. As an ordinary user without them, daemons of the build are found by descent, and only if builder, supervisor and
+guard are killed in one moment do they live until ``sweep``.
 
 The build gets: standard input empty; output and errors in the log, which ends with a line that says how it ended; no
 other open files; a session of its own; umask 022; and an environment of the command's own variables with PATH, HOME
@@ -136,14 +137,15 @@ def start(command: Command, *, log: Path, work: Path, timeout_seconds: float) ->
         timeout_seconds=timeout_seconds,
         namespaces=namespaces(command.calls_setuid),
     )
-    program = subprocess.Popen(
-        _PROGRAM,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={"PATH": search_path(), "LANG": "C.UTF-8", leftovers.MARK: str(work)},
-        start_new_session=True,  # what a terminal sends to us is not for it
-    )
+    with log.open("ab") as errors:
+        program = subprocess.Popen(
+            _PROGRAM,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={"PATH": search_path(), "LANG": "C.UTF-8", leftovers.MARK: str(work)},
+            start_new_session=True,  # what a terminal sends to us is not for it
+        )
     assert program.stdin is not None
     with suppress(OSError):  # it is gone already: wait says so
         program.stdin.write(json.dumps(order._asdict()).encode() + b"\n")

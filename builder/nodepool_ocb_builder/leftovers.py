@@ -82,7 +82,7 @@ def processes(work: Path) -> list[int]:
     found = [
         pid
         for pid, fields in stats
-        if _marked(pid, mark) or _at(pid, "root", work) or (fields[4] == "0" and _at(pid, "cwd", work))
+        if marked(pid, mark) or _at(pid, "root", work) or (fields[4] == "0" and _at(pid, "cwd", work))
     ]
     return [pid for pid in dict.fromkeys(found + _from(found, stats)) if pid != os.getpid()]
 
@@ -135,7 +135,8 @@ def _from(ancestors: list[int], stats: list[tuple[int, list[str]]]) -> list[int]
     return found
 
 
-def _marked(pid: int, mark: bytes) -> bool:
+def marked(pid: int, mark: bytes) -> bool:
+    """Whether a process has this line in its environment, as far as we may look."""
     try:
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -71,7 +71,7 @@ class Docker:
     def verify(self, external_id: str, item: Item) -> Refused | None:
         try:
             with self._engine() as engine:
-                image = engine.api.inspect_image(external_id)
+                image = _inspected(engine, external_id)
         except _errors() as error:
             return self._refused(error)
         labels = image["Config"]["Labels"] or {}
@@ -116,7 +116,7 @@ class Docker:
         try:
             with Stream(item) as stream:
                 try:
-                    with self._engine(item.timeout_seconds) as engine:
+                    with self._engine(item.timeout_seconds + ANSWER_SECONDS) as engine:
                         answer = engine.api.import_image(
                             src=stream,
                             repository=repository,
@@ -136,7 +136,7 @@ class Docker:
         """What the engine's lines of JSON come to: an id, or an error that came after the status of HTTP."""
         last: dict[str, Any] = json.loads(answer.strip().splitlines()[-1])
         if "error" in last:
-            return Refused(f"provider {self._name}: {last['error']}", lasting="tar" in last["error"])
+            return Refused(f"provider {self._name}: {last['error']}", lasting="archive/tar:" in last["error"])
         return Sent(last["status"])
 
     def _undo(self, item: Item) -> None:
@@ -159,10 +159,10 @@ class Docker:
             yield engine
 
     def _refused(self, error: Exception) -> Refused:
-        status = _status(error)
-        if status == 404:
-            return Refused(f"provider {self._name}: {error}")
-        return Refused(f"provider {self._name}: {error}", lasting=status in (400, 401, 403))
+        """What an error of the library comes to."""
+        text = getattr(error, "explanation", None) or str(error)
+        broken = "archive/tar:" in text  # how the engine begins what it says of a file that is no tar
+        return Refused(f"provider {self._name}: {text}", lasting=broken or _status(error) in (400, 401, 403))
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -178,9 +178,14 @@ def _status(error: Exception) -> int | None:
     return getattr(error, "status_code", None)
 
 
+def _inspected(engine: DockerClient, external_id: str) -> Json:
+    api: Any = engine.api
+    return api.inspect_image(external_id)
+
+
 def _remove(engine: DockerClient, external_id: str) -> None:
     """Untag it; the engine removes an image with its last tag, and one without tags by its id."""
-    tags = engine.api.inspect_image(external_id)["RepoTags"]
+    tags = _inspected(engine, external_id)["RepoTags"]
     for tag in tags or [external_id]:
         engine.api.remove_image(tag)
 

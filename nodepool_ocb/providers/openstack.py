@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool_ocb.checks import faults_in_value
 from nodepool_ocb.errors import Invalid, Unavailable
@@ -20,7 +20,6 @@ from nodepool_ocb.providers.sending import GivenUp, Stream, attended, why_give_u
 
 if TYPE_CHECKING:
     from openstack.connection import Connection
-    from openstack.image.v2.image import Image
 
 OPTIONS: Final[Json] = {
     "type": "object",
@@ -33,6 +32,7 @@ OPTIONS: Final[Json] = {
 }
 ANSWER_SECONDS: Final = 60.0  # that the cloud may take to answer, but for an upload
 LOOK_SECONDS: Final = 1.0  # between two looks at an image that the cloud still works on
+ONCE: Final = {"connect_retries": 0, "image_status_code_retries": 0}  # nothing is left of a file that was read
 UNDER_WAY: Final = ("queued", "saving", "uploading", "importing")
 LASTING: Final = (400, 401, 403, 404, 405, 413)  # what these say about a request is true tomorrow
 
@@ -76,7 +76,8 @@ class OpenStack:
         return None
 
     def delete(self, external_id: str) -> Refused | None:
-        return self._asked(lambda cloud: cloud.image.delete_image(external_id, ignore_missing=True))
+        refused: Refused | None = self._asked(lambda cloud: cloud.image.delete_image(external_id, ignore_missing=True))
+        return refused
 
     def list(self) -> Iterator[Kept]:
         found = self._asked(lambda cloud: [*cloud.image.images(owner=cloud.current_project_id)])
@@ -92,10 +93,10 @@ class OpenStack:
     def _send(self, item: Item) -> Sent | Refused:
         deadline = time.monotonic() + item.timeout_seconds
         try:
-            with Stream(item) as stream, self._cloud(item.timeout_seconds) as cloud:
+            with Stream(item) as stream, self._cloud(item.timeout_seconds + ANSWER_SECONDS, **ONCE) as cloud:
                 try:
-                    image = self._create(cloud, item, stream)
-                    sent = self._settled(cloud, image.id, item, deadline)
+                    external_id = self._create(cloud, item, stream)
+                    sent = self._settled(cloud, external_id, item, deadline)
                 except _errors() as error:
                     sent = stream.fault or self._refused(error)
         except GivenUp as given_up:
@@ -106,11 +107,10 @@ class OpenStack:
             self._undo(item)
         return sent
 
-    def _create(self, cloud: Connection, item: Item, stream: Stream) -> Image:
-        return cloud.image.create_image(
+    def _create(self, cloud: Connection, item: Item, stream: Stream) -> str:
+        image: Any = cloud.image.create_image(
             item.external_name,
-            data=stream,
-            size=item.size,
+            data=cast(Any, stream),  # openstacksdk says bytes, and takes what can be read
             disk_format=item.format,
             container_format="bare",
             md5=item.md5,
@@ -121,6 +121,7 @@ class OpenStack:
             use_import=self._options.get("use-import", False),
             wait=False,
         )
+        return str(image.id)
 
     def _settled(self, cloud: Connection, external_id: str, item: Item, deadline: float) -> Sent | Refused:
         """Wait until the cloud has done with it."""
@@ -141,7 +142,7 @@ class OpenStack:
         if isinstance(found, Refused):
             return
         for image in found:
-            if item.stamp.items() <= image.properties.items():
+            if item.stamp.items() <= (image.properties or {}).items():
                 self.delete(image.id)
 
     def _asked(self, question: Callable[[Connection], Any]) -> Any:
@@ -152,7 +153,7 @@ class OpenStack:
         except _errors() as error:
             return self._refused(error)
 
-    def _cloud(self, answer_seconds: float) -> contextlib.closing[Connection]:
+    def _cloud(self, answer_seconds: float, **retries: Any) -> contextlib.closing[Connection]:
         import openstack
 
         return contextlib.closing(
@@ -161,6 +162,7 @@ class OpenStack:
                 region_name=self._options.get("region-name"),
                 api_timeout=answer_seconds,
                 app_name="nodepool-ocb",
+                **retries,
             )
         )
 
@@ -193,5 +195,5 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _kept(image: Image) -> Kept | None:
-    return Kept.stamped(image.id, image.name, image.properties)
+def _kept(image: Any) -> Kept | None:
+    return Kept.stamped(image.id, image.name, image.properties or {})

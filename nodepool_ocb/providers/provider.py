@@ -123,7 +123,7 @@ def faults(provider: Provider) -> list[str]:
     points = _points()
     if provider.driver not in points:
         hint = did_you_mean(provider.driver, points)
-        return [f"driver `{provider.driver}` is not installed{hint}; installed are {', '.join(sorted(points))}"]
+        return [f"driver `{provider.driver}` is not installed; there are {', '.join(sorted(points))}{hint}"]
     return _driver(provider.driver).faults(provider)
 
 

@@ -33,8 +33,9 @@ class GivenUp(Exception):
 class Stream:
     """An item's file, to be read once from begin to end; a context manager.
 
-    ``fault`` says why it was given up: clients wrap what a stream raises. It has a length, so that clients of HTTP announce it. Its last block is given only when the whole file was what its
-    checksum says: a provider never has all of a file that changed.
+    Its last block is given only when the whole file was what its checksum says: a provider never has all of a file that
+    changed. It has a length, so that clients of HTTP announce it. ``fault`` says why it was given up; clients wrap what
+    a stream raises.
     """
 
     def __init__(self, item: Item) -> None:
@@ -109,6 +110,8 @@ def attended(item: Item, send: Callable[[], Sent | Refused], undo: Callable[[], 
     """
     deadline = time.monotonic() + item.timeout_seconds
     sending = _Sending(send, undo)
+    if item.stop.is_set():
+        return STOPPED
     sending.start()
     while (refused := why_give_up(item, deadline)) is None:
         sending.join(LOOK_SECONDS)
@@ -116,7 +119,9 @@ def attended(item: Item, send: Callable[[], Sent | Refused], undo: Callable[[], 
             return sending.result()
     sending.join(GRACE_SECONDS)
     if sending.abandon():
-        undo()
+        undoing = threading.Thread(target=undo, name="undoing", daemon=True)
+        undoing.start()
+        undoing.join(GRACE_SECONDS)  # whoever is silent may be so here too
         return refused
     return sending.result()
 

@@ -48,7 +48,7 @@ class Engine:
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="ocb-engine-"))
         self.url = f"unix://{self.directory}/socket"
-        self._cgroup = f"ocb-engine-{secrets.token_hex(4)}"
+        self.cgroup = f"ocb-engine-{secrets.token_hex(4)}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Engine:
@@ -68,7 +68,7 @@ class Engine:
     def close(self) -> None:
         """End it and everything that it started, and remove its folder."""
         self._end()
-        for folder in sorted(Path("/sys/fs/cgroup").glob(f"**/{self._cgroup}/**/"), reverse=True):
+        for folder in sorted(Path("/sys/fs/cgroup").glob(f"**/{self.cgroup}/**/"), reverse=True):
             folder.rmdir()
         shutil.rmtree(self.directory)
 
@@ -83,7 +83,7 @@ class Engine:
 
     def _serves(self, more: str = "") -> bool:
         """Start it; whether it serves. With an engine that does not, nothing runs any more."""
-        script = SCRIPT.format(folder=shlex.quote(str(self.directory)), cgroup=self._cgroup, more=more)
+        script = SCRIPT.format(folder=shlex.quote(str(self.directory)), cgroup=self.cgroup, more=more)
         inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "sh", "-c", script]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -52,6 +52,7 @@ class Glance:
         self.images: dict[str, dict[str, Any]] = {}
         self.tokens: set[str] = set()
         self.lock = threading.RLock()
+        self.answered: list[str] = []
         self._faults: list[Fault] = []
         self._server = _Server(self)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -109,6 +110,10 @@ class Glance:
                     fault.release.set()
             self._faults.clear()
             self._server.holding.clear()
+
+    def count(self, method: str, path: str) -> int:
+        """How many such requests were done."""
+        return sum(each.startswith(f"{method} ") and bool(re.search(path, each)) for each in self.answered)
 
     def _add(self, fault: Fault) -> None:
         with self.lock:
@@ -189,6 +194,7 @@ class _Request(BaseHTTPRequestHandler):
             if fault is not None:
                 self._meet(fault)
             answer = self._done()
+            self.cloud.answered.append(f"{self.command} {urlsplit(self.path).path}")
         except _Answer as raised:
             answer = raised
         except _Cut:

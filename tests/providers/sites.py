@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import itertools
@@ -9,11 +10,13 @@ import os
 import secrets
 import select
 import subprocess
+import sys
 import tarfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.nodepool import Provider
@@ -139,3 +142,27 @@ def docker_provider(url: str) -> Provider:
 
 def openstack_provider() -> Provider:
     return Provider(name="cloud", options={"cloud": "test", "region-name": "RegionOne"})
+
+
+UPLOAD = """
+import sys, threading
+from pathlib import Path
+from msgspec.json import decode
+from nodepool_ocb import providers
+from nodepool_ocb.nodepool import Provider
+fields = decode(sys.argv[2])
+item = providers.Item(**{**fields, "file": Path(fields["file"]), "stop": threading.Event()})
+providers.open(decode(sys.argv[1], type=Provider)).upload(item)
+"""
+
+
+@contextlib.contextmanager
+def uploading_process(provider: Provider, item: Item) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that uploads it; it is dead in the end."""
+    fields = {name: getattr(item, name) for name in Item.__struct_fields__ if name != "stop"}
+    texts = [msgspec.json.encode(value).decode() for value in (provider, fields | {"file": str(item.file)})]
+    with subprocess.Popen([sys.executable, "-c", UPLOAD, *texts]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -1,0 +1,197 @@
+"""Driver openstack: what clouds do, and that nothing is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from sites import Ledger, image_file, new_item, openstack_provider, refused, sent, uploading_process
+
+from nodepool_ocb import providers
+from nodepool_ocb.errors import Unavailable
+from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.providers import Item
+from nodepool_ocb.testing.glance import Glance
+
+STORE, CREATE, ONE = "/images/[^/]+/file$", "/images$", "/images/[^/]+$"
+
+
+@pytest.fixture
+def item(tmp_path: Path) -> Item:
+    return new_item(image_file(tmp_path / "image", 4_000_000))
+
+
+def test_an_image_bears_stamp_meta_and_checksums(glance: Glance, cloud: Ledger, item: Item) -> None:
+    image = glance.images[sent(cloud.upload(item))]
+    assert item.stamp.items() | item.meta.items() <= image.items()
+    assert (image["name"], image["status"], image["size"]) == (item.external_name, "active", item.size)
+    assert (image["disk_format"], image["container_format"]) == ("qcow2", "bare")
+    assert image["owner_specified.openstack.sha256"] == item.sha256
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message", "lasting"),
+    [
+        ("PUT", STORE, 500, "", False),
+        ("PUT", STORE, 503, "", False),
+        ("PUT", STORE, 409, "Quota exceeded", False),
+        ("PUT", STORE, 413, "Image exceeds the storage quota", False),
+        ("PUT", STORE, 413, "Image is larger than 1073741824 bytes", True),
+        ("POST", CREATE, 500, "", False),
+        ("POST", CREATE, 429, "", False),
+        ("POST", CREATE, 403, "Policy does not allow image creation", True),
+        ("POST", CREATE, 403, "Quota exceeded for images: 100 of 100", False),
+        ("POST", CREATE, 400, "Invalid disk format qcow3", True),
+        ("POST", "/auth/tokens", 503, "", False),
+    ],
+)
+def test_what_a_cloud_refuses_is_told_once_and_lasting_where_it_is(
+    glance: Glance, cloud: Ledger, item: Item, method: str, path: str, status: int, message: str, lasting: bool
+) -> None:
+    glance.answer(method, path, status, message)
+    outcome = refused(cloud.upload(item))
+    assert outcome.lasting == lasting, outcome
+    assert outcome.reason.startswith("provider cloud: ")
+    assert message in outcome.reason
+    assert glance.images == {}
+    sent(cloud.upload(item))
+
+
+def test_a_connection_cut_in_mid_upload_leaves_nothing(glance: Glance, cloud: Ledger, item: Item) -> None:
+    glance.cut("PUT", STORE, after=1_000_000)
+    assert not refused(cloud.upload(item)).lasting
+    assert glance.images == {}
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", CREATE), ("PUT", STORE), ("GET", ONE)])
+def test_an_image_whose_answer_was_lost_is_found_and_deleted(
+    glance: Glance, cloud: Ledger, item: Item, method: str, path: str
+) -> None:
+    glance.lose_answer(method, path)
+    assert not refused(cloud.upload(item)).lasting
+    assert glance.images == {}
+
+
+def test_what_could_not_be_deleted_is_told_by_the_list(glance: Glance, cloud: Ledger, item: Item) -> None:
+    glance.cut("PUT", STORE, after=1_000_000)
+    glance.answer("DELETE", ONE, 500, times=2)
+    assert not refused(cloud.upload(item)).lasting
+    (kept,) = cloud.list()
+    assert (kept.cluster, kept.build, kept.upload) == (item.cluster, item.build, item.upload)
+    assert cloud.delete(kept.external_id) is None
+
+
+def test_an_upload_stops_although_the_cloud_is_silent(glance: Glance, cloud: Ledger, tmp_path: Path) -> None:
+    item = new_item(image_file(tmp_path / "image", 20_000))
+    come = glance.hold("PUT", STORE)
+    with ThreadPoolExecutor(1) as pool:
+        upload = pool.submit(cloud.upload, item)
+        assert come.wait(20.0)
+        item.stop.set()
+        assert "stop" in refused(upload.result(10.0)).reason
+    assert glance.images == {}
+
+
+def test_what_a_silent_cloud_makes_later_is_deleted_then(
+    glance: Glance, cloud: Ledger, item: Item, until: Callable[..., None]
+) -> None:
+    come = glance.hold("POST", CREATE)
+    outcome = refused(cloud.upload(replace(item, timeout_seconds=0.6)))
+    assert "0.6 s" in outcome.reason
+    assert come.is_set()
+    glance.heal()
+    until(lambda: glance.count("POST", CREATE) == 1 and not glance.images)
+
+
+def test_what_a_killed_builder_left_is_told_by_the_list(glance: Glance, cloud: Ledger, item: Item) -> None:
+    come = glance.hold("PUT", STORE)
+    with uploading_process(openstack_provider(), item) as builder:
+        assert come.wait(20.0)
+        builder.kill()
+    (kept,) = cloud.list()
+    assert (kept.cluster, kept.build, kept.upload) == (item.cluster, item.build, item.upload)
+    assert cloud.delete(kept.external_id) is None
+
+
+def test_data_that_was_damaged_on_its_way_is_not_verified(glance: Glance, cloud: Ledger, item: Item) -> None:
+    glance.damage()
+    external_id = sent(cloud.upload(item))
+    assert "md5" in refused(cloud.verify(external_id, item)).reason
+    assert cloud.delete(external_id) is None
+
+
+@pytest.mark.parametrize("status", ["killed", "queued", "deactivated"])
+def test_an_image_that_is_not_active_is_not_verified(glance: Glance, cloud: Ledger, item: Item, status: str) -> None:
+    external_id = sent(cloud.upload(item))
+    glance.images[external_id]["status"] = status
+    assert status in refused(cloud.verify(external_id, item)).reason
+
+
+def test_questions_that_fail_once_succeed_later(glance: Glance, cloud: Ledger, item: Item) -> None:
+    external_id = sent(cloud.upload(item))
+    glance.answer("GET", ONE, 500)
+    assert not refused(cloud.verify(external_id, item)).lasting
+    assert cloud.verify(external_id, item) is None
+    glance.answer("GET", CREATE, 500)
+    with pytest.raises(Unavailable, match="provider cloud"):
+        list(cloud.list())
+    glance.answer("DELETE", ONE, 409, "Image is in use")
+    outcome = refused(cloud.delete(external_id))
+    assert "in use" in outcome.reason
+    assert not outcome.lasting
+
+
+def test_a_question_is_asked_again_of_a_cloud_that_is_away(glance: Glance, cloud: Ledger, item: Item) -> None:
+    external_id = sent(cloud.upload(item))
+    glance.answer("GET", ONE, 503)
+    assert cloud.verify(external_id, item) is None
+
+
+def test_a_protected_image_stays(glance: Glance, cloud: Ledger, item: Item) -> None:
+    external_id = sent(cloud.upload(item))
+    glance.images[external_id]["protected"] = True
+    assert refused(cloud.delete(external_id)).lasting
+
+
+def test_only_what_is_stamped_is_listed_over_all_pages(glance: Glance, cloud: Ledger, tmp_path: Path) -> None:
+    small = image_file(tmp_path / "image", 1000)
+    ids = {sent(cloud.upload(new_item(small))) for _ in range(8)}
+    ours = {"owner": glance.images[min(ids)]["owner"], "status": "active"}
+    strangers = {"by-hand": ours, "public": {"owner": "somebody", "nodepool_ocb_cluster": "x", "status": "active"}}
+    glance.images |= {key: {"id": key, "name": key, **values} for key, values in strangers.items()}
+    assert {kept.external_id for kept in cloud.list()} == ids
+    for key in strangers:
+        del glance.images[key]
+
+
+def test_an_import_is_waited_for(glance: Glance, item: Item) -> None:
+    provider = openstack_provider()
+    uploader = providers.open(replace(provider, options={**provider.options, "use-import": True}))
+    external_id = sent(uploader.upload(item))
+    assert glance.images[external_id]["status"] == "active"
+    assert uploader.verify(external_id, item) is None
+
+
+def test_a_wrong_password_and_an_unknown_cloud_last(cloud: Ledger, item: Item, tmp_path: Path) -> None:
+    elsewhere = providers.open(Provider(name="cloud", options={"cloud": "tset"}))
+    outcome = refused(elsewhere.upload(item))
+    assert "tset" in outcome.reason
+    assert outcome.lasting
+    clouds = tmp_path / "clouds.yaml"
+    clouds.write_text(clouds.read_text().replace('"secret"', '"guess"'))
+    outcome = refused(cloud.upload(item))
+    assert "authentication" in outcome.reason
+    assert outcome.lasting
+
+
+def test_a_cloud_where_nobody_listens_may_be_back_later(glance: Glance, item: Item, tmp_path: Path) -> None:
+    clouds = tmp_path / "clouds.yaml"
+    clouds.write_text(clouds.read_text().replace(glance.url, "http://127.0.0.1:9"))
+    uploader = providers.open(openstack_provider())
+    assert not refused(uploader.upload(item)).lasting
+    assert not refused(uploader.delete("x")).lasting
+    with pytest.raises(Unavailable):
+        list(uploader.list())
