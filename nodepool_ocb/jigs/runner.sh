@@ -297,7 +297,10 @@ lost() { # whether a destructive run of this role and generation may have been s
 
 attend() { # waits for the run, and gives its result; who waits decides what to do about a run whose keeper was killed
   case $how in
-    started) say STARTED "$run" && wait "$keeper" ;;
+    started)
+      [ -n "$quiet" ] || say STARTED "$run"
+      wait "$keeper"
+      ;;
     attached)
       say ATTACHED "$run"
       while [ ! -s "$files.result" ] && keeper_lives; do sleep 0.2; done
@@ -339,6 +342,8 @@ give() { # the output that is not known yet, what was written, the exit code
 order_run() {
   epoch=$1 key=$2 run=$3 node=$4 timeout=$5 destructive=$6 before=$7 offset=$8 payload=$9
   shift 9
+  quiet= # a first order: that it was started is no news, and its DONE tells soon enough
+  [ "$offset" != - ] || quiet=1 offset=0
   incoming=$state/incoming.$$
   if [ "$payload" = lines ]; then
     take && script=$taken && take && attributes=$taken && take && tree=$taken || exit
@@ -351,6 +356,11 @@ order_run() {
   [ -z "$how" ] || attend
   unlock
   [ "$payload" = lines ] || rm -rf "$incoming"
+}
+
+not_begun() {
+  look
+  [ "$c_run" != "$run" ] || [ ! -e "$files.output" ]
 }
 
 take() { # a text up to a line that is the token, into $taken; false if the connection ends in it
@@ -371,10 +381,11 @@ order_end() {
   unlock
 }
 
-order_follow() { # the output as it grows, until the other side says or closes something
-  files=$state/runs/$1
-  echo "$$" >"$files.followed" && say FOLLOWING "$2" || exit
-  tail -c "+$(($2 + 1))" -f "$files.output" &
+order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, until the other side says or closes something
+  files=$state/runs/$1 run=$2
+  await not_begun : || exit
+  echo "$$" >"$files.followed" && say FOLLOWING "$3" || exit
+  tail -c "+$(($3 + 1))" -f "$files.output" &
   IFS= read -r line
   kill "$!"
   exit

@@ -92,6 +92,18 @@ def test_output_comes_while_the_script_runs(machine: Any, annealer: Any) -> None
     assert machine.log.read_text() == "early\nlate"
 
 
+def test_output_is_followed_only_from_where_its_own_run_begins(machine: Any, annealer: Any, another: Any) -> None:
+    first = another.begin(machine.order("echo of the first attempt; sleep 300", log=None))
+    until(lambda: machine.run_file("output").exists())
+    until(lambda: machine.run_file("output").read_text())
+    stubborn = another.begin(machine.order(LONG, epoch=2, role="dns", log=None))
+    until(lambda: machine.run_file("pid", "dns@1").exists())
+    again = annealer.run(machine.order("echo of the second; sleep 1; echo late", epoch=3))
+    assert again == Succeeded({}, 0, "of the second\nlate\n", machine.log)
+    assert first() == Fenced(2)
+    assert stubborn() == Fenced(3)
+
+
 def test_a_wrong_attribute_fails_the_run_with_a_sentence(machine: Any, annealer: Any) -> None:
     outcome = annealer.run(machine.order("write_attribute --json a '{nonsense'"))
     assert isinstance(outcome, Failed)
