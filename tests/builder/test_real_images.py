@@ -43,7 +43,7 @@ def begin(site: Site, image: Diskimage) -> tuple[Builder, Task]:
         manifest=folder / "new.d",
     )
     command = backend.command(task)
-    env = {**command.env, "DIB_IMAGE_CACHE": str(folder / "cache")}
+    env = {**command.env, "DIB_IMAGE_CACHE": str(folder / "cache"), "DIB_LOCKFILES": str(folder / "cache/locks")}
     return site.begin_command(command.argv, env, TIMEOUT_SECONDS), task
 
 
