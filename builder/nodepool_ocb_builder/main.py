@@ -101,13 +101,7 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None,
 def load(settings: config.Settings, tools: Mapping[str, Backend]) -> nodepool.Nodepool:
     """Nodepool's configuration, checked against what is installed here. Raises Invalid with every fault."""
     wants = nodepool.load(settings.builder.nodepool, settings.builder.secure)
-    problems = [
-        f"{settings.builder.nodepool}: diskimages[{image.name}]: {fault}"
-        for image in wants.diskimages
-        for fault in backends.faults(image, tools)
-    ]
-    if problems:
-        raise Invalid(problems)
+    backends.check(wants.diskimages, tools, settings.builder.nodepool)
     return wants
 
 
@@ -121,7 +115,7 @@ def uploaders(wants: nodepool.Nodepool) -> Mapping[str, Uploader]:
             opened[provider.name] = providers.open(provider)
         except Invalid as missing:
             told = logging.WARNING if provider.diskimages else logging.DEBUG
-            log.log(told, "provider %s is left out: %s", provider.name, missing)
+            log.log(told, "left out: %s", missing)
     return opened
 
 
