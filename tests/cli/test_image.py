@@ -273,6 +273,32 @@ def test_a_pause_holds_for_as_long_as_it_says(builder: Builder, ask: Ask) -> Non
     assert builder.view().pause is None
 
 
+@pytest.mark.usefixtures("builder")
+def test_why_it_is_paused_and_asked_for_is_shown(ocb: Ocb) -> None:
+    ocb("image", "pause", "jammy", "--reason", "freeze", "--for", "1h")
+    ocb("image", "build", "jammy", "--reason", "new kernel")
+    shown = ocb("image", "show", "jammy").stdout
+    assert "left: freeze" in shown
+    assert "ago: new kernel" in shown
+
+
+@pytest.mark.usefixtures("builder")
+def test_a_pause_in_the_configuration_is_shown(ocb: Ocb, ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "nodepool.yaml").write_text("diskimages: [{name: jammy, formats: [raw], pause: true}]\n")
+    (tmp_path / "ocb.yaml").write_text("")
+    config = ("--config", str(tmp_path / "ocb.yaml"))
+    assert ask("image", "list", *config)[0]["paused_in"] == str(tmp_path / "nodepool.yaml")
+    assert "in nodepool.yaml" in ocb("image", "list", *config).stdout
+    answer = ocb("image", "build", "jammy", *config)
+    assert f"jammy is paused in {tmp_path}/nodepool.yaml" in answer.stderr
+    (tmp_path / "nodepool.yaml").write_text("diskimages: [{nome: jammy}]\n")
+    assert ask("image", "list", *config)[0]["paused_in"] is None
+
+
+def test_where_there_is_nothing_and_no_builder_the_list_says_so(ocb: Ocb) -> None:
+    assert "no builder is running" in ocb("image", "list").stderr
+
+
 # -- waiting --
 
 
