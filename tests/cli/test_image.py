@@ -299,6 +299,19 @@ def test_where_there_is_nothing_and_no_builder_the_list_says_so(ocb: Ocb) -> Non
     assert "no builder is running" in ocb("image", "list").stderr
 
 
+def test_a_narrow_terminal_folds_no_heading_and_no_id(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    builder.ends(builder.begins(), READY)
+    environment = {**os.environ, "TERM": "dumb", "COLUMNS": "80", "NO_COLOR": "1"}
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "list"]
+    with subprocess.Popen(command, stdout=theirs, env=environment):
+        os.close(theirs)
+        heading, row = os.read(ours, 10_000).decode().splitlines()[:2]
+    os.close(ours)
+    assert heading.split() == ["NAME", "BUILD", "SINCE", "BUILDS", "FAILURES"]
+    assert row.split()[:2] == ["jammy", "0000000001"]
+
+
 # -- waiting --
 
 
