@@ -100,8 +100,11 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None,
 
 def load(settings: config.Settings, tools: Mapping[str, Backend]) -> nodepool.Nodepool:
     """Nodepool's configuration, checked against what is installed here. Raises Invalid with every fault."""
-    wants = nodepool.load(settings.builder.nodepool, settings.builder.secure)
-    backends.check(wants.diskimages, tools, settings.builder.nodepool)
+    file = settings.builder.nodepool
+    if not Path(file).exists():
+        raise Invalid(f"{file}: is not there; write it (docs/images.md), or name another in builder.nodepool")
+    wants = nodepool.load(file, settings.builder.secure)
+    backends.check(wants.diskimages, tools, file)
     return wants
 
 
