@@ -214,8 +214,10 @@ class Builder:
             self._begin(self.tidiers, key, partial(tidying.do, site, view.name, step))
             wait = min(wait, self._left(key))
         for build in view.ready():
-            if build.record.builder_id == site.builder_id:
-                tidying.remove_uploaded(site, view.name, build)
+            if formats := tidying.uploaded(site, view.name, build):
+                key = (view.name, "uploaded", build.id)
+                self._begin(self.tidiers, key, partial(tidying.remove_uploaded, site, view.name, build, formats))
+                wait = min(wait, self._left(key))
         return wait
 
     def _begin(self, crew: Crew, key: Hashable, work: Callable[[], None]) -> bool:

@@ -27,6 +27,7 @@ from nodepool_ocb.store.removal import removal
 from nodepool_ocb_builder import checksums, isolation
 from nodepool_ocb_builder.backends.backend import Task
 from nodepool_ocb_builder.checksums import Sums
+from nodepool_ocb_builder.shelf import named
 from nodepool_ocb_builder.site import GivenUp, Site
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Building:
     @property
     def name(self) -> str:
         """Of the build's files."""
-        return f"{self.image.name}-{self.id}"
+        return named(self.image.name, str(self.id))
 
     def run(self) -> None:
         """Build, or find that there is nothing to do. Raises Unavailable before the build has begun."""
@@ -87,7 +88,7 @@ class Building:
             outcome = self._end()
         except (TakenOver, Stopped) as why:
             log.warning("%s is given up: %s", self.name, why)
-            self.site.shelf.remove(self.name)
+            self._clear()
             self._forget()
         except GivenUp:
             log.warning("%s ends without ZooKeeper; it is tidied up at the next start", self.name)
@@ -101,13 +102,18 @@ class Building:
         except (OcbError, OSError) as failure:
             log.warning("%s failed: %s", self.name, failure)
             reason = str(failure)
-            self.site.shelf.remove(self.name)
+            self._clear()
             tail = self.site.shelf.tail(self.name)
             self.site.insist(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
             return "failed"
         self.site.insist(lambda: self._write(BuildState.READY, checksums=sums))
         log.info("%s is ready", self.name)
         return "ready"
+
+    def _clear(self) -> None:
+        """Remove the files; what stays now goes with the record, or is found when it has none."""
+        for fault in self.site.shelf.remove(self.name):
+            log.warning("%s: %s", self.name, fault)
 
     # -- the beginning --
 

@@ -74,7 +74,7 @@ def beside(file: Path, algorithm: str) -> Path:
 
 
 def _write(file: Path, line: str) -> None:
-    temporary = file.with_name(f".{file.name}.new")
+    temporary = file.with_name(f"{file.name}.new")  # of the build by its name, should we die before it is renamed
     with temporary.open("w", encoding="utf-8") as target:
         target.write(line)
         target.flush()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from nodepool_ocb.model import BuildState, Delete, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Kept, Refused
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
-from nodepool_ocb_builder.shelf import remove_all
+from nodepool_ocb_builder.shelf import named, remove_all
 from nodepool_ocb_builder.site import Site
 
 log = logging.getLogger(__name__)
@@ -95,29 +95,33 @@ def _remove_build(site: Site, image: str, build: BuildView) -> None:
     found = view.build(build.id) if view else None
     if found is None or found.record.state is not build.record.state or not found.bare:
         return  # it is decided anew on what is there now
-    log.info("%s-%s is deleted (%s)", image, build.id, build.record.state)
-    if build.record.builder_id == site.builder_id:
-        site.shelf.remove(build.record.filename or f"{image}-{build.id}")
+    name = named(image, build.id)
+    faults = site.shelf.remove(name) if build.record.builder_id == site.builder_id else []
+    if faults:
+        log.warning("%s stays: %s", name, "; ".join(faults))
+        return
+    log.info("%s is deleted (%s)", name, build.record.state)
     site.session.commit(removal(site.session, paths.build(image, build.id)))
 
 
 # -- files --
 
 
-def remove_uploaded(site: Site, image: str, build: BuildView) -> None:
-    """Remove the files that ``delete-after-upload`` asks to remove, once every provider has the build."""
+def uploaded(site: Site, image: str, build: BuildView) -> tuple[str, ...]:
+    """The formats whose files ``delete-after-upload`` asks to remove now: every provider has the build."""
     diskimage = site.diskimages.get(image)
-    if diskimage is None or diskimage.keep_formats is True:
-        return
-    formats = removable(build, site.carriers(image), diskimage.keep_formats or ())
-    if formats:
-        record = replace(build.record, removed=(*build.record.removed, *formats))
-        try:
-            site.session.commit([Set(paths.build(image, build.id), record, build.version)])
-        except Stale:
-            return
-        for format in formats:
-            site.shelf.remove_format(build.record.filename, format)
+    if build.record.builder_id != site.builder_id or diskimage is None or diskimage.keep_formats is True:
+        return ()
+    return removable(build, site.carriers(image), diskimage.keep_formats or ())
+
+
+def remove_uploaded(site: Site, image: str, build: BuildView, formats: Sequence[str]) -> None:
+    """Remove the files of these formats. Raises Stale, Unavailable, or Invalid where a format is none."""
+    record = replace(build.record, removed=(*build.record.removed, *formats))
+    site.session.commit([Set(paths.build(image, build.id), record, build.version)])
+    for format in formats:
+        for fault in site.shelf.remove_format(named(image, build.id), format):
+            log.warning("%s", fault)
 
 
 def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[str], working: Iterable[str]) -> None:
@@ -125,13 +129,12 @@ def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[
 
     ``unread`` are the paths of records that cannot be decoded: what they name stays.
     """
-    known = {f"{view.name}-{build.id}" for view in views.values() for build in view.builds} | set(working)
-    known |= {"-".join(path.split("/")[3:6:2]) for path in unread}
+    known = {named(view.name, build.id) for view in views.values() for build in view.builds} | set(working)
+    known |= {named(*path.split("/")[3:6:2]) for path in unread if path.count("/") >= 5}
     now = time.time()
-    orphans = site.shelf.orphans(known, now - site.settings.orphan_grace_seconds)
-    for path in orphans:
-        log.info("%s has no record: removed", path)
-    remove_all(orphans)
+    for path in site.shelf.orphans(known, now - site.settings.orphan_grace_seconds):
+        faults = remove_all([path])
+        log.log(logging.WARNING if faults else logging.INFO, "%s has no record: %s", path, "; ".join(faults) or "removed")
     for path in site.shelf.prune_logs(known, site.nodepool.build_log_retention):
         log.info("%s is an old log: removed", path)
 

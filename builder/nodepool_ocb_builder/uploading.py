@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from nodepool_ocb.model import BuildState, Change, Check, Create, Set, Upload, U
 from nodepool_ocb.providers.provider import Item, Refused, Sent, Uploader
 from nodepool_ocb.store import paths
 from nodepool_ocb_builder import checksums
+from nodepool_ocb_builder.shelf import named
 from nodepool_ocb_builder.site import GivenUp, Site
 
 log = logging.getLogger(__name__)
@@ -78,7 +80,7 @@ class Uploading:
         upload = self._begin(due)
         log.info("uploading %s-%s to %s", self.image, self.build, self.provider)
         try:
-            checksums.verify(self.site.shelf.file(due.build.record.filename, due.format))
+            checksums.verify(self._file(due))
         except (Invalid, OSError) as wrong:
             self._spoiled(upload, str(wrong))
             return
@@ -112,6 +114,9 @@ class Uploading:
         site.session.commit([Set(self._path(upload), named, version)])
         return upload
 
+    def _file(self, due: DueUpload) -> Path:
+        return self.site.shelf.file(named(self.image, self.build), due.format)
+
     def _path(self, upload: str) -> str:
         return paths.upload(self.image, self.build, self.provider, upload)
 
@@ -120,7 +125,7 @@ class Uploading:
         provider = site.providers[self.provider]
         carried = next(each for each in provider.diskimages if each.name == self.image)
         return Item(
-            file=site.shelf.file(due.build.record.filename, due.format),
+            file=self._file(due),
             format=due.format,
             external_name=f"{self.image}-{self.build}-{upload}",
             image=self.image,
