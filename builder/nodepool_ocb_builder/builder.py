@@ -30,6 +30,7 @@ from nodepool_ocb_builder import space, tidying
 from nodepool_ocb_builder.backends import missing
 from nodepool_ocb_builder.building import GRACE_SECONDS, Building
 from nodepool_ocb_builder.crew import Crew
+from nodepool_ocb_builder.leaks import Leaks
 from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.uploading import Uploading
 
@@ -52,7 +53,7 @@ class Builder:
         self.builds = Crew("build", site.settings.build_workers, self.wake.set)
         self.uploads = Crew("upload", site.settings.upload_workers, self.wake.set)
         self.tidiers = Crew("tidy", TIDIERS, self.wake.set)
-        self._leaks = tidying.Leaks(site)
+        self._leaks = Leaks(site)
         self._building: dict[str, Building] = {}  # by image
         self._calm: dict[Hashable, float] = {}  # monotonic: not to be begun again before
         self._said: dict[Hashable, float] = {}  # monotonic: not to be said again before

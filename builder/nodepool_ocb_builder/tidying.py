@@ -25,7 +25,7 @@ from nodepool_ocb.image import (
     removable,
 )
 from nodepool_ocb.model import BuildState, Delete, Set, Upload, UploadState
-from nodepool_ocb.providers.provider import Kept, Refused
+from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb_builder.shelf import named, remove_all
@@ -137,46 +137,3 @@ def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[
         log.log(logging.WARNING if faults else logging.INFO, "%s has no record: %s", path, "; ".join(faults) or "removed")
     for path in site.shelf.prune_logs(known, site.nodepool.build_log_retention):
         log.info("%s is an old log: removed", path)
-
-
-# -- leaks --
-
-
-class Leaks:
-    """What providers have of our cluster and no record names: deleted when it is seen twice."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._suspects: dict[str, set[str]] = {}  # provider → external ids seen once
-
-    def look(self, provider: str) -> None:
-        """Compare one provider with the records; blocking, for a thread. Raises Unavailable."""
-        site = self._site
-        uploader = site.uploaders[provider]
-        ours = [kept for kept in uploader.list() if kept.cluster == site.cluster]
-        known = _known(site, provider, ours)
-        leaked = {kept.external_id for kept in ours if kept.external_id not in known}
-        for external_id in sorted(leaked & self._suspects.get(provider, set())):
-            log.warning("%s at %s is in no record: deleted", external_id, provider)
-            refused = uploader.delete(external_id)
-            if refused is None:
-                metrics.LEAKS.inc()
-        self._suspects[provider] = leaked
-
-
-def _known(site: Site, provider: str, listed: Iterable[Kept]) -> set[str]:
-    """The external ids that records name, or are about to name."""
-    known: set[str] = set()
-    for image in {kept.image for kept in listed if kept.image}:
-        view = site.look(image)
-        uploads = [upload for build in (view.builds if view else ()) for upload in build.uploads]
-        for upload in uploads:
-            if upload.provider == provider and upload.record.external_id:
-                known.add(upload.record.external_id)
-        under_way = {
-            (upload.build, upload.id)
-            for upload in uploads
-            if upload.provider == provider and upload.record.state is UploadState.UPLOADING
-        }
-        known |= {kept.external_id for kept in listed if kept.image == image and (kept.build, kept.upload) in under_way}
-    return known

@@ -1,6 +1,6 @@
 """One upload of a build to a provider, from the lock to READY or FAILED, on a thread of its own.
 
-The record comes first, then the upload: what a provider has and no record names is a leak, and found (``leaking``). Only
+The record comes first, then the upload: what a provider has and no record names is a leak, and found (``leaks``). Only
 the builder that has a build's files sends them, so a record that somebody else marked meanwhile is ours to set right.
 """
 
