@@ -18,7 +18,7 @@ from nodepool_ocb import metrics
 from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.image import UPLOAD_ATTEMPTS, DueUpload, UploadView, due_uploads
 from nodepool_ocb.model import BuildState, Change, Check, Create, Set, Upload, UploadState
-from nodepool_ocb.providers.provider import Item, Refused, Sent, Uploader
+from nodepool_ocb.providers.provider import Item, Refused, Sent
 from nodepool_ocb.store import paths
 from nodepool_ocb_builder import checksums
 from nodepool_ocb_builder.shelf import named
@@ -30,10 +30,15 @@ FIRST_ATTEMPT: Final = 1
 
 
 class Uploading:
-    """Sends one build of an image to one provider, if that is due and nobody else does."""
+    """Sends one build of an image to one provider, if that is due and nobody else does.
+
+    Made between two turns, so what it takes from the configuration fits together; it goes on with that to its end.
+    """
 
     def __init__(self, site: Site, image: str, build: str, provider: str) -> None:
         self.site, self.image, self.build, self.provider = site, image, build, provider
+        self._uploader, self._configured = site.uploaders[provider], site.providers[provider]
+        self._meta = next(each.meta for each in self._configured.diskimages if each.name == image)
 
     def run(self) -> None:
         """Upload, or find that there is nothing to do. Raises Unavailable before the upload has begun."""
@@ -84,10 +89,8 @@ class Uploading:
         except (Invalid, OSError) as wrong:
             self._spoiled(upload, str(wrong))
             return
-        uploader = self.site.uploaders[self.provider]
-        item = self._item(due, upload)
-        outcome = self._sent(uploader, item)
-        self.site.insist(lambda: self._end(uploader, upload, outcome))
+        outcome = self._sent(self._item(due, upload))
+        self.site.insist(lambda: self._end(upload, outcome))
         metrics.UPLOADS.labels("ready" if isinstance(outcome, Sent) else "failed").inc()
         metrics.UPLOAD_SECONDS.observe(time.monotonic() - began)
 
@@ -122,8 +125,6 @@ class Uploading:
 
     def _item(self, due: DueUpload, upload: str) -> Item:
         site, sums = self.site, due.build.record.checksums.get(due.format, {})
-        provider = site.providers[self.provider]
-        carried = next(each for each in provider.diskimages if each.name == self.image)
         return Item(
             file=self._file(due),
             format=due.format,
@@ -135,29 +136,28 @@ class Uploading:
             md5=str(sums.get("md5", "")),
             sha256=str(sums.get("sha256", "")),
             size=int(sums.get("size", 0)),
-            meta=carried.meta,
+            meta=self._meta,
             stop=site.stopping,
-            timeout_seconds=provider.image_upload_timeout_seconds,
+            timeout_seconds=self._configured.image_upload_timeout_seconds,
         )
 
-    @staticmethod
-    def _sent(uploader: Uploader, item: Item) -> Sent | Refused:
+    def _sent(self, item: Item) -> Sent | Refused:
         """Send it, and see that it arrived whole."""
-        outcome = uploader.upload(item)
+        outcome = self._uploader.upload(item)
         if isinstance(outcome, Refused):
             return outcome
-        wrong = uploader.verify(outcome.external_id, item)
+        wrong = self._uploader.verify(outcome.external_id, item)
         if wrong is None:
             return outcome
-        uploader.delete(outcome.external_id)
+        self._uploader.delete(outcome.external_id)
         return wrong
 
-    def _end(self, uploader: Uploader, upload: str, outcome: Sent | Refused) -> None:
+    def _end(self, upload: str, outcome: Sent | Refused) -> None:
         """Write what became of it; what nobody wants any more is deleted there. Raises Stale or Unavailable."""
         found = self._found(upload)
         if found is None:
             if isinstance(outcome, Sent):
-                uploader.delete(outcome.external_id)
+                self._uploader.delete(outcome.external_id)
             return
         now = time.time()
         if isinstance(outcome, Refused):
