@@ -214,11 +214,13 @@ class Building:
 
     def _undisturbed(self) -> bool:
         """Whether the lock is ours in this session, and nobody touched the record."""
-        session = self.site.session
-        if self._lock is None or self._lock.session != session.id:
-            return False
-        znode = session.get(paths.build(self.image.name, str(self.id)))
-        return znode is not None and znode.version == self._version
+        znode = self.site.session.get(paths.build(self.image.name, str(self.id)))
+        return self._locked() and znode is not None and znode.version == self._version
+
+    def _locked(self) -> bool:
+        """Whether our contender stands: it goes with the session, and somebody may have taken it away."""
+        lock, session = self._lock, self.site.session
+        return lock is not None and lock.session == session.id and session.get(lock.contender) is not None
 
     # -- the record --
 
@@ -238,7 +240,7 @@ class Building:
         """
         site = self.site
         path = paths.build_lock(self.image.name)
-        if self._lock is None or self._lock.session != site.session.id:
+        if not self._locked():
             self._lock = site.locks.take(path, site.holder(f"build {self.name}"))
         view = site.look(self.image.name)
         build = view.build(str(self.id)) if view else None
