@@ -134,6 +134,8 @@ def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[
     now = time.time()
     for path in site.shelf.orphans(known, now - site.settings.orphan_grace_seconds):
         faults = remove_all([path])
-        log.log(logging.WARNING if faults else logging.INFO, "%s has no record: %s", path, "; ".join(faults) or "removed")
+        log.log(
+            logging.WARNING if faults else logging.INFO, "%s has no record: %s", path, "; ".join(faults) or "removed"
+        )
     for path in site.shelf.prune_logs(known, site.nodepool.build_log_retention):
         log.info("%s is an old log: removed", path)

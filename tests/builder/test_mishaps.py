@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from urllib.request import urlopen
 
+import pytest
+from msgspec.structs import replace
 from yard import Yard
 
-from nodepool_ocb.model import Delete
+from nodepool_ocb.model import Build, BuildState, Delete, Set, Upload, UploadState
 from nodepool_ocb.store import paths
+from nodepool_ocb.store.removal import removal
 
 
 def test_a_build_whose_lock_somebody_took_away_takes_it_again(yard: Yard) -> None:
@@ -18,3 +27,81 @@ def test_a_build_whose_lock_somebody_took_away_takes_it_again(yard: Yard) -> Non
     yard.until_ready("jammy", seconds=10.0)
     assert len(yard.history()) == 1
     assert yard.view("jammy").holder is None
+
+
+def test_a_deletion_that_is_refused_is_asked_for_less_and_less_often(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy"), providers=[yard.provider("cloud", "jammy")]).start()
+    yard.until(lambda: yard.uploads("jammy", UploadState.READY), "it is uploaded")
+    (upload,) = yard.builds("jammy")[0].uploads
+    file = yard.folder / "providers" / "cloud" / str(upload.record.external_id)
+    file.unlink()
+    file.mkdir()  # which the provider will not delete
+    path = paths.upload("jammy", upload.build, "cloud", upload.id)
+    yard.session.commit([Set(path, replace(upload.record, state=UploadState.DELETE), upload.version)])
+    refusals = []
+    for count in range(1, 5):
+        yard.until(lambda: builder.said.count("stays at cloud") >= count, "it is refused")  # noqa: B023
+        refusals.append(time.monotonic())
+    gaps = [later - earlier for earlier, later in pairwise(refusals)]
+    assert all(gap > least for gap, least in zip(gaps, (0.8, 1.8, 3.8), strict=True)), gaps
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """The address of a provider that takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def _doomed(yard: Yard, provider: str, external_ids: Sequence[str]) -> None:
+    """Uploads that are to be deleted at a provider, of builds of a builder that is not here."""
+    for external_id in external_ids:
+        yard.session.ensure(paths.builds("old"))
+        record = Build(builder="gone", builder_id="gone", filename="", state=BuildState.FAILED, state_time=time.time())
+        build = yard.session.create_next(paths.builds("old") + "/", record)
+        uploads = paths.uploads("old", build.rpartition("/")[2], provider)
+        yard.session.ensure(uploads)
+        upload = Upload(state=UploadState.DELETE, state_time=1.0, format="tar", external_id=external_id)
+        yard.session.create_next(uploads + "/", upload)
+
+
+def test_a_provider_that_says_nothing_holds_up_no_other_and_no_end(yard: Yard, mute: str) -> None:
+    silent = {"name": "silent", "driver": "docker", "url": mute, "diskimages": []}
+    for name in ("a", "b", "c", "d", "e", "f"):
+        _doomed(yard, "silent", [f"sha256:{name}"])
+    _doomed(yard, "cloud", ["old.raw"])
+    carried = {"name": "jammy", "pause": True}
+    providers = [{**silent, "diskimages": [carried]}, yard.provider("cloud", "jammy")]
+    builder = yard.builder(yard.image("jammy"), providers=providers).start()
+    yard.until(lambda: "cloud" not in {each for _, each in yard.uploads("old")}, "the other provider's goes", 10.0)
+    assert {each for _, each in yard.uploads("old")} == {"silent"}
+    began = time.monotonic()
+    builder.terminate()
+    assert builder.wait() == 0
+    assert time.monotonic() - began < 14.0
+
+
+def test_the_leaks_of_every_provider_are_looked_for(yard: Yard) -> None:
+    names = [f"cloud-{number}" for number in range(9)]
+    providers = [yard.provider(name, "jammy") for name in names]
+    builder = yard.builder(yard.image("jammy"), providers=providers, leak_seconds=0.5).start()
+    yard.until(lambda: len(yard.uploads("jammy", UploadState.READY)) == len(names), "it is uploaded everywhere")
+    for name in names:
+        folder = yard.folder / "providers" / name
+        (kept,) = folder.glob("*.json")
+        side = json.loads(kept.read_text())
+        side["stamp"]["nodepool_ocb_upload"] = "0000000099"
+        (folder / "leaked.raw.json").write_text(json.dumps(side))
+        (folder / "leaked.raw").touch()
+    yard.until(lambda: not any("leaked.raw" in yard.provided(name) for name in names), "no leak is left", 15.0)
+    assert builder.metric("nodepool_ocb_leaks_total") == len(names)
+
+
+def test_an_image_that_is_gone_is_counted_no_more(yard: Yard) -> None:
+    yard.session.ensure(paths.builds("old"))
+    builder = yard.builder(yard.image("jammy")).start()
+    line = 'nodepool_ocb_image_builds_ready{image="old"}'
+    page = f"http://{builder.pages}/metrics"
+    yard.until(lambda: line in urlopen(page).read().decode(), "it is counted")
+    yard.session.commit(removal(yard.session, paths.image("old")))
+    yard.until(lambda: line not in urlopen(page).read().decode(), "it is not counted")
