@@ -99,16 +99,22 @@ class Building:
         """Do the work, and write what became of it: "ready" or "failed"."""
         try:
             sums = self._made()
+        except (TakenOver, Stopped):
+            raise
         except (OcbError, OSError) as failure:
             log.warning("%s failed: %s", self.name, failure)
             reason = str(failure)
-            self._clear()
-            tail = self.site.shelf.tail(self.name)
-            self.site.insist(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
-            return "failed"
-        self.site.insist(lambda: self._write(BuildState.READY, checksums=sums))
-        log.info("%s is ready", self.name)
-        return "ready"
+        except Exception as fault:  # a backend's: if it were no failure, the build would begin again at once, for ever
+            log.exception("%s failed", self.name)
+            reason = f"{self.image.backend}: {type(fault).__name__}: {fault}"
+        else:
+            self.site.insist(lambda: self._write(BuildState.READY, checksums=sums))
+            log.info("%s is ready", self.name)
+            return "ready"
+        self._clear()
+        tail = self.site.shelf.tail(self.name)
+        self.site.insist(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
+        return "failed"
 
     def _clear(self) -> None:
         """Remove the files; what stays now goes with the record, or is found when it has none."""
@@ -208,7 +214,7 @@ class Building:
         if now < self._looked + LOOK_AGAIN_SECONDS:
             return
         self._looked = now
-        with suppress(Unavailable, Stale):  # the work goes on; we shall see
+        with suppress(OcbError):  # the work goes on; we shall see
             if not self._undisturbed():
                 self._own()
 

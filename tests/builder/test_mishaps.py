@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 from msgspec.structs import replace
 from yard import Yard
 
-from nodepool_ocb.model import Build, BuildState, Delete, Set, Upload, UploadState
+from nodepool_ocb.config import BuilderSettings
+from nodepool_ocb.model import Build, BuildState, Delete, Json, Set, Upload, UploadState
+from nodepool_ocb.nodepool import Diskimage, Nodepool
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.removal import removal
+from nodepool_ocb.store.session import Session
+from nodepool_ocb_builder.backends import Command, Task
+from nodepool_ocb_builder.building import Building
+from nodepool_ocb_builder.shelf import Shelf
+from nodepool_ocb_builder.site import Site
 
 
 def test_a_build_whose_lock_somebody_took_away_takes_it_again(yard: Yard) -> None:
@@ -105,3 +113,31 @@ def test_an_image_that_is_gone_is_counted_no_more(yard: Yard) -> None:
     yard.until(lambda: line in urlopen(page).read().decode(), "it is counted")
     yard.session.commit(removal(yard.session, paths.image("old")))
     yard.until(lambda: line not in urlopen(page).read().decode(), "it is not counted")
+
+
+class Broken:
+    """A backend with a fault of its own."""
+
+    formats = None
+    needs: tuple[str, ...] = ()
+
+    def faults(self, options: Mapping[str, Json]) -> list[str]:  # noqa: ARG002
+        return []
+
+    def command(self, task: Task) -> Command:  # noqa: ARG002
+        raise KeyError("suite")
+
+
+def test_a_backend_that_breaks_is_a_build_that_failed(zk_session: Session, tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "images", tmp_path / "logs")
+    image = Diskimage(name="jammy", backend="broken", formats=("raw",))
+    site = Site(zk_session, shelf, BuilderSettings(), Nodepool(diskimages=(image,)), {"broken": Broken()}, {})
+    zk_session.ensure(paths.builds("jammy"))
+    Building(site, image).run()
+    view = site.look("jammy")
+    assert view is not None
+    (build,) = view.builds
+    assert build.record.state is BuildState.FAILED
+    assert "KeyError: 'suite'" in (build.record.reason or "")
+    assert not list(shelf.folder.glob("jammy-*"))
+    shelf.close()
