@@ -137,6 +137,8 @@ class Builder:
 
     def _look_who_lives(self) -> None:
         self._living = frozenset(self.site.session.children(paths.daemons("builder")) or ())
+        if self.site.builder_id not in self._living:  # somebody took our znode away
+            self._register()
 
     # -- one image --
 

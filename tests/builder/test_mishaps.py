@@ -141,3 +141,20 @@ def test_a_backend_that_breaks_is_a_build_that_failed(zk_session: Session, tmp_p
     assert "KeyError: 'suite'" in (build.record.reason or "")
     assert not list(shelf.folder.glob("jammy-*"))
     shelf.close()
+
+
+def test_a_builder_whose_znode_somebody_took_away_is_there_again(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy"), sweep_seconds=1.0).start()
+    path = paths.daemon("builder", builder.id)
+    znode = yard.session.get(path)
+    assert znode is not None
+    yard.session.commit([Delete(path, znode.version)])
+    yard.until(lambda: yard.session.get(path), "it has registered again", 10.0)
+
+
+def test_what_a_reload_does_not_change_is_told(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy")).start()
+    file = builder.config.parent / "nodepool.yaml"
+    file.write_text(file.read_text().replace(str(builder.images), str(yard.folder / "elsewhere")))
+    builder.reload()
+    yard.until(lambda: "images-dir: what changed" in builder.said, "it is told")
