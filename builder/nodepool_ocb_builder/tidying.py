@@ -24,7 +24,7 @@ from nodepool_ocb.image import (
     UploadView,
     removable,
 )
-from nodepool_ocb.model import BuildState, Delete, Set, Upload, UploadState
+from nodepool_ocb.model import Check, Delete, Set, Upload
 from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
@@ -38,10 +38,10 @@ def do(site: Site, image: str, step: Step) -> None:
     """One step; where somebody was faster nothing happens. Raises Unavailable."""
     try:
         match step:
-            case MarkBuild(build, state, reason):
-                _mark_build(site, image, build, state, reason)
-            case MarkUpload(upload, state, reason):
-                _mark_upload(site, image, upload, state, reason)
+            case MarkBuild():
+                _mark_build(site, image, step)
+            case MarkUpload():
+                _mark_upload(site, image, step)
             case RemoveUpload(upload):
                 _remove_upload(site, image, upload)
             case RemoveBuild(build):
@@ -50,16 +50,25 @@ def do(site: Site, image: str, step: Step) -> None:
         metrics.STALE.inc()  # it is read again, and decided again
 
 
-def _mark_build(site: Site, image: str, build: BuildView, state: BuildState, reason: str) -> None:
-    log.info("%s-%s: %s → %s: %s", image, build.id, build.record.state, state, reason)
-    record = replace(build.record, state=state, state_time=time.time(), reason=reason)
-    site.session.commit([Set(paths.build(image, build.id), record, build.version)])
+def _mark_build(site: Site, image: str, step: MarkBuild) -> None:
+    build, instead = step.build, step.instead
+    log.info("%s: %s → %s: %s", named(image, build.id), build.record.state, step.state, step.reason)
+    record = replace(build.record, state=step.state, state_time=time.time(), reason=step.reason)
+    unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
+    site.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
 
 
-def _mark_upload(site: Site, image: str, upload: UploadView, state: UploadState, reason: str) -> None:
-    log.info("%s-%s at %s: %s → %s: %s", image, upload.build, upload.provider, upload.record.state, state, reason)
-    record = replace(upload.record, state=state, state_time=time.time(), reason=reason)
-    site.session.commit([Set(paths.upload(image, upload.build, upload.provider, upload.id), record, upload.version)])
+def _mark_upload(site: Site, image: str, step: MarkUpload) -> None:
+    upload, instead = step.upload, step.instead
+    name = f"{named(image, upload.build)} at {upload.provider}"
+    log.info("%s: %s → %s: %s", name, upload.record.state, step.state, step.reason)
+    record = replace(upload.record, state=step.state, state_time=time.time(), reason=step.reason)
+    unless = [Check(_path(image, instead), instead.version)] if instead else []
+    site.session.commit([*unless, Set(_path(image, upload), record, upload.version)])
+
+
+def _path(image: str, upload: UploadView) -> str:
+    return paths.upload(image, upload.build, upload.provider, upload.id)
 
 
 def _remove_upload(site: Site, image: str, upload: UploadView) -> None:
@@ -75,7 +84,7 @@ def _remove_upload(site: Site, image: str, upload: UploadView) -> None:
 
 def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
     """What the record says now that nobody else works on it: it may have learnt meanwhile what the provider calls it."""
-    path = paths.upload(image, upload.build, upload.provider, upload.id)
+    path = _path(image, upload)
     znode = site.session.get(path)
     if znode is None:
         return

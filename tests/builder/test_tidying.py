@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,12 @@ from msgspec.structs import replace
 
 from nodepool_ocb import providers
 from nodepool_ocb.config import BuilderSettings
+from nodepool_ocb.image import Tidier, tidy
 from nodepool_ocb.model import Build, BuildState, Change, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
 from nodepool_ocb.store import paths
+from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_builder import checksums, tidying
 from nodepool_ocb_builder.leaks import Leaks
@@ -178,20 +181,49 @@ def test_a_record_stays_while_its_files_do(place: Place) -> None:
         chattr(stuck, "-i")
 
 
-def chattr(path: Path, how: str) -> None:
-    import subprocess
+def test_the_older_build_stays_where_the_newer_is_deleted_at_the_same_time(place: Place) -> None:
+    """Both were ready when it was decided that the older may go."""
+    session, record = place.site.session, place.build()
+    newer = paths.build("jammy", "0000000002")
+    session.commit([Create(newer, record)])
+    view = place.site.look("jammy")
+    assert view is not None
+    (step,) = tidy(view, Tidier(place.site.builder_id, keep=1), 2.0)
+    _set(session, newer, replace(record, state=BuildState.DELETE))
+    tidying.do(place.site, "jammy", step)
+    view = place.site.look("jammy")
+    assert view is not None
+    assert [build.id for build in view.ready()] == [ID]
 
+
+def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(place: Place) -> None:
+    session, record = place.site.session, place.build()
+    upload = place.upload(external_id="old")
+    newer = paths.build("jammy", "0000000002"), paths.upload("jammy", "0000000002", "cloud", ID)
+    session.commit([Create(newer[0], record)])
+    session.ensure(newer[1].rpartition("/")[0])
+    session.commit([Create(newer[1], replace(upload, external_id="new"))])
+    view = place.site.look("jammy")
+    assert view is not None
+    carried = frozenset({"cloud"})
+    (step,) = tidy(view, Tidier(place.site.builder_id, carriers=carried, providers=carried, keep=1), 2.0)
+    _set(session, newer[1], replace(upload, state=UploadState.DELETE))
+    tidying.do(place.site, "jammy", step)
+    view = place.site.look("jammy")
+    assert view is not None
+    assert view.builds[0].uploads[0].record.state is UploadState.READY
+
+
+def chattr(path: Path, how: str) -> None:
     if subprocess.run(["chattr", how, path], capture_output=True, check=False).returncode:
         pytest.skip("no file can be made immutable here")
 
 
-def _set(session: Session, path: str, record: Build) -> None:
+def _set(session: Session, path: str, record: Build | Upload) -> None:
     znode = session.get(path)
     assert znode is not None
     session.commit([Set(path, record, znode.version)])
 
 
 def _delete(session: Session, path: str) -> None:
-    from nodepool_ocb.store.removal import removal
-
     session.commit(removal(session, path))
