@@ -75,6 +75,9 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None,
     def reload() -> None:
         fresh = config.load(file)
         again = load(fresh, tools)
+        for key in ("images_dir", "build_log_dir", "zookeeper"):
+            if getattr(again, key) != getattr(wants, key):
+                log.warning("%s: what changed in it counts from the next start on", key.replace("_", "-"))
         site.configure(fresh.builder, again, uploaders(again))
         builder.reconfigured()
 

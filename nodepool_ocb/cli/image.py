@@ -16,7 +16,7 @@ from nodepool_ocb.cli.imagedata import export, import_
 from nodepool_ocb.cli.imagelog import log
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.image import BuildView, ImageView, NotDue, Wanted
-from nodepool_ocb.model import BuildState, Change, Create, Delete, Json, Pause, Set
+from nodepool_ocb.model import BuildState, Change, Check, Create, Delete, Json, Pause, Set
 from nodepool_ocb.store import paths
 
 LIST_COLUMNS: Final = (
@@ -204,8 +204,11 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
         chosen = {build.id for build in going}
 
         def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
-            now = [build for build in _deletable(imaging.image_of(known, name), id, force) if build.id in chosen]
-            yield from connection.parts([_deletion(name, build) for build in now])
+            view = imaging.image_of(known, name)
+            now = [build for build in _deletable(view, id, force) if build.id in chosen]
+            spared = [Check(paths.build(name, build.id), build.version) for build in view.ready() if build not in now]
+            for part in connection.parts([_deletion(name, build) for build in now]):
+                yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
 
         connection.report(imaging.change(opened, decide, dry_run), dry_run)
 

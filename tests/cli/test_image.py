@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from click.testing import Result
 from nodepool_ocb.cli import times
 from nodepool_ocb.cli.buildlog import addresses
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import Build, BuildState, Create, Daemon, Delete, Json, UploadState
+from nodepool_ocb.model import Build, BuildState, Change, Create, Daemon, Delete, Json, UploadState
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.proxy import Proxy
@@ -476,6 +476,22 @@ def test_delete_marks_builds_and_keeps_the_last_ready_one(builder: Builder, ask:
     going = {f"jammy-{id}" for id in (second, failed, building)}
     assert {row["name"] for row in json.loads(told.stdout)["changes"]} == going
     assert ask("image", "delete", "jammy", "--yes")["changes"] == []
+
+
+def test_two_who_delete_at_once_leave_a_ready_build(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = builder.made(READY), builder.made(READY)
+    commit, session = Session.commit, builder.session
+
+    def late(self: Session, changes: Sequence[Change]) -> object:
+        if self is not session and builder.build_view(second).record.state is READY:
+            builder.sets(second, state=BuildState.DELETE)
+        return commit(self, changes)
+
+    monkeypatch.setattr(Session, "commit", late)
+    assert ocb("image", "delete", "jammy", "--build", first, "--yes").exit_code == 4
+    assert builder.build_view(first).record.state is READY
 
 
 # -- moving --
