@@ -1,0 +1,30 @@
+"""What a rollout is told of a node."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """The noderoles of a node's phase, counted by what they are; none at all, or all ACTIVE, is done."""
+
+    proposed: int = 0  # PROPOSED
+    waiting: int = 0  # TODO, or BLOCKED by what may still succeed
+    running: int = 0  # TRANSITION
+    failed: int = 0  # ERROR
+    stuck: int = 0  # BLOCKED by an ERROR, here or on another node
+    reason: str = ""  # of those that failed or are stuck
+    gone: bool = False  # the node does not exist any more
+
+    @property
+    def lost(self) -> bool:
+        return bool(self.failed or self.stuck)
+
+    @property
+    def done(self) -> bool:
+        return not (self.proposed or self.waiting or self.running or self.lost or self.gone)
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing happens any more that nobody asks for."""
+        return not (self.waiting or self.running)

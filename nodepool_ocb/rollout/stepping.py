@@ -1,0 +1,94 @@
+"""The engine of rollouts: one step, from what is recorded and what is seen to what is decided.
+
+A step decides in one of four rounds, the first that has anything to decide, so that a round touches one kind of znode:
+
+1. what came back: nodes in flight become sent, prepared, success, failure or unknown;
+2. what somebody asked to be retried: nodes, then groups, are put back;
+3. groups: they begin, pass phases and batches, pause, succeed and fail; and the rollout stops, or ends;
+4. what is sent: nodes go in flight, as far as the limits allow.
+
+Whoever decides again after any part of a round was written, in its order, ends in the same place. What is to be done to
+machines (``actions``) follows from the record alone, never from a decision that is not written yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from nodepool_ocb.rollout import groups, results, retrying, sending
+from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout
+from nodepool_ocb.rollout.seen import Seen
+
+
+class Order(StrEnum):
+    """What is to be done to the noderoles of a node's phase."""
+
+    COMMIT = "commit"  # those that are PROPOSED
+    RETRY = "retry"  # those that are PROPOSED are committed, those in ERROR retried
+    RECALL = "recall"  # those in TODO or BLOCKED are proposed again: nothing begins any more
+
+
+class Action(msgspec.Struct, frozen=True):
+    """An order about one node. To carry it out twice does no harm."""
+
+    order: Order
+    node: str
+    phase: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """``decisions`` are to be written, ``actions`` to be done; at ``due`` the time has come to look again."""
+
+    decisions: tuple[Decision, ...]
+    actions: tuple[Action, ...]
+    due: float | None  # None: nothing comes from the passing of time
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do until something is seen, asked or due."""
+        return not self.decisions and not self.actions
+
+
+def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
+    """What is to be done next. ``seen`` says of nodes that are in flight or unknown how their noderoles stand."""
+    decisions = (
+        results.decide(rollout, seen, now)
+        or retrying.decide(rollout, now)
+        or groups.decide(rollout, seen, now)
+        or sending.decide(rollout, now)
+    )
+    return Step(tuple(decisions), tuple(_actions(rollout, seen)), _due(rollout, now))
+
+
+def watched(rollout: Rollout) -> dict[str, int]:
+    """The nodes of which ``step`` wants to be told, each with the phase in which it is."""
+    wanted = IN_FLIGHT | {NodeState.UNKNOWN}
+    return {name: progress.passed for name, progress in rollout.nodes.items() if progress.state in wanted}
+
+
+def _actions(rollout: Rollout, seen: Mapping[str, Seen]) -> Iterator[Action]:
+    recalled = results.recalled(rollout)
+    for name, progress in rollout.nodes.items():
+        there = seen.get(name)
+        if there is not None and (order := _order(progress, there, recalled(progress))):
+            yield Action(order, name, progress.passed)
+
+
+def _order(progress: Progress, there: Seen, recalled: bool) -> Order | None:
+    if progress.state is NodeState.UNKNOWN or (recalled and progress.state in IN_FLIGHT):
+        return Order.RECALL if there.waiting else None
+    if progress.state is not NodeState.SENDING:
+        return None
+    if progress.attempt > 1 and (there.failed or there.proposed):
+        return Order.RETRY
+    return Order.COMMIT if there.proposed and not there.failed else None
+
+
+def _due(rollout: Rollout, now: float) -> float | None:
+    phases = rollout.head.strategy.phases
+    at_work = (group for group in rollout.groups.values() if group.state is GroupState.RUNNING)
+    deadlines = (groups.deadline(phases, group) for group in at_work)
+    return min((each for each in deadlines if each > now), default=None)
