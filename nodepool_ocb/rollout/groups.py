@@ -1,61 +1,16 @@
-"""Groups and the rollout: they begin, pass phases and batches, pause, succeed and fail (seed 003, "Process").
-
-The rules, in prose:
-
-- A group whose dependency failed has failed, whatever its criteria; nothing of it is sent. Once the dependency is
-  accepted or retried, it waits again.
-- Groups begin in the order of the document as their dependencies succeed, ``parallel_groups`` at a time.
-- A batch takes all phases one after the other. When all its nodes in a phase are at rest, the criteria are evaluated
-  over *all* members, whoever sent them; before the last batch, the percentage over the batches so far and the rest as far
-  as it cannot be met any more. A group that fails in a phase is not sent in the next.
-- A phase that runs out of time fails its group, or is evaluated (``on_timeout``).
-- A critical group that fails stops or cancels the rollout where its strategy says so; too many failed nodes cancel it.
-- The rollout is over when every group is, and no node is in flight. It has failed if a critical group has.
-"""
+"""How a group stands: what its batches reach, who is in flight, and whether its criteria are met."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.rollout import criteria
 from nodepool_ocb.rollout.criteria import Count
-from nodepool_ocb.rollout.records import (
-    CANCELLED,
-    DEPENDENCY,
-    IN_FLIGHT,
-    LOST,
-    STOPPED,
-    Decision,
-    GroupRecord,
-    GroupState,
-    NodeState,
-    Progress,
-    Rollout,
-    RolloutState,
-)
-from nodepool_ocb.rollout.seen import Seen
-from nodepool_ocb.strategy import OnTimeout, Phase, Reaction
-
-GS, RS = GroupState, RolloutState
-ENDED: Final = frozenset({GS.SUCCESS, GS.FAILED})
-AT_WORK: Final = frozenset({GS.RUNNING, GS.PAUSED})
-
-
-def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decision]:
-    """What becomes of groups and of the rollout, until nothing changes."""
-    if rollout.over:
-        return []
-    deciding = _Deciding(rollout, now)
-    deciding.run()
-    if not deciding.made:
-        deciding.end(seen)
-    return deciding.made
-
-
-# -- looking --
+from nodepool_ocb.rollout.records import IN_FLIGHT, LOST, GroupRecord, GroupState, NodeState, Progress, Rollout
+from nodepool_ocb.strategy import Phase
 
 
 def deadline(phases: Sequence[Phase], record: GroupRecord) -> float:
@@ -66,22 +21,47 @@ def deadline(phases: Sequence[Phase], record: GroupRecord) -> float:
 
 def passed_over(record: GroupRecord) -> bool:
     """Whether it ended well, or somebody has accepted that it did not."""
-    return record.state is GS.SUCCESS or (record.state is GS.FAILED and record.accepted is not None)
+    return record.state is GroupState.SUCCESS or (record.state is GroupState.FAILED and record.accepted is not None)
 
 
 def failed(record: GroupRecord) -> bool:
-    return record.state is GS.FAILED and record.accepted is None
+    return record.state is GroupState.FAILED and record.accepted is None
 
 
 def scope(rollout: Rollout, name: str) -> tuple[str, ...]:
     """The members of the batches so far."""
     members = rollout.members[name]
-    return members[: _reach(rollout.groups[name], len(members))]
+    return members[: reach(rollout.groups[name], len(members))]
 
 
-def _reach(record: GroupRecord, members: int) -> int:
+def reach(record: GroupRecord, members: int) -> int:
     batches = record.group.batches
     return batches[record.batch].of(members) if record.batch < len(batches) else members
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The nodes of a group's batches so far that its phase is not done with."""
+
+    own: int = 0  # in flight for it
+    others: int = 0  # in flight for another group: they are waited for
+    unsent: int = 0
+    unknown: int = 0  # for which this phase ran out of time
+
+
+def standing(rollout: Rollout, record: GroupRecord) -> Standing:
+    """How far a group is in its phase."""
+    name = record.group.name
+    members = rollout.members[name]
+    own = others = unsent = unknown = 0
+    for progress in map(rollout.nodes.__getitem__, members[: reach(record, len(members))]):
+        if progress.passed > record.phase:
+            continue
+        if progress.state in IN_FLIGHT:
+            own, others = own + (progress.group == name), others + (progress.group != name)
+        elif progress.passed == record.phase:
+            unknown += progress.group == name and out_of_time(record, progress)
+            unsent += progress.state not in LOST
+    return Standing(own, others, unsent, unknown)
 
 
 def counted(rollout: Rollout, nodes: Iterable[str], phase: int) -> Count:
@@ -99,255 +79,43 @@ def counted(rollout: Rollout, nodes: Iterable[str], phase: int) -> Count:
 
 def out_of_time(record: GroupRecord, progress: Progress) -> bool:
     """Whether a node is unknown by the phase in which its group is at work: the group is to decide first what that means."""
-    here = record.state is GS.RUNNING and record.phase == progress.passed
+    here = record.state is GroupState.RUNNING and record.phase == progress.passed
     return here and progress.state is NodeState.UNKNOWN and progress.since >= record.phase_since
 
 
 def lost(rollout: Rollout, name: str) -> bool:
     """Whether a group at work is to send nothing further, since its criteria cannot be met any more (``stop_early``)."""
     record = rollout.groups[name]
-    if not rollout.head.strategy.stop_early or record.state is not GS.RUNNING:
+    return record.state is GroupState.RUNNING and hopeless(rollout, record)
+
+
+def hopeless(rollout: Rollout, record: GroupRecord) -> bool:
+    """Whether a group is to stop early: its criteria cannot be met any more in the phase in which it is."""
+    if not rollout.head.strategy.stop_early:
         return False
-    count = counted(rollout, rollout.members[name], record.phase)
+    count = counted(rollout, rollout.members[record.group.name], record.phase)
     return bool(criteria.hopeless(record.group.success_criteria, count))
 
 
-# -- deciding --
+def judged(rollout: Rollout, record: GroupRecord) -> tuple[tuple[str, ...], Count]:
+    """The criteria that are not met in a group's phase, and the numbers that say so."""
+    members = rollout.members[record.group.name]
+    wanted = record.group.success_criteria
+    every = counted(rollout, members, record.phase)
+    if in_last_batch(rollout, record) or hopeless(rollout, record):
+        return criteria.unmet(wanted, every), every
+    part = counted(rollout, members[: reach(record, len(members))], record.phase)
+    return criteria.so_far(wanted, part, every), part
 
 
-class _Deciding:
-    """A rollout that is being decided about: what is decided is seen by what comes after it."""
-
-    def __init__(self, rollout: Rollout, now: float) -> None:
-        self._rollout = rollout
-        self._now = now
-        self._phases = rollout.head.strategy.phases
-        self._head = rollout.head
-        self._groups = dict(rollout.groups)
-        self._turns = max((record.turn for record in self._groups.values()), default=0)
-        self._busy = sum(record.state in AT_WORK for record in self._groups.values())
-        self.made: list[Decision] = []
-
-    def run(self) -> None:
-        self._trip()
-        self._react()
-        moved = True
-        while moved:
-            moved = False
-            for name in self._groups:
-                while self._move(name):
-                    moved = True
-
-    def end(self, seen: Mapping[str, Seen]) -> None:
-        """The rollout is over when all groups are, nothing is in flight, and nothing is left that could be taken back."""
-        if any(record.state not in ENDED for record in self._groups.values()):
-            return
-        for name, progress in self._rollout.nodes.items():
-            there = seen.get(name)
-            pending = progress.state is NodeState.UNKNOWN and there is not None and there.waiting
-            if progress.state in IN_FLIGHT or pending:
-                return
-        bad = [name for name, record in self._groups.items() if record.group.critical and failed(record)]
-        if self._head.state is RS.CANCELLING and self._head.by_person:
-            self._turn(RS.CANCELLED, self._head.reason or "cancelled")
-        elif bad:
-            self._turn(RS.FAILED, f"critical group {bad[0]} failed" + (f", and {len(bad) - 1} more" if bad[1:] else ""))
-        elif self._head.state is RS.CANCELLING:
-            self._turn(RS.FAILED, self._head.reason or "the breaker tripped")
-        else:
-            self._turn(RS.SUCCESS, "every critical group succeeded")
-
-    # -- the rollout --
-
-    def _turn(self, state: RolloutState, reason: str) -> None:
-        self._head = replace(self._head, state=state, since=self._now, reason=reason)
-        self.made.append(Decision("", self._head, f"{state}: {reason}"))
-
-    def _trip(self) -> None:
-        """The breaker."""
-        breaker = self._head.strategy.breaker
-        allowed, percent = breaker.maximum_failed_nodes, breaker.maximum_failed_percent
-        if (allowed is None and percent is None) or self._head.state not in (RS.RUNNING, RS.STOPPING):
-            return
-        count = sum(progress.state in LOST for progress in self._rollout.nodes.values()) - self._head.forgiven
-        told = f"the breaker tripped: {count} of {self._head.nodes} nodes failed, and no more than"
-        if allowed is not None and count > allowed:
-            self._turn(RS.CANCELLING, f"{told} {allowed} may")
-        elif percent is not None and count * 100 > percent * self._head.nodes:
-            self._turn(RS.CANCELLING, f"{told} {percent} percent may")
-
-    def _react(self) -> None:
-        """Stop or cancel, where a critical group failed that asks for it."""
-        for name, record in self._groups.items():
-            if not record.group.critical or not failed(record) or name in self._head.heeded:
-                continue
-            reaction = record.group.on_critical_failure or self._head.strategy.on_critical_failure
-            if reaction is Reaction.CANCEL and self._head.state in (RS.RUNNING, RS.STOPPING):
-                self._turn(RS.CANCELLING, f"critical group {name} failed")
-            elif reaction is Reaction.STOP and self._head.state is RS.RUNNING:
-                self._turn(RS.STOPPING, f"critical group {name} failed")
-
-    # -- a group --
-
-    def _move(self, name: str) -> bool:
-        """One move of a group; False where it stays."""
-        record = self._groups[name]
-        match record.state:
-            case GS.NOT_STARTED:
-                return self._wait(name, record)
-            case GS.RUNNING:
-                return self._work(name, record)
-            case GS.PAUSED:
-                return self._pause(name, record)
-            case GS.FAILED:
-                return self._hope(name, record)
-        return False
-
-    def _put(self, name: str, record: GroupRecord, reason: str) -> bool:
-        before = self._groups[name]
-        if record.state is not before.state:
-            record = replace(record, since=self._now)
-        self._busy += (record.state in AT_WORK) - (before.state in AT_WORK)
-        self._groups[name] = record
-        self.made.append(Decision(name, record, reason))
-        if failed(record):
-            self._react()
-        return True
-
-    def _fail(self, name: str, record: GroupRecord, reason: str, detail: str, unmet: tuple[str, ...] = ()) -> bool:
-        turn = {} if record.turn else self._next_turn()
-        after = replace(record, state=GS.FAILED, reason=reason, detail=detail, unmet=unmet, accepted=None, **turn)
-        return self._put(name, after, f"failed ({reason}): {detail}")
-
-    def _next_turn(self) -> dict[str, Any]:
-        self._turns += 1
-        return {"turn": self._turns}
-
-    def _failed_above(self, record: GroupRecord) -> str | None:
-        return next((each for each in record.group.depends_on if failed(self._groups[each])), None)
-
-    def _wait(self, name: str, record: GroupRecord) -> bool:
-        above = self._failed_above(record)
-        if above is not None:
-            return self._fail(name, record, DEPENDENCY, f"it depends on group {above}, which failed")
-        if self._head.state is RS.STOPPING:
-            return self._fail(name, record, STOPPED, f"the rollout was stopped before its turn: {self._head.reason}")
-        if self._head.state is RS.CANCELLING:
-            return self._fail(
-                name, record, CANCELLED, f"the rollout was cancelled before its turn: {self._head.reason}"
-            )
-        ready = all(passed_over(self._groups[each]) for each in record.group.depends_on)
-        if not ready or self._busy >= self._head.strategy.parallel_groups:
-            return False
-        begun = replace(
-            record, state=GS.RUNNING, phase=0, batch=0, phase_since=self._now, attempt=record.attempt + 1,
-            **self._next_turn(),
-        )  # fmt: skip
-        members = len(self._rollout.members[name])
-        return self._put(name, begun, f"begins {self._phases[0].name}: {_many(members)}")
-
-    def _hope(self, name: str, record: GroupRecord) -> bool:
-        """What failed only because of others waits again, once these do not stand in its way any more."""
-        freed = {
-            DEPENDENCY: self._failed_above(record) is None,
-            STOPPED: self._head.state is RS.RUNNING,
-            CANCELLED: self._head.state is RS.RUNNING,
-        }
-        if record.accepted is not None or not freed.get(record.reason or "", False):
-            return False
-        return self._put(name, waiting_again(record), f"waits again: {record.reason} does not hold any more")
-
-    def _pause(self, name: str, record: GroupRecord) -> bool:
-        if self._head.state is RS.STOPPING:
-            return self._fail(name, record, STOPPED, f"the rollout was stopped while it paused: {self._head.reason}")
-        if self._head.state is RS.CANCELLING:
-            return self._fail(
-                name, record, CANCELLED, f"the rollout was cancelled while it paused: {self._head.reason}"
-            )
-        if record.promoted <= record.batch:
-            return False
-        return self._next_batch(name, record)
-
-    def _work(self, name: str, record: GroupRecord) -> bool:
-        members = self._rollout.members[name]
-        nodes = members[: _reach(record, len(members))]
-        phase = self._phases[record.phase]
-        late = self._now >= deadline(self._phases, record)
-        fail_late = self._head.strategy.on_timeout is OnTimeout.FAIL
-        own = others = unsent = unknown = 0
-        for progress in map(self._rollout.nodes.__getitem__, nodes):
-            if progress.passed > record.phase:
-                continue
-            mine = progress.group == name
-            if progress.state in IN_FLIGHT:
-                own, others = own + mine, others + (not mine)
-            elif progress.passed == record.phase:
-                unknown += mine and out_of_time(record, progress)
-                unsent += progress.state not in LOST
-        if own:
-            return False
-        unmet, count = self._judged(name, record, len(nodes) == len(members))
-        if late and fail_late and unknown + unsent + others:
-            seconds = record.group.timeouts.get(phase.name, phase.timeout_seconds)
-            told = f"{phase.name} ran out of time after {seconds:g} s: {unknown} unknown, {unsent + others} not sent"
-            return self._fail(name, record, phase.name, f"{told}; {count}", unmet)
-        if unsent + others and not late and not self._hopeless(name, record):
-            if self._head.state is not RS.CANCELLING:
-                return False
-            return self._fail(name, record, CANCELLED, f"cancelled in {phase.name}: {self._head.reason}; {count}")
-        if unmet:
-            return self._fail(name, record, phase.name, f"{phase.name} failed: {count}; {'; '.join(unmet)}", unmet)
-        return self._next_phase(name, record, count, len(nodes) == len(members))
-
-    def _hopeless(self, name: str, record: GroupRecord) -> bool:
-        """As ``lost``, of what is decided here."""
-        if not self._head.strategy.stop_early:
-            return False
-        count = counted(self._rollout, self._rollout.members[name], record.phase)
-        return bool(criteria.hopeless(record.group.success_criteria, count))
-
-    def _judged(self, name: str, record: GroupRecord, last_batch: bool) -> tuple[tuple[str, ...], Count]:
-        """The criteria that are not met in this phase, and the numbers that say so."""
-        members = self._rollout.members[name]
-        wanted = record.group.success_criteria
-        every = counted(self._rollout, members, record.phase)
-        if last_batch or self._hopeless(name, record):
-            return criteria.unmet(wanted, every), every
-        part = counted(self._rollout, members[: _reach(record, len(members))], record.phase)
-        return criteria.so_far(wanted, part, every), part
-
-    def _next_phase(self, name: str, record: GroupRecord, count: Count, last_batch: bool) -> bool:
-        phase = self._phases[record.phase].name
-        if record.phase + 1 < len(self._phases):
-            after = replace(record, phase=record.phase + 1, phase_since=self._now)
-            return self._put(name, after, f"{phase} succeeded: {count}; begins {self._phases[after.phase].name}")
-        if last_batch:
-            done = replace(record, state=GS.SUCCESS, reason=None, detail=f"{phase} succeeded: {count}", unmet=())
-            return self._put(name, done, f"succeeded: {count}")
-        batch = record.group.batches[record.batch]
-        if batch.pause and record.promoted <= record.batch:
-            told = f"pauses after batch {record.batch + 1}: {count}; it goes on when somebody promotes it"
-            return self._put(name, replace(record, state=GS.PAUSED, detail=told), told)
-        return self._next_batch(name, record)
-
-    def _next_batch(self, name: str, record: GroupRecord) -> bool:
-        """The next batch that is larger than this one; a percentage of few nodes may be the same number again."""
-        members = len(self._rollout.members[name])
-        reached, batch = _reach(record, members), record.batch + 1
-        after = replace(record, state=GS.RUNNING, batch=batch, phase=0, phase_since=self._now, detail=None)
-        while _reach(after, members) <= reached:
-            after = replace(after, batch=after.batch + 1)
-        more = _reach(after, members) - reached
-        return self._put(name, after, f"begins batch {after.batch + 1}: {_many(more)} more")
+def in_last_batch(rollout: Rollout, record: GroupRecord) -> bool:
+    members = len(rollout.members[record.group.name])
+    return reach(record, members) == members
 
 
 def waiting_again(record: GroupRecord) -> GroupRecord:
     """A group that is to begin once more."""
     return replace(
-        record, state=GS.NOT_STARTED, phase=0, batch=0, promoted=0, turn=0, reason=None, detail=None, unmet=(),
+        record, state=GroupState.NOT_STARTED, phase=0, batch=0, promoted=0, turn=0, reason=None, detail=None, unmet=(),
         accepted=None,
     )  # fmt: skip
-
-
-def _many(members: int) -> str:
-    return f"{members} member" + ("s" if members != 1 else "")

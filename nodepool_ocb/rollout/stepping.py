@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
-from nodepool_ocb.rollout import groups, results, retrying, sending
+from nodepool_ocb.rollout import deciding, groups, results, retrying, sending
 from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout
 from nodepool_ocb.rollout.seen import Seen
 
@@ -57,7 +57,7 @@ def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
     decisions = (
         results.decide(rollout, seen, now)
         or retrying.decide(rollout, now)
-        or groups.decide(rollout, seen, now)
+        or deciding.decide(rollout, seen, now)
         or sending.decide(rollout, now)
     )
     return Step(tuple(decisions), tuple(_actions(rollout, seen)), _due(rollout, now))
