@@ -143,7 +143,7 @@ WHOLE: Final = Strategy(
 def load(source: Path | str, name: str | None = None, *, called: str | None = None) -> Strategy:
     """The strategy in a file, or in text when its ``called`` is given: the one of this ``name``, or the only one.
 
-    Raises Invalid with every fault of every strategy in it; NotFound where none has the name.
+    Raises Invalid with every fault of every strategy in it; NotFound where there is no file, or none of the name.
     """
     found = load_all(source, called)
     strategies = {strategy.name: strategy for strategy in found}
@@ -154,9 +154,11 @@ def load(source: Path | str, name: str | None = None, *, called: str | None = No
 
 
 def load_all(source: Path | str, called: str | None = None) -> list[Strategy]:
-    """Every strategy in a file, at least one; raises Invalid with every fault."""
+    """Every strategy in a file, at least one; raises Invalid with every fault, NotFound where there is no file."""
     from nodepool_ocb.strategyfaults import faults, kind  # here, since jsonschema takes long to import
 
+    if called is None and not Path(source).exists():
+        raise NotFound(f"{source} does not exist")
     read = documents.load_all(source, called)
     file = called or str(source)
     meant = [document for document in read if kind(document) in (SCHEMA, None)]

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Node
 from nodepool_ocb.rollout import selecting
-from nodepool_ocb.rollout.criteria import Count, hopeless
 from nodepool_ocb.rollout.records import GroupRecord, Progress, Rollout, RolloutRecord, ranges
 from nodepool_ocb.rollout.selecting import Index, positions
-from nodepool_ocb.strategy import InFlight, Strategy
+from nodepool_ocb.strategy import Criteria, InFlight, Strategy
 
 
 class Overlap(msgspec.Struct, frozen=True):
@@ -43,7 +42,7 @@ def plan(strategy: Strategy, nodes: Mapping[str, Node]) -> Plan:
     grouped = 0
     for mask in masks.values():
         grouped |= mask
-    unmet = {group.name: hopeless(group.success_criteria, _all_of(masks[group.name])) for group in strategy.groups}
+    unmet = {group.name: tuple(_unmet(group.success_criteria, masks[group.name])) for group in strategy.groups}
     strangers = {group.name: tuple(index.strangers(group.selectors)) for group in strategy.groups}
     return Plan(
         levels=levels(strategy),
@@ -55,8 +54,11 @@ def plan(strategy: Strategy, nodes: Mapping[str, Node]) -> Plan:
     )
 
 
-def _all_of(mask: int) -> Count:
-    return Count(mask.bit_count(), 0, 0)
+def _unmet(criteria: Criteria, mask: int) -> Iterator[str]:
+    """Before anything has failed, only a minimum can be out of reach."""
+    least = criteria.minimum_successful_nodes or 0
+    if least > mask.bit_count():
+        yield f"minimum_successful_nodes: {least} wanted, and it has {mask.bit_count()} nodes"
 
 
 def _overlaps(masks: Mapping[str, int]) -> Iterator[Overlap]:

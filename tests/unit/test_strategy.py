@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nodepool_ocb import strategy
@@ -137,6 +138,18 @@ breaker: {maximum_failed_nodes: 5, maximum_failed_percent: 10}
 
 
 GROUP = "groups: [{name: a, critical: true, depends_on: [], selectors: []}]\n"
+
+
+def test_the_examples_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs/rollouts.md").read_text()
+    whole, phases = (part.split("```")[0] for part in page.split("```yaml\n")[1:])
+    assert [group.name for group in strategy.load(whole, called="f").groups] == [
+        "ntp-node",
+        "control-nodes",
+        "compute-nodes",
+    ]
+    made = strategy.load(GROUP + phases, called="f")
+    assert made.phases == (msgspec.structs.replace(PHASES[0], roles=("os-installed",)), PHASES[1])
 
 
 def test_documents_of_other_kinds_in_the_file_are_passed_over() -> None:
