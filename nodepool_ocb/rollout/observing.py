@@ -74,8 +74,10 @@ class Observer:
         if view is None or view.record is None:
             return Seen(gone=True)
         counts: Counter[str] = Counter()
-        reasons = []
+        reasons, errors = [], {}
         for vertex in self.noderoles(node, phase):
+            if vertex.record.state is State.ERROR:
+                errors[vertex.role] = vertex.record.generation
             kind, reason = self._kind(vertex)
             if kind is not None:
                 counts[kind] += 1
@@ -85,7 +87,7 @@ class Observer:
             proposed=counts["proposed"],
             waiting=counts["waiting"],
             running=counts["running"],
-            failed=counts["failed"],
+            errors=errors,
             stuck=counts["stuck"],
             reason="; ".join(sorted(reasons)[:3]),
         )
@@ -99,7 +101,7 @@ class Observer:
             case State.TRANSITION:
                 return "running", None
             case State.ERROR:
-                return "failed", f"{vertex.name}: {vertex.record.reason or 'in ERROR'}"
+                return None, f"{vertex.name}: {vertex.record.reason or 'in ERROR'}"
             case State.BLOCKED:
                 culprit = self._culprit(vertex)
                 return (

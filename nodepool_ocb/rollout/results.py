@@ -72,29 +72,37 @@ def _after(rollout: Rollout, progress: Progress, there: Seen, back: bool, now: f
         group = rollout.groups[progress.group] if progress.group else None
         if group is not None and groups.out_of_time(group, progress):
             return None  # its group has not decided yet; whoever decides again must find the same
-    retrying = progress.attempt > 1 and progress.state is NS.SENDING and not back
     if there.gone:
-        return _failed(progress, "the node does not exist any more", now)
-    if there.lost and not retrying:
-        return _failed(progress, there.reason or "a noderole is in ERROR", now)
+        return _failed(progress, there, "the node does not exist any more", now)
+    if _lost(progress, there, back):
+        return _failed(progress, there, there.reason or "a noderole is in ERROR", now)
     if there.done:
         passed = progress.passed + 1
         last = passed == len(rollout.head.strategy.phases)
         return replace(progress, state=NS.SUCCESS if last else NS.PREPARED, passed=passed, since=now, reason=None)
     if progress.state is NS.UNKNOWN:
-        return _failed(progress, progress.reason or "ran out of time", now) if there.at_rest else None
+        return _failed(progress, there, progress.reason or "ran out of time", now) if there.at_rest else None
     if back and there.at_rest:
         return replace(progress, state=progress.idle, since=now, reason="taken back before it was done")
     if progress.state is NS.SENDING:
         sent = not there.proposed and not there.lost
         return replace(progress, state=NS.SENT) if sent and not back else None
     if there.proposed and there.at_rest:
-        return _failed(progress, "somebody proposed its noderoles again", now)
+        return _failed(progress, there, "somebody proposed its noderoles again", now)
     return None
 
 
-def _failed(progress: Progress, reason: str, now: float) -> Progress:
-    return replace(progress, state=NS.FAILURE, since=now, reason=reason[:LETTERS])
+def _lost(progress: Progress, there: Seen, back: bool) -> bool:
+    """Whether the phase has failed; not while it is about to be retried, and stands as it did when it failed before."""
+    if progress.state is not NS.SENDING or back:
+        return there.lost
+    return any(progress.errors.get(role) != generation for role, generation in there.errors.items()) or (
+        there.stuck > 0 and progress.attempt == 1
+    )
+
+
+def _failed(progress: Progress, there: Seen, reason: str, now: float) -> Progress:
+    return replace(progress, state=NS.FAILURE, since=now, reason=reason[:LETTERS], errors=there.errors)
 
 
 def _told(progress: Progress) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -11,14 +13,16 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     proposed: int = 0  # PROPOSED
     waiting: int = 0  # TODO, or BLOCKED by what may still succeed
     running: int = 0  # TRANSITION
-    failed: int = 0  # ERROR
+    errors: Mapping[
+        str, int
+    ] = {}  # role → generation of those in ERROR: a retry raises it, so old errors are told from new
     stuck: int = 0  # BLOCKED by an ERROR, here or on another node
     reason: str = ""  # of those that failed or are stuck
     gone: bool = False  # the node does not exist any more
 
     @property
     def lost(self) -> bool:
-        return bool(self.failed or self.stuck)
+        return bool(self.errors or self.stuck)
 
     @property
     def done(self) -> bool:

@@ -82,9 +82,10 @@ def _order(progress: Progress, there: Seen, recalled: bool) -> Order | None:
         return Order.RECALL if there.waiting else None
     if progress.state is not NodeState.SENDING:
         return None
-    if progress.attempt > 1 and (there.failed or there.proposed):
-        return Order.RETRY
-    return Order.COMMIT if there.proposed and not there.failed else None
+    if there.errors:
+        old = all(progress.errors.get(role) == generation for role, generation in there.errors.items())
+        return Order.RETRY if old else None
+    return Order.COMMIT if there.proposed else None
 
 
 def _due(rollout: Rollout, now: float) -> float | None:

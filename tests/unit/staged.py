@@ -47,6 +47,7 @@ class Machines:
         self.outcome = outcome
         self.state: dict[tuple[str, int], str] = {}
         self.starts: Counter[tuple[str, int]] = Counter()
+        self.generation: Counter[tuple[str, int]] = Counter()
         self.gone: set[str] = set()
 
     def seen(self, rollout: Rollout) -> dict[str, Seen]:
@@ -63,7 +64,7 @@ class Machines:
             case "TRANSITION":
                 return Seen(running=1)
             case "ERROR":
-                return Seen(failed=1, reason="it broke")
+                return Seen(errors={"role": self.generation[node, phase]}, reason="it broke")
         return Seen()
 
     def do(self, actions: Iterable[Any]) -> None:
@@ -76,6 +77,7 @@ class Machines:
             else:
                 assert before == "PROPOSED" or (before == "ERROR" and action.order is Order.RETRY), (before, action)
                 self.state[place] = "TODO"
+                self.generation[place] += 1
 
     def begin(self, which: Callable[[str], bool] = lambda _: True) -> bool:
         """TODO becomes TRANSITION; whether any did."""

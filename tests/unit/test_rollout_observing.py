@@ -79,7 +79,7 @@ def test_a_node_is_seen_by_its_noderoles() -> None:
         proposed=1,
         waiting=2,
         running=1,
-        failed=1,
+        errors={"e": 0},
         stuck=2,
         reason="e@n1.x.y: why; g@n1.x.y waits for e@n2.x.y, in ERROR; h@n1.x.y waits for e@n2.x.y, in ERROR",
     )

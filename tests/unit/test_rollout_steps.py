@@ -425,6 +425,19 @@ def test_retrying_reaches_nodes_that_failed_in_groups_that_succeeded() -> None:
     assert states(drive.run()) == "ssss"
 
 
+def test_what_fails_faster_than_anybody_looks_is_retried_once() -> None:
+    drive = driver({}, 2, failing((node(0), 0)))
+    drive.run()
+    for tries in (2, 3):
+        drive.write(steering.retry(drive.rollout, drive.now))
+        for _ in range(30):
+            drive.turn()
+            drive.machines.begin()
+            drive.machines.finish()
+        assert drive.machines.starts[node(0), 0] == tries
+        assert drive.rollout.over
+
+
 def test_retrying_survives_crashes() -> None:
     def stubborn(name: str, phase: int, tries: int) -> str:
         return "fail" if tries <= int(name[1]) and phase == int(name[1]) % 2 else "ok"
@@ -507,7 +520,7 @@ def test_a_retried_node_waits_for_the_error_above_it_to_be_retried_too() -> None
         pass
     blocked = step(drive.rollout, {node(0): Seen(stuck=1, reason="x@n9 in ERROR")}, drive.now)
     assert (blocked.decisions, blocked.actions) == ((), ())
-    assert [action.order for action in step(drive.rollout, {node(0): Seen(failed=1)}, drive.now).actions] == [
+    assert [action.order for action in step(drive.rollout, {node(0): Seen(errors={"role": 1})}, drive.now).actions] == [
         Order.RETRY
     ]
 
@@ -575,7 +588,7 @@ def test_the_znodes_of_long_names_are_small_enough() -> None:
     made = msgspec.convert({"groups": [{"name": "g" * 63}], "max_in_flight": {"rack": 1000}}, Strategy)
     drive = Driver(begin(made, site, 1e9), Machines(lambda *_: "fail"))
     drive.machines.seen = lambda rollout: {  # type: ignore[method-assign]
-        name: Seen(failed=1, reason="because " * 100) for name in rollout.nodes
+        name: Seen(errors={"role": 1}, reason="because " * 100) for name in rollout.nodes
     }
     drive.run()
     assert max(len(msgspec.json.encode(record)) for record in parts(drive.rollout).values()) < 256 << 10
