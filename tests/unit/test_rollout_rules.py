@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
 from typing import Any
@@ -11,8 +12,12 @@ import msgspec
 import pytest
 from staged import Driver, Machines, Slow, ended, failing
 
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Node
+from nodepool_ocb.rollout import steering
 from nodepool_ocb.rollout.planning import begin, plan
+from nodepool_ocb.rollout.records import Decision, Rollout
+from nodepool_ocb.rollout.stepping import step
 from nodepool_ocb.strategy import Strategy
 
 STRATEGIES = 2000
@@ -201,3 +206,100 @@ def test_a_plan_says_what_the_rollout_will_find() -> None:
 
 def least(group: Mapping[str, Any]) -> int:
     return int(group.get("success_criteria", {}).get("minimum_successful_nodes", 0))
+
+
+# -- everything at once, with crashes, slow machines and people: what must hold however it goes --
+
+
+def anything(chance: Random) -> dict[str, Any]:
+    """Rules of every kind."""
+    return {
+        "parallel_groups": chance.choice([1, 2, 5]),
+        "stop_early": chance.random() < 0.4,
+        "on_critical_failure": chance.choice(["continue", "stop", "cancel"]),
+        "on_timeout": chance.choice(["fail", "evaluate"]),
+        "max_in_flight": chance.choice([{}, {"nodes": 3}, {"group": 2}, {"rack": 1, "labels": {"zone": 2}}]),
+        "breaker": chance.choice([{}, {}, {"maximum_failed_nodes": 2}, {"maximum_failed_percent": 30}]),
+    }
+
+
+def of_group(chance: Random) -> dict[str, Any]:
+    return {
+        **({"parallel_nodes": chance.randint(1, 3)} if chance.random() < 0.3 else {}),
+        **({"batches": [{"nodes": 1, "pause": True}, {"percent": 50}]} if chance.random() < 0.3 else {}),
+        **({"timeouts": {"deploy": 100.0}} if chance.random() < 0.3 else {}),
+    }
+
+
+def ask(driver: Driver, chance: Random) -> None:
+    """What a person does, if it makes sense now."""
+    name = chance.choice(list(driver.rollout.groups))
+    asked: list[Callable[[Rollout], list[Decision]]] = [
+        lambda rollout: steering.cancel(rollout, driver.now),
+        lambda rollout: steering.resume(rollout, driver.now),
+        lambda rollout: steering.retry(rollout, driver.now),
+        lambda rollout: steering.promote(rollout, name),
+        lambda rollout: steering.accept(rollout, name, "because", driver.now),
+    ]
+    with contextlib.suppress(Conflict):
+        driver.write(chance.choice(asked)(driver.rollout))
+
+
+class Storm:
+    """One strategy with rules of every kind, machines of every kind, and people who interfere."""
+
+    def __init__(self, seed: int) -> None:
+        self.case = case = Case(seed)
+        self.chance = chance = Random(seed)
+        self.hanging = {place for place in sorted(case.lost) if chance.random() < 0.3}
+        groups = [{**group, **of_group(chance)} for group in case.groups]
+        self.strategy = msgspec.convert({"groups": groups, **anything(chance)}, Strategy)
+        self.driver = Driver(begin(self.strategy, case.nodes, 1000.0), Machines(self.outcome), chance)
+
+    def outcome(self, name: str, phase: int, tries: int) -> str:
+        if (name, phase) not in self.case.lost or tries >= 3:
+            return "ok"
+        return "hang" if (name, phase) in self.hanging else "fail"
+
+    def rage(self) -> Rollout:
+        driver, chance = self.driver, self.chance
+        for _ in range(chance.randint(0, 60)):
+            for _ in range(chance.randint(1, 5)):
+                driver.turn()
+            driver.machines.begin(lambda _: chance.random() < 0.5)
+            driver.machines.finish()
+            if chance.random() < 0.1:
+                ask(driver, chance)
+            if chance.random() < 0.1:
+                driver.now += 50.0
+        return driver.run(promoting=True)
+
+    def most(self, key: str) -> int:
+        """How many may be in flight at once."""
+        limits = self.strategy.max_in_flight
+        kind, _, name = key.partition(" ")
+        own = self.driver.rollout.groups[name].group.parallel_nodes if kind == "group" else None
+        found = {
+            "": limits.nodes,
+            "group": own or limits.group,
+            "rack": limits.rack,
+            "label": limits.labels.get("zone"),
+        }
+        return found[kind] or 99
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_whatever_happens_it_ends_and_nothing_is_done_twice(block: int) -> None:
+    for seed in range(block, 400, 4):
+        storm = Storm(seed)
+        rollout = storm.rage()
+        machines = storm.driver.machines
+        for (name, phase), starts in machines.starts.items():
+            assert starts <= rollout.nodes[name].attempt, (seed, name, phase)
+        for name, progress in rollout.nodes.items():
+            done = [machines.state.get((name, phase)) for phase in range(progress.passed)]
+            assert set(done) <= {"ACTIVE"}, (seed, name)
+        assert "TODO" not in machines.state.values(), (seed, "something would begin after the end")
+        for key, most in storm.driver.most.items():
+            assert most <= storm.most(key), (seed, key)
+        assert not step(rollout, machines.seen(rollout), storm.driver.now).decisions, seed
