@@ -280,6 +280,34 @@ def test_what_has_not_begun_when_time_runs_out_is_taken_back() -> None:
     assert drive.rollout.head.state == "failed"
 
 
+def test_a_rollout_is_not_over_before_that_was_taken_back() -> None:
+    drive = driver({"groups": [{"timeouts": {"prepare": 60.0}}]}, 2)
+    drive.settle()
+    drive.now += 60.0
+    while not drive.rollout.over:
+        drive.turn()
+    assert "TODO" not in drive.machines.state.values()
+
+
+def test_nodes_that_were_not_sent_in_time_are_not_successful() -> None:
+    criteria = {"success_criteria": {"percent_successful_nodes": 50}, "parallel_nodes": 1}
+    drive = driver({"on_timeout": "evaluate", "groups": [criteria]}, 4, hanging((node(0), 0)))
+    rollout = drive.run()
+    assert rollout.groups["all"].unmet == ("percent_successful_nodes: 50 wanted, 0 of 4 (0%) successful",)
+    assert states(rollout) == "unnn"
+
+
+def test_a_group_does_not_wait_for_another_groups_node_beyond_its_own_time() -> None:
+    groups = [{"name": "a"}, {"name": "b", "timeouts": {"prepare": 60.0}}]
+    drive = driver({"groups": groups, "parallel_groups": 2}, 1, hanging((node(0), 0)))
+    drive.settle()
+    drive.machines.begin()
+    drive.now += 60.0
+    drive.settle()
+    assert [str(record.state) for record in drive.rollout.groups.values()] == ["running", "failed"]
+    assert drive.rollout.groups["b"].reason == "prepare"
+
+
 def test_an_unknown_node_is_known_once_its_work_ends_and_is_then_deployed_by_another_group() -> None:
     groups = [
         {"name": "a", "critical": False, "timeouts": {"prepare": 60.0}, "selectors": [{"node_names": ["n0"]}]},
