@@ -9,6 +9,17 @@ A step decides in one of four rounds, the first that has anything to decide, so 
 
 Whoever decides again after any part of a round was written, in its order, ends in the same place. What is to be done to
 machines (``actions``) follows from the record alone, never from a decision that is not written yet.
+
+The loop of a driver::
+
+    rollout, versions = read()                                  # records.whole
+    observer = Observer(world, deployment, rollout)             # of a world that is no older
+    decided = step(rollout, observer.seen(), now)
+    write(changed(rollout, apply(rollout, decided.decisions)))  # each part with the version that was read
+    for event, vertices in observer.moves(decided.actions).items():
+        commit(apply_to(world, vertices, event, now))           # with a check of the versions of the nodes' parts
+
+That check keeps a driver that was slow from committing what was taken back meanwhile.
 """
 
 from __future__ import annotations
