@@ -121,7 +121,7 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``noderoles/<role>/runs/<run>``: what became of one attempt; the last ten are kept."""
+    """``noderoles/<role>/runs/<run>``: what became of one attempt; the last ten are kept, some more for a while."""
 
     annealer: str
     started: float

@@ -1,4 +1,4 @@
-"""What stands behind the demo: a private ZooKeeper, machines, and two annealers, in one folder.
+"""What stands behind the demo: a private ZooKeeper, machines, two annealers and two builders, in one folder.
 
 ``python tools/stage.py FOLDER`` prints one line of JSON when all of it is up, and takes all of it down, the folder
 included, at SIGTERM or when its stdin closes; a line ``keep`` on stdin makes it outlive whoever started it.
@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,12 +19,34 @@ from typing import Any, Final
 import yaml
 
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import Cluster
+from nodepool_ocb.store import codec, paths
+from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.machines import Farm
-from nodepool_ocb.testing.processes import DaemonProcess
+from nodepool_ocb.testing.processes import BUILDER, DaemonProcess
 from nodepool_ocb.testing.zookeeper import Server
 
 MACHINES: Final = 6
 ANNEALERS: Final = ("annealer-1", "annealer-2")
+BUILDERS: Final = ("builder-1", "builder-2")
+SCRIPT: Final = """
+echo "A root file system with nothing but a shell"
+mkdir -p root/bin root/etc
+cp -L /bin/sh root/bin/sh
+for library in $(ldd /bin/sh | grep -o '/[^ ]*'); do
+    mkdir -p "root$(dirname "$library")"
+    cp -L "$library" "root$library"
+done
+echo "build $NODEPOOL_OCB_BUILD of $NODEPOOL_OCB_IMAGE" | tee root/etc/motd
+tar --create --owner=0 --group=0 --directory root --file "$NODEPOOL_OCB_OUTPUT_TAR" .
+echo "$(stat --format %s "$NODEPOOL_OCB_OUTPUT_TAR") bytes"
+"""
+IMAGE: Final = {
+    "name": "cell",
+    "backend": "command",
+    "options": {"argv": ["/bin/sh", "-euc", SCRIPT]},
+    "formats": ["tar"],
+}
 TUNING: Final = {"probe_seconds": 5.0, "dead_probe_seconds": 0.5}  # a demo is short
 
 
@@ -51,13 +74,53 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     sections = {"ssh": farm.settings(), "annealer": TUNING}
     for name in ANNEALERS:
         up.enter_context(DaemonProcess(zookeeper, folder / name, sections))
+    providers = places(folder)
+    if "docker" in providers:
+        up.callback(remove_docker_images, zookeeper)
+    for name in BUILDERS:
+        nodepool = {
+            "images-dir": str(folder / name / "images"),
+            "diskimages": [IMAGE],
+            "providers": [*providers.values()],
+        }
+        (folder / name).mkdir()
+        (folder / name / "nodepool.yaml").write_text(yaml.safe_dump(nodepool))
+        up.enter_context(DaemonProcess(zookeeper, folder / name, launcher=BUILDER))
     config = folder / "nodepool-ocb.yaml"
     config.write_text(yaml.safe_dump({"zookeeper": {"hosts": server.hosts}}))
     machines = [
         {"address": node.addresses[0], "user": node.user, "root": str(farm.state_dir(fqdn).parent / "root")}
         for fqdn, node in farm.records()
     ]
-    return {"config": str(config), "zookeeper": server.hosts, "machines": machines}
+    return {
+        "config": str(config),
+        "zookeeper": server.hosts,
+        "machines": machines,
+        "providers": sorted(providers),
+        "provider_directory": providers["local"]["directory"],
+    }
+
+
+def places(folder: Path) -> dict[str, dict[str, Any]]:
+    """Where images go: a directory, and the local container engine where one answers."""
+    carried = [{"name": IMAGE["name"]}]
+    found = {"local": {"driver": "local", "directory": str(folder / "provider")}}
+    if shutil.which("docker") and not subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
+        found["docker"] = {"driver": "docker", "repository": "nodepool-ocb-demo"}
+    return {name: {"name": name, "format": "tar", "diskimages": carried, **keys} for name, keys in found.items()}
+
+
+def remove_docker_images(zookeeper: ZooKeeperSettings) -> None:
+    """What the builders sent to the engine, by this cluster's stamp."""
+    with Session(zookeeper) as session:
+        znode = session.get(paths.CLUSTER)
+    if znode is not None:
+        stamp = f"label=nodepool_ocb_cluster={codec.decode(Cluster, znode).id}"
+        listed = subprocess.run(
+            ["docker", "images", "-q", "--filter", stamp], capture_output=True, text=True, check=False
+        )
+        if ids := listed.stdout.split():
+            subprocess.run(["docker", "rmi", "--force", *ids], capture_output=True, check=False)
 
 
 def say(words: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import random
 import secrets
 import socket
 import threading
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 REACH_AGAIN_SECONDS: Final = 1.0
 TRUST_SECONDS: Final = 0.1
 LONGEST_BACKOFF_SECONDS: Final = 900.0
+LOOK_FOR_OLD_RUNS: Final = 0.2  # of the runs
 INSTANT: Final = Succeeded(attributes={}, exit_code=0, tail="", log=None)
 
 
@@ -263,10 +265,13 @@ class Working:
         return Path(folder, hold.fqdn, f"{hold.vertex.role}-{hold.run}.log") if folder else None
 
     def _drop_old_runs(self, hold: claim.Hold) -> None:
-        """Keep the records of the newest ten runs; who sees them meanwhile loses nothing that matters."""
+        """Keep the records of the newest ten runs; who sees them meanwhile loses nothing that matters.
+
+        Looked for after one run in five, by chance: what is left over now goes next time, and a look is a request.
+        """
         place = hold.vertex.role, hold.fqdn
-        if hold.epoch <= attributes.RUNS_KEPT:
-            return  # the node has not seen as many
+        if hold.epoch <= attributes.RUNS_KEPT or random.random() > LOOK_FOR_OLD_RUNS:
+            return  # the node has not seen as many, or it is not its turn
         names = sorted(self._session.children(paths.runs(*place)) or [])
         surplus = names[: 1 - attributes.RUNS_KEPT]
         if surplus:

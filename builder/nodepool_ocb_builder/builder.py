@@ -262,8 +262,8 @@ class Builder:
         settings = self.site.settings
         if self._comes("orphans", settings.cleanup_seconds):
             working = [building.name for image, building in self._building.items() if image in self.builds.busy]
-            views = dict(self.cache.images)
-            self.tidiers.start("orphans", partial(tidying.remove_orphans, self.site, views, working, time.time()))
+            views, unread = dict(self.cache.images), list(self.cache.quarantined)
+            self.tidiers.start("orphans", partial(tidying.remove_orphans, self.site, views, unread, working))
         if self.site.cluster and self._comes("leaks", settings.leak_seconds):
             for provider in self.site.uploaders:
                 self.tidiers.start(("leaks", provider), partial(self._leaks.look, provider))

@@ -24,9 +24,9 @@ from nodepool_ocb.image import (
     UploadView,
     removable,
 )
-from nodepool_ocb.model import BuildState, Set, UploadState
-from nodepool_ocb.providers.provider import Kept
-from nodepool_ocb.store import paths
+from nodepool_ocb.model import BuildState, Delete, Set, Upload, UploadState
+from nodepool_ocb.providers.provider import Kept, Refused
+from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb_builder.shelf import remove_all
 from nodepool_ocb_builder.site import Site
@@ -68,20 +68,33 @@ def _remove_upload(site: Site, image: str, upload: UploadView) -> None:
     if lock is None:
         return
     try:
-        uploader = site.uploaders.get(upload.provider)
-        if upload.record.external_id is not None and uploader is not None:
-            refused = uploader.delete(upload.record.external_id)
-            if refused is not None:
-                log.warning("%s-%s stays at %s: %s", image, upload.build, upload.provider, refused.reason)
-                return
-        log.info("%s-%s is deleted at %s", image, upload.build, upload.provider)
-        deletions = removal(site.session, paths.upload(image, upload.build, upload.provider, upload.id))
-        site.session.commit(deletions)
+        _remove_locked(site, image, upload)
     finally:
         site.locks.release(lock)
 
 
+def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
+    """What the record says now that nobody else works on it: it may have learnt meanwhile what the provider calls it."""
+    path = paths.upload(image, upload.build, upload.provider, upload.id)
+    znode = site.session.get(path)
+    if znode is None:
+        return
+    record = codec.decode(Upload, znode)
+    uploader = site.uploaders.get(upload.provider)
+    if record.external_id is not None:
+        refused = uploader.delete(record.external_id) if uploader else Refused("this builder has no such provider")
+        if refused is not None:
+            log.warning("%s-%s stays at %s: %s", image, upload.build, upload.provider, refused.reason)
+            return
+    log.info("%s-%s is deleted at %s", image, upload.build, upload.provider)
+    site.session.commit([Delete(path, znode.version)])
+
+
 def _remove_build(site: Site, image: str, build: BuildView) -> None:
+    view = site.look(image)
+    found = view.build(build.id) if view else None
+    if found is None or found.record.state is not build.record.state or not found.bare:
+        return  # it is decided anew on what is there now
     log.info("%s-%s is deleted (%s)", image, build.id, build.record.state)
     if build.record.builder_id == site.builder_id:
         site.shelf.remove(build.record.filename or f"{image}-{build.id}")
@@ -107,9 +120,14 @@ def remove_uploaded(site: Site, image: str, build: BuildView) -> None:
             site.shelf.remove_format(build.record.filename, format)
 
 
-def remove_orphans(site: Site, views: Mapping[str, ImageView], working: Iterable[str], now: float) -> None:
-    """Remove files and logs that no record names: after a grace time, for a record may be about to be written."""
+def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[str], working: Iterable[str]) -> None:
+    """Remove files and logs that no record names: after a grace time, for a record may be about to be written.
+
+    ``unread`` are the paths of records that cannot be decoded: what they name stays.
+    """
     known = {f"{view.name}-{build.id}" for view in views.values() for build in view.builds} | set(working)
+    known |= {"-".join(path.split("/")[3:6:2]) for path in unread}
+    now = time.time()
     orphans = site.shelf.orphans(known, now - site.settings.orphan_grace_seconds)
     for path in orphans:
         log.info("%s has no record: removed", path)

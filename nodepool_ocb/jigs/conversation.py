@@ -28,16 +28,20 @@ REST_SECONDS: Final = 30.0  # for the rest of the output of a run that has ended
 class Conversation:
     """Raises Broken from ``outcome`` when the connection ends first: then the same order is to be given again."""
 
-    def __init__(self, order: Order, link: Link, runner: Runner, output: Output, settings: SshSettings) -> None:
+    def __init__(
+        self, order: Order, link: Link, runner: Runner, output: Output, settings: SshSettings, first: bool
+    ) -> None:
+        """``first``: the order was never given before, and the machine does not tell when it starts the run."""
         self._order, self._link, self._runner, self._output, self._settings = order, link, runner, output, settings
         self._follower: Runner | None = None
         self._followed = 0  # the place in the output of what the follower gives next
         self._inline = 0  # the same, of what comes with the result
-        self._running_since: float | None = None
+        self._run = order.run  # or the one that we are attached to
+        self._running_since = time.monotonic() if first else None
         self._written = b""
 
     def outcome(self, stop: threading.Event, deadline: float, held: Callable[[], None]) -> Outcome:
-        """``held`` is called when the machine has taken the order."""
+        """``held`` is called when the machine tells that it has taken the order."""
         whole = False
         try:
             while not stop.is_set():
@@ -66,9 +70,9 @@ class Conversation:
                 self._written += data
             case Frame("OUTPUT", (start, *_)):
                 self._inline = int(start)
-            case Frame("STARTED" | "ATTACHED" as how, _):
+            case Frame("STARTED" | "ATTACHED" as how, (run, *_)):
                 held()
-                self._begin(anew=how == "STARTED")
+                self._begin(run, anew=how == "STARTED")
             case Frame("DONE", (_, word, code, _, size)):
                 self._rest(size)
                 return self._ended(word, int(code))
@@ -84,7 +88,8 @@ class Conversation:
                 return Failed("the machine's runner: " + " ".join(words))
         return None
 
-    def _begin(self, anew: bool) -> None:
+    def _begin(self, run: str, anew: bool) -> None:
+        self._run = run
         self._running_since = time.monotonic()
         if anew:
             self._output.restart()
@@ -112,7 +117,7 @@ class Conversation:
             if self._running_since is None or time.monotonic() - self._running_since < FOLLOW_AFTER_SECONDS:
                 return
             self._follower = Runner(self._link, self._settings.state_dir, self._settings.connect_timeout_seconds)
-            self._follower.send(protocol.follow(self._order, self._output.position))
+            self._follower.send(protocol.follow(self._order, self._run, self._output.position))
         while self._follower.more:
             self._take_followed(0.0)
 

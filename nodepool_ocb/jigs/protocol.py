@@ -109,11 +109,11 @@ def name(order: Order) -> str:
     return f"{order.role}@{order.generation}"
 
 
-def run(order: Order, token: str, before: int | None, offset: int) -> bytes:
+def run(order: Order, token: str, before: int | None, offset: int | None) -> bytes:
     """The order to run.
 
     ``before``: the lowest epoch under which the same may have been ordered already, None if that cannot be; ``offset``:
-    how many bytes of its output are known.
+    how many bytes of its output are known, None where this is the first order: then it is not told when it is started.
     """
     script = (order.definition.script or "").encode()
     texts = script, json.dumps(order.attributes).encode() + b"\n", tree(order.attributes)
@@ -126,7 +126,7 @@ def run(order: Order, token: str, before: int | None, offset: int) -> bytes:
         str(max(1, math.ceil(order.timeout_seconds))),
         "1" if order.destructive else "0",
         "-" if before is None else str(before),
-        str(offset),
+        "-" if offset is None else str(offset),
     ]
     if sum(map(len, texts)) <= LINES_BYTES and all(text.isascii() and b"\0" not in text for text in texts):
         end = token.encode() + b"\n"
@@ -140,9 +140,9 @@ def end(order: Order) -> bytes:
     return f"end {order.epoch} {name(order)} {order.run}\n".encode()
 
 
-def follow(order: Order, offset: int) -> bytes:
-    """The order to send the output from this byte on, as it grows; there is no other use of the channel after it."""
-    return f"follow {name(order)} {offset}\n".encode()
+def follow(order: Order, run: str, offset: int) -> bytes:
+    """The order to send this run's output from this byte on, as it grows; there is no other use of the channel after it."""
+    return f"follow {name(order)} {run} {offset}\n".encode()
 
 
 @lru_cache(maxsize=1)

@@ -7,10 +7,10 @@
 set -u
 keys=
 [ "${1-}" = --keys ] && keys=1 && shift
-[ $# -ge 1 ] && [ -f "${OCB_RUN-}/tree" ] || { echo "usage, in a script of a role: read_attribute [--keys] PATH [DEFAULT]" >&2; exit 64; }
+[ $# -ge 1 ] && [ -f "${OCB_RUN-}.tree" ] || { echo "usage, in a script of a role: read_attribute [--keys] PATH [DEFAULT]" >&2; exit 64; }
 tab='	' newline='
 '
-case $1 in *"$newline"* | *"$tab"*) line= ;; *) line=$(LC_ALL=C grep -a -F -m 1 -e "$tab${1#/}$tab" "$OCB_RUN/tree") ;; esac
+case $1 in *"$newline"* | *"$tab"*) line= ;; *) line=$(LC_ALL=C grep -a -F -m 1 -e "$tab${1#/}$tab" "$OCB_RUN.tree") ;; esac
 if [ -z "$line" ]; then
   [ $# -ge 2 ] && printf '%s\n' "$2" && exit 0
   echo "read_attribute: no attribute $1" >&2

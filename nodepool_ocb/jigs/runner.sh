@@ -2,14 +2,14 @@
 #
 # Started as: OCB_TOKEN=... sh runner STATE_DIR. Every line that it says begins with a newline and the token, so that it is
 # told from what scripts print. Needs a POSIX shell, coreutils (or busybox) and flock, setsid and /proc; starts few programs,
-# since each costs a millisecond: what looks roundabout below (reading /proc in the shell, two epoch files) saves one.
+# since each costs a millisecond: what looks roundabout below (reading /proc in the shell, two epoch files, chattr) saves one.
 #
 # In STATE_DIR, for the eyes of its owner only:
 #   epoch.0 epoch.1   "EPOCH ROLE@GENERATION EPOCH", written in turn: the higher one counts, a torn one does not
-#   lock              held (flock) from an order's first look until what it started is recorded
-#   current           the newest run: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT_ID
+#   lock runner.TOKEN see "who may decide"
+#   current           the newest run, in the first line: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT_ID
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
-#   runs/ROLE@GENERATION/  script, attributes.json, tree, output, written, result; ending, followed
+#   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, result; ending, followed
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
 # generation that goes on is attached to; one that has finished is adopted; any other is ended, all of it dead, before the
@@ -20,6 +20,7 @@ umask 077
 trap '' HUP
 state=$1 token=$OCB_TOKEN here=${0%/*}
 unset OCB_TOKEN
+mine=$state/runner.$token written_through=
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 newline='
 '
@@ -100,13 +101,26 @@ admit() { # 75, with a word to whoever asks, if the order is too old; else its e
     return 75
   fi
   [ "$epoch" = "$seen" ] && [ "$key" = "$seen_key" ] && return 0
-  file=$state/epoch.$slot
+  record_epoch && return 0
+  say BROKEN "cannot write $state/epoch.$slot"
+  return 71
+}
+
+record_epoch() { # on disk when this returns
   # No rename: the other file holds the last epoch until this one is whole and on disk. Written over in place, with its
   # data alone made durable, it costs the file system no transaction; only its first line is ever read.
-  if [ -s "$file" ]; then durable='sync -d'; else durable="sync $state"; fi
-  echo "$epoch $key $epoch" 1<>"$file" && { $durable "$file" || sync; } && return 0
-  say BROKEN "cannot write $file"
-  return 71
+  file=$state/epoch.$slot
+  if [ ! -s "$file" ]; then
+    echo "$epoch $key $epoch" 1<>"$file" && { sync "$file" "$state" || sync; } && { write_through || :; }
+  elif [ -n "$written_through" ] || write_through; then
+    echo "$epoch $key $epoch" 1<>"$file"
+  else
+    echo "$epoch $key $epoch" 1<>"$file" && { sync -d "$file" || sync; }
+  fi
+}
+
+write_through() { # has the kernel put on disk at once what is written to these files; not every file system can
+  chattr +S "$state"/epoch.[01] 2>/dev/null && written_through=1
 }
 
 # -- ending a run --
@@ -115,15 +129,15 @@ end_current() { # ends all that lives of the run that was looked at; false if it
   [ -n "$c_key" ] || return 0
   old=$state/runs/$c_key
   if group_lives || keeper_lives; then
-    [ -d "$old" ] && echo "$epoch" >"$old/ending" # tells its keeper not to judge it
+    [ -e "$old.script" ] && echo "$epoch" >"$old.ending" # tells its keeper not to judge it
     signal_group TERM
     await group_lives "signal_group KILL" || return 1
     await keeper_lives 'kill -s KILL "$c_keeper"' || return 1
   fi
-  [ -d "$old" ] && [ ! -s "$old/result" ] || return 0
-  [ -s "$old/ending" ] && word=ended || word=lost
+  [ -e "$old.script" ] && [ ! -s "$old.result" ] || return 0
+  [ -s "$old.ending" ] && word=ended || word=lost
   note "$word" "$c_epoch" "$c_key" "$c_run" "${c_group:--}" "$epoch"
-  echo "$word $epoch" >"$old/result"
+  echo "$word $epoch" >"$old.result"
 }
 
 await() { # CONDITION HARDER: waits until it is false; after two seconds does what is harder, after thirty gives up
@@ -139,20 +153,20 @@ await() { # CONDITION HARDER: waits until it is false; after two seconds does wh
 # -- starting a run --
 
 start() {
-  directory=$state/runs/$key offset=0
+  offset=0
   case $epoch in *[02468]0) prune ;; esac
-  if [ -d "$directory" ]; then rm -f "$directory"/*; else mkdir "$directory"; fi && store ||
-    { say BROKEN "cannot write to $directory"; return 1; }
+  [ ! -e "$files.script" ] || rm -f "$files".*
+  store || { say BROKEN "cannot write to $files.script"; return 1; }
   keep &
   keeper=$!
 }
 
-store() { # what came with the order, into the run's directory
+store() { # what came with the order, into the run's files
   if [ "$payload" = lines ]; then
-    printf '%s' "$script" >"$directory/script" && printf '%s' "$attributes" >"$directory/attributes.json" &&
-      printf '%s' "$tree" >"$directory/tree"
+    printf '%s' "$script" >"$files.script" && printf '%s' "$attributes" >"$files.attributes.json" &&
+      printf '%s' "$tree" >"$files.tree"
   else
-    mv -f "$incoming/script" "$incoming/attributes.json" "$incoming/tree" "$directory/"
+    for part in script attributes.json tree; do mv -f "$incoming/$part" "$files.$part" || return; done
   fi
 }
 
@@ -164,30 +178,32 @@ keep() { # in a process of its own, which outlives the connection: starts the sc
   begun=$hundredths
   act &
   c_group=$! c_group_born=
-  exec 8>&-
+  exec 7>&- 8>&-
   wait "$c_group"
   code=$?
   if kill -s KILL -- "-$c_group" 2>/dev/null; then await group_lives true; fi
-  [ -s "$directory/ending" ] && exit # whoever ends it writes it down
+  [ -s "$files.ending" ] && exit # whoever ends it writes it down
   hundredths
   word=finished
   case $code in 124 | 137 | 143) [ $((hundredths - begun)) -ge $((timeout * 100)) ] && word=timeout ;; esac
   note end "$epoch" "$key" "$run" "$c_group" "$word $code"
-  echo "$word $code" >"$directory/result"
+  echo "$word $code" >"$files.result"
 }
 
 act() { # becomes the script; recorded before that, under the lock, so that no run is ever unknown
   myself
-  echo "$epoch $key $run $me $born $keeper $keeper_born $boot" >"$state/current" || exit 71
+  echo "$epoch $key $run $me $born $keeper $keeper_born $boot" 1<>"$state/current" || exit 71
+  unlock
   note start "$epoch" "$key" "$run" "$me" -
-  exec >>"$directory/output" 2>&1
+  exec >>"$files.output" 2>&1
+  exec 7>&-
   trap - HUP
   umask 022
-  export PATH="$here/bin:$PATH" OCB_RUN="$directory" OCB_ATTRIBUTES="$directory/attributes.json" OCB_ROLE="${key%@*}" OCB_NODE="$node"
+  export PATH="$here/bin:$PATH" OCB_RUN="$files" OCB_ATTRIBUTES="$files.attributes.json" OCB_ROLE="${key%@*}" OCB_NODE="$node"
   interpreter=sh
-  IFS= read -r first <"$directory/script"
+  IFS= read -r first <"$files.script"
   case $first in '#!'*) interpreter=${first#??} ;; esac
-  exec $apart timeout -k 5 "$timeout" $interpreter "$directory/script" 8>&-
+  exec $apart timeout -k 5 "$timeout" $interpreter "$files.script"
 }
 
 hundredths() { # sets $hundredths: the uptime, as a whole number
@@ -196,32 +212,72 @@ hundredths() { # sets $hundredths: the uptime, as a whole number
 }
 
 prune() { # the newest twenty runs stay, and a megabyte of history
-  ls -t "$state/runs" | tail -n +21 | while read -r old; do [ "$old" = "$key" ] || rm -rf "${state:?}/runs/$old"; done
+  set --
+  for old in $(ls -t "$state/runs" | grep '\.script$' | tail -n +21); do
+    [ "$old" = "$key.script" ] || set -- "$@" "$state/runs/${old%script}"*
+  done
+  [ $# -eq 0 ] || rm -f "$@"
   [ ! -s "$state/history" ] || [ "$(wc -c <"$state/history")" -lt 1048576 ] || mv -f "$state/history" "$state/history.1"
   for old in "$state"/incoming.*; do [ -d "/proc/${old##*.}" ] || rm -rf "$old"; done
 }
 
 # -- orders --
 
+# -- who may decide --
+#
+# One order at a time, from its first look until what it started is recorded. As a rule a machine has one runner, so flock
+# is called once for each runner and not for each order. A runner's file runner.TOKEN says whether it is busy, and is locked
+# (fd 7) as long as it lives, and as long as a child of it that has yet to record a run. A runner says that it is busy
+# and then looks for others: alone, it may decide. If it is not, it is idle again, takes the lock (fd 8) as all the others
+# do, and waits for whoever was busy before it could be seen. Of two that meet, at least one sees the other.
+
 lock() {
+  [ -e "$mine" ] || enrol || return
+  echo busy 1<>"$mine"
+  alone && return 0
+  echo idle 1<>"$mine"
   exec 8>"$state/lock"
-  flock -w 60 8 && return 0
+  flock -w 60 8 && others_idle && return 0
   say BUSY "another order is not finished with"
   return 1
 }
 
-decide() { # the five steps; sets $how where there is a run to wait for, and the lock is free again or with its keeper
+unlock() {
+  echo idle 1<>"$mine"
+  exec 8>&-
+}
+
+enrol() { # makes our file, and removes those of runners that are gone
+  until [ -e "$mine" ]; do # it is gone again if another took us for dead between the making and the locking
+    exec 7>>"$mine"
+    flock -w 60 7 || { say BROKEN "cannot lock $mine"; return 1; }
+  done
+  for other in "$state"/runner.*; do [ "$other" = "$mine" ] || flock -n "$other" rm -f "$other"; done
+  return 0
+}
+
+alone() {
+  for other in "$state"/runner.*; do [ "$other" = "$mine" ] || return 1; done
+}
+
+others_idle() {
+  for other in "$state"/runner.*; do [ "$other" = "$mine" ] || await other_busy 'flock -n "$other" rm -f "$other"' || return 1; done
+}
+
+other_busy() { [ -e "$other" ] && read -r word <"$other" && [ "$word" = busy ]; }
+
+decide() { # the five steps; sets $how where there is a run to wait for; the lock is still held, maybe by what was started
   how=
   lock && admit || return
   look
-  directory=$state/runs/$key
-  if [ "$c_key" = "$key" ] && [ ! -s "$directory/result" ] && keeper_lives; then
+  files=$state/runs/$key
+  if [ "$c_key" = "$key" ] && [ ! -s "$files.result" ] && keeper_lives; then
     how=attached run=$c_run
     note attach "$epoch" "$key" "$run" "$c_group" -
     return
   fi
   word=
-  [ -s "$directory/result" ] && read -r word code <"$directory/result"
+  [ -s "$files.result" ] && read -r word code <"$files.result"
   case $word in finished | timeout) how=adopted; note adopt "$epoch" "$key" "$run" - "$word $code"; return ;; esac
   end_current || { say BUSY "the run of $c_key, process group $c_group, does not die"; return; }
   if [ "$destructive" = 1 ] && lost; then
@@ -233,7 +289,7 @@ decide() { # the five steps; sets $how where there is a run to wait for, and the
 
 lost() { # whether a destructive run of this role and generation may have been started, and nothing tells how it ended
   lost='it was started, and its end was not seen'
-  [ -d "$directory" ] && return 0
+  [ -e "$files.script" ] && return 0
   [ "$before" != - ] || return 1
   lost='it may have been started: this machine has no record of an earlier order'
   [ -z "$seen" ] || [ "$seen" -ge "$before" ] || [ "$seen_key" = "$key" ]
@@ -241,15 +297,18 @@ lost() { # whether a destructive run of this role and generation may have been s
 
 attend() { # waits for the run, and gives its result; who waits decides what to do about a run whose keeper was killed
   case $how in
-    started) say STARTED "$run" && wait "$keeper" ;;
+    started)
+      [ -n "$quiet" ] || say STARTED "$run"
+      wait "$keeper"
+      ;;
     attached)
       say ATTACHED "$run"
-      while [ ! -s "$directory/result" ] && keeper_lives; do sleep 0.2; done
+      while [ ! -s "$files.result" ] && keeper_lives; do sleep 0.2; done
       ;;
   esac
-  [ -s "$directory/result" ] || await_end
+  [ -s "$files.result" ] || await_end
   word=
-  [ -s "$directory/result" ] && read -r word code <"$directory/result"
+  [ -s "$files.result" ] && read -r word code <"$files.result"
   case $word in
     finished | timeout) give ;;
     ended) say FENCED "$code" ;;
@@ -259,7 +318,7 @@ attend() { # waits for the run, and gives its result; who waits decides what to 
 
 await_end() { # whoever ends a run writes its result after its keeper is gone
   tries=0
-  while [ -s "$directory/ending" ] && [ ! -s "$directory/result" ] && [ $tries -lt 100 ]; do
+  while [ -s "$files.ending" ] && [ ! -s "$files.result" ] && [ $tries -lt 100 ]; do
     tries=$((tries + 1))
     sleep 0.1
   done
@@ -267,15 +326,15 @@ await_end() { # whoever ends a run writes its result after its keeper is gone
 
 give() { # the output that is not known yet, what was written, the exit code
   size=-
-  if [ "$how" != adopted ] && [ -s "$directory/followed" ]; then
-    size=$(($(wc -c <"$directory/output")))
-  elif [ -s "$directory/output" ]; then
+  if [ "$how" != adopted ] && [ -s "$files.followed" ]; then
+    size=$(($(wc -c <"$files.output")))
+  elif [ -s "$files.output" ]; then
     say OUTPUT "$offset"
-    if [ "$offset" = 0 ]; then cat "$directory/output"; else tail -c "+$((offset + 1))" "$directory/output"; fi
+    if [ "$offset" = 0 ]; then cat "$files.output"; else tail -c "+$((offset + 1))" "$files.output"; fi
   fi
-  if [ -s "$directory/written" ]; then
+  if [ -s "$files.written" ]; then
     say WRITTEN
-    cat "$directory/written"
+    cat "$files.written"
   fi
   say DONE "$how" "$word" "$code" "$run" "$size"
 }
@@ -283,6 +342,8 @@ give() { # the output that is not known yet, what was written, the exit code
 order_run() {
   epoch=$1 key=$2 run=$3 node=$4 timeout=$5 destructive=$6 before=$7 offset=$8 payload=$9
   shift 9
+  quiet= # a first order: that it was started is no news, and its DONE tells soon enough
+  [ "$offset" != - ] || quiet=1 offset=0
   incoming=$state/incoming.$$
   if [ "$payload" = lines ]; then
     take && script=$taken && take && attributes=$taken && take && tree=$taken || exit
@@ -291,9 +352,15 @@ order_run() {
     head -c "$1" >"$incoming/script" && head -c "$2" >"$incoming/attributes.json" && head -c "$3" >"$incoming/tree" || exit
   fi
   decide
-  exec 8>&-
+  if [ "$how" = started ]; then exec 8>&-; else unlock; fi # what was started unlocks once it is recorded
   [ -z "$how" ] || attend
+  unlock
   [ "$payload" = lines ] || rm -rf "$incoming"
+}
+
+not_begun() {
+  look
+  [ "$c_run" != "$run" ] || [ ! -e "$files.output" ]
 }
 
 take() { # a text up to a line that is the token, into $taken; false if the connection ends in it
@@ -311,13 +378,14 @@ order_end() {
     look
     if [ "$c_key" != "$key" ] || end_current; then say ENDED; else say BUSY "process group $c_group does not die"; fi
   fi
-  exec 8>&-
+  unlock
 }
 
-order_follow() { # the output as it grows, until the other side says or closes something
-  directory=$state/runs/$1
-  echo "$$" >"$directory/followed" && say FOLLOWING "$2" || exit
-  tail -c "+$(($2 + 1))" -f "$directory/output" &
+order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, until the other side says or closes something
+  files=$state/runs/$1 run=$2
+  await not_begun : || exit
+  echo "$$" >"$files.followed" && say FOLLOWING "$3" || exit
+  tail -c "+$(($3 + 1))" -f "$files.output" &
   IFS= read -r line
   kill "$!"
   exit
@@ -334,3 +402,4 @@ while IFS= read -r line; do
   esac
   set -f
 done
+[ ! -e "$mine" ] || rm -f "$mine"

@@ -124,11 +124,13 @@ class Errand:
         settings = self._pool.settings
         try:
             runner = borrow(link, settings.state_dir, settings.connect_timeout_seconds)
-            runner.send(protocol.run(self._order, runner.token, self._before, self._output.position))
+            first = not self.sent
+            known = None if first else self._output.position
+            runner.send(protocol.run(self._order, runner.token, self._before, known))
             self.sent = True
             if self._before is None:
                 self._before = self._order.epoch  # from now on it may have been started
-            conversation = Conversation(self._order, link, runner, self._output, settings)
+            conversation = Conversation(self._order, link, runner, self._output, settings, first)
             return conversation.outcome(self._stop, self._deadline, self._held)
         except Broken as broken:
             self._pool.discard(link)

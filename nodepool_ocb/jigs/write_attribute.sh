@@ -16,4 +16,4 @@ newline='
 '
 case ${1#/} in '' | *"$newline"*) echo "write_attribute: no path can be: $1" >&2; exit 64 ;; esac
 size=$(($(printf %s "$value" | wc -c)))
-exec 9>>"$OCB_RUN/written" && flock 9 && printf '%s %s %s\n%s\n' "$kind" "$size" "${1#/}" "$value" >&9
+exec 9>>"$OCB_RUN.written" && flock 9 && printf '%s %s %s\n%s\n' "$kind" "$size" "${1#/}" "$value" >&9

@@ -23,7 +23,7 @@ from nodepool_ocb.model import Build, BuildState, Create, Daemon, Delete, Json, 
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.proxy import Proxy
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper import Server, free_port
 from tests.cli.builder import HOST, Builder
 from tests.cli.conftest import Ocb
 
@@ -622,6 +622,38 @@ def test_log_follows_the_file_on_this_host_until_the_build_ends(
         builder.ends(id, READY)
         assert following.stdout.read() == "three\n"
     assert following.returncode == 0
+
+
+def test_log_says_where_the_file_has_lost_its_end_and_goes_on(
+    builder: Builder, tmp_path: Path, zk_settings: ZooKeeperSettings
+) -> None:
+    file = tmp_path / "whole.log"
+    file.write_text("one\ntwo\n")
+    builder.begins(log=f"{HOST}:{file}")
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        assert [following.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+        os.truncate(file, 4)
+        assert "has lost its end, from byte 4 on" in following.stderr.readline()
+        with file.open("a") as growing:
+            growing.write("three\n")
+        builder.dies()
+        assert following.stdout.read() == "three\n"
+    assert following.returncode == 0
+
+
+def test_log_waits_a_while_for_the_builder_that_has_it_and_names_it(
+    builder: Builder, ocb: Ocb, pages: PageServer
+) -> None:
+    builder.made(READY, tail="the end\n")
+    builder.registers(f"127.0.0.1:{free_port()}")
+    other = Daemon(host=HOST, pid=1, version="1", started=1.0, pages=pages.address)
+    builder.session.commit([Create(paths.daemon("builder", "another"), other)])
+    answer = ocb("image", "log", "jammy")
+    assert answer.stdout == "the end\n"
+    assert "Connection refused; now its end, as recorded" in answer.stderr
 
 
 def test_log_falls_back_to_the_end_in_the_record(builder: Builder, ocb: Ocb) -> None:

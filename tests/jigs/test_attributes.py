@@ -32,7 +32,7 @@ SLOW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 
 def command(name: str, run: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     file = files("nodepool_ocb.jigs").joinpath(f"{name}.sh")
-    environment = {"PATH": os.environ["PATH"], "OCB_RUN": str(run)}
+    environment = {"PATH": os.environ["PATH"], "OCB_RUN": f"{run}/run"}
     return subprocess.run(["sh", str(file), *arguments], env=environment, capture_output=True, check=False, **options)
 
 
@@ -46,7 +46,7 @@ def walk(value: Any, path: tuple[str, ...] = ()) -> Any:
 @SLOW
 @given(OBJECTS, st.data())
 def test_read_attribute_finds_every_value_as_it_is(tmp_path: Path, sent: dict[str, Any], data: st.DataObject) -> None:
-    (tmp_path / "tree").write_bytes(attributes.tree(sent))
+    (tmp_path / "run.tree").write_bytes(attributes.tree(sent))
     keys, value = data.draw(st.sampled_from(list(walk(sent))))
     path = "/".join(map(attributes.segment, keys))
     if isinstance(value, dict | list):
@@ -72,9 +72,9 @@ def test_a_path_names_its_keys_again(keys: list[str]) -> None:
 @SLOW
 @given(TEXT.filter(lambda text: "\0" not in text) | NUMBER_LIKE, st.sampled_from(["a", "a/b", "l/0", "l/2", "n/%2F/%"]))
 def test_what_write_attribute_gets_as_text_comes_back_as_this_text(tmp_path: Path, text: str, path: str) -> None:
-    (tmp_path / "written").unlink(missing_ok=True)
+    (tmp_path / "run.written").unlink(missing_ok=True)
     assert command("write_attribute", tmp_path, path, text).returncode == 0
-    value: Any = attributes.apply({"l": [1, 2]}, (tmp_path / "written").read_bytes())
+    value: Any = attributes.apply({"l": [1, 2]}, (tmp_path / "run.written").read_bytes())
     for key in attributes.keys(path):
         value = value[int(key)] if isinstance(value, list) else value[key]
     assert value == text
@@ -84,9 +84,9 @@ def test_what_write_attribute_gets_as_text_comes_back_as_this_text(tmp_path: Pat
 @SLOW
 @given(OBJECTS)
 def test_json_comes_back_with_its_types(tmp_path: Path, value: dict[str, Any]) -> None:
-    (tmp_path / "written").unlink(missing_ok=True)
+    (tmp_path / "run.written").unlink(missing_ok=True)
     assert command("write_attribute", tmp_path, "--json", "a", input=json.dumps(value).encode()).returncode == 0
-    back = attributes.apply({}, (tmp_path / "written").read_bytes())["a"]
+    back = attributes.apply({}, (tmp_path / "run.written").read_bytes())["a"]
     assert json.dumps(back) == json.dumps(value)
 
 
@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_said(written: bytes, sentence: str) -> None:
 
 
 def test_the_commands_say_how_they_are_used(tmp_path: Path) -> None:
-    (tmp_path / "tree").write_bytes(attributes.tree({"a": {"b": 1}}))
+    (tmp_path / "run.tree").write_bytes(attributes.tree({"a": {"b": 1}}))
     assert command("read_attribute", tmp_path).returncode == 64
     assert command("write_attribute", tmp_path).returncode == 64
     assert command("write_attribute", tmp_path, "", "x").returncode == 64

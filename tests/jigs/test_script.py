@@ -15,7 +15,7 @@ from workshop import Annealer, until
 from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreachable
 
 COUNT = 'i=0; while [ $i -lt {n} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done'
-LONG = 'trap "" TERM; echo $$ >"$OCB_RUN/pid"; sleep 300 & echo begun; sleep 300; echo never'
+LONG = 'trap "" TERM; echo $$ >"$OCB_RUN.pid"; sleep 300 & echo begun; sleep 300; echo never'
 
 
 def lines(n: int) -> str:
@@ -23,9 +23,9 @@ def lines(n: int) -> str:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Everything in the state directory but the history."""
-    files = (file for file in folder.rglob("*") if file.is_file() and file.name != "history")
-    return {str(file): file.read_bytes() for file in files}
+    """Everything in the state directory but the history, and who may decide."""
+    files = (file for file in folder.rglob("*") if file.is_file() and file.name not in ("history", "lock"))
+    return {str(file): file.read_bytes() for file in files if not file.name.startswith("runner.")}
 
 
 def alive(group: str) -> bool:
@@ -84,12 +84,24 @@ def test_five_megabytes_of_output_come_whole(machine: Any, annealer: Any) -> Non
 
 
 def test_output_comes_while_the_script_runs(machine: Any, annealer: Any) -> None:
-    script = 'echo early; until [ -e "$OCB_RUN/go" ]; do sleep 0.05; done; printf late'
+    script = 'echo early; until [ -e "$OCB_RUN.go" ]; do sleep 0.05; done; printf late'
     outcome = annealer.begin(machine.order(script))
     until(lambda: machine.log.exists() and machine.log.read_text() == "early\n")
     machine.run_file("go").touch()
     assert outcome() == Succeeded({}, 0, "early\nlate", machine.log)
     assert machine.log.read_text() == "early\nlate"
+
+
+def test_output_is_followed_only_from_where_its_own_run_begins(machine: Any, annealer: Any, another: Any) -> None:
+    first = another.begin(machine.order("echo of the first attempt; sleep 300", log=None))
+    until(lambda: machine.run_file("output").exists())
+    until(lambda: machine.run_file("output").read_text())
+    stubborn = another.begin(machine.order(LONG, epoch=2, role="dns", log=None))
+    until(lambda: machine.run_file("pid", "dns@1").exists())
+    again = annealer.run(machine.order("echo of the second; sleep 1; echo late", epoch=3))
+    assert again == Succeeded({}, 0, "of the second\nlate\n", machine.log)
+    assert first() == Fenced(2)
+    assert stubborn() == Fenced(3)
 
 
 def test_a_wrong_attribute_fails_the_run_with_a_sentence(machine: Any, annealer: Any) -> None:
@@ -163,9 +175,25 @@ def test_orders_from_all_sides_never_run_side_by_side(machine: Any, annealer: An
 def test_only_the_newest_runs_stay(machine: Any, annealer: Any) -> None:
     for n in range(1, 51):
         assert annealer.run(machine.order("true", epoch=n, generation=n, log=None)).exit_code == 0
-    kept = {folder.name for folder in (machine.state / "runs").iterdir()}
+    kept = {file.name.partition(".")[0] for file in (machine.state / "runs").iterdir()}
     assert {f"ntp@{n}" for n in range(31, 51)} <= kept
     assert len(kept) <= 40
+
+
+def test_an_idle_runner_locks_nothing_and_nobody_who_is_gone_is_waited_for(
+    machine: Any, annealer: Any, another: Any
+) -> None:
+    annealer.run(machine.order("true"))
+    (mine,) = machine.state.glob("runner.*")
+    assert mine.read_text() == "idle\n"
+    assert not (machine.state / "lock").exists(), "it was alone"
+    assert another.run(machine.order("true", epoch=2, role="dns")).exit_code == 0
+    assert len(list(machine.state.glob("runner.*"))) == 2
+    another.jig.close()
+    until(lambda: list(machine.state.glob("runner.*")) == [mine])
+    (machine.state / "runner.killed").write_text("busy\n")
+    assert annealer.run(machine.order("true", epoch=3, role="ntp")).exit_code == 0
+    assert list(machine.state.glob("runner.*")) == [mine]
 
 
 # -- time --
@@ -330,7 +358,7 @@ def test_a_destructive_role_is_started_once_though_its_annealer_asks_twice(machi
 
 
 def test_a_killed_runner_is_noticed_and_the_run_goes_on(machine: Any, annealer: Any) -> None:
-    outcome = annealer.begin(machine.order('echo $$ >"$OCB_RUN/pid"; sleep 1; echo done'))
+    outcome = annealer.begin(machine.order('echo $$ >"$OCB_RUN.pid"; sleep 1; echo done'))
     until(lambda: machine.run_file("pid").exists())
     keeper = int((machine.state / "current").read_text().split()[5])
     runner = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[1])

@@ -59,12 +59,12 @@ class Machine:
         return [event.event for event in self.history if not kinds or event.event in kinds]
 
     def run_file(self, name: str, key: str = "ntp@1") -> Path:
-        return self.state / "runs" / key / name
+        return self.state / "runs" / f"{key}.{name}"
 
     def forget_boot(self) -> None:
         """As after a reboot: what ran last ran under another boot id."""
         current = self.state / "current"
-        current.write_text(current.read_text().rpartition(" ")[0] + " another-boot\n")
+        current.write_text(current.read_text().partition("\n")[0].rpartition(" ")[0] + " another-boot\n")
 
 
 class Annealer:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
-from sites import Ledger, docker_provider, image_file, local_provider, new_item, openstack_provider, tar_file
+from sites import Ledger, Site, docker_provider, local_provider, openstack_provider
 
 from nodepool_ocb import providers
-from nodepool_ocb.providers import Item, Kept
 from nodepool_ocb.testing.engine import Engine, why_not
 from nodepool_ocb.testing.glance import Glance
 
@@ -65,25 +63,6 @@ def dock(engine: Engine, tmp_path: Path) -> Iterator[Ledger]:
     for external_id in left:
         assert ledger.delete(external_id) is None
     ledger.close()
-
-
-class Site(msgspec.Struct):
-    """Some provider."""
-
-    ledger: Ledger
-    folder: Path
-    format: str
-    cluster: str
-
-    def item(self, timeout_seconds: float = 60.0, size: int = 300_000) -> Item:
-        """What it takes."""
-        file = self.folder / "image"
-        made = tar_file(file, size) if self.format == "tar" else image_file(file, size)
-        return new_item(made, self.format, self.cluster, timeout_seconds)
-
-    def list(self) -> list[Kept]:
-        """What it keeps of this test's cluster."""
-        return [kept for kept in self.ledger.list() if kept.cluster == self.cluster]
 
 
 @pytest.fixture(params=["local", "docker", "openstack"])

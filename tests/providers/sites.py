@@ -166,3 +166,22 @@ def uploading_process(provider: Provider, item: Item) -> Iterator[subprocess.Pop
             yield process
         finally:
             process.kill()
+
+
+class Site(msgspec.Struct):
+    """Some provider."""
+
+    ledger: Ledger
+    folder: Path
+    format: str
+    cluster: str
+
+    def item(self, timeout_seconds: float = 60.0, size: int = 300_000) -> Item:
+        """What it takes."""
+        file = self.folder / "image"
+        made = tar_file(file, size) if self.format == "tar" else image_file(file, size)
+        return new_item(made, self.format, self.cluster, timeout_seconds)
+
+    def list(self) -> list[Kept]:
+        """What it keeps of this test's cluster."""
+        return [kept for kept in self.ledger.list() if kept.cluster == self.cluster]

@@ -7,9 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
-from sites import Trickle, refused, sent
-
-from conftest import Site
+from sites import Site, Trickle, refused, sent
 
 
 def test_what_is_sent_is_verified_listed_with_its_stamp_and_deleted(site: Site) -> None:

@@ -37,15 +37,15 @@ def run(tmp_path: Path) -> Run:
         sent = seen(role)
         for place, value in values.items():
             sent = blobs.write(sent, place, value)
-        (tmp_path / "tree").write_bytes(attributes.tree(sent))
-        (tmp_path / "written").unlink(missing_ok=True)
+        (tmp_path / "run.tree").write_bytes(attributes.tree(sent))
+        (tmp_path / "run.written").unlink(missing_ok=True)
         (tmp_path / "script").write_text(IMPORTED.roles[role].script or "")
-        environment = {"PATH": f"{commands}:{os.environ['PATH']}", "OCB_RUN": str(tmp_path)}
+        environment = {"PATH": f"{commands}:{os.environ['PATH']}", "OCB_RUN": f"{tmp_path}/run"}
         environment |= {"OCB_ROOT": str(tmp_path / "root"), "OCB_NODE": "n1.example.com"}
         done = subprocess.run(
             ["sh", tmp_path / "script"], env=environment, capture_output=True, text=True, timeout=20, check=False
         )
-        written = tmp_path / "written"
+        written = tmp_path / "run.written"
         return done, attributes.apply({}, written.read_bytes() if written.exists() else b"")
 
     return act

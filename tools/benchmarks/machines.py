@@ -2,6 +2,10 @@
 
 The machines are sshd processes on this computer, which does the work of both sides: what is compared is what each side
 costs. Cold: no connection is open yet. Warm: those of the round before are. The peers connect anew, as they always do.
+
+All sides do the same, as somebody would who uses them as they are meant to be used: five operations for each machine, each
+a command of its own whose exit status is looked at before the next is started; as many machines at a time for each; and
+the clock starts when the program has been loaded and knows its machines, with the first of them yet to be connected to.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from nodepool_ocb.testing.zookeeper import Server
 MACHINES: Final = 200
 STEPS: Final = 5
 SCRIPT: Final = "true"
-SLOTS: Final = 20
+AT_ONCE: Final = 20  # machines, for every side
 FOR_ANSIBLE: Final = 20  # machines: with all of them a round takes minutes
 
 
@@ -50,7 +54,7 @@ def measure(plan: Plan) -> Iterator[Figure]:
     for side, peer, target, note in (
         ("cold", "pyinfra", 1.0, ""),
         ("warm", "pyinfra", 1.8, ""),
-        ("cold", "ansible", 30.0, f"Ansible: command, forks 10, pipelining; {min(FOR_ANSIBLE, count)} machines"),
+        ("cold", "ansible", 30.0, f"Ansible: command, forks {AT_ONCE}, pipelining; {min(FOR_ANSIBLE, count)} machines"),
     ):
         other = rates[peer] or None
         yield Figure(
@@ -76,7 +80,7 @@ class _Ours:
         role = Role(barclamp="bench", jig="script", script=SCRIPT)
         self._grid = Grid(nodes=len(records), depth=STEPS, across=False, role=role, machines=records)
         self._sections = {
-            "annealer": {"slots": SLOTS, "probe_seconds": 3600.0},
+            "annealer": {"slots": AT_ONCE, "probe_seconds": 3600.0},
             "ssh": farm.settings(),
         }
         self._grid.write(session)
@@ -109,7 +113,7 @@ def _peer(name: str, farm: Farm, count: int) -> float:
         "user": getpass.getuser(),
         "key": farm.settings()["key_files"][0],
         "steps": [],
-        "parallel": 0,
+        "parallel": AT_ONCE,
     }
     task["steps"] = [f"{SCRIPT} step {number}" for number in range(STEPS)]
     answer = peers.ask(name, task)

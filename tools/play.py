@@ -1,0 +1,127 @@
+"""What the scenes of the demo are made of: words, commands as a user types them, and waiting for what they bring about."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from nodepool_ocb.cli.output import COLOURS
+
+ROOT: Final = Path(__file__).parent.parent
+COMMAND: Final = Path(sys.executable).with_name("nodepool-ocb")
+PATIENCE_SECONDS: Final = 120.0
+
+States = Mapping[str, str]  # noderole → state
+
+
+class Failed(Exception):
+    """The demo cannot go on; the message says why."""
+
+
+class Play:
+    """Shows on the console what a scene does; ``built`` is what the stage said of itself."""
+
+    def __init__(self, built: Mapping[str, Any], fast: bool, keep: bool) -> None:
+        self.built, self.keep = built, keep
+        self._fast = fast
+        self._console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+        self._environment = os.environ | {"NODEPOOL_OCB_CONFIG": built["config"]}
+
+    def title(self, text: str) -> None:
+        self.pause(1.5)
+        self._console.print(f"\n[bold]━━ {text} ━━[/bold]\n")
+
+    def say(self, text: str) -> None:
+        self._console.print(escape(text) + "\n")
+        self.pause(1.0)
+
+    def type(self, line: str) -> None:
+        """A line as a user types it."""
+        self._console.print(f"[bold cyan]$[/bold cyan] [bold]{escape(line)}[/bold]", soft_wrap=True)
+        self.pause(0.5)
+
+    def pause(self, seconds: float) -> None:
+        if not self._fast:
+            time.sleep(seconds)
+
+    def run(self, words: str, expect: int = 0, quiet: bool = False) -> None:
+        """Show a command, run it, show its answer; raises Failed where its exit status is another."""
+        self.type(f"nodepool-ocb {words}")
+        done = subprocess.run(
+            [COMMAND, *shlex.split(words)], env=self._environment, capture_output=quiet, text=True, check=False
+        )
+        if done.returncode != expect:
+            raise Failed(f"that exited with {done.returncode}: {done.stderr or ''}")
+        if not quiet:
+            self._console.print()
+
+    def ask(self, *words: str) -> Any:
+        """A command's answer as JSON; it is not shown."""
+        done = subprocess.run(
+            [COMMAND, *words, "-o", "json"], env=self._environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise Failed(f"nodepool-ocb {' '.join(words)} exited with {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def states(self) -> States:
+        return {each["noderole"]: each["state"] for each in self.ask("noderole", "list")}
+
+    def watch(self, reached: Callable[[States], bool]) -> None:
+        """Show all noderoles as they move, until they are as they should be; Failed where that takes too long."""
+        self.type("nodepool-ocb noderole list --watch")
+        states, deadline = dict(self.states()), time.monotonic() + PATIENCE_SECONDS
+        with self._changes() as changes, Live(picture(states), console=self._console, refresh_per_second=8) as live:
+            while not reached(states):
+                changed = next(changes, None)
+                if changed is None or time.monotonic() > deadline:
+                    raise Failed("it did not come to that; nodepool-ocb status would tell more")
+                states[changed["noderole"]] = changed["state"]
+                live.update(picture(states))
+        self._console.print()
+
+    @contextmanager
+    def _changes(self) -> Iterator[Iterator[dict[str, Any]]]:
+        """What ``noderole list --watch`` says, as it says it."""
+        with subprocess.Popen(
+            [COMMAND, "noderole", "list", "--watch"], env=self._environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout
+            try:
+                yield map(json.loads, process.stdout)
+            finally:
+                process.terminate()
+
+
+def picture(states: States) -> Table:
+    """Roles down, nodes across, a state in each place."""
+    nodes = sorted({name.partition("@")[2] for name in states})
+    roles = sorted({name.partition("@")[0] for name in states})
+    counts = Counter(states.values())
+    summary = ", ".join(f"{counts[state]} {state}" for state in COLOURS if counts[state])
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=summary)
+    table.add_column("role", no_wrap=True)
+    for node in nodes:
+        table.add_column(node.partition(".")[0], min_width=10)
+    for role in roles:
+        table.add_row(role, *(_word(states.get(f"{role}@{node}")) for node in nodes))
+    return table
+
+
+def _word(state: str | None) -> str:
+    return f"[{COLOURS[state]}]{state}[/]" if state else ""

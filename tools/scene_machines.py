@@ -1,0 +1,89 @@
+"""The first scene: six machines from nothing to ready; something breaks, is explained, and mended."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Final
+
+from play import ROOT, Play
+
+DEPLOYMENT: Final = "shop"
+MEMBER: Final = "quorum-member@n2.example.com"
+CLIENT: Final = "quorum-client@n5.example.com"
+
+
+class MachinesScene:
+    """``acts`` are to be played in order."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self._machines = {f"n{number}.example.com": each for number, each in enumerate(play.built["machines"], 1)}
+        self.acts = (self.open, self.plan, self.converge, self.fail, self.mend)
+
+    def open(self) -> None:
+        self._play.title("The stage")
+        self._play.say(
+            f"A private ZooKeeper ({self._play.built['zookeeper']}), two annealers, and {len(self._machines)} machines:"
+            " sshd processes on 127.0.0.0/8, each with a directory that it takes for its root."
+        )
+        self._play.run("daemon list")
+        self._play.run(f"barclamp import {ROOT / 'etc/barclamps'}")
+
+    def plan(self) -> None:
+        self._play.title("A deployment, its nodes, and what they are to be")
+        self._play.run(f"deployment create {DEPLOYMENT}")
+        for number, (fqdn, machine) in enumerate(self._machines.items()):
+            where = f"--address {machine['address']} --user {machine['user']} --deployment {DEPLOYMENT}"
+            tag = "quorum" if number < 3 else "web"
+            self._play.run(f"node create {fqdn} {where} --tag {tag} --rack r{1 + number % 2}", quiet=number > 0)
+            root = json.dumps(machine["root"])
+            self._play.run(f"noderole set machine-base@{fqdn} {shlex.quote('ocb/root=' + root)}", quiet=number > 0)
+        self._play.say(
+            "New nodes got the roles that every node has. Now some that are special; one binds what it needs."
+        )
+        n1, n2, n3, n4, n5, n6 = self._machines
+        self._play.run(f"node bind {n1} quorum-member --dry-run", expect=10)
+        for fqdn in (n1, n2, n3):
+            self._play.run(f"node bind {fqdn} quorum-member", quiet=True)
+        for fqdn in (n4, n5, n6):
+            self._play.run(f"node bind {fqdn} quorum-client", quiet=True)
+        for role, fqdn in (("ntp-server", n1), ("logging-server", n1), ("timezone", n4), ("sysctl", n5)):
+            self._play.run(f"node bind {fqdn} {role}", quiet=True)
+        self._play.run(f"deployment set {DEPLOYMENT} motd " + shlex.quote('motd_text="Welcome to the shop"'))
+
+    def converge(self) -> None:
+        self._play.title("From nothing to ready")
+        self._play.say("Nothing has happened on any machine so far. A commit lets the annealers have it:")
+        self._play.run(f"deployment commit {DEPLOYMENT}", quiet=True)
+        self._play.watch(lambda states: all(state == "ACTIVE" for state in states.values()))
+
+    def fail(self) -> None:
+        self._play.title("Something breaks")
+        obstacle = self._obstacle
+        self._play.say(f"Somebody leaves a file where {MEMBER} wants a directory, and the role runs again:")
+        self._play.type(f"rm -r {obstacle}; touch {obstacle}")
+        for each in obstacle.iterdir():
+            each.unlink()
+        obstacle.rmdir()
+        obstacle.touch()
+        self._play.run(f"noderole refresh {MEMBER}")
+        self._play.watch(lambda states: states[MEMBER] == "ERROR" and states[CLIENT] == "BLOCKED")
+        self._play.say(
+            "An error blocks what depends on it, on whichever machine, and nothing else. Why, and what to do:"
+        )
+        self._play.run(f"noderole explain {CLIENT}")
+        self._play.run(f"noderole log {MEMBER}")
+
+    def mend(self) -> None:
+        self._play.title("Mended")
+        self._play.type(f"rm {self._obstacle}")
+        self._obstacle.unlink()
+        self._play.run(f"noderole retry {MEMBER}")
+        self._play.watch(lambda states: all(state == "ACTIVE" for state in states.values()))
+        self._play.run("status")
+
+    @property
+    def _obstacle(self) -> Path:
+        return Path(self._machines[MEMBER.partition("@")[2]]["root"], "var/lib/nodepool-ocb/quorum")
