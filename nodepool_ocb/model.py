@@ -177,6 +177,15 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     deleting: bool = False
 
 
+class Rollouts(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``rollouts/<deployment>``: which rollout counts. Its version rises with each driver, and with all that people ask."""
+
+    newest: str | None = None
+    over: bool = True  # the newest one is
+    driver: str | None = None  # the annealer that drives it, or did until it died
+    since: float = 0.0  # when any of this changed last
+
+
 class BuildState(StrEnum):
     """Where an image's build stands (seed 004)."""
 

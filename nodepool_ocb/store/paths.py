@@ -96,6 +96,10 @@ def rollout(deployment: str, identity: str, part: str = "") -> str:
     return f"/ocb/rollouts/{deployment}/{identity}" + (f"/{part}" if part else "")
 
 
+def rollout_lock(deployment: str, identity: str) -> str:
+    return f"/ocb/rollouts/{deployment}/{identity}/lock"
+
+
 # -- images (seed 004) --
 
 
