@@ -1,4 +1,4 @@
-"""``nodepool-ocb rollout``: strategies looked at, before they are carried out."""
+"""``rollout check``, ``plan`` and ``select``: strategies looked at, before they are carried out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from nodepool_ocb.cli import completion, connection, output
-from nodepool_ocb.cli.common import Noun
+from nodepool_ocb.cli.common import Verb
 from nodepool_ocb.cli.finding import deployment_of
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Json, Node
@@ -27,12 +27,7 @@ deployment_option = click.option(
 )  # fmt: skip
 
 
-@click.group(cls=Noun)
-def command() -> None:
-    """Deployment strategies: check them, plan with the nodes that there are, try selectors."""
-
-
-@command.command()
+@click.command(cls=Verb)
 @click.argument("file", type=click.Path())
 @name_option
 def check(file: str, name: str | None) -> None:
@@ -81,7 +76,7 @@ def _document(strategy: Strategy) -> dict[str, Json]:
     return plain
 
 
-@command.command()
+@click.command(cls=Verb)
 @click.argument("file", type=click.Path(), required=False)
 @deployment_option
 @name_option
@@ -96,17 +91,26 @@ def plan(file: str | None, deployment: str, name: str | None) -> None:
     chosen = strategy.load(file, name) if file else strategy.WHOLE
     nodes = _nodes(deployment)
     made = planning.plan(chosen, nodes)
-    rows = _rows(chosen, made)
+    show(chosen, made, {"name": chosen.name, "deployment": deployment, "inventory": selecting.version(nodes)})
+    if made.unmet:
+        raise Invalid(unmet(made))
+
+
+def show(strategy: Strategy, made: Plan, about: Mapping[str, Json]) -> None:
+    """Print a plan: one document."""
+    rows = _rows(strategy, made)
     if output.chosen() == "table":
         output.render(output.table(rows, ("level", "name", "critical", "nodes", "depends_on", "success_criteria")))
-        _remark(made)
+        remark(made)
     elif output.chosen() == "name":
         output.things(rows, ("name",))
     else:
-        about = {"name": chosen.name, "deployment": deployment, "inventory": selecting.version(nodes)}
-        output.thing({**about, **msgspec.to_builtins(made)}, chosen.name)
-    if made.unmet:
-        raise Invalid([f"group {group}: {text}" for group, told in made.unmet.items() for text in told])
+        output.thing({**about, **msgspec.to_builtins(made)}, strategy.name)
+
+
+def unmet(made: Plan) -> list[str]:
+    """A sentence for each criterion that cannot be met."""
+    return [f"group {group}: {text}" for group, told in made.unmet.items() for text in told]
 
 
 def _rows(strategy: Strategy, made: Plan) -> list[dict[str, Json]]:
@@ -119,7 +123,7 @@ def _rows(strategy: Strategy, made: Plan) -> list[dict[str, Json]]:
     ]
 
 
-def _remark(made: Plan) -> None:
+def remark(made: Plan) -> None:
     """What somebody should know, on stderr."""
     for overlap in made.overlaps[:SHOWN]:
         many = f"{overlap.nodes} node" + ("s" if overlap.nodes != 1 else "")
@@ -147,7 +151,7 @@ def _nodes(deployment: str) -> Mapping[str, Node]:
     return inventory(world, deployment)
 
 
-@command.command()
+@click.command(cls=Verb)
 @click.argument("selectors", nargs=-1, metavar="[SELECTOR]...")
 @deployment_option
 def select(selectors: Sequence[str], deployment: str) -> None:
