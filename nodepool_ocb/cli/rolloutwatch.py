@@ -176,7 +176,8 @@ def standing(rollout: Rollout | None, fail_fast: bool = False) -> Standing:
         return Standing("deleted", "it was deleted")
     if rollout.over:
         return Standing(str(rollout.head.state), rollout.head.reason or "")
-    lost = [name for name, record in rollout.groups.items() if record.group.critical and failed(record)]
+    ordered = ((name, rollout.groups[name]) for name in rolling.in_turn(rollout))
+    lost = [name for name, record in ordered if record.group.critical and failed(record)]
     if fail_fast and lost:
         return Standing("failed", f"critical group {lost[0]} failed: {rollout.groups[lost[0]].detail}")
     paused = waiting.for_somebody(rollout)

@@ -43,12 +43,11 @@ def wait(rollout: Rollout, node: str) -> Wait | None:
     if progress.state in LOST:
         text = f"the node is {progress.state} in group {progress.group}: {progress.reason}"
         return Wait(Kind.LOST, progress.group or name, progress.since, text)
+    if record.state in (GroupState.FAILED, GroupState.SUCCESS):
+        return Wait(Kind.LEFT_OUT, name, record.since, f"group {name} {record.state}: {record.detail}")
     if rollout.over or rollout.head.state is RolloutState.CANCELLING:
         text = f"the rollout is {rollout.head.state}: {rollout.head.reason}"
         return Wait(Kind.LEFT_OUT, name, rollout.head.since, text)
-    if record.state in (GroupState.FAILED, GroupState.SUCCESS):
-        text = f"group {name} sends nothing more: {record.detail or record.state}"
-        return Wait(Kind.LEFT_OUT, name, record.since, text)
     if record.state is GroupState.PAUSED:
         return Wait(Kind.PAUSED, name, record.since, f"group {name} {record.detail or 'pauses'}")
     text = _not_begun(rollout, name) if record.state is GroupState.NOT_STARTED else _at_work(rollout, name, node)
