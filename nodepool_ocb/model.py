@@ -79,6 +79,7 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     once: str | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
     not_before: float = 0.0  # back-off: not to be claimed before this time
     hooks: tuple[str, ...] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
+    ending: str | None = None  # in TRANSITION: its run is to be ended, and why; whatever it comes to, this is an ERROR
 
 
 class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -78,12 +78,12 @@ class _Deciding:
             pass
 
     def end(self, seen: Mapping[str, Seen]) -> None:
-        """The rollout is over when all groups are, nothing is in flight, and nothing is left that could be taken back."""
+        """The rollout is over when all groups are, nothing is in flight, and nothing is left to be taken back or ended."""
         if any(record.state not in ENDED for record in self._groups.values()):
             return
         for name, progress in self._rollout.nodes.items():
             there = seen.get(name)
-            pending = progress.state is NodeState.UNKNOWN and there is not None and there.waiting
+            pending = progress.state is NodeState.UNKNOWN and there is not None and (there.waiting or there.running)
             if progress.state in IN_FLIGHT or pending:
                 return
         bad = [name for name, record in self._groups.items() if record.group.critical and groups.failed(record)]

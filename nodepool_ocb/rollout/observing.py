@@ -23,6 +23,7 @@ MOVES = {
     Order.COMMIT: {State.PROPOSED: Event.COMMIT},
     Order.RETRY: {State.PROPOSED: Event.COMMIT, State.ERROR: Event.RETRY},
     Order.RECALL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE},
+    Order.END: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.END},
 }
 
 
@@ -87,6 +88,7 @@ class Observer:
             proposed=counts["proposed"],
             waiting=counts["waiting"],
             running=counts["running"],
+            ending=counts["ending"],
             errors=errors,
             stuck=counts["stuck"],
             reason="; ".join(sorted(reasons)[:3]),
@@ -98,8 +100,13 @@ class Observer:
                 return "proposed", None
             case State.TODO:
                 return "waiting", None
-            case State.TRANSITION:
+            case State.TRANSITION if vertex.record.ending is None:
                 return "running", None
+            case State.TRANSITION:
+                node = vertex.node.record
+                if node is not None and (node.alive or node.virtual):
+                    return "ending", None
+                return "stuck", f"{vertex.name} is to be ended, and its machine does not answer"
             case State.ERROR:
                 return None, f"{vertex.name}: {vertex.record.reason or 'in ERROR'}"
             case State.BLOCKED:

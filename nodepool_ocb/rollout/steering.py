@@ -23,7 +23,7 @@ RS = RolloutState
 
 
 def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | None = None) -> list[Decision]:
-    """Send nothing more, and take back what has not begun; what runs, runs to its end."""
+    """Send nothing more, take back what has not begun, and end what runs."""
     if rollout.over:
         raise Conflict(f"the rollout is over: {rollout.head.state}")
     if rollout.head.state is RS.CANCELLING and rollout.head.by_person:

@@ -30,7 +30,7 @@ from enum import StrEnum
 import msgspec
 
 from nodepool_ocb.rollout import deciding, groups, results, retrying, sending
-from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout
+from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout, RolloutState
 from nodepool_ocb.rollout.seen import Seen
 
 
@@ -40,6 +40,7 @@ class Order(StrEnum):
     COMMIT = "commit"  # those that are PROPOSED
     RETRY = "retry"  # those that are PROPOSED are committed, those in ERROR retried
     RECALL = "recall"  # those in TODO or BLOCKED are proposed again: nothing begins any more
+    END = "end"  # the same, and the runs of those in TRANSITION are ended on their machines
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -82,14 +83,17 @@ def watched(rollout: Rollout) -> dict[str, int]:
 
 def _actions(rollout: Rollout, seen: Mapping[str, Seen]) -> Iterator[Action]:
     recalled = results.recalled(rollout)
+    cancelled = rollout.head.state is RolloutState.CANCELLING and rollout.head.by_person
     for name, progress in rollout.nodes.items():
         there = seen.get(name)
-        if there is not None and (order := _order(progress, there, recalled(progress))):
+        if there is not None and (order := _order(progress, there, recalled(progress), cancelled)):
             yield Action(order, name, progress.passed)
 
 
-def _order(progress: Progress, there: Seen, recalled: bool) -> Order | None:
-    if progress.state is NodeState.UNKNOWN or (recalled and progress.state in IN_FLIGHT):
+def _order(progress: Progress, there: Seen, recalled: bool, cancelled: bool) -> Order | None:
+    if progress.state is NodeState.UNKNOWN or (cancelled and progress.state in IN_FLIGHT):
+        return Order.END if there.waiting or there.running else None
+    if recalled and progress.state in IN_FLIGHT:
         return Order.RECALL if there.waiting else None
     if progress.state is not NodeState.SENDING:
         return None

@@ -41,7 +41,7 @@ def failing(*lost: tuple[str, int]) -> Outcome:
 
 
 class Machines:
-    """One noderole a node and phase: PROPOSED, TODO, TRANSITION, then ACTIVE or ERROR."""
+    """One noderole a node and phase: PROPOSED, TODO, TRANSITION, then ACTIVE or ERROR; ENDING where it is to be ended."""
 
     def __init__(self, outcome: Outcome = all_well) -> None:
         self.outcome = outcome
@@ -63,6 +63,8 @@ class Machines:
                 return Seen(waiting=1)
             case "TRANSITION":
                 return Seen(running=1)
+            case "ENDING":
+                return Seen(ending=1)
             case "ERROR":
                 return Seen(errors={"role": self.generation[node, phase]}, reason="it broke")
         return Seen()
@@ -71,7 +73,9 @@ class Machines:
         for action in actions:
             place = (action.node, action.phase)
             before = self.state.get(place, "PROPOSED")
-            if action.order is Order.RECALL:
+            if action.order is Order.END and before == "TRANSITION":
+                self.state[place] = "ENDING"
+            elif action.order in (Order.RECALL, Order.END):
                 assert before == "TODO", (before, action)
                 self.state[place] = "PROPOSED"
             else:
@@ -88,9 +92,13 @@ class Machines:
         return bool(ready)
 
     def finish(self) -> bool:
-        """What is in TRANSITION, and does not hang, ends."""
+        """What is in TRANSITION, and does not hang, ends; what was told to end has failed."""
         moved = False
         for (node, phase), state in list(self.state.items()):
+            if state == "ENDING":
+                self.state[node, phase] = "ERROR"
+                moved = True
+                continue
             outcome = self.outcome(node, phase, self.starts[node, phase])
             if state == "TRANSITION" and outcome != "hang":
                 self.state[node, phase] = "ERROR" if outcome == "fail" else "ACTIVE"

@@ -102,6 +102,7 @@ def test_orders_move_the_noderoles_that_they_are_for() -> None:
         "commit": {"COMMIT": ["PROPOSED"]},
         "retry": {"COMMIT": ["PROPOSED"], "RETRY": ["ERROR"]},
         "recall": {"PROPOSE": ["BLOCKED", "TODO"]},
+        "end": {"PROPOSE": ["BLOCKED", "TODO"], "END": ["TRANSITION"]},
     }
 
 

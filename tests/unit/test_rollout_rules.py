@@ -300,6 +300,9 @@ def test_whatever_happens_it_ends_and_nothing_is_done_twice(block: int) -> None:
             done = [machines.state.get((name, phase)) for phase in range(progress.passed)]
             assert set(done) <= {"ACTIVE"}, (seed, name)
         assert "TODO" not in machines.state.values(), (seed, "something would begin after the end")
+        for name, progress in rollout.nodes.items():
+            if rollout.head.state == "cancelled" or progress.state == "unknown":
+                assert "TRANSITION" not in [machines.state.get((name, phase)) for phase in (0, 1)], (seed, name)
         for key, most in storm.driver.most.items():
             assert most <= storm.most(key), (seed, key)
         assert not step(rollout, machines.seen(rollout), storm.driver.now).decisions, seed

@@ -269,13 +269,13 @@ def test_a_phase_that_ran_out_of_time_may_be_evaluated_instead() -> None:
     assert (rollout.head.state, states(rollout)) == ("success", "sus")
 
 
-def test_what_has_not_begun_when_time_runs_out_is_taken_back() -> None:
+def test_what_has_not_begun_when_time_runs_out_is_taken_back_and_what_runs_is_ended() -> None:
     drive = driver({"groups": [{"timeouts": {"prepare": 60.0}}]}, 3)
     drive.settle()
     drive.machines.begin(lambda name: name == node(0))
     drive.now += 60.0
     drive.settle()
-    assert sorted(drive.machines.state.values()) == ["PROPOSED", "PROPOSED", "TRANSITION"]
+    assert sorted(drive.machines.state.values()) == ["ENDING", "PROPOSED", "PROPOSED"]
     assert states(drive.rollout) == "uff"
     assert drive.rollout.head.state == "failed"
 
@@ -308,7 +308,7 @@ def test_a_group_does_not_wait_for_another_groups_node_beyond_its_own_time() -> 
     assert drive.rollout.groups["b"].reason == "prepare"
 
 
-def test_an_unknown_node_is_known_once_its_work_ends_and_is_then_deployed_by_another_group() -> None:
+def test_an_unknown_node_is_known_once_its_run_is_ended_and_no_other_group_sends_it() -> None:
     groups = [
         {"name": "a", "critical": False, "timeouts": {"prepare": 60.0}, "selectors": [{"node_names": ["n0"]}]},
         {"name": "b", "selectors": [{"node_names": ["n1"]}]},
@@ -322,8 +322,24 @@ def test_an_unknown_node_is_known_once_its_work_ends_and_is_then_deployed_by_ano
     assert states(drive.rollout) == "us"
     drive.machines.outcome = all_well
     assert drive.run().head.state == "success"
+    assert states(drive.rollout) == "fs"
+    assert drive.rollout.nodes[node(0)].group == "a"
+    drive.write(steering.retry(drive.rollout, drive.now))
+    assert drive.run().head.state == "success"
     assert states(drive.rollout) == "ss"
-    assert drive.rollout.nodes[node(0)].group == "c"
+
+
+def test_work_that_ends_well_before_it_is_told_to_end_counts() -> None:
+    drive = driver({"groups": [{"critical": False, "timeouts": {"prepare": 60.0}}]}, 1)
+    drive.settle()
+    drive.machines.begin()
+    drive.now += 60.0
+    decided = step(drive.rollout, drive.machines.seen(drive.rollout), drive.now)
+    drive.write(decided.decisions)  # unknown, and the driver ends
+    assert states(drive.rollout) == "u"
+    drive.machines.finish()
+    assert drive.run().head.state == "success"
+    assert states(drive.rollout) == "p"
 
 
 def test_the_time_of_the_next_look_is_the_nearest_deadline() -> None:
@@ -405,7 +421,7 @@ def test_stopping_early_takes_back_what_has_not_begun() -> None:
 # -- what people do --
 
 
-def test_cancelling_takes_back_what_has_not_begun_and_resuming_goes_on() -> None:
+def test_cancelling_takes_back_what_has_not_begun_and_ends_what_runs_and_resuming_goes_on() -> None:
     drive = driver({}, 3)
     drive.settle()
     drive.machines.begin(lambda name: name == node(0))
@@ -418,13 +434,27 @@ def test_cancelling_takes_back_what_has_not_begun_and_resuming_goes_on() -> None
     drive.machines.finish()
     drive.settle()
     assert drive.rollout.head.state == "cancelled"
-    assert states(drive.rollout) == "pnn"
+    assert states(drive.rollout) == "fnn"
     assert "Finish (cancelled by me: lunch)" in report(drive.rollout)
     with pytest.raises(Conflict, match="is over"):
         steering.cancel(drive.rollout, drive.now)
     drive.write(steering.resume(drive.rollout, drive.now, "me"))
     assert drive.run().head.state == "success"
+    assert states(drive.rollout) == "fss"
     assert set(drive.machines.starts.values()) == {1}
+
+
+def test_a_rollout_that_cancels_itself_lets_what_runs_run_to_its_end() -> None:
+    rules = {"breaker": {"maximum_failed_nodes": 0}, "max_in_flight": {"nodes": 2}}
+    drive = driver(rules, 3, failing((node(0), 0)))
+    drive.settle()
+    drive.machines.begin()
+    drive.machines.state[node(0), 0] = "ERROR"
+    drive.settle()
+    assert drive.rollout.head.state == "cancelling"
+    assert drive.machines.state[node(1), 0] == "TRANSITION"
+    assert drive.run().head.state == "failed"
+    assert states(drive.rollout) == "fpn"
 
 
 def test_retrying_sends_what_failed_again_and_what_depended_on_it() -> None:
