@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import tarfile
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from building import Builder, Site
+from mirrors import mirror
 
 from nodepool_ocb.nodepool import Diskimage
 from nodepool_ocb_builder import backends, leftovers
@@ -24,19 +24,6 @@ from nodepool_ocb_builder.backends import Task
 
 SUITE = "bookworm"
 TIMEOUT_SECONDS = 1800.0
-
-
-def mirror(kind: str) -> str:
-    """The first address in apt's sources of Debian (``debian``) or of its security updates (``debian-security``)."""
-    wanted = "NODEPOOL_OCB_TEST_MIRROR" if kind == "debian" else "NODEPOOL_OCB_TEST_SECURITY_MIRROR"
-    if wanted in os.environ:
-        return os.environ[wanted]
-    for file in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))):
-        if file.is_file():
-            for address in re.findall(r"^(?:deb|URIs:)\s.*?(https?://\S+)", file.read_text(), re.MULTILINE):
-                if address.rstrip("/").endswith(f"/{kind}"):
-                    return str(address).rstrip("/")
-    pytest.skip(f"apt knows no mirror of {kind} here; name one with {wanted}")
 
 
 def begin(site: Site, image: Diskimage) -> tuple[Builder, Task]:
