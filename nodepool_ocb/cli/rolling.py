@@ -158,6 +158,12 @@ def words(row: Mapping[str, Json]) -> dict[str, Json]:
     return {**row, "driver": f"{holder['daemon']} on {holder['host']}" if holder else None}
 
 
+def print_row(row: Mapping[str, Json]) -> None:
+    """One rollout at a glance: one document."""
+    shown = ("rollout", "strategy", "state", "reason", "by", "groups", "nodes", "driver")
+    output.thing(row, row["rollout"], output.fields({column: words(row)[column] for column in shown}))
+
+
 def document(key: Key, rollout: Rollout, holder: Holder | None) -> dict[str, Json]:
     """All of a rollout."""
     named: dict[str, list[str]] = {str(state): [] for state in ORDER}
@@ -258,8 +264,7 @@ def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]
     for decision in asked:
         output.say(f"{f'group {decision.name}' if decision.name else f'rollout {key}'}: {decision.reason}")
     holder = driver(opened, key)
-    told = row(key, after.head, holder)
-    output.thing(told, str(key), output.fields(words(told)))
+    print_row(row(key, after.head, holder))
     if not after.over:
         warn_of_nobody(opened)
     return after

@@ -94,7 +94,7 @@ def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_s
 @deployment_option
 @reason_option
 def cancel(rollout: str | None, deployment: str | None, reason: str | None) -> None:
-    """Send nothing more, and take back what has not begun."""
+    """Send nothing more, take back what has not begun, and end what runs."""
     with connection.session() as opened:
         key = rolling.find(opened, rollout, deployment)
         rolling.steer(opened, key, lambda found: steering.cancel(found, time.time(), connection.me(), reason))

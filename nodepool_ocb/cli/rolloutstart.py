@@ -72,8 +72,7 @@ def start(
         output.say(f"rollout {key} begins")
         rolloutwatch.wait(key, timeout_seconds)
     else:
-        told = rolling.row(key, rollout.head, None)
-        output.thing(told, str(key), output.fields(told))
+        rolling.print_row(rolling.row(key, rollout.head, None))
 
 
 # -- the strategy --

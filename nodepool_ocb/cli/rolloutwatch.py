@@ -21,7 +21,7 @@ from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import Holder, Json
 from nodepool_ocb.rollout import waiting
 from nodepool_ocb.rollout.groups import failed
-from nodepool_ocb.rollout.records import Rollout, RolloutState
+from nodepool_ocb.rollout.records import GroupState, Rollout, RolloutState
 from nodepool_ocb.rollout.reporting import report
 from nodepool_ocb.store import paths
 
@@ -227,17 +227,22 @@ def _shown(key: Key, following: Iterator[View]) -> Iterator[View]:
 
 def _say(view: View, said: set[str]) -> None:
     assert view.rollout is not None, "what is gone says nothing"
-    lines = [
-        f"group {name}: {record.state}" + (f": {record.detail}" if record.detail else "")
-        for name, record in ((name, view.rollout.groups[name]) for name in rolling.in_turn(view.rollout))
-        if record.turn
-    ]
+    lines = [_moved(view.rollout, name) for name in rolling.in_turn(view.rollout) if view.rollout.groups[name].turn]
     if not view.annealers and not view.rollout.over:
         lines.append(rolling.NOBODY)
     for line in lines:
         if line not in said:
             said.add(line)
             output.say(line)
+
+
+def _moved(rollout: Rollout, group: str) -> str:
+    """Where a group stands, in a sentence."""
+    record = rollout.groups[group]
+    if record.state is GroupState.RUNNING:
+        batch = f" of batch {record.batch + 1}" if record.group.batches else ""
+        return f"group {group}: {rollout.head.strategy.phases[record.phase].name}{batch}"
+    return f"group {group}: {record.state}" + (f": {record.detail}" if record.detail else "")
 
 
 def _error(key: Key, now: Standing) -> OcbError | None:
