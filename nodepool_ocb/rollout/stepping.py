@@ -17,9 +17,11 @@ The loop of a driver::
     decided = step(rollout, observer.seen(), now)
     write(changed(rollout, apply(rollout, decided.decisions)))  # each part with the version that was read
     for event, vertices in observer.moves(decided.actions).items():
-        commit(apply_to(world, vertices, event, now))           # with a check of the versions of the nodes' parts
+        commit(apply_to(world, vertices, event, now))           # held to the same record
 
-That check keeps a driver that was slow from committing what was taken back meanwhile.
+What holds both to the record that was read (store.rollouts: one version, which whoever else writes raises) keeps a driver
+that was slow from committing what was taken back meanwhile. Several rounds may be written in one transaction, and what
+they let begin with them; a round that is written in parts is written in its order.
 """
 
 from __future__ import annotations
