@@ -65,6 +65,7 @@ class RolloutScene:
         self._play.run(f"rollout wait {DEPLOYMENT} --timeout {PATIENCE_SECONDS:.0f}")
         self._play.say("A group that is not critical failed: that does not fail the rollout. What is wrong:")
         self._play.run(f"rollout show {DEPLOYMENT}")
+        self._play.run(f"noderole log site-service@{BROKEN}.example.com")
 
     def mend(self) -> None:
         self._play.say("Mended, and what failed is sent again; what succeeded is not touched:")
