@@ -168,6 +168,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     outcome: str | None  # success, failed, cancelled, paused or deleted; None while it is open
     sentence: str = ""
+    group: str | None = None  # that pauses
 
 
 def standing(rollout: Rollout | None, fail_fast: bool = False) -> Standing:
@@ -182,7 +183,7 @@ def standing(rollout: Rollout | None, fail_fast: bool = False) -> Standing:
         return Standing("failed", f"critical group {lost[0]} failed: {rollout.groups[lost[0]].detail}")
     paused = waiting.for_somebody(rollout)
     if paused:
-        return Standing("paused", f"group {paused[0]} pauses; to go on: nodepool-ocb rollout promote {paused[0]}")
+        return Standing("paused", f"group {paused[0]} {rollout.groups[paused[0]].detail}", paused[0])
     return Standing(None)
 
 
@@ -239,6 +240,8 @@ def _say(view: View, said: set[str]) -> None:
 def _moved(rollout: Rollout, group: str) -> str:
     """Where a group stands, in a sentence."""
     record = rollout.groups[group]
+    if record.state is GroupState.PAUSED:
+        return f"group {group} {record.detail}"
     if record.state is GroupState.RUNNING:
         batch = f" of batch {record.batch + 1}" if record.group.batches else ""
         return f"group {group}: {rollout.head.strategy.phases[record.phase].name}{batch}"
@@ -251,4 +254,6 @@ def _error(key: Key, now: Standing) -> OcbError | None:
             return None
         case "deleted":
             return NotFound(f"rollout {key} was deleted")
+        case "paused":
+            return InError(f"rollout {key}: {now.sentence}: nodepool-ocb rollout promote {now.group} {key.deployment}")
     return InError(f"rollout {key}: {now.outcome}: {now.sentence}")

@@ -178,7 +178,19 @@ def test_wait_ends_where_only_a_person_lets_it_go_on(site: Session, ask: Ask, oc
     Driver(site).run(lambda rollout: rollout.groups["monitoring-nodes"].state is GroupState.PAUSED)
     answer = waiting.result()
     assert answer.exit_code == 6
-    assert "nodepool-ocb rollout promote monitoring-nodes" in answer.stderr
+    assert answer.stderr.endswith(
+        f"error: rollout {LAB}/{ID}: group monitoring-nodes pauses after batch 1: 1 of 1 successful, 0 failed;"
+        " it goes on when somebody promotes it: nodepool-ocb rollout promote monitoring-nodes lab\n"
+    )
+
+
+def test_nodes_in_no_group_are_named_and_are_no_failure(site: Session, ocb: Ocb, tmp_path: Path) -> None:
+    some = tmp_path / "some.yaml"
+    some.write_text("groups: [{name: a, critical: true, depends_on: [], selectors: [{node_names: [ntp01]}]}]")
+    assert "11 in no group" in ocb("rollout", "start", str(some)).stderr
+    Driver(site).run()
+    words = ocb("rollout", "wait").stdout
+    assert "Finish (success)\n\nnot started (11):\n" in words
 
 
 def test_wait_fails_fast_when_it_is_told_to(started: Session, ocb: Ocb) -> None:
