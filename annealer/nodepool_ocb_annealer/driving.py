@@ -17,7 +17,7 @@ from nodepool_ocb.model import Change
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.rollout.observing import Observer
 from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply
-from nodepool_ocb.rollout.stepping import Action, Order, step, watched
+from nodepool_ocb.rollout.stepping import Action, Order, Step, step, watched
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.world import Vertex, World
@@ -48,8 +48,10 @@ class Move(msgspec.Struct, frozen=True):
 
 def move(world: World, driven: Driven, now: float) -> Move:
     """What is to be written now."""
-    after, decisions, actions, due = _decided(world, driven, now)
+    after, decisions, last = _decided(world, driven, now)
+    actions = last.actions if last is not None else ()
     begun = next(_moved(world, driven, after, actions, now), [])
+    due = last.due if last is not None else now
     if not decisions and not begun:
         return Move((), driven, (), due, quiet=True)
     record = rollouts.changes(driven.deployment, driven.id, driven.rollout, after, driven.versions, now)
@@ -58,7 +60,8 @@ def move(world: World, driven: Driven, now: float) -> Move:
         changes = record  # and what is to begin in the next one
     versions = driven.versions.after(changes, driven.deployment, driven.id)
     known = Driven(driven.deployment, driven.id, after, versions)
-    return Move(changes, known, decisions, due, quiet=not actions and all(map(_came_back, decisions)))
+    quiet = last is not None and not actions and all(map(_came_back, decisions))
+    return Move(changes, known, decisions, due, quiet)
 
 
 def _came_back(decision: Decision) -> bool:
@@ -70,20 +73,18 @@ def concerned(driven: Driven) -> frozenset[str]:
     return frozenset(watched(driven.rollout))
 
 
-def _decided(
-    world: World, driven: Driven, now: float
-) -> tuple[Rollout, list[Decision], tuple[Action, ...], float | None]:
-    """As many rounds as one transaction bears, and what is to be done after them."""
+def _decided(world: World, driven: Driven, now: float) -> tuple[Rollout, list[Decision], Step | None]:
+    """As many rounds as one transaction bears; and the step that has nothing more to decide, None where more is left."""
     after, made = driven.rollout, list[Decision]()
     while True:
         decided = step(after, Observer(world, driven.deployment, after).seen(), now)
         if not decided.decisions:
-            return after, made, decided.actions, decided.due
+            return after, made, decided
         taken = _bearable(driven, after, decided.decisions, now)
         after = apply(after, taken)
         made += taken
         if len(taken) < len(decided.decisions):
-            return after, made, (), now
+            return after, made, None
 
 
 def _bearable(driven: Driven, after: Rollout, decisions: Sequence[Decision], now: float) -> Sequence[Decision]:
