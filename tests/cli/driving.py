@@ -7,11 +7,11 @@ decides, and machines end at once, as the test says.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from nodepool_ocb.claim import settling
 from nodepool_ocb.committing import apply_to
-from nodepool_ocb.model import Change, Create, Deployment, DeploymentState, Node, NodeRole, Role, State
+from nodepool_ocb.model import Change, Create, Deployment, DeploymentState, Fence, Json, Node, NodeRole, Role, State
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.observing import Observer
@@ -67,11 +67,12 @@ NODES = {
 }
 
 
-def build(session: Session) -> None:
-    """All of it, COMMITTED but for the noderoles."""
+def build(session: Session, told: Mapping[str, Json] | None = None) -> None:
+    """All of it, COMMITTED but for the noderoles; ``told`` says to noderoles what jig test does."""
+    told = told or {}
     roles = [("os", ()), ("work", ("os",))]
     made: list[Change] = [
-        *(Create(paths.role(name), Role(barclamp="b", jig="noop", requires=above)) for name, above in roles),
+        *(Create(paths.role(name), Role(barclamp="b", jig="test", requires=above)) for name, above in roles),
         Create(paths.deployment(LAB), Deployment(state=DeploymentState.COMMITTED)),
         Create(paths.deployment_roles(LAB)),
     ]
@@ -79,13 +80,16 @@ def build(session: Session) -> None:
         fqdn = f"{name}.{DOMAIN}"
         made += [
             Create(paths.node(fqdn), Node(rack=node.rack, tags=node.tags, deployment=LAB, alive=True)),
+            Create(paths.fence(fqdn), Fence()),
             Create(paths.noderoles(fqdn)),
         ]
         for role, above in roles:
             record = NodeRole(
                 state=State.PROPOSED, since=1.0, deployment=LAB, parents=tuple(f"{each}@{fqdn}" for each in above)
             )
-            made.append(Create(paths.noderole(role, fqdn), record))
+            made += [Create(paths.noderole(role, fqdn), record), Create(paths.runs(role, fqdn))]
+            if f"{role}@{name}" in told:
+                made.append(Create(paths.user(role, fqdn), told[f"{role}@{name}"]))
     session.commit(made)
 
 

@@ -202,6 +202,24 @@ def test_status_tells_rollouts_under_way_and_those_that_failed(started: Session,
     assert table.index("IN ERROR") < table.index("ROLLOUTS THAT FAILED") < table.index("NODEROLES")
 
 
+@pytest.mark.usefixtures("started")
+@pytest.mark.parametrize("form", ["json", "yaml", "name", "table"])
+@pytest.mark.parametrize(
+    ("line", "exit_code"),
+    [
+        ("list", 0), ("show", 0), ("show --report", 0), ("wait --timeout 0", 5), ("cancel", 0), ("resume", 4), ("retry", 4),
+        ("promote ntp-node", 4), ("accept ntp-node --reason so", 4), ("start --default", 4), ("promote none", 3),
+    ],
+)  # fmt: skip
+def test_every_verb_answers_in_every_form(ocb: Ocb, line: str, exit_code: int, form: str) -> None:
+    answer = ocb("rollout", *line.split(), "-o", form)
+    assert answer.exit_code == exit_code, answer.output
+    assert bool(answer.stdout) == (exit_code in (0, 5))
+    assert "Traceback" not in answer.stderr
+    if form == "json" and answer.stdout:
+        json.loads(answer.stdout)
+
+
 # -- steering --
 
 
