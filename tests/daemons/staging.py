@@ -52,6 +52,11 @@ class Staged:
         return next((each for each in self.fleet.annealers if held and each.pid == held.pid), None)
 
     @property
+    def driven_by(self) -> str | None:
+        """The annealer that drove it last."""
+        return tree.load(self.fleet.session).rollouts[self.deployment].record.driver
+
+    @property
     def holder(self) -> Holder | None:
         return holders(self.fleet.session, [paths.rollout_lock(self.deployment, self.id)])[0]
 
