@@ -308,24 +308,28 @@ def test_a_phase_that_runs_out_of_time_ends_what_runs_and_nothing_comes_late(fle
     assert fleet.broken() <= {"unfinished"}
 
 
-def test_a_result_that_comes_after_the_time_changes_nothing(fleet: Fleet) -> None:
-    """Its annealer sleeps when the run ends well, and its phase's time is over when it wakes up."""
-    roles(fleet, os=fleet.work(0.0), app=fleet.work(1.0))
-    stack(fleet)
+def test_a_result_that_comes_after_the_time_changes_nothing(three: Fleet) -> None:
+    """The annealer that works on the node sleeps when the run ends well, and wakes up when the time is over."""
+    fleet = three
+    roles(fleet, busy=acting(600.0))
+    busy = fleet.bind("busy", fleet.nodes[2])
+    fleet.write(lambda world: [Set(paths.role("app"), fleet.work(1.0), world.roles["app"].version)])
+    driver = fleet.annealer(slots=1).begin()
+    fleet.until_state(busy, State.TRANSITION)
+    selected = [{"node_names": ["m0"]}]
+    staged = Staged(fleet, document([{"name": "all", "selectors": selected}], LATE))
+    fleet.until(lambda: staged.driver is driver, "it drives, and has no slot to work")
+    worker = fleet.annealer(session_seconds=30.0).begin()
     app = f"app@{fleet.nodes[0]}"
-    only = fleet.annealer(session_seconds=30.0).begin()
-    staged = Staged(fleet, document([{"name": "all"}], LATE))
     fleet.until_started(app)
-    only.freeze()
-    fleet.until(lambda: fleet.noted(Noted.ENDED)[app] == 1, "the run ends")
-    other = fleet.annealer(launcher=(dying.__file__,), session_seconds=30.0)
-    other.begin(MOMENT="1")
-    deadline = staged.now.groups["all"].phase_since + 3.0
-    fleet.until(lambda: time.time() > deadline, "the time is over")
-    only.thaw()
-    ended = staged.until_over()
-    fleet.until(lambda: fleet.state(app) is not State.TRANSITION, "it is at rest")
-    assert (fleet.state(app), str(ended.groups["all"].state)) in [(State.ACTIVE, "success"), (State.ERROR, "failed")]
+    worker.freeze()
+    fleet.until(lambda: fleet.noted(Noted.ENDED)[app] == 1, "the run ends well")
+    fleet.until(lambda: fleet.record(app).ending is not None, "the time is over")
+    worker.thaw()
+    fleet.until_state(app, State.ERROR)
+    assert staged.until_over().groups["all"].reason == "deploy"
+    assert fleet.record(app).reason == "deploy of group all ran out of time"
+    assert staged.states()["m0"] in ("unknown", "failure")
     assert fleet.starts()[app] == 1
     assert fleet.broken() <= {"unfinished"}
 
