@@ -20,6 +20,7 @@ from nodepool_ocb.cli.rolling import Key
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import Holder, Json
 from nodepool_ocb.rollout import waiting
+from nodepool_ocb.rollout.deciding import AT_WORK
 from nodepool_ocb.rollout.groups import failed
 from nodepool_ocb.rollout.records import GroupState, Rollout, RolloutState
 from nodepool_ocb.rollout.reporting import report
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.session import Session
 
 TICK_SECONDS: Final = 5.0  # annealers come and go
+SHARE: Final = 4  # times as long as a read took nothing is read: a large rollout changes all the time
+LIVE_GROUPS: Final = 30
 
 
 class View(NamedTuple):
@@ -49,6 +52,7 @@ class _Source:
         self._key, self._opened, self._wake = key, opened, wake
         self._connection = 0
         self._changed = False
+        self._took_seconds = 0.0
         self.view = View(None, None, annealers=False)
 
     def load(self) -> bool:
@@ -59,17 +63,20 @@ class _Source:
     def refresh(self) -> bool:
         if not self._changed and self._connection == self._opened.connections:
             return False
+        time.sleep(min(1.0, SHARE * self._took_seconds))
         return self.sweep()
 
     def sweep(self) -> bool:
         from nodepool_ocb.store import rollouts
 
+        begun = time.monotonic()
         self._connection = self._opened.connections
         self._changed = False  # before the read: a change during it must be read again
         found = rollouts.read(self._opened, *self._key)
         annealers = bool(self._opened.children(paths.daemons("annealer")))
         holder = rolling.driver(self._opened, self._key) if found else None
         self.view = View(found[0] if found else None, holder, annealers)
+        self._took_seconds = time.monotonic() - begun
         return True
 
     def _event(self, _kind: str, _path: str) -> None:
@@ -155,8 +162,13 @@ class _Live:
 
         assert view.rollout is not None, "what is gone is not shown"
         told = rolling.document(key, view.rollout, view.holder)
-        parts = [output.table(map(rolling.group_words, told["groups"]), rolling.GROUP_COLUMNS)]
+        groups = told["groups"]
+        if len(groups) > LIVE_GROUPS:
+            groups = sorted(groups, key=lambda row: row["state"] not in AT_WORK)[:LIVE_GROUPS]
+        parts = [output.table(map(rolling.group_words, groups), rolling.GROUP_COLUMNS)]
         head = f"rollout {key}: {told['state']}, {len(told['nodes'].get('success', []))} of {view.rollout.head.nodes} nodes done"
+        if len(groups) < len(told["groups"]):
+            head += f"; {len(groups)} of {len(told['groups'])} groups, those at work first"
         self._live.update(Group(head, *parts, *([] if view.annealers else [rolling.NOBODY])), refresh=True)
 
 

@@ -41,7 +41,8 @@ def wait(rollout: Rollout, node: str) -> Wait | None:
         return None
     record = rollout.groups[name]
     if progress.state in LOST:
-        text = f"the node is {progress.state} in group {progress.group}: {progress.reason}"
+        how = "failed" if progress.state is NodeState.FAILURE else "is unknown"
+        text = f"the node {how} in group {progress.group}: {progress.reason}"
         return Wait(Kind.LOST, progress.group or name, progress.since, text)
     if record.state in (GroupState.FAILED, GroupState.SUCCESS):
         return Wait(Kind.LEFT_OUT, name, record.since, f"group {name} {record.state}: {record.detail}")

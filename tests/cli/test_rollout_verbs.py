@@ -323,7 +323,7 @@ def test_explain_tells_that_a_rollout_left_a_noderole_out(started: Session, ask:
     assert reason["code"] == "ROLLOUT_LEFT_OUT"
     assert reason["text"].endswith("group control-nodes failed: it depends on group ntp-node, which failed")
     lost = ask("noderole", "explain", "work@ntp01.example.com")["reasons"][0]
-    assert (lost["code"], "failure in group ntp-node" in lost["text"]) == ("ROLLOUT_LEFT_OUT", True)
+    assert (lost["code"], "the node failed in group ntp-node" in lost["text"]) == ("ROLLOUT_LEFT_OUT", True)
 
 
 def test_explain_is_silent_of_rollouts_that_are_done_with_a_node(started: Session, ask: Ask) -> None:
