@@ -112,15 +112,16 @@ def load(settings: config.Settings, tools: Mapping[str, Backend]) -> nodepool.No
 
 
 def uploaders(wants: nodepool.Nodepool) -> Mapping[str, Uploader]:
-    """The providers that we can upload to; what has no driver here is told and left to other builders."""
+    """The providers that we can upload to, those too that are to have nothing any more; what has no driver here is left to
+    other builders, and told if it is to have images.
+    """
     opened: dict[str, Uploader] = {}
     for provider in wants.providers:
-        if not provider.diskimages:
-            continue
         try:
             opened[provider.name] = providers.open(provider)
         except Invalid as missing:
-            log.warning("provider %s is left out: %s", provider.name, missing)
+            told = logging.WARNING if provider.diskimages else logging.DEBUG
+            log.log(told, "provider %s is left out: %s", provider.name, missing)
     return opened
 
 

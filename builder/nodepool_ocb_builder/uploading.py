@@ -52,16 +52,17 @@ class Uploading:
     def _make_room(self) -> bool:
         """The znodes that uploads are below, unless the build is gone."""
         session = self.site.session
-        build = session.get(paths.build(self.image, self.build))
-        if build is None:
-            return False
         room = paths.uploads(self.image, self.build, self.provider)
         wanted = [paths.build_providers(self.image, self.build), room.rpartition("/")[0], room]
-        absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
-        if absent:
-            with suppress(Stale):  # then it is seen again, and looked at again
+        while (build := session.get(paths.build(self.image, self.build))) is not None:
+            absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
+            if not absent:
+                return True
+            with suppress(
+                Stale
+            ):  # the build moved on, or its upload to another provider makes room as well: look again
                 session.commit([Check(build.path, build.version), *map(Create, absent)])
-        return True
+        return False
 
     def _due(self) -> DueUpload | None:
         """Ours to do, still, now that we hold the lock."""

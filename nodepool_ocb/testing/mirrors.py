@@ -6,11 +6,12 @@ import os
 import re
 from pathlib import Path
 
-import pytest
 
+def mirror(kind: str) -> str | None:
+    """The first address in apt's sources of Debian (``debian``) or of its security updates (``debian-security``).
 
-def mirror(kind: str) -> str:
-    """The first address in apt's sources of Debian (``debian``) or of its security updates (``debian-security``)."""
+    NODEPOOL_OCB_TEST_MIRROR and NODEPOOL_OCB_TEST_SECURITY_MIRROR go before it. None where there is no such address.
+    """
     wanted = "NODEPOOL_OCB_TEST_MIRROR" if kind == "debian" else "NODEPOOL_OCB_TEST_SECURITY_MIRROR"
     if wanted in os.environ:
         return os.environ[wanted]
@@ -19,4 +20,4 @@ def mirror(kind: str) -> str:
             for address in re.findall(r"^(?:deb|URIs:)\s.*?(https?://\S+)", file.read_text(), re.MULTILINE):
                 if address.rstrip("/").endswith(f"/{kind}"):
                     return str(address).rstrip("/")
-    pytest.skip(f"apt knows no mirror of {kind} here; name one with {wanted}")
+    return None
