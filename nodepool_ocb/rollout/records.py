@@ -14,7 +14,7 @@ of which touches one kind of znode only: so a round may be written in any number
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -156,15 +156,25 @@ def parts(rollout: Rollout) -> dict[str, Record]:
 
 
 def changed(before: Rollout, after: Rollout) -> dict[str, Record]:
-    """Those of the parts that differ."""
-    old = parts(before)
-    return {path: record for path, record in parts(after).items() if old[path] != record}
+    """Those of the parts that differ; what it costs depends on what changed, as good as."""
+    made: dict[str, Record] = {}
+    if after.nodes is not before.nodes:
+        pairs = enumerate(zip(before.nodes.values(), after.nodes.values(), strict=True))
+        differing = {place // NODES_A_PART for place, (old, new) in pairs if old is not new and old != new}
+        made |= {f"nodes/{part:04}": NodesRecord(nodes=nodes) for part, nodes in _in_parts(after, differing)}
+    if after.groups is not before.groups:
+        made |= {f"groups/{name}": record for name, record in after.groups.items() if record != before.groups[name]}
+    if after.head != before.head:
+        made[""] = after.head
+    return made
 
 
-def _in_parts(rollout: Rollout) -> Iterator[tuple[int, dict[str, Progress]]]:
-    listed = list(rollout.nodes.items())
-    for part, start in enumerate(range(0, len(listed), NODES_A_PART)):
-        yield part, dict(listed[start : start + NODES_A_PART])
+def _in_parts(rollout: Rollout, wanted: Collection[int] | None = None) -> Iterator[tuple[int, dict[str, Progress]]]:
+    """The nodes part by part: of all, or of these."""
+    names = list(rollout.nodes) if wanted is None or wanted else []
+    for part, start in enumerate(range(0, len(names), NODES_A_PART)):
+        if wanted is None or part in wanted:
+            yield part, {name: rollout.nodes[name] for name in names[start : start + NODES_A_PART]}
 
 
 def whole(head: RolloutRecord, groups: Mapping[str, GroupRecord], nodes: Iterable[NodesRecord]) -> Rollout:

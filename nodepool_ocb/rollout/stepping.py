@@ -86,9 +86,9 @@ def watched(rollout: Rollout) -> dict[str, int]:
 def _actions(rollout: Rollout, seen: Mapping[str, Seen]) -> Iterator[Action]:
     recalled = results.recalled(rollout)
     cancelled = rollout.head.state is RolloutState.CANCELLING and rollout.head.by_person
-    for name, progress in rollout.nodes.items():
-        there = seen.get(name)
-        if there is not None and (order := _order(progress, there, recalled(progress), cancelled)):
+    for name, there in seen.items():
+        progress = rollout.nodes[name]
+        if order := _order(progress, there, recalled(progress), cancelled):
             yield Action(order, name, progress.passed)
 
 
