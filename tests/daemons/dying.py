@@ -1,8 +1,8 @@
 """An annealer that dies while it drives a rollout: python dying.py ...
 
 With MOMENT=n in the environment it kills itself (SIGKILL), or with FREEZE=1 stops itself (SIGSTOP), at the n-th of its
-driver's moments, counted from 1: the lock is taken, a transaction is about to be sent, one was answered. Each moment is
-also written to the file MOMENTS, as far as it gets.
+driver's moments, counted from 1: the lock is taken, the rollout is about to be read, a transaction is about to be sent, is
+sent, is answered. Each moment is also written to the file MOMENTS, as far as it gets.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def watch() -> None:
     def writing(rolling: Rolling, *arguments: Any) -> None:
         moment("a transaction is about to be sent")
         write(rolling, *arguments)
+        moment("it was sent, and maybe not written yet")
 
     def answered(rolling: Rolling, *arguments: Any) -> None:
         moment("a transaction was answered")

@@ -15,14 +15,15 @@ from history import Event as Noted
 from staging import Staged, acting, deployment, document, generations, loaded, nodes, roles, stack
 from test_ending import alive, marked
 
-from nodepool_ocb.model import Node, Set, State
+from nodepool_ocb.model import Change, Delete, Node, Set, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.rollout import steering
 from nodepool_ocb.rollout.reporting import report
-from nodepool_ocb.store import paths, tree
+from nodepool_ocb.store import paths, rollouts, tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.world import World
 
 EXAMPLE = """\
 schema: shipyard/DeploymentStrategy/v1
@@ -241,15 +242,44 @@ def test_after_kill_9_at_any_step_another_finishes_and_nothing_is_done_twice(thr
     assert three.broken() <= AFTERWARDS
 
 
-@pytest.mark.parametrize("first", range(1, 5))
+@pytest.mark.parametrize("first", [3, *(pytest.param(first, marks=pytest.mark.long) for first in (1, 2, 4))])
 def test_a_driver_that_was_frozen_beyond_its_session_changes_nothing(three: Fleet, first: int) -> None:
-    """At any step; the long form takes each, the short one what is about to be sent."""
+    """At any step; the short form takes one in four."""
     deaths = Deaths(three, {"FREEZE": "1"})
     for moment in itertools.count(first, 4):
         if not deaths.at(moment):
             break
     assert deaths.deaths >= 2
     assert three.broken() <= AFTERWARDS
+
+
+def test_a_driver_whose_lock_was_taken_away_by_hand_leaves(bare: Fleet) -> None:
+    """Its session lives, and it knows nothing of it; what it does not know keeps it from writing."""
+    nodes(bare, {f"n{number}.example.com": Node() for number in range(2)})
+    roles(bare, os=acting(1.0), app=acting(1.0))
+    stack(bare)
+    first = bare.annealer(session_seconds=30.0).begin()
+    staged = Staged(bare, document([{"name": "all", "critical": True}]))
+    bare.until(lambda: staged.driver is first, "it is driven")
+    bare.until(lambda: "sent" in staged.states().values() or "sending" in staged.states().values(), "it goes on")
+    other = bare.annealer(session_seconds=30.0).begin()
+    bare.until(lambda: bare.living() == 2, "another is there")
+    first.freeze()
+    lock = paths.rollout_lock(staged.deployment, staged.id)
+    for name in bare.session.children(lock) or ():
+        bare.session.commit([Delete(f"{lock}/{name}", 0)])
+    bare.write(lambda world: taken(world, staged.deployment))
+    bare.until(lambda: staged.driver is other, "the other drives")
+    first.thaw()
+    assert staged.until_over().head.state == "success"
+    assert set(generations(bare).values()) == {1}
+    bare.until(lambda: first.metric("nodepool_ocb_rollouts_driven") == 0.0, "the first one has noticed")
+
+
+def taken(world: World, name: str) -> list[Change]:
+    """As if nobody drove it."""
+    stored = world.rollouts[name]
+    return rollouts.taken_over(name, stored.record, stored.version, None, time.time())
 
 
 def test_a_sigterm_hands_over_at_once(three: Fleet) -> None:
