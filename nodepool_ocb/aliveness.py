@@ -18,12 +18,16 @@ from nodepool_ocb.world import NodeView, Vertex, World
 def died(view: NodeView, now: float, reason: str, by: str | None = None, told: Vertex | None = None) -> list[Change]:
     """One transaction: the node is not alive, and every committed noderole on it is TODO or BLOCKED, with all below.
 
+    One whose run is to be ended stays in TRANSITION: when the machine is back, somebody takes it over and ends it.
+
     The run that was going on there is accounted for, unless its annealer does that itself (``told``).
     What is below on other nodes beyond the size of a transaction is settled by the annealers that watch those.
     """
     node = _present(view)
     events: dict[Vertex, Event] = {
-        v: Event.NODE_DIED for v in view.noderoles.values() if v.record.state is not State.PROPOSED
+        v: Event.NODE_DIED
+        for v in view.noderoles.values()
+        if v.record.state is not State.PROPOSED and v.record.ending is None
     }
     was_alive = node.alive and node.available  # while it is not available, its noderoles are left as they are
     moved = apply(events, now, by=by, reason=reason) if was_alive else {}

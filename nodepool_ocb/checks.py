@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
 
 from nodepool_ocb.documents import Document
 from nodepool_ocb.model import Json
@@ -35,7 +36,10 @@ _BOUNDS: Final = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum
 
 
 def faults(document: Document, schema: str) -> list[Fault]:
-    """Every fault of a document, by line; an unknown key is one fault, with the key that was probably meant."""
+    """Every fault of a document, by line; an unknown key is one fault, with the key that was probably meant.
+
+    ``schema`` is a file of ``nodepool_ocb_schemas``, or ``FILE#NAME`` for one of its ``$defs``.
+    """
     found = [_located(document, error) for error in _errors(_validator(schema), document.value)]
     return sorted(found, key=lambda fault: (fault.line, fault.path, fault.text))
 
@@ -95,12 +99,23 @@ def _located(document: Document, found: _Found) -> Fault:
     return Fault(line, found.text, path, found.key, found.unknown, found.meant)
 
 
+#: In our documents 90.0 is no whole number: what reads the value afterwards wants an int.
+_Strict: Final = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
+
 @functools.cache
-def _validator(schema: str) -> Draft202012Validator:
-    return Draft202012Validator(schema_file(schema))
+def _validator(schema: str) -> Any:
+    file, _, part = schema.partition("#")
+    whole = schema_file(file)
+    return _Strict({"$ref": f"#/$defs/{part}", "$defs": whole["$defs"]} if part else whole)
 
 
-def _errors(validator: Draft202012Validator, value: Json) -> Iterator[_Found]:
+def _errors(validator: Any, value: Json) -> Iterator[_Found]:
     for error in validator.iter_errors(value):
         yield from _of(error)
 
@@ -158,11 +173,10 @@ def _sentence(error: ValidationError) -> str:
             return f"must be {schema.get('description') or f'text that matches {wanted}'}, and is {shown}"
         case "uniqueItems":
             return "holds the same item twice"
-        case "minLength" | "maxLength" | "minItems" | "maxItems":
+        case "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
             least = "at least" if rule.startswith("min") else "at most"
-            return (
-                f"must have {least} {wanted} {'letters' if isinstance(value, str) else 'items'}, and has {len(value)}"
-            )
+            what = {"Length": "letter", "Items": "item", "Properties": "key"}[rule[3:]] + ("s" if wanted != 1 else "")
+            return f"must have {least} {wanted} {what}, and has {len(value)}"
     if rule in _BOUNDS:
         return f"must be {_BOUNDS[rule]} {wanted}, and is {shown}"
     return error.message[:300]

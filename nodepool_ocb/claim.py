@@ -118,6 +118,9 @@ def releasing(hold: Hold) -> list[Change]:
 
 
 def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Change]:
+    if record.ending is not None:  # nothing begins: its run is to be ended, whatever became of what is above
+        yield Check(paths.node(vertex.node.name), vertex.node.version)
+        return
     deployment = world.deployments.get(record.deployment)
     if deployment is None or len(vertex.parents) != len(vertex.record.parents):
         raise Conflict(f"{vertex.name}: its deployment or a parent is not there")

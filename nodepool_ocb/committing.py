@@ -1,4 +1,4 @@
-"""What people do to noderoles that exist: commit, propose, retry, refresh, redeploy; any number of them at once.
+"""What people do to noderoles that exist: commit, propose, retry, refresh, redeploy, end; any number of them at once.
 
 Each gives transactions one after the other, and each of these is whole by itself: stopping between two of them leaves some
 noderoles moved and the others as they were. While they are given the world is brought to what the ones before will have
@@ -26,18 +26,24 @@ MEANT_FOR: Final = {
     Event.PROPOSE: frozenset({State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR}),
     Event.RETRY: frozenset({State.ERROR}),
     Event.REFRESH: frozenset({State.ACTIVE}),
+    Event.END: frozenset({State.TRANSITION}),
 }
 
 
 def apply_to(
-    world: World, vertices: Iterable[Vertex], event: Event, now: float, by: str | None = None
+    world: World,
+    vertices: Iterable[Vertex],
+    event: Event,
+    now: float,
+    by: str | None = None,
+    reason: str | None = None,
 ) -> Iterator[list[Change]]:
     """Transactions that apply the event to each noderole that is in a state for it, those above before those below."""
     meant = [vertex for vertex in vertices if vertex.record.state in MEANT_FOR[event]]
     meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))
     for start in range(0, len(meant), AT_ONCE):
         part = [vertex for vertex in meant[start : start + AT_ONCE] if vertex.record.state in MEANT_FOR[event]]
-        moved = apply(dict.fromkeys(part, event), now, by=by)
+        moved = apply(dict.fromkeys(part, event), now, by=by, reason=reason)
         own_first = {vertex: moved[vertex] for vertex in part if vertex in moved} | moved
         written = kept(own_first, first=())
         if written:

@@ -14,7 +14,7 @@ import msgspec
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Json
-from nodepool_ocb.plainyaml import Fault, Key, parse
+from nodepool_ocb.plainyaml import Fault, Key, Parsed, parse, parse_all
 
 BYTES: Final = 1 << 20
 
@@ -29,7 +29,7 @@ class Document(msgspec.Struct, frozen=True):
     def line(self, key: Sequence[str | int]) -> int:
         """The line of a place, or of the nearest place around it (below an alias, that of the alias)."""
         key = tuple(key)
-        return next((self.lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in self.lines), 1)
+        return next((self.lines[key[:end]] for end in range(len(key), -1, -1) if key[:end] in self.lines), 1)
 
     def path(self, key: Sequence[str | int]) -> str:
         """A place as people read it: list items by their name where they have one.
@@ -58,10 +58,17 @@ def load(source: Path | str, name: str | None = None) -> Document:
 
     Raises Invalid with every fault; a document that is no YAML at all has one.
     """
-    if isinstance(source, str) and name is not None:
-        return _parsed(source, name)
-    path = Path(source)
-    return _parsed(read(path), name or str(path))
+    text, name = _read(source, name)
+    return _documents([parse(text)], name)[0]
+
+
+def load_all(source: Path | str, name: str | None = None) -> list[Document]:
+    """Every document in a file, or in text when its ``name`` is given; those that are empty are left out.
+
+    Raises Invalid with every fault of all of them.
+    """
+    text, name = _read(source, name)
+    return [document for document in _documents(parse_all(text), name) if document.value is not None]
 
 
 def validate(document: Document, schema: str) -> None:
@@ -87,10 +94,17 @@ def read(path: Path) -> str:
         raise Invalid(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
 
 
-def _parsed(text: str, name: str) -> Document:
+def _read(source: Path | str, name: str | None) -> tuple[str, str]:
+    """The text, no longer than BYTES, and what it is called."""
+    text = source if isinstance(source, str) and name is not None else read(Path(source))
+    name = name or str(Path(source))
     if len(text.encode("utf-8", "surrogatepass")) > BYTES:
         raise Invalid(f"{name}: is larger than {BYTES >> 20} MiB; split it into several documents")
-    parsed = parse(text)
-    if parsed.faults:
-        raise Invalid([fault.at(name) for fault in parsed.faults])
-    return Document(name, parsed.value, parsed.lines)
+    return text, name
+
+
+def _documents(parsed: Sequence[Parsed], name: str) -> list[Document]:
+    problems = [fault.at(name) for each in parsed for fault in each.faults]
+    if problems:
+        raise Invalid(problems)
+    return [Document(name, each.value, each.lines) for each in parsed]

@@ -20,6 +20,8 @@ class Code(StrEnum):
     """Why a noderole does not start."""
 
     PROPOSED = "PROPOSED"
+    ROLLOUT_WAITING = "ROLLOUT_WAITING"  # PROPOSED, and a rollout commits it when its turn comes
+    ROLLOUT_LEFT_OUT = "ROLLOUT_LEFT_OUT"  # PROPOSED, and the rollout that was to commit it does not do so any more
     DEPLOYMENT_PROPOSED = "DEPLOYMENT_PROPOSED"
     FAILED = "FAILED"  # it is itself in ERROR
     PARENT_ERROR = "PARENT_ERROR"
@@ -72,12 +74,13 @@ def hindrances(
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
     yield from _of_state(vertex, record)
-    if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
-        yield from _of_parents(vertex, moved)
-    yield from _of_deployment(world, record)
+    if record.ending is None:  # a run is ended whatever became of what is above
+        if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
+            yield from _of_parents(vertex, moved)
+        yield from _of_deployment(world, record)
     yield from _of_node(vertex, record, planned)
     yield from _of_role(world, vertex, jigs)
-    if record.hooks:
+    if record.hooks and record.ending is None:
         yield Reason(
             Code.HOOK_PENDING,
             vertex.name,
@@ -116,6 +119,7 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
             yield Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
     elif state is State.TRANSITION and vertex.node.claim is not None:
         text = f"annealer {vertex.node.claim.annealer} works on it"
+        text += f", and is to end it: {record.ending}" if record.ending else ""
         yield Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
 
 

@@ -37,6 +37,13 @@ HOOK_FAILURES: Final = Counter("nodepool_ocb_hook_failures", "Hooks that raised.
 PROBES: Final = Counter("nodepool_ocb_probes", "Probes of machines.", ["outcome"])
 PROBE_FAILURES: Final = Counter("nodepool_ocb_probe_failures", "Probes that failed, by step.", ["step"])
 
+# -- rollouts --
+ROLLOUTS_DRIVEN: Final = Gauge("nodepool_ocb_rollouts_driven", "Rollouts that this annealer drives.")
+ROLLOUT_WRITES: Final = Counter("nodepool_ocb_rollout_writes", "Transactions that took a rollout on.")
+ROLLOUT_STEP_SECONDS: Final = Histogram(
+    "nodepool_ocb_rollout_step_seconds", "How long it took to decide what a rollout does next.", buckets=_FAST
+)
+
 # -- images --
 BUILDS: Final = Counter("nodepool_ocb_builds", "Builds that ended here.", ["outcome"])
 BUILD_SECONDS: Final = Histogram("nodepool_ocb_build_seconds", "How long a build took.", buckets=_LONG)

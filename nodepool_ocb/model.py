@@ -79,6 +79,7 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     once: str | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
     not_before: float = 0.0  # back-off: not to be claimed before this time
     hooks: tuple[str, ...] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
+    ending: str | None = None  # in TRANSITION: its run is to be ended, and why; whatever it comes to, this is an ERROR
 
 
 class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -175,6 +176,15 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     system: Mapping[str, Json] = {}
     hooks: tuple[str, ...] = ()  # deployment hooks that are still to run
     deleting: bool = False
+
+
+class Rollouts(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``rollouts/<deployment>``: which rollout counts. Its version rises with each driver, and with all that people ask."""
+
+    newest: str | None = None
+    over: bool = True  # the newest one is
+    driver: str | None = None  # the annealer that drives it, or did until it died
+    since: float = 0.0  # when any of this changed last
 
 
 class BuildState(StrEnum):

@@ -8,6 +8,8 @@ The rules, in prose:
   satisfied when it is ACTIVE, or in TRANSITION by a refresh.
 - A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
   outcome nobody knows it becomes ERROR. Only a person's ``redeploy`` (PROPOSE with ``once`` cleared) or RETRY ends that.
+- A run that is to be ended (END) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
+  whatever else it came to meanwhile counts for nothing.
 - Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
 
 ``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
@@ -36,6 +38,7 @@ class Event(StrEnum):
     FAIL = "FAIL"  # its jig failed, and no retry is left
     DEFER = "DEFER"  # its jig failed, and runs again after a back-off
     LOSE = "LOSE"  # its jig was started, and how it ended cannot be known any more
+    END = "END"  # somebody, or a rollout whose time is up, wants its run ended
     ABANDON = "ABANDON"  # its annealer died or let go: it stays as it is until another takes over
     RETRY = "RETRY"  # a person wants a failed one to run again
     REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
@@ -57,6 +60,7 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.TRANSITION, Event.FAIL): State.ERROR,
     (State.TRANSITION, Event.DEFER): State.TODO,
     (State.TRANSITION, Event.LOSE): State.TODO,  # again; settle() makes a destructive one ERROR
+    (State.TRANSITION, Event.END): State.TRANSITION,  # whoever holds the node, or takes it over, ends the run
     (State.TRANSITION, Event.ABANDON): State.TRANSITION,
     (State.TODO, Event.FAIL): State.ERROR,  # a hook raised, or a destructive start of unknown outcome
     (State.BLOCKED, Event.FAIL): State.ERROR,  # a hook raised; settle() blocks it again until its parents are well
@@ -132,6 +136,10 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     state = AFTER.get((record.state, event))
     if state is None or (event is Event.CLAIM and not claimable(record)):
         raise Conflict(f"a noderole in {record.state} cannot {event}")
+    if event is Event.END:  # who works on it since when, and why, stays as it is
+        return replace(record, ending=record.ending or reason or "asked for")
+    if record.ending and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
+        raise Conflict(f"its run is to be ended ({record.ending}): it cannot {event}")
     changed = replace(record, state=state, since=now, by=by, reason=reason, **_AT_EVENT[event](record))
     return _entered_todo(changed) if state is State.TODO else changed
 
@@ -155,13 +163,18 @@ _AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
         "not_before": 0.0,
         "once": "done" if record.once else None,
     },
-    Event.FAIL: lambda record: {"refresh": False, "once": None if record.state is State.TRANSITION else record.once},
+    Event.FAIL: lambda record: {
+        "refresh": False,
+        "once": None if record.state is State.TRANSITION else record.once,
+        "ending": None,
+    },
     Event.DEFER: lambda _: {"once": None},
     Event.LOSE: _nothing,
+    Event.END: _nothing,
     Event.ABANDON: _nothing,
     Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
     Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
-    Event.NODE_DIED: lambda _: {"not_before": 0.0},
+    Event.NODE_DIED: lambda _: {"not_before": 0.0, "ending": None},
     Event.SKIP: _nothing,
 }
 

@@ -58,16 +58,38 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Parsed:
-    """Never raises: what cannot be read at all is one more fault."""
+    """The one document of a text. Never raises: what cannot be read at all is one more fault."""
+    return next(_documents(text, only=True))
+
+
+def parse_all(text: str) -> list[Parsed]:
+    """Every document of a text, those that are empty too; the limits are those of the whole text. Never raises.
+
+    >>> [parsed.value for parsed in parse_all("a: 1\\n---\\nb: 2\\n")]
+    [{'a': 1}, {'b': 2}]
+    """
+    return list(_documents(text))
+
+
+def _documents(text: str, only: bool = False) -> Iterator[Parsed]:
+    """What cannot be read at all ends the text: a fault of the document in which it stands."""
     reader = _Reader(text)
-    value: Json = None
-    try:
-        value = reader.document()
-    except yaml.YAMLError as error:
-        reader.faults.append(_syntax(error))
-    except _TooMuch as error:
-        reader.faults.append(Fault(error.line, str(error)))
-    return Parsed(value, reader.lines, sorted(reader.faults, key=lambda fault: fault.line))
+    going_on = True
+    while going_on:
+        value: Json = None
+        try:
+            value = reader.document()
+            going_on = reader.another()
+            if only and going_on:
+                reader.refuse_another()
+                going_on = False
+        except yaml.YAMLError as error:
+            reader.faults.append(_syntax(error))
+            going_on = False
+        except _TooMuch as error:
+            reader.faults.append(Fault(error.line, str(error)))
+            going_on = False
+        yield Parsed(value, reader.lines, sorted(reader.faults, key=lambda fault: fault.line))
 
 
 def _syntax(error: yaml.YAMLError) -> Fault:
@@ -99,19 +121,32 @@ class _Reader:
         self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
         self._anchors: dict[str, _Sized | None] = {}
         self._aliases = 0
+        self._nodes = 0  # of the documents before this one
+        self._start: Any = None  # the event that begins the next document, or ends the stream
         self.lines: dict[Key, int] = {}
         self.faults: list[Fault] = []
 
     def document(self) -> Json:
-        next(self._events)  # the start of the stream
-        if isinstance(next(self._events), yaml.StreamEndEvent):
+        """The next document of the stream; nothing where there is none."""
+        self.lines, self.faults, self._anchors = {}, [], {}
+        if self._start is None:
+            next(self._events)  # the start of the stream
+            self._start = next(self._events)
+        if isinstance(self._start, yaml.StreamEndEvent):
             return None
-        value = self._value(next(self._events), ()).value
+        sized = self._value(next(self._events), ())
         next(self._events)  # the end of the document
-        following = next(self._events)
-        if not isinstance(following, yaml.StreamEndEvent):
-            self._note(following, (), "a second document begins here; put one document in a file")
-        return value
+        self._nodes += sized.nodes
+        return sized.value
+
+    def another(self) -> bool:
+        """Whether a further document begins."""
+        if not isinstance(self._start, yaml.StreamEndEvent):
+            self._start = next(self._events)
+        return not isinstance(self._start, yaml.StreamEndEvent)
+
+    def refuse_another(self) -> None:
+        self._note(self._start, (), "a second document begins here; put one document in a file")
 
     def _value(self, event: Any, key: Key) -> _Sized:
         if len(key) > DEPTH:
@@ -126,8 +161,7 @@ class _Reader:
             sized = _Sized(self._scalar(event, key), 1)
         else:
             sized = self._list(key) if isinstance(event, yaml.SequenceStartEvent) else self._map(key)
-        if sized.nodes > NODES:
-            raise _TooMuch(f"makes more than {NODES} values, aliases and merge keys counted", _line(event))
+        self._bound(sized.nodes, event)
         if event.anchor is not None:
             self._anchors[event.anchor] = sized
         return sized
@@ -224,7 +258,7 @@ class _Reader:
             self._note(event, key, f"tag {event.tag} is not allowed; documents are plain data")
 
     def _bound(self, nodes: int, event: Any) -> None:
-        if nodes > NODES:
+        if self._nodes + nodes > NODES:
             raise _TooMuch(f"makes more than {NODES} values, aliases and merge keys counted", _line(event))
 
     def _note(self, event: Any, key: Key, text: str) -> None:

@@ -1,4 +1,5 @@
-"""What ZooKeeper holds, as one process sees it: nodes, noderoles as a graph, roles, deployments, daemons.
+"""What ZooKeeper holds, as one process sees it: nodes, noderoles as a graph, roles, deployments, daemons, and which
+rollout counts in each deployment.
 
 Filled by store.tree and kept by store.cache; read by whoever decides. A view may be old: every decision is written with
 the versions that it was made from, so a stale one is refused. Each noderole knows its neighbours and counts the parents
@@ -24,6 +25,7 @@ from nodepool_ocb.model import (
     NodeRole,
     Record,
     Role,
+    Rollouts,
     State,
 )
 from nodepool_ocb.noderole import claimable, satisfied
@@ -95,6 +97,7 @@ class World:
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
         self.nodes: dict[str, NodeView] = {}
         self.daemons: dict[str, dict[str, Daemon]] = {}
+        self.rollouts: dict[str, Stored[Rollouts]] = {}  # by deployment
         self._depths: dict[Vertex, int] = {}  # forgotten when an edge changes
         self._awaited: dict[str, list[Vertex]] = {}  # parents named by a noderole, and not here (yet)
 
@@ -171,6 +174,12 @@ class World:
 
     def drop_daemon(self, kind: str, identity: str) -> None:
         self.daemons.get(kind, {}).pop(identity, None)
+
+    def put_rollouts(self, deployment: str, stored: Stored[Rollouts]) -> None:
+        self.rollouts[deployment] = stored
+
+    def drop_rollouts(self, deployment: str) -> None:
+        self.rollouts.pop(deployment, None)
 
     def node(self, fqdn: str) -> NodeView:
         """The node of this name, made empty where it has not been seen."""

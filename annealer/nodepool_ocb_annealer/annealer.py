@@ -1,8 +1,8 @@
 """One turn of the annealer: read what changed, decide, send transactions; all state here is a cache and can be lost.
 
 Everything runs on the turn thread. Answers of ZooKeeper, jigs, probes and hooks come in through ``post`` as calls to make
-at the start of the next turn. The work itself is in four rooms: holding (claims and what follows), working (slots and
-jigs), probing, hooking.
+at the start of the next turn. The work itself is in five rooms: holding (claims and what follows), working (slots and
+jigs), probing, hooking, rolling (rollouts that it drives).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from nodepool_ocb_annealer.holding import Holding
 from nodepool_ocb_annealer.hooking import Hooking
 from nodepool_ocb_annealer.probing import Probing
 from nodepool_ocb_annealer.ranking import Ranking
+from nodepool_ocb_annealer.rolling import Rolling
 from nodepool_ocb_annealer.working import Working
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Annealer:
         self.holding = Holding(self)
         self.probing = Probing(self)
         self.hooking = Hooking(self)
+        self.rolling = Rolling(self)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._session = 0  # the session in which the cache was loaded
         self._draining_since: float | None = None
@@ -124,9 +126,11 @@ class Annealer:
     def _load(self) -> Touched:
         """A new session: what was held is void, and everything is read anew."""
         self.holding.void()
+        self.rolling.void()
         session = self.session.id
         self._register()
         touched = self.cache.load()
+        self.rolling.look_at_all()
         memory.tidy()
         self._session = session
         self.agenda.at(time.monotonic() + self._sweep_seconds(), ("sweep", ""))
@@ -151,6 +155,7 @@ class Annealer:
             self.hooking.look_at_all()
             self.probing.plan(self.world.nodes)
         self.hooking.look(touched)
+        self.rolling.look(touched)
         self.probing.plan(touched.nodes)
         for fqdn in affected:
             self.holding.consider(fqdn)
@@ -177,6 +182,8 @@ class Annealer:
             self._sweep()
         elif what == "probe":
             self.probing.probe(whom)
+        elif what == "rollout":
+            self.rolling.keep(whom)
         else:
             self.hooking.keep(what, whom)
 
@@ -193,6 +200,7 @@ class Annealer:
             if vertex.record.state is not State.ACTIVE or vertex.waiting:
                 self._mind_settling(vertex)
         self.hooking.look_at_all()
+        self.rolling.look_at_all()
         for fqdn in self.world.nodes:
             self.holding.consider(fqdn)
 
@@ -249,6 +257,7 @@ class Annealer:
             self.daemon = replace(self.daemon, state="draining")
             path = paths.daemon("annealer", self.identity)
             self.session.commit_soon([Set(path, self.daemon, 0)], lambda _: None)
+            self.rolling.release()
         if time.monotonic() - self._draining_since >= self.settings.drain_seconds:
             self.holding.release()
 

@@ -71,8 +71,11 @@ class Holding:
         site = self._site
         view = site.world.nodes.get(fqdn)
         held = self._held.get(fqdn)
-        if held is not None and held.confirmed and not held.writing and self._superseded(held):
-            self._drop(held)  # a person, or the machine's death, took the noderole from under its run
+        if held is not None and held.confirmed and not held.writing:
+            if self._superseded(held):
+                self._drop(held)  # a person, or the machine's death, took the noderole from under its run
+            elif held.hold.vertex.record.ending and not held.ending:
+                held.end(held.hold.vertex.record.ending)  # its slot ends it
         if view is None or fqdn in self._held or site.draining or not site.session.trusted:
             return
         if view.claim is not None:
@@ -94,7 +97,7 @@ class Holding:
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
         for held in self._held.values():
-            held.stop.set()
+            held.let_go()
             log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", held.name)
         self._held.clear()
         self._site.working.vacate_all()
@@ -102,14 +105,14 @@ class Holding:
     def stop(self) -> None:
         """Tell every jig to leave its run alone; from any thread."""
         for held in list(self._held.values()):
-            held.stop.set()
+            held.let_go()
 
     def release(self) -> None:
         """Give back every node: the runs go on, and others attach to them."""
         for held in list(self._held.values()):
             if not held.releasing:
                 held.releasing = True
-                held.stop.set()
+                held.let_go()
                 self._site.send(claim.releasing(held.hold), partial(self._released, held), f"release of {held.name}")
 
     def _released(self, held: Held, _: OcbError | None) -> None:
@@ -125,7 +128,7 @@ class Holding:
             record = planned.get(vertex, vertex.record)
             if not claimable(record):
                 continue
-            if record.state is State.TRANSITION and moved is None and vertex.waiting:
+            if record.state is State.TRANSITION and moved is None and vertex.waiting and not record.ending:
                 self._let_go(vertex)
             elif runnable(site.world, vertex, now, site.jigs, moved):
                 candidates.append(vertex)
@@ -178,6 +181,8 @@ class Holding:
 
     def _run(self, held: Held) -> None:
         site = self._site
+        if held.hold.vertex.record.ending:  # of the run that is taken over, or since it was claimed
+            held.end(held.hold.vertex.record.ending)
         finished = site.working.start(held, lambda ended: self._ended(held, ended))
         if finished is not None:
             self._end(held, finished)
@@ -283,7 +288,7 @@ class Holding:
     def _drop(self, held: Held) -> None:
         """Forget a hold, and let others have its slot."""
         site = self._site
-        held.stop.set()
+        held.let_go()
         if self._held.get(held.fqdn) is held:
             del self._held[held.fqdn]
         site.working.vacate(held)

@@ -55,7 +55,9 @@ class Held:
         self.finished: Finished | None = None  # what is to be written
         self.writing = False  # ... and is under way
         self.refusals = 0
-        self.stop = threading.Event()  # the node is not ours any more: leave the run alone
+        self.stop = threading.Event()  # for the jig: leave the run alone
+        self.gone = threading.Event()  # the node is not ours any more
+        self.ending: str | None = None  # the run is to be ended on its machine, and why
         self.unreached = 0
         self.releasing = False
         self.slot = False
@@ -67,6 +69,16 @@ class Held:
     @property
     def fqdn(self) -> str:
         return self.hold.fqdn
+
+    def let_go(self) -> None:
+        """The node is not ours any more; from any thread."""
+        self.gone.set()
+        self.stop.set()
+
+    def end(self, reason: str) -> None:
+        """The run is to be ended: its jig leaves it alone first."""
+        self.ending = reason
+        self.stop.set()
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -163,7 +175,7 @@ class Working:
     def start(self, held: Held, done: Callable[[Finished], None], after_seconds: float = 0.0) -> Finished | None:
         """Run the jig of what is held: gives what it came to where there is nothing to run, else ``done`` is called later."""
         if self._instant(held.role):
-            return Finished(INSTANT, time.time())
+            return Finished(Failed(held.ending) if held.ending else INSTANT, time.time())
         sources = attributes.sources(self._world, held.hold.vertex, held.role)
         self._threads.submit(self._work, held, held.role, sources, done, after_seconds)
         return None
@@ -195,12 +207,14 @@ class Working:
         after_seconds: float,
     ) -> None:
         """In a slot's thread."""
-        held.stop.wait(after_seconds)
+        (held.gone if held.ending else held.stop).wait(after_seconds)
         self._await_trust(held)
         finished: Finished | None = None
         try:
             if not held.stop.is_set():
                 finished = self._run(held, role, sources)
+            if finished is None and held.ending and not held.gone.is_set():
+                finished = self._end(held, held.ending)
         except (Stale, Unavailable) as error:
             log.warning("%s: %s", held.name, error)
             finished = Finished(Unreachable("zookeeper", str(error)), time.time(), again_after=REACH_AGAIN_SECONDS)
@@ -215,7 +229,7 @@ class Working:
     def _await_trust(self, held: Held) -> None:
         """Nothing starts while the claim may be gone; a new session has set ``stop``."""
         while not (self._session.trusted and self._session.id == held.session):
-            if held.stop.wait(TRUST_SECONDS):
+            if held.gone.wait(TRUST_SECONDS):
                 return
 
     def _run(self, held: Held, role: Role, sources: attributes.Sources) -> Finished | None:
@@ -242,6 +256,15 @@ class Working:
         ended = time.time()
         self._drop_old_runs(hold)
         return Finished(outcome, ended, results, again_after, sent)
+
+    def _end(self, held: Held, reason: str) -> Finished | None:
+        """Have what runs on the machine ended; nothing of ours gives it orders meanwhile."""
+        hold = held.hold
+        outcome = self._jigs[held.role.jig].end(self._order(hold, held.role, {}))
+        if isinstance(outcome, Unreachable):
+            held.unreached += 1
+            return Finished(outcome, time.time(), again_after=REACH_AGAIN_SECONDS if held.unreached < 2 else None)
+        return Finished(outcome or Failed(reason), time.time())
 
     def _order(self, hold: claim.Hold, role: Role, sent: dict[str, Any]) -> Order:
         record = hold.vertex.node.record
@@ -290,6 +313,9 @@ class Working:
         metrics.RUNS.labels(role.jig, run.outcome).inc()
         if isinstance(outcome, Unreachable):
             return self._dead(hold, outcome, run, now)
+        if vertex.record.ending:  # whatever it came to
+            moved = apply({vertex: Event.FAIL}, now, by=hold.annealer, reason=vertex.record.ending)
+            return Ending(partial(claim.finishing, hold, moved, run), moved, run, Event.FAIL, may_pass_on=False)
         event, more = _event(outcome, hold.record, role, now)
         moved = apply({vertex: event}, now, by=hold.annealer, reason=run.reason)
         if more:

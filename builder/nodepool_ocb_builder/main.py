@@ -121,7 +121,7 @@ def uploaders(wants: nodepool.Nodepool) -> Mapping[str, Uploader]:
             opened[provider.name] = providers.open(provider)
         except Invalid as missing:
             told = logging.WARNING if provider.diskimages else logging.DEBUG
-            log.log(told, "left out: %s", missing)
+            log.log(told, "left out, nothing built here will be sent there: %s", missing)
     return opened
 
 

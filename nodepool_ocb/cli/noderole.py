@@ -227,6 +227,25 @@ def _path(vertex: Vertex) -> str:
 
 
 @command.command()
+@names_argument
+@click.option("--reason", default="somebody cancelled it", show_default=True, help="What their records are to say.")
+@dry_run_option
+def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
+    """End what runs on the machines; the noderoles are then in ERROR, and may be retried."""
+
+    def decide(_: object, world: World) -> Iterable[Sequence[Change]]:
+        chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
+        for vertex in chosen:
+            if vertex.record.state is not State.TRANSITION:
+                hint = f"nodepool-ocb noderole propose {vertex.name} takes back what has not begun"
+                raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs; {hint}")
+        me = connection.me()
+        return committing.apply_to(world, chosen, Event.END, time.time(), me, f"{reason} ({me})")
+
+    waiting.change_and_wait(decide, None, None, dry_run)
+
+
+@command.command()
 @name_argument
 @yes_option
 @wait_options

@@ -12,6 +12,7 @@ ROLES = "/ocb/roles"
 DEPLOYMENTS = "/ocb/deployments"
 NODES = "/ocb/nodes"
 DAEMONS = "/ocb/daemons"
+ROLLOUTS = "/ocb/rollouts"
 IMAGES = "/nodepool/image"
 
 
@@ -77,6 +78,26 @@ def daemons(kind: str) -> str:
 
 def daemon(kind: str, identity: str) -> str:
     return f"/ocb/daemons/{kind}/{identity}"
+
+
+# -- rollouts (seed 003) --
+
+
+def rollouts(deployment: str) -> str:
+    return f"/ocb/rollouts/{deployment}"
+
+
+def rollout(deployment: str, identity: str, part: str = "") -> str:
+    """A rollout, or the part of it that ``rollout.records.parts`` calls so.
+
+    >>> rollout("lab", "0000000001", "groups/control-nodes")
+    '/ocb/rollouts/lab/0000000001/groups/control-nodes'
+    """
+    return f"/ocb/rollouts/{deployment}/{identity}" + (f"/{part}" if part else "")
+
+
+def rollout_lock(deployment: str, identity: str) -> str:
+    return f"/ocb/rollouts/{deployment}/{identity}/lock"
 
 
 # -- images (seed 004) --

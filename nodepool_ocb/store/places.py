@@ -1,6 +1,6 @@
 """Which paths below ``/ocb`` a World shows, and the names that are there now.
 
-Attribute blobs, runs and everything unknown are no such places.
+Attribute blobs, runs, the rollouts themselves and everything unknown are no such places.
 """
 
 from __future__ import annotations
@@ -10,7 +10,19 @@ from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple, TypeAlias
 
-from nodepool_ocb.model import Claim, Cluster, Daemon, Deployment, DeploymentRole, Fence, Node, NodeRole, Record, Role
+from nodepool_ocb.model import (
+    Claim,
+    Cluster,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    Fence,
+    Node,
+    NodeRole,
+    Record,
+    Role,
+    Rollouts,
+)
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.reading import Reading
 
@@ -21,7 +33,7 @@ class Place(NamedTuple):
     """Where a path is in the world: the kind of record that is there, and the names that lead to it."""
 
     kind: Kind
-    name: str = ""  # of the role, deployment, node or kind of daemon
+    name: str = ""  # of the role, deployment (of the rollouts, too), node or kind of daemon
     below: str = ""  # of the noderole's or deployment role's role, or of the daemon
 
 
@@ -50,7 +62,9 @@ def place(path: str) -> Place | None:
 
 
 _OF_NODE: Final[Mapping[str, Kind]] = {"fence": Fence, "claim": Claim}
-_SECTIONS: Final[Mapping[str, Kind]] = {"nodes": Node, "roles": Role, "deployments": Deployment}
+_SECTIONS: Final[Mapping[str, Kind]] = {
+    "nodes": Node, "roles": Role, "deployments": Deployment, "rollouts": Rollouts
+}  # fmt: skip
 
 
 class Listing(NamedTuple):
@@ -60,6 +74,7 @@ class Listing(NamedTuple):
     deployments: dict[str, list[str]]  # to their deployment roles
     nodes: dict[str, list[str]]  # to their noderoles
     daemons: dict[str, list[str]]  # by kind
+    rollouts: list[str]  # the deployments that have had any
 
     def paths(self) -> Iterator[str]:
         """Every path but those of noderoles."""
@@ -72,13 +87,13 @@ class Listing(NamedTuple):
             yield from (paths.node(fqdn), paths.fence(fqdn), paths.claim(fqdn))
         for kind, identities in self.daemons.items():
             yield from (paths.daemon(kind, identity) for identity in identities)
+        yield from map(paths.rollouts, self.rollouts)
 
 
 def listing(session: Reading) -> Listing:
     """List the tree: one request, and one for some hundred nodes; raises Unavailable or Denied."""
-    roles, deployments, nodes, kinds = (
-        names or [] for names in session.children_many([paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS])
-    )
+    sections = [paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS, paths.ROLLOUTS]
+    roles, deployments, nodes, kinds, rollouts = (names or [] for names in session.children_many(sections))
     wanted = [
         *map(paths.deployment_roles, deployments), *map(paths.noderoles, nodes), *map(paths.daemons, kinds)
     ]  # fmt: skip
@@ -88,4 +103,5 @@ def listing(session: Reading) -> Listing:
         {deployment: next(below) for deployment in deployments},
         {fqdn: next(below) for fqdn in nodes},
         {kind: next(below) for kind in kinds},
+        rollouts,
     )

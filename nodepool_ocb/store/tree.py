@@ -27,6 +27,7 @@ from nodepool_ocb.model import (
     NodeRole,
     Record,
     Role,
+    Rollouts,
 )
 from nodepool_ocb.noderole import satisfied
 from nodepool_ocb.store import codec, paths
@@ -47,9 +48,11 @@ class Touched(msgspec.Struct):
     roles: bool = False
     deployments: bool = False
     daemons: bool = False
+    rollouts: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.vertices or self.nodes or self.roles or self.deployments or self.daemons)
+        others = self.roles or self.deployments or self.daemons or self.rollouts
+        return bool(self.vertices or self.nodes or others)
 
 
 def _prefixes(nodes: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
@@ -137,7 +140,7 @@ class Tree:
     def mzxid(self, at: Place) -> int:
         """Of what is shown; 0 where nothing is, and for what the world keeps no mzxid of."""
         world = self.world
-        shown: Vertex | Stored[Role] | Stored[Deployment] | Stored[DeploymentRole] | None = None
+        shown: Vertex | Stored[Role] | Stored[Deployment] | Stored[DeploymentRole] | Stored[Rollouts] | None = None
         if at.kind is NodeRole:
             node = world.nodes.get(at.name)
             shown = node.noderoles.get(at.below) if node else None
@@ -149,6 +152,8 @@ class Tree:
             shown = world.deployments.get(at.name)
         elif at.kind is DeploymentRole:
             shown = world.deployment_roles.get((at.name, at.below))
+        elif at.kind is Rollouts:
+            shown = world.rollouts.get(at.name)
         elif at.kind is Cluster:
             return world.cluster.mzxid if world.cluster else 0
         return shown.mzxid if shown else 0
@@ -183,6 +188,9 @@ class Tree:
             if world.daemons.get(at.name, {}).get(at.below) != record:
                 world.put_daemon(at.name, at.below, record)
                 touched.daemons = True
+        elif isinstance(record, Rollouts):
+            world.put_rollouts(at.name, Stored(record, version, mzxid))
+            touched.rollouts = True
         elif isinstance(record, Cluster):
             world.put_cluster(Stored(record, version, mzxid))
 
@@ -214,6 +222,9 @@ class Tree:
         elif at.kind is Daemon and at.below in world.daemons.get(at.name, {}):
             world.drop_daemon(at.name, at.below)
             touched.daemons = True
+        elif at.kind is Rollouts and at.name in world.rollouts:
+            world.drop_rollouts(at.name)
+            touched.rollouts = True
 
     def _drop_of_node(self, at: Place, undecodable: bool) -> None:
         world, touched = self.world, self._touched
@@ -253,6 +264,7 @@ class Tree:
         for kind, daemons in list(world.daemons.items()):
             for identity in daemons.keys() - set(listed.daemons.get(kind, ())):
                 yield paths.daemon(kind, identity)
+        yield from map(paths.rollouts, world.rollouts.keys() - set(listed.rollouts))
 
 
 def load(session: Session, quarantined: dict[str, str] | None = None) -> World:

@@ -259,3 +259,14 @@ def test_completion_offers_what_exists(ocb: Ocb, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COMP_WORDS", words)
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
     assert ocb().stdout.split() == [f"plain,{offered}"]
+
+
+def test_a_run_is_cancelled_and_nothing_else_is(ask: Ask, becomes: Callable[..., None], ocb: Ocb) -> None:
+    refused = ocb("noderole", "cancel", TOP)
+    assert refused.exit_code == 4
+    assert "cancel is for what runs" in refused.stderr
+    becomes(f"base@{N1}", State.TRANSITION, run="r1", epoch=1, by="a1")
+    ask("noderole", "cancel", f"base@{N1}", "--reason", "wrong disk")
+    shown = ask("noderole", "show", f"base@{N1}")
+    assert (shown["state"], shown["by"], shown["run"]) == ("TRANSITION", "a1", "r1")
+    assert shown["ending"].startswith("wrong disk (")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import cycle, islice
+from itertools import cycle, islice, pairwise
 from pathlib import Path
 
 import pytest
 from fleet import SESSION_SECONDS, Fleet
+from staging import PHASES, Staged, document, generations, stack
 
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.storm import Fault, Mend, Storm
@@ -76,3 +77,57 @@ def test_after_a_storm_every_promise_holds(
         assert not fleet.faults()
         assert sum(fleet.starts().values()) <= count * (1 + EXCESS)
         assert sum(work.begins for work in fleet.evidence().work) >= count, "the scripts witness it"
+
+
+@pytest.mark.parametrize(
+    ("machines", "groups", "seconds", "every_seconds"),
+    [
+        pytest.param(8, 4, 20.0, 1.5, id="short"),
+        pytest.param(20, 10, 200.0, 4.0, id="long", marks=pytest.mark.long),
+    ],
+)
+def test_after_a_storm_a_rollout_has_done_everything_once(
+    chroot: str, tmp_path: Path, machines: int, groups: int, seconds: float, every_seconds: float
+) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    phases = [{**phase, "timeout_seconds": 3600.0} for phase in PHASES]
+    with Server(fsync=False) as server, Fleet(server, chroot, tmp_path, machines=machines) as fleet:
+        lasts = seconds / groups / 2
+        fleet.add_role("os", fleet.work(lasts, flags=("destructive",)))
+        fleet.add_role("app", fleet.work(lasts))
+        stack(fleet)
+        for _ in range(3):
+            fleet.annealer().begin()
+        named = [
+            {
+                "name": f"g{number}",
+                "critical": True,
+                "depends_on": [f"g{number - 1}"] if number else [],
+                "selectors": [{"node_names": [f"m{machine}" for machine in range(number, machines, groups)]}],
+                "success_criteria": {"percent_successful_nodes": 100},
+            }
+            for number in range(groups)
+        ]
+        staged = Staged(fleet, document(named, phases))
+        storm = Storm(
+            fleet.annealers, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5), more=(cut_machines(fleet, seed),)
+        )
+        storm.blow(seconds, every_seconds)
+        over = staged.until_over(CALM_SECONDS + seconds)
+        assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
+        print(f"{dict(storm.faults)}, {sum(fleet.starts().values())} starts of {2 * machines} noderoles")
+        assert (over.head.state, set(staged.states().values())) == ("success", {"success"})
+        assert not fleet.faults()
+        assert set(generations(fleet).values()) == {1}, "nothing was committed twice"
+        assert over_in_order(staged, groups), "no group began before the one that it depends on was done"
+
+
+def over_in_order(staged: Staged, groups: int) -> bool:
+    """By what the machines noted: each group's first start comes after the last end of the group before it."""
+    times: list[tuple[float, float]] = []
+    for number in range(groups):
+        members = staged.now.members[f"g{number}"]
+        own = [entry.time for entry in staged.fleet.entries() if entry.machine in members]
+        times.append((min(own), max(own)))
+    return all(before[1] <= after[0] for before, after in pairwise(times))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool_ocb.plainyaml import ALIASES, DEPTH, parse
+from nodepool_ocb.plainyaml import ALIASES, DEPTH, Parsed, parse, parse_all
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,29 @@ def test_json_is_yaml_and_comes_back_as_it_was(value: object) -> None:
     parsed = parse(json.dumps(value))
     assert parsed.faults == []
     assert parsed.value == value
+
+
+def test_a_text_of_several_documents() -> None:
+    found = parse_all("# one\na: 1\n---\n---\nb: &x 2\n...\n---\nc: {d: 3}\n")
+    assert [parsed.value for parsed in found] == [{"a": 1}, None, {"b": 2}, {"c": {"d": 3}}]
+    assert [parsed.lines[()] for parsed in found] == [2, 4, 5, 8]
+    assert found[3].lines[("c", "d")] == 8
+    assert parse_all("") == [Parsed(None, {}, [])]
+
+
+def test_several_documents_are_as_guarded_as_one() -> None:
+    assert [
+        (fault.line, fault.text) for parsed in parse_all("a: 1\na: 2\n---\nb: !x 1\n") for fault in parsed.faults
+    ] == [
+        (2, "key is there twice, first in line 1; remove one of them"),
+        (4, "tag !x is not allowed; documents are plain data"),
+    ]
+    (fault,) = parse_all("a: &x 1\n---\nb: *x\n")[1].faults
+    assert (fault.line, fault.text) == (3, "alias *x is not defined before it is used")
+    many = parse_all("- [" + "0," * 1000 + "]\n---\n" * 1 + ("- [" + "0," * 1000 + "]\n---\n") * 150)
+    assert len(many) < 110
+    assert "makes more than 100000 values" in many[-1].faults[0].text
+    aliases = parse_all("- &x 1\n- [" + "*x," * 60 + "]\n---\n- &x 1\n- [" + "*x," * 60 + "]\n")
+    assert aliases[1].faults[0].text == f"has more than {ALIASES} aliases"
+    broken = parse_all("a: 1\n---\n[\n")
+    assert [bool(parsed.faults) for parsed in broken] == [False, True]

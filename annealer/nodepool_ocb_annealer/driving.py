@@ -1,0 +1,126 @@
+"""What the driver of a rollout writes next: the rounds of ``rollout.stepping`` as one transaction, with what they let begin.
+
+Rounds are decided one upon the other until nothing is left to decide, and written together as far as a transaction bears
+them; what is cut off is decided again. Noderoles are moved by what is written in the same transaction or before it, never
+by what is still to be written. A transaction holds the rollout to the version that was read (store.rollouts).
+Reads the world and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from nodepool_ocb.committing import apply_to
+from nodepool_ocb.model import Change
+from nodepool_ocb.noderole import Event
+from nodepool_ocb.rollout.observing import Observer
+from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply
+from nodepool_ocb.rollout.stepping import Action, Order, Step, step, watched
+from nodepool_ocb.store import rollouts
+from nodepool_ocb.store.rollouts import Versions
+from nodepool_ocb.world import Vertex, World
+
+
+class Driven(msgspec.Struct, frozen=True):
+    """A rollout as its driver knows it."""
+
+    deployment: str
+    id: str
+    rollout: Rollout
+    versions: Versions
+
+    @property
+    def name(self) -> str:
+        return f"rollout {self.deployment}/{self.id}"
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One transaction, and what the rollout is after it; nothing to write where ``changes`` is empty."""
+
+    changes: Sequence[Change]
+    after: Driven
+    decisions: Sequence[Decision]
+    due: float | None  # when to look again by the passing of time
+    quiet: bool  # nobody waits for it: nodes came back, and nothing follows from that yet
+
+
+def move(world: World, driven: Driven, now: float) -> Move:
+    """What is to be written now."""
+    after, decisions, last = _decided(world, driven, now)
+    actions = last.actions if last is not None else ()
+    begun = next(_moved(world, driven, after, actions, now), [])
+    due = last.due if last is not None else now
+    if not decisions and not begun:
+        return Move((), driven, (), due, quiet=True)
+    record = rollouts.changes(driven.deployment, driven.id, driven.rollout, after, driven.versions, now)
+    changes = [*record, *begun]
+    if decisions and not rollouts.fits(changes):
+        changes = record  # and what is to begin in the next one
+    versions = driven.versions.after(changes, driven.deployment, driven.id)
+    known = Driven(driven.deployment, driven.id, after, versions)
+    quiet = last is not None and not actions and all(map(_came_back, decisions))
+    return Move(changes, known, decisions, due, quiet)
+
+
+def _came_back(decision: Decision) -> bool:
+    return isinstance(decision.record, Progress) and decision.record.state is not NodeState.SENDING
+
+
+def concerned(driven: Driven) -> frozenset[str]:
+    """The nodes whose noderoles it waits for."""
+    return frozenset(watched(driven.rollout))
+
+
+def _decided(world: World, driven: Driven, now: float) -> tuple[Rollout, list[Decision], Step | None]:
+    """As many rounds as one transaction bears; and the step that has nothing more to decide, None where more is left."""
+    after, made = driven.rollout, list[Decision]()
+    while True:
+        decided = step(after, Observer(world, driven.deployment, after).seen(), now)
+        if not decided.decisions:
+            return after, made, decided
+        taken = _bearable(driven, after, decided.decisions, now)
+        after = apply(after, taken)
+        made += taken
+        if len(taken) < len(decided.decisions):
+            return after, made, None
+
+
+def _bearable(driven: Driven, after: Rollout, decisions: Sequence[Decision], now: float) -> Sequence[Decision]:
+    """The first of these decisions, as many as fit into the transaction with those before; none where that is full."""
+    count = len(decisions)
+    while count:
+        wanted = apply(after, decisions[:count])
+        if rollouts.fits(rollouts.changes(driven.deployment, driven.id, driven.rollout, wanted, driven.versions, now)):
+            break
+        count //= 2
+    if not count and after is driven.rollout:
+        count = 1  # a single one that is too large is told by the session
+    return decisions[:count]
+
+
+def _moved(
+    world: World, driven: Driven, after: Rollout, actions: Sequence[Action], now: float
+) -> Iterator[list[Change]]:
+    """Transactions that move noderoles; only the first may be taken, for the world is ours to read alone."""
+    look = Observer(world, driven.deployment, after)
+    for reason, chosen in _by_reason(after, actions).items():
+        for event, vertices in look.moves(chosen).items():
+            yield from apply_to(world, _not_yet(vertices, event), event, now, driven.name, reason)
+
+
+def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, list[Action]]:
+    """The actions by what is said of the noderoles that they move."""
+    found: dict[str | None, list[Action]] = {}
+    for action in actions:
+        reason = None
+        if action.order is Order.END:
+            reason = after.nodes[action.node].reason or after.head.reason
+        found.setdefault(reason, []).append(action)
+    return found
+
+
+def _not_yet(vertices: Sequence[Vertex], event: Event) -> list[Vertex]:
+    """Without those whose runs are being ended already."""
+    return [vertex for vertex in vertices if event is not Event.END or vertex.record.ending is None]

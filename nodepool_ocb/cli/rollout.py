@@ -1,0 +1,149 @@
+"""``nodepool-ocb rollout``: strategies that are carried out."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from nodepool_ocb.cli import connection, output, rolling, rolloutwatch
+from nodepool_ocb.cli.common import Noun, timeout_option
+from nodepool_ocb.cli.rolling import deployment_option, rollout_argument
+from nodepool_ocb.cli.rolloutstart import start
+from nodepool_ocb.cli.strategy import check, plan, select
+from nodepool_ocb.rollout import steering
+from nodepool_ocb.rollout.reporting import report
+
+LIST_COLUMNS = ("rollout", "strategy", "state", "since", "started", "by", "groups", "nodes", "driver", "reason")
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Deployment strategies: check them, plan, carry them out, look on.
+
+    ROLLOUT is DEPLOYMENT/ID, or DEPLOYMENT alone for its newest; without it, the newest of the only deployment that has any.
+    """
+
+
+for verb in (check, plan, select, start):
+    command.add_command(verb)
+
+reason_option = click.option("--reason", help="Why.")
+
+
+# -- looking --
+
+
+@command.command("list")
+def list_() -> None:
+    """The newest ten rollouts of every deployment: how each stands, and who drives it."""
+    with connection.session() as opened:
+        opened.sync()
+        found = rolling.rows(opened)
+    output.things(found, LIST_COLUMNS, key="rollout", words=rolling.words)
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@click.option(
+    "--report", "as_report", is_flag=True, help="The report: every phase of every group, and every node by its state."
+)
+@click.option(
+    "--watch", is_flag=True, help="As it changes, until it is over; one JSON object a line, unless on a terminal."
+)
+def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bool) -> None:
+    """One rollout: its groups with their states, reasons and nodes, and the nodes that failed."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        found, _ = rolling.load(opened, key)
+        holder = rolling.driver(opened, key)
+    if watch:
+        rolloutwatch.watch(key)
+        return
+    told = rolling.document(key, found, holder)
+    if as_report:
+        output.text({**told, "report": report(found)}, report(found))
+    else:
+        output.thing(told, str(key), *rolling.tables(told))
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@click.option(
+    "--fail-fast", is_flag=True, help="End as soon as a critical group has failed, though others still go on."
+)
+@timeout_option
+def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_seconds: float | None) -> None:
+    """Wait until a rollout is over, or nothing happens before somebody promotes a group; then print its report.
+
+    Exits with 6 when a critical group failed, it was cancelled, or a group pauses.
+    """
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.load(opened, key)
+    rolloutwatch.wait(key, timeout_seconds, fail_fast)
+
+
+# -- steering --
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@reason_option
+def cancel(rollout: str | None, deployment: str | None, reason: str | None) -> None:
+    """Send nothing more, take back what has not begun, and end what runs."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: steering.cancel(found, time.time(), connection.me(), reason))
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+def resume(rollout: str | None, deployment: str | None) -> None:
+    """Go on where a rollout was stopped or cancelled; what failed stays failed."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: steering.resume(found, time.time(), connection.me()))
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@click.option("--failed", is_flag=True, help="Only what failed: so it is without this, too.")
+def retry(rollout: str | None, deployment: str | None, failed: bool) -> None:  # noqa: ARG001
+    """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: steering.retry(found, time.time(), connection.me()))
+
+
+@command.command()
+@click.argument("group")
+@rollout_argument
+@deployment_option
+def promote(group: str, rollout: str | None, deployment: str | None) -> None:
+    """Let a group that pauses after a batch go on with the next."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(
+            opened, key, lambda found: steering.promote(found, rolling.group_of(found, group), connection.me())
+        )
+
+
+@command.command()
+@click.argument("group")
+@rollout_argument
+@deployment_option
+@click.option("--reason", required=True, help="Why its failure may count as success.")
+def accept(group: str, rollout: str | None, deployment: str | None, reason: str) -> None:
+    """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        by = connection.me()
+        rolling.steer(
+            opened, key, lambda found: steering.accept(found, rolling.group_of(found, group), reason, time.time(), by)
+        )

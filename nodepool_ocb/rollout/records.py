@@ -1,0 +1,241 @@
+"""A rollout as ZooKeeper holds it, and as one value.
+
+Three kinds of znodes, each below 256 KiB for 1,000 groups and any number of nodes::
+
+    rollouts/<deployment>/<id>                  RolloutRecord: the rules, the names of the groups, how it stands
+    rollouts/<deployment>/<id>/groups/<group>   GroupRecord: its definition, its members, how it stands
+    rollouts/<deployment>/<id>/nodes/<part>     NodesRecord: NODES_A_PART nodes each, in the order of their names
+
+Who is a member is decided once, when the rollout begins. A group's members are positions in the sorted names of the
+rollout's nodes, written as ranges ("0-12,15"): 200 groups of 5,000 nodes each take kilobytes. The rollout's own znode is
+made last, so a rollout that is there is whole; one without it was never begun. ``stepping.step`` decides in rounds, each
+of which touches one kind of znode only: so a round may be written in any number of transactions, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.model import Record
+from nodepool_ocb.strategy import Group, Strategy
+
+NODES_A_PART: Final = 300
+LETTERS: Final = 200  # of a node's reason
+
+
+class NodeState(StrEnum):
+    """How a node fares in a rollout (seed 003; in flight and unknown are ours)."""
+
+    NOT_STARTED = "not started"  # no phase of it is passed or under way
+    SENDING = "sending"  # in flight: its noderoles are to be committed, or to be retried
+    SENT = "sent"  # in flight: they have been
+    PREPARED = "prepared"  # it has passed a phase, and not the last
+    SUCCESS = "success"  # it has passed the last phase
+    FAILURE = "failure"  # a phase of it failed; it is not sent again, unless somebody retries
+    UNKNOWN = "unknown"  # its phase ran out of time, and something is still at work on it
+
+
+class GroupState(StrEnum):
+    """How a group fares."""
+
+    NOT_STARTED = "not started"  # waits for groups that it depends on, or for its turn
+    RUNNING = "running"  # at work in a phase
+    PAUSED = "paused"  # after a batch, until somebody promotes it
+    SUCCESS = "success"  # its criteria were met in every phase
+    FAILED = "failed"  # see its reason
+
+
+class RolloutState(StrEnum):
+    """How the whole fares."""
+
+    RUNNING = "running"  # groups are sent as their turn comes
+    STOPPING = "stopping"  # no further group begins; those at work finish
+    CANCELLING = "cancelling"  # nothing more is sent, and what has not begun is taken back
+    SUCCESS = "success"  # over: no critical group failed
+    FAILED = "failed"  # over: a critical group failed, or the breaker tripped
+    CANCELLED = "cancelled"  # over: somebody cancelled it
+
+
+IN_FLIGHT: Final = frozenset({NodeState.SENDING, NodeState.SENT})
+LOST: Final = frozenset({NodeState.FAILURE, NodeState.UNKNOWN})
+OVER: Final = frozenset({RolloutState.SUCCESS, RolloutState.FAILED, RolloutState.CANCELLED})
+
+#: Reasons of a failed group; any other is the name of the phase in which it failed.
+DEPENDENCY: Final = "dependency"  # a group that it depends on failed
+STOPPED: Final = "stopped"  # the rollout was stopped before its turn came
+CANCELLED: Final = "cancelled"  # the rollout was cancelled while it was at work, or before
+REASONS: Final = (DEPENDENCY, STOPPED, CANCELLED)
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far one node has come."""
+
+    state: NodeState = NodeState.NOT_STARTED
+    passed: int = 0  # phases; in flight it is at work in the one after these
+    group: str | None = None  # for which it was sent last
+    since: float = 0.0  # when the state changed last
+    attempt: int = 1  # +1 with each retry
+    reason: str | None = None  # why it failed, is unknown, or was taken back
+    errors: Mapping[str, int] = {}  # role → generation of the noderoles that were in ERROR when it failed last
+    domains: tuple[str, ...] = ()  # "rack r1", "label zone:a": where the strategy limits nodes in flight
+
+    @property
+    def idle(self) -> NodeState:
+        """What it is when it is neither in flight nor lost, and has not passed all."""
+        return NodeState.PREPARED if self.passed else NodeState.NOT_STARTED
+
+
+class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``rollouts/<deployment>/<id>/nodes/<part>``: some of a rollout's nodes."""
+
+    nodes: Mapping[str, Progress]  # FQDN → how far it has come
+
+
+class GroupRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``rollouts/<deployment>/<id>/groups/<group>``."""
+
+    group: Group  # as its strategy defines it, without the selectors
+    members: str = ""  # positions among the rollout's nodes: "0-12,15"
+    state: GroupState = GroupState.NOT_STARTED
+    since: float = 0.0  # when the state changed last
+    phase: int = 0  # at work in this one, or ended in it; from 0
+    batch: int = 0  # the same
+    phase_since: float = 0.0  # when this phase of this batch began: its time-out counts from here
+    turn: int = 0  # the how many-th group it was to begin, or to fail
+    attempt: int = 0  # how often it has begun
+    promoted: int = 0  # batches after which somebody let it go on
+    reason: str | None = None  # why it failed: dependency, stopped, cancelled, or the name of a phase
+    detail: str | None = None  # the same in a sentence, with numbers
+    unmet: tuple[str, ...] = ()  # the criteria that were not met, with numbers
+    accepted: str | None = None  # its failure counts as success, for the reason that somebody gave
+    by: str | None = None  # who promoted or accepted it
+
+
+class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``rollouts/<deployment>/<id>``: a strategy that is being carried out."""
+
+    strategy: Strategy  # without its groups
+    groups: tuple[str, ...]  # in the order of the document
+    nodes: int  # how many there are
+    inventory: str  # the version of the inventory that the members were chosen from (selecting.version)
+    state: RolloutState = RolloutState.RUNNING
+    since: float = 0.0  # when the state changed last
+    started: float = 0.0
+    by: str | None = None  # who started it, or changed its course last
+    reason: str | None = None  # why it stands where it stands
+    by_person: bool = False  # it was cancelled by somebody, not by a failure
+    retrying: bool = False  # what failed is being put back, to be sent again
+    heeded: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed
+    forgiven: int = 0  # failed nodes that the breaker does not count, for the same reason
+
+
+class Rollout(msgspec.Struct, frozen=True):
+    """A whole rollout, as one value."""
+
+    head: RolloutRecord
+    groups: Mapping[str, GroupRecord]  # in the order of the document
+    nodes: Mapping[str, Progress]  # in the order of their names
+    members: Mapping[str, tuple[str, ...]]  # group → the names of its nodes
+
+    @property
+    def over(self) -> bool:
+        return self.head.state in OVER
+
+
+def parts(rollout: Rollout) -> dict[str, Record]:
+    """The records of a rollout by their path below its own (which is ""), in the order in which they are to be made."""
+    made: dict[str, Record] = {f"nodes/{part:04}": NodesRecord(nodes=nodes) for part, nodes in _in_parts(rollout)}
+    made |= {f"groups/{name}": record for name, record in rollout.groups.items()}
+    made[""] = rollout.head
+    return made
+
+
+def changed(before: Rollout, after: Rollout) -> dict[str, Record]:
+    """Those of the parts that differ; what it costs depends on what changed, as good as."""
+    made: dict[str, Record] = {}
+    if after.nodes is not before.nodes:
+        pairs = enumerate(zip(before.nodes.values(), after.nodes.values(), strict=True))
+        differing = {place // NODES_A_PART for place, (old, new) in pairs if old is not new and old != new}
+        made |= {f"nodes/{part:04}": NodesRecord(nodes=nodes) for part, nodes in _in_parts(after, differing)}
+    if after.groups is not before.groups:
+        made |= {f"groups/{name}": record for name, record in after.groups.items() if record != before.groups[name]}
+    if after.head != before.head:
+        made[""] = after.head
+    return made
+
+
+def _in_parts(rollout: Rollout, wanted: Collection[int] | None = None) -> Iterator[tuple[int, dict[str, Progress]]]:
+    """The nodes part by part: of all, or of these."""
+    names = list(rollout.nodes) if wanted is None or wanted else []
+    for part, start in enumerate(range(0, len(names), NODES_A_PART)):
+        if wanted is None or part in wanted:
+            yield part, {name: rollout.nodes[name] for name in names[start : start + NODES_A_PART]}
+
+
+def whole(head: RolloutRecord, groups: Mapping[str, GroupRecord], nodes: Iterable[NodesRecord]) -> Rollout:
+    """A rollout from its parts; those of the nodes in the order of their paths."""
+    every = {name: progress for record in nodes for name, progress in record.nodes.items()}
+    names = list(every)
+    ordered = {name: groups[name] for name in head.groups}
+    members = {name: tuple(names[position] for position in _positions(ordered[name].members)) for name in ordered}
+    return Rollout(head, ordered, every, members)
+
+
+def ranges(positions: Iterable[int]) -> str:
+    """Ascending positions as they are written.
+
+    >>> ranges([0, 1, 2, 5, 7, 8])
+    '0-2,5,7-8'
+    """
+    found: list[list[int]] = []
+    for position in positions:
+        if found and position == found[-1][1] + 1:
+            found[-1][1] = position
+        else:
+            found.append([position, position])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in found)
+
+
+def _positions(written: str) -> Iterator[int]:
+    for each in filter(None, written.split(",")):
+        first, _, last = each.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+# -- decisions --
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What becomes of a node, of a group, or of the rollout (then the name is empty), and why.
+
+    It holds the whole new record: to apply one twice changes nothing.
+    """
+
+    name: str
+    record: Progress | GroupRecord | RolloutRecord
+    reason: str
+
+
+def apply(rollout: Rollout, decisions: Iterable[Decision]) -> Rollout:
+    """The rollout after these decisions."""
+    nodes: dict[str, Progress] = {}
+    groups: dict[str, GroupRecord] = {}
+    fields: dict[str, Any] = {}
+    for decision in decisions:
+        match decision.record:
+            case Progress():
+                nodes[decision.name] = decision.record
+            case GroupRecord():
+                groups[decision.name] = decision.record
+            case RolloutRecord():
+                fields["head"] = decision.record
+    if nodes:
+        fields["nodes"] = {**rollout.nodes, **nodes}
+    if groups:
+        fields["groups"] = {**rollout.groups, **groups}
+    return replace(rollout, **fields)

@@ -1,0 +1,46 @@
+"""Putting back what failed, once somebody has asked for it (``steering.retry``): the nodes, then their groups."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from nodepool_ocb.rollout.groups import failed, waiting_again
+from nodepool_ocb.rollout.records import LOST, Decision, GroupState, NodeState, Rollout
+
+
+def decide(rollout: Rollout, now: float) -> list[Decision]:
+    """The nodes first, all of them; then the groups; then that it is done: so each can be found out from what is written."""
+    if not rollout.head.retrying:
+        return []
+    return _nodes(rollout, now) or _groups(rollout, now) or [_done(rollout)]
+
+
+def _nodes(rollout: Rollout, now: float) -> list[Decision]:
+    return [
+        Decision(
+            name,
+            replace(progress, state=progress.idle, attempt=progress.attempt + 1, since=now, reason=None),
+            f"put back for attempt {progress.attempt + 1}: {progress.reason}",
+        )
+        for name, progress in rollout.nodes.items()
+        if progress.state is NodeState.FAILURE
+    ]
+
+
+def _groups(rollout: Rollout, now: float) -> list[Decision]:
+    """Those that failed, and those that succeeded although a member that is put back failed."""
+    back = {
+        name
+        for name, progress in rollout.nodes.items()
+        if progress.attempt > 1 and progress.state in (NodeState.NOT_STARTED, NodeState.PREPARED)
+    }
+    return [
+        Decision(name, replace(waiting_again(record), since=now), "put back, to begin once more")
+        for name, record in rollout.groups.items()
+        if failed(record) or (record.state is GroupState.SUCCESS and not back.isdisjoint(rollout.members[name]))
+    ]
+
+
+def _done(rollout: Rollout) -> Decision:
+    unknown = sum(progress.state in LOST for progress in rollout.nodes.values())
+    return Decision("", replace(rollout.head, retrying=False, forgiven=unknown), "what failed is put back")

@@ -1,0 +1,35 @@
+"""What a rollout is told of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """The noderoles of a node's phase, counted by what they are; none at all, or all ACTIVE, is done."""
+
+    proposed: int = 0  # PROPOSED
+    waiting: int = 0  # TODO, or BLOCKED by what may still succeed
+    running: int = 0  # TRANSITION
+    ending: int = 0  # the same, and told to end; on a machine that does not answer it counts as stuck
+    errors: Mapping[
+        str, int
+    ] = {}  # role → generation of those in ERROR: a retry raises it, so old errors are told from new
+    stuck: int = 0  # BLOCKED by an ERROR, here or on another node
+    reason: str = ""  # of those that failed or are stuck
+    gone: bool = False  # the node does not exist any more
+
+    @property
+    def lost(self) -> bool:
+        return bool(self.errors or self.stuck)
+
+    @property
+    def done(self) -> bool:
+        return not (self.proposed or self.waiting or self.running or self.ending or self.lost or self.gone)
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing happens any more that nobody asks for."""
+        return not (self.waiting or self.running or self.ending)

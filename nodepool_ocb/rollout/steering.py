@@ -1,0 +1,92 @@
+"""What people ask of a rollout. Each gives the decisions to write, in one transaction; the engine does the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.rollout.groups import failed
+from nodepool_ocb.rollout.records import (
+    LOST,
+    REASONS,
+    Decision,
+    GroupRecord,
+    GroupState,
+    NodeState,
+    Rollout,
+    RolloutState,
+)
+
+RS = RolloutState
+
+
+def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | None = None) -> list[Decision]:
+    """Send nothing more, take back what has not begun, and end what runs."""
+    if rollout.over:
+        raise Conflict(f"the rollout is over: {rollout.head.state}")
+    if rollout.head.state is RS.CANCELLING and rollout.head.by_person:
+        return []
+    told = f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else "")
+    return [_headed(rollout, told, state=RS.CANCELLING, since=now, by_person=True, by=by)]
+
+
+def resume(rollout: Rollout, now: float, by: str | None = None) -> list[Decision]:
+    """Go on where it was stopped or cancelled, by a person, a critical group or the breaker; what failed stays failed."""
+    if rollout.head.state is RS.CANCELLING:
+        raise Conflict("the rollout is being cancelled; wait until that is over, then resume")
+    if rollout.head.state in (RS.RUNNING, RS.SUCCESS):
+        raise Conflict(f"the rollout cannot be resumed: it is {rollout.head.state}")
+    return [_resumed(rollout, now, by, f"resumed by {by or 'somebody'}")]
+
+
+def retry(rollout: Rollout, now: float, by: str | None = None) -> list[Decision]:
+    """Send again every node that failed, and let their groups and those that failed begin once more."""
+    if not rollout.over:
+        raise Conflict(f"the rollout is {rollout.head.state}; wait until it is over, or cancel it first")
+    nothing = not any(failed(record) for record in rollout.groups.values())
+    if nothing and not any(progress.state is NodeState.FAILURE for progress in rollout.nodes.values()):
+        raise Conflict("nothing failed in this rollout")
+    told = f"retried by {by or 'somebody'}"
+    return [_headed(rollout, told, state=RS.RUNNING, since=now, retrying=True, heeded=(), by_person=False, by=by)]
+
+
+def promote(rollout: Rollout, group: str, by: str | None = None) -> list[Decision]:
+    """Let a group that pauses after a batch go on with the next."""
+    record = _group(rollout, group)
+    if record.state is not GroupState.PAUSED:
+        raise Conflict(f"group {group} does not pause: it is {record.state}")
+    promoted = replace(record, promoted=record.batch + 1, by=by)
+    return [Decision(group, promoted, f"promoted by {by or 'somebody'}")] if promoted != record else []
+
+
+def accept(rollout: Rollout, group: str, reason: str, now: float, by: str | None = None) -> list[Decision]:
+    """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout."""
+    record = _group(rollout, group)
+    if record.state is not GroupState.FAILED:
+        raise Conflict(f"group {group} has not failed: it is {record.state}")
+    if record.reason in REASONS:
+        raise Conflict(f"group {group} was never sent: {record.detail}; accept what it depends on, or resume")
+    if not reason.strip():
+        raise Conflict("a failure is accepted for a reason; give one")
+    made = [Decision(group, replace(record, accepted=reason, by=by), f"accepted by {by or 'somebody'}: {reason}")]
+    if rollout.head.state is RS.FAILED:
+        made.append(_resumed(rollout, now, by, f"failure of group {group} accepted: {reason}"))
+    return made
+
+
+def _resumed(rollout: Rollout, now: float, by: str | None, told: str) -> Decision:
+    heeded = tuple(name for name, record in rollout.groups.items() if failed(record))
+    forgiven = sum(progress.state in LOST for progress in rollout.nodes.values())
+    return _headed(rollout, told, state=RS.RUNNING, since=now, heeded=heeded, forgiven=forgiven, by_person=False, by=by)
+
+
+def _headed(rollout: Rollout, told: str, **fields: Any) -> Decision:
+    return Decision("", replace(rollout.head, reason=told, **fields), told)
+
+
+def _group(rollout: Rollout, name: str) -> GroupRecord:
+    if name not in rollout.groups:
+        raise NotFound(f"the rollout has no group {name}; it has {', '.join(list(rollout.groups)[:20])}")
+    return rollout.groups[name]

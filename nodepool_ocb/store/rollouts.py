@@ -1,0 +1,304 @@
+"""Rollouts in ZooKeeper: begun, read, steered by people, driven by an annealer.
+
+``rollouts/<deployment>`` (model.Rollouts) says which rollout is the newest and whether it is over; only the newest may be
+under way. Its version is what orders all who write: a driver raises it when it takes over, people with whatever they ask,
+and both when a rollout ends or goes on again. Every transaction of a driver holds it to the version that it knows. So a
+driver whose lock went to another, or that has not seen what somebody asked, writes nothing; and while its version stands,
+whoever drives knows the whole record without reading it.
+
+A rollout's own znode is empty until its parts are all there: one that is empty was never begun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
+from nodepool_ocb.model import Change, Check, Create, Holder, Record, Rollouts, Set
+from nodepool_ocb.rollout import records
+from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
+from nodepool_ocb.store import codec, paths
+from nodepool_ocb.store.frames import Znode
+from nodepool_ocb.store.locks import holders
+from nodepool_ocb.store.removal import removal
+from nodepool_ocb.store.session import Session
+
+R = TypeVar("R", bound=Record)
+
+KEPT: Final = 10  # rollouts of a deployment
+CHANGES_AT_ONCE: Final = 450
+BYTES_AT_ONCE: Final = 400_000
+ATTEMPTS: Final = 20  # at reading or steering what others change meanwhile
+_ID: Final = re.compile(r"[0-9]{10}")
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """What was read: the deployment's own record, and the version of each znode of the rollout by its relative path."""
+
+    rollouts: Rollouts
+    version: int  # of that
+    parts: Mapping[str, int]
+
+    def after(self, changes: Iterable[Change], deployment: str, identity: str) -> Versions:
+        """The same once these changes are written."""
+        own = paths.rollouts(deployment)
+        prefix = paths.rollout(deployment, identity)
+        parts, rollouts, version = dict(self.parts), self.rollouts, self.version
+        for change in changes:
+            if not isinstance(change, Set):
+                continue
+            if change.path == own and isinstance(change.data, Rollouts):
+                rollouts, version = change.data, change.version + 1
+            elif change.path.startswith(prefix):
+                parts[change.path[len(prefix) + 1 :]] = change.version + 1
+        return Versions(rollouts, version, parts)
+
+
+class Listed(NamedTuple):
+    """A rollout among others."""
+
+    deployment: str
+    id: str
+    record: RolloutRecord
+    holder: Holder | None  # who drives it
+
+
+# -- reading --
+
+
+def newest(session: Session, deployment: str) -> str | None:
+    """The id of a deployment's newest rollout, which is the only one that may be under way."""
+    return _standing(session, deployment)[0].newest
+
+
+def read(session: Session, deployment: str, identity: str) -> tuple[Rollout, Versions] | None:
+    """A rollout as it is, None where it does not exist or was never begun.
+
+    While a driver works on it, groups may be newer than nodes, by one write. Raises Invalid where a part of it is broken.
+    """
+    for _ in range(ATTEMPTS):
+        rollouts, version = _standing(session, deployment)
+        found = _parts(session, deployment, identity)
+        if _standing(session, deployment)[1] != version:
+            continue
+        if found is None:
+            return None
+        head, groups, nodes, versions = found
+        return records.whole(head, groups, nodes), Versions(rollouts, version, versions)
+    raise Stale(f"{paths.rollouts(deployment)} is changed on and on; read it again", paths.rollouts(deployment))
+
+
+def _parts(
+    session: Session, deployment: str, identity: str
+) -> tuple[RolloutRecord, dict[str, GroupRecord], list[NodesRecord], dict[str, int]] | None:
+    place = paths.rollout(deployment, identity)
+    listed = session.children_many([f"{place}/groups", f"{place}/nodes"])
+    named = [
+        f"{kind}/{name}"
+        for kind, names in zip(("groups", "nodes"), listed, strict=True)
+        for name in sorted(names or ())
+    ]
+    head, *others = session.get_many([place, *(f"{place}/{part}" for part in named)])
+    if head is None or not head.data or None in others:
+        return None
+    there = {part: znode for part, znode in zip(named, others, strict=True) if znode is not None}
+    groups = {part[7:]: codec.decode(GroupRecord, there[part]) for part in named if part.startswith("groups/")}
+    nodes = [codec.decode(NodesRecord, there[part]) for part in named if part.startswith("nodes/")]
+    versions = {"": head.version} | {part: znode.version for part, znode in there.items()}
+    record = codec.decode(RolloutRecord, head)
+    if len(groups) != len(record.groups) or sum(len(each.nodes) for each in nodes) != record.nodes:
+        return None  # it is being deleted
+    return record, groups, nodes, versions
+
+
+def list_(session: Session) -> list[Listed]:
+    """Every rollout that there is, by deployment, the oldest first; what cannot be decoded is left out."""
+    deployments = sorted(session.children(paths.ROLLOUTS) or ())
+    named = session.children_many([paths.rollouts(deployment) for deployment in deployments])
+    found = [
+        (deployment, identity)
+        for deployment, names in zip(deployments, named, strict=True)
+        for identity in sorted(names or ())
+        if _ID.fullmatch(identity)
+    ]
+    heads = session.get_many([paths.rollout(*each) for each in found])
+    whole = [
+        (*each, record)
+        for each, znode in zip(found, heads, strict=True)
+        if (record := _decoded(RolloutRecord, znode)) is not None
+    ]
+    held = holders(session, [paths.rollout_lock(deployment, identity) for deployment, identity, _ in whole])
+    return [Listed(*each, holder) for each, holder in zip(whole, held, strict=True)]
+
+
+def _decoded(kind: type[R], znode: Znode | None) -> R | None:
+    if znode is not None and znode.data:
+        with contextlib.suppress(Invalid):
+            return codec.decode(kind, znode)
+    return None
+
+
+def _standing(session: Session, deployment: str) -> tuple[Rollouts, int]:
+    """The deployment's own record; as if nothing were there, and version -1, before its first rollout."""
+    znode = session.get(paths.rollouts(deployment))
+    return (codec.decode(Rollouts, znode), znode.version) if znode is not None else (Rollouts(), -1)
+
+
+# -- beginning --
+
+
+def begin(session: Session, deployment: str, rollout: Rollout) -> str:
+    """Write a rollout that ``planning.begin`` made; gives its id. An annealer will drive it.
+
+    Raises Conflict while another of the deployment is under way.
+    """
+    session.ensure(paths.ROLLOUTS)
+    with contextlib.suppress(Stale):  # another made it
+        if _standing(session, deployment)[1] < 0:
+            session.commit([Create(paths.rollouts(deployment), Rollouts())])
+    rollouts, version = _standing(session, deployment)
+    _refuse_another(deployment, rollouts)
+    place = session.create_next(paths.rollouts(deployment) + "/", None)
+    identity = place.rpartition("/")[2]
+    parts = records.parts(rollout)
+    head = parts.pop("")
+    for changes in _packed([Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]):
+        session.commit(changes)
+    counts = Rollouts(newest=identity, over=False, since=rollout.head.started)
+    try:
+        session.commit([Set(paths.rollouts(deployment), counts, version), Set(place, head, 0)])
+    except Stale:
+        _remove(session, place)
+        _refuse_another(deployment, _standing(session, deployment)[0])
+        raise
+    _forget(session, deployment, identity)
+    return identity
+
+
+def _refuse_another(deployment: str, rollouts: Rollouts) -> None:
+    if not rollouts.over:
+        told = "wait until it is over, or: nodepool-ocb rollout cancel"
+        raise Conflict(f"rollout {rollouts.newest} of deployment {deployment} is under way; {told}")
+
+
+def _made(place: str, parts: Mapping[str, Record]) -> Iterator[Change]:
+    return (Create(f"{place}/{part}", record) for part, record in parts.items())
+
+
+def _packed(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """The same in transactions that are not too large."""
+    pack: list[Change] = []
+    size = 0
+    for change in changes:
+        more = _bytes(change)
+        if pack and (len(pack) >= CHANGES_AT_ONCE or size + more > BYTES_AT_ONCE):
+            yield pack
+            pack, size = [], 0
+        pack.append(change)
+        size += more
+    if pack:
+        yield pack
+
+
+def _bytes(change: Change) -> int:
+    """About how much of a transaction it takes."""
+    data = codec.encode(change.data) if isinstance(change, Create | Set) else b""
+    return len(change.path) + len(data) + 60
+
+
+def _forget(session: Session, deployment: str, identity: str) -> None:
+    """Delete the oldest, and those before this one that were never begun; what cannot be now goes the next time."""
+    older = sorted(name for name in session.children(paths.rollouts(deployment)) or () if name < identity)
+    znodes = session.get_many([paths.rollout(deployment, name) for name in older])
+    begun = [name for name, znode in zip(older, znodes, strict=True) if znode is not None and znode.data]
+    kept = set(begun[1 - KEPT :])
+    for name in older:
+        if name not in kept:
+            with contextlib.suppress(Stale):
+                _remove(session, paths.rollout(deployment, name))
+
+
+def _remove(session: Session, place: str) -> None:
+    deletions = removal(session, place)
+    for start in range(0, len(deletions), CHANGES_AT_ONCE):
+        session.commit(deletions[start : start + CHANGES_AT_ONCE])
+
+
+# -- what people ask --
+
+
+def steer(
+    session: Session, deployment: str, identity: str, ask: Callable[[Rollout], Sequence[Decision]], now: float
+) -> Rollout:
+    """Write what ``ask`` (rollout.steering) decides about a rollout as it is, again where it is changed meanwhile.
+
+    Gives the rollout after that. Raises NotFound where there is none, Conflict as ``steered`` and ``ask`` do.
+    """
+    for attempt in range(ATTEMPTS):
+        found = read(session, deployment, identity)
+        if found is None:
+            raise NotFound(f"deployment {deployment} has no rollout {identity}; see: nodepool-ocb rollout list")
+        rollout, versions = found
+        after = records.apply(rollout, ask(rollout))
+        try:
+            session.commit(steered(deployment, identity, rollout, after, versions, now))
+        except Stale:
+            if attempt + 1 == ATTEMPTS:
+                raise
+        else:
+            return after
+    raise AssertionError("it returns or raises")
+
+
+def steered(
+    deployment: str, identity: str, before: Rollout, after: Rollout, versions: Versions, now: float
+) -> list[Change]:
+    """The transaction of what somebody asked; its driver, if there is one, reads the whole again before it goes on.
+
+    Raises Conflict where a rollout that is over would go on although there is a newer one.
+    """
+    if versions.rollouts.newest != identity and not after.over:
+        raise Conflict(
+            f"rollout {identity} is not the newest of deployment {deployment}; that is {versions.rollouts.newest}"
+        )
+    parts = records.changed(before, after)
+    if not parts:
+        return []
+    known = versions.rollouts
+    counts = replace(known, over=after.over, since=now) if known.newest == identity else known
+    return [Set(paths.rollouts(deployment), counts, versions.version), *_sets(deployment, identity, parts, versions)]
+
+
+# -- what a driver writes --
+
+
+def taken_over(deployment: str, versions: Rollouts, version: int, driver: str | None, now: float) -> list[Change]:
+    """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
+    return [Set(paths.rollouts(deployment), replace(versions, driver=driver, since=now), version)]
+
+
+def changes(
+    deployment: str, identity: str, before: Rollout, after: Rollout, versions: Versions, now: float
+) -> list[Change]:
+    """The transaction of what a driver decided; refused where another drives, or somebody asked for something meanwhile."""
+    own = paths.rollouts(deployment)
+    first: Change = Check(own, versions.version)
+    if after.over != versions.rollouts.over:
+        first = Set(own, replace(versions.rollouts, over=after.over, since=now), versions.version)
+    return [first, *_sets(deployment, identity, records.changed(before, after), versions)]
+
+
+def fits(changes: Sequence[Change]) -> bool:
+    """Whether one transaction may hold them all."""
+    return len(changes) <= CHANGES_AT_ONCE and sum(map(_bytes, changes)) <= BYTES_AT_ONCE
+
+
+def _sets(deployment: str, identity: str, parts: Mapping[str, Record], versions: Versions) -> Iterator[Change]:
+    for part, record in parts.items():
+        yield Set(paths.rollout(deployment, identity, part), record, versions.parts[part])

@@ -1,0 +1,205 @@
+"""Rollouts in ZooKeeper: whole or not there, at most one of a deployment under way, and one writer who knows it all."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict, NotFound, OcbError, Stale
+from nodepool_ocb.model import Create, Holder, Node, Rollouts
+from nodepool_ocb.rollout import steering
+from nodepool_ocb.rollout.planning import begin as planned
+from nodepool_ocb.rollout.records import Decision, Rollout, RolloutState, apply
+from nodepool_ocb.store import codec, paths, rollouts
+from nodepool_ocb.store.locks import Locks
+from nodepool_ocb.store.rollouts import Versions
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.strategy import PHASES, Group, Strategy
+
+ME = Holder(daemon="annealer", host="h", pid=1, purpose="rollout", since=1.0)
+
+
+@pytest.fixture
+def session(zk_session: Session) -> Session:
+    zk_session.ensure("/ocb")
+    return zk_session
+
+
+def rollout(nodes: int = 3, groups: int = 2) -> Rollout:
+    named = tuple(Group(name=f"g{number}") for number in range(groups))
+    site = {f"n{number:04}.example.com": Node() for number in range(nodes)}
+    return planned(Strategy(groups=named, phases=PHASES), site, 5.0, by="ann")
+
+
+def read(session: Session, identity: str, deployment: str = "lab") -> tuple[Rollout, Versions]:
+    found = rollouts.read(session, deployment, identity)
+    assert found is not None
+    return found
+
+
+def over(before: Rollout, state: RolloutState = RolloutState.FAILED) -> Rollout:
+    return apply(before, [Decision("", replace(before.head, state=state), "it ended")])
+
+
+def end(session: Session, identity: str, deployment: str = "lab") -> None:
+    before, versions = read(session, identity, deployment)
+    session.commit(rollouts.changes(deployment, identity, before, over(before), versions, 9.0))
+
+
+@pytest.mark.parametrize(("nodes", "groups"), [(3, 2), (0, 1), (1000, 500)])
+def test_a_rollout_is_read_as_it_was_begun(session: Session, nodes: int, groups: int) -> None:
+    begun = rollout(nodes, groups)
+    identity = rollouts.begin(session, "lab", begun)
+    assert identity == "0000000000"
+    assert read(session, identity)[0] == begun
+    assert rollouts.newest(session, "lab") == identity
+    assert rollouts.newest(session, "other") is None
+    assert rollouts.read(session, "lab", "0000000007") is None
+
+
+def test_while_one_is_under_way_no_other_begins(session: Session) -> None:
+    first = rollouts.begin(session, "lab", rollout())
+    with pytest.raises(Conflict, match=f"rollout {first} of deployment lab is under way"):
+        rollouts.begin(session, "lab", rollout())
+    assert rollouts.begin(session, "other", rollout()) == "0000000000"
+    end(session, first)
+    assert rollouts.begin(session, "lab", rollout()) > first
+
+
+def test_of_several_that_begin_at_once_one_does(session: Session) -> None:
+    told: list[object] = []
+
+    def start() -> None:
+        try:
+            told.append(rollouts.begin(session, "lab", rollout()))
+        except OcbError as refused:
+            told.append(type(refused))
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    begun = [each for each in told if isinstance(each, str)]
+    assert len(begun) == 1
+    assert [each for each in told if each not in begun] == [Conflict] * 7
+    assert rollouts.newest(session, "lab") == begun[0]
+    there = [name for name in session.children(paths.rollouts("lab")) or () if rollouts.read(session, "lab", name)]
+    assert there == begun
+
+
+def test_one_that_was_not_begun_to_the_end_is_none(session: Session) -> None:
+    before = rollouts.begin(session, "lab", rollout())
+    end(session, before)
+    half = session.create_next(paths.rollouts("lab") + "/", None)
+    session.commit([Create(f"{half}/groups"), Create(f"{half}/nodes")])
+    assert rollouts.read(session, "lab", half[-10:]) is None
+    assert [each.id for each in rollouts.list_(session)] == [before]
+    last = rollouts.begin(session, "lab", rollout())
+    assert session.get(half) is None, "whoever begins the next one takes it away"
+    assert [each.id for each in rollouts.list_(session)] == [before, last]
+
+
+def test_the_last_ten_are_kept_and_no_id_is_given_twice(session: Session) -> None:
+    ids = []
+    for _ in range(13):
+        ids.append(rollouts.begin(session, "lab", rollout()))
+        end(session, ids[-1])
+    assert ids == sorted(set(ids))
+    assert [each.id for each in rollouts.list_(session)] == ids[-10:]
+
+
+def test_a_list_has_every_rollout_and_who_drives_it(session: Session) -> None:
+    one = rollouts.begin(session, "lab", rollout())
+    two = rollouts.begin(session, "other", rollout())
+    Locks(session).take(paths.rollout_lock("other", two), ME)
+    assert [(each.deployment, each.id, each.record.state, each.holder) for each in rollouts.list_(session)] == [
+        ("lab", one, RolloutState.RUNNING, None),
+        ("other", two, RolloutState.RUNNING, ME),
+    ]
+
+
+# -- who may write --
+
+
+def take_over(session: Session, driver: str, deployment: str = "lab") -> None:
+    znode = session.get(paths.rollouts(deployment))
+    assert znode is not None
+    known = codec.decode(Rollouts, znode)
+    session.commit(rollouts.taken_over(deployment, known, znode.version, driver, 7.0))
+
+
+def decided(before: Rollout) -> Rollout:
+    name, record = next(iter(before.groups.items()))
+    return apply(before, [Decision(name, replace(record, turn=1), "its turn")])
+
+
+def test_a_driver_goes_on_from_what_it_wrote_without_reading(session: Session) -> None:
+    identity = rollouts.begin(session, "lab", rollout())
+    take_over(session, "a1")
+    before, versions = read(session, identity)
+    after = decided(before)
+    written = rollouts.changes("lab", identity, before, after, versions, 9.0)
+    session.commit(written)
+    versions = versions.after(written, "lab", identity)
+    assert (after, versions) == read(session, identity)
+    written = rollouts.changes("lab", identity, after, over(after), versions, 9.0)
+    session.commit(written)
+    assert (over(after), versions.after(written, "lab", identity)) == read(session, identity)
+
+
+def test_a_driver_that_was_replaced_writes_nothing(session: Session) -> None:
+    identity = rollouts.begin(session, "lab", rollout())
+    take_over(session, "a1")
+    before, versions = read(session, identity)
+    take_over(session, "a2")
+    with pytest.raises(Stale):
+        session.commit(rollouts.changes("lab", identity, before, decided(before), versions, 9.0))
+    with pytest.raises(Stale):
+        session.commit(rollouts.changes("lab", identity, before, over(before), versions, 9.0))
+    assert read(session, identity)[0] == before
+
+
+def test_a_driver_that_has_not_seen_what_somebody_asked_writes_nothing(session: Session) -> None:
+    identity = rollouts.begin(session, "lab", rollout())
+    take_over(session, "a1")
+    before, versions = read(session, identity)
+    after = rollouts.steer(session, "lab", identity, lambda it: steering.cancel(it, 8.0, by="bob"), 8.0)
+    assert after.head.state is RolloutState.CANCELLING
+    with pytest.raises(Stale):
+        session.commit(rollouts.changes("lab", identity, before, decided(before), versions, 9.0))
+    assert read(session, identity)[0] == after
+
+
+def test_what_two_people_ask_is_both_heeded(session: Session) -> None:
+    identity = rollouts.begin(session, "lab", rollout())
+    asked = []
+
+    def ask(it: Rollout) -> list[Decision]:
+        if not asked:
+            asked.append(rollouts.steer(session, "lab", identity, lambda it: steering.cancel(it, 8.0, by="bob"), 8.0))
+        return [Decision("g0", replace(it.groups["g0"], accepted="fine"), "accepted")]
+
+    rollouts.steer(session, "lab", identity, ask, 8.0)
+    seen = read(session, identity)[0]
+    assert (seen.head.state, seen.groups["g0"].accepted) == (RolloutState.CANCELLING, "fine")
+
+
+def test_only_the_newest_goes_on_again(session: Session) -> None:
+    first = rollouts.begin(session, "lab", rollout())
+    end(session, first)
+    rollouts.steer(session, "lab", first, lambda it: steering.resume(it, 8.0), 8.0)
+    with pytest.raises(Conflict, match="is under way"):
+        rollouts.begin(session, "lab", rollout())
+    end(session, first)
+    second = rollouts.begin(session, "lab", rollout())
+    end(session, second)
+    with pytest.raises(Conflict, match=f"rollout {first} is not the newest of deployment lab; that is {second}"):
+        rollouts.steer(session, "lab", first, lambda it: steering.resume(it, 8.0), 8.0)
+
+
+def test_to_steer_one_that_does_not_exist_is_told(session: Session) -> None:
+    with pytest.raises(NotFound, match="deployment lab has no rollout 0000000000"):
+        rollouts.steer(session, "lab", "0000000000", lambda it: steering.cancel(it, 8.0), 8.0)
