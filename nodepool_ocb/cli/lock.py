@@ -23,10 +23,24 @@ def command() -> None:
 
 @command.command("list")
 def list_() -> None:
-    """Every claim on a node, and every lock on an image's builds or a build's uploads: whose it is, and since when."""
+    """Every claim on a node, and every lock on a rollout, an image's builds or a build's uploads: whose, since when."""
     with connection.session() as opened:
-        told = [*rows(connection.load(opened)), *locks(opened, imaging.load(opened))]
+        world = connection.load(opened)
+        told = [*rows(world), *drivers(opened, world), *locks(opened, imaging.load(opened))]
     output.things(told, ("kind", "name", "owner", "host", "purpose", "since"))
+
+
+def drivers(opened: Session, world: World) -> list[dict[str, Json]]:
+    """The locks of rollouts that are under way."""
+    from nodepool_ocb.store.locks import holders
+
+    under_way = [(name, stored.record.newest or "") for name, stored in sorted(world.rollouts.items())]
+    found = holders(opened, [paths.rollout_lock(*each) for each in under_way])
+    return [
+        _lock("rollout", f"{deployment}/{identity}", holder)
+        for (deployment, identity), holder in zip(under_way, found, strict=True)
+        if holder is not None
+    ]
 
 
 def locks(opened: Session, images: imaging.Images) -> list[dict[str, Json]]:
