@@ -81,7 +81,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: float = 0.0  # when the state changed last
     attempt: int = 1  # +1 with each retry
     reason: str | None = None  # why it failed, is unknown, or was taken back
-    errors: Mapping[str, int] = {}  # role → generation of the noderoles that were in ERROR when it failed last
+    errors: Mapping[str, int] = {}  # role → generation of the noderoles in ERROR when it failed last, or was put back
     domains: tuple[str, ...] = ()  # "rack r1", "label zone:a": where the strategy limits nodes in flight
 
     @property

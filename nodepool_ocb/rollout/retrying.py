@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from nodepool_ocb.rollout.groups import failed, waiting_again
-from nodepool_ocb.rollout.records import LOST, Decision, GroupState, NodeState, Rollout
+from nodepool_ocb.rollout.records import LOST, Decision, GroupState, NodeState, Progress, Rollout
+from nodepool_ocb.rollout.seen import Seen
 
 
-def decide(rollout: Rollout, now: float) -> list[Decision]:
+def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decision]:
     """The nodes first, all of them; then the groups; then that it is done: so each can be found out from what is written."""
     if not rollout.head.retrying:
         return []
-    return _nodes(rollout, now) or _groups(rollout, now) or [_done(rollout)]
+    return _nodes(rollout, seen, now) or _groups(rollout, now) or [_done(rollout)]
 
 
-def _nodes(rollout: Rollout, now: float) -> list[Decision]:
+def _nodes(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decision]:
     return [
         Decision(
             name,
-            replace(progress, state=progress.idle, attempt=progress.attempt + 1, since=now, reason=None),
+            _put_back(progress, seen.get(name), now),
             f"put back for attempt {progress.attempt + 1}: {progress.reason}",
         )
         for name, progress in rollout.nodes.items()
         if progress.state is NodeState.FAILURE
     ]
+
+
+def _put_back(progress: Progress, there: Seen | None, now: float) -> Progress:
+    """What is in ERROR by now is old, also what failed after the node was given up."""
+    errors = progress.errors if there is None else there.errors
+    return replace(
+        progress, state=progress.idle, attempt=progress.attempt + 1, since=now, reason=None, errors=errors
+    )  # fmt: skip
 
 
 def _groups(rollout: Rollout, now: float) -> list[Decision]:

@@ -67,10 +67,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
-    """What is to be done next. ``seen`` says of nodes that are in flight or unknown how their noderoles stand."""
+    """What is to be done next. ``seen`` says how the noderoles of the nodes stand that are ``watched``."""
     decisions = (
         results.decide(rollout, seen, now)
-        or retrying.decide(rollout, now)
+        or retrying.decide(rollout, seen, now)
         or deciding.decide(rollout, seen, now)
         or sending.decide(rollout, now)
     )
@@ -80,6 +80,8 @@ def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
 def watched(rollout: Rollout) -> dict[str, int]:
     """The nodes of which ``step`` wants to be told, each with the phase in which it is."""
     wanted = IN_FLIGHT | {NodeState.UNKNOWN}
+    if rollout.head.retrying:
+        wanted |= {NodeState.FAILURE}
     return {name: progress.passed for name, progress in rollout.nodes.items() if progress.state in wanted}
 
 

@@ -496,6 +496,17 @@ def test_what_fails_faster_than_anybody_looks_is_retried_once() -> None:
         assert drive.rollout.over
 
 
+def test_retrying_sends_what_failed_otherwise_since_then() -> None:
+    """Somebody retried a noderole by hand, and it failed again; or another of the node failed later."""
+    drive = driver({}, 2, failing((node(0), 0)))
+    drive.run()
+    drive.machines.outcome = all_well
+    drive.machines.generation[node(0), 0] += 1
+    drive.write(steering.retry(drive.rollout, drive.now))
+    assert states(drive.run()) == "ss"
+    assert drive.machines.starts[node(0), 0] == 2
+
+
 def test_retrying_survives_crashes() -> None:
     def stubborn(name: str, phase: int, tries: int) -> str:
         return "fail" if tries <= int(name[1]) and phase == int(name[1]) % 2 else "ok"
