@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from nodepool_ocb.rollout.groups import failed, waiting_again
-from nodepool_ocb.rollout.records import LOST, Decision, GroupState, NodeState, Progress, Rollout
+from nodepool_ocb.rollout.groups import failed, passed_over, waiting_again
+from nodepool_ocb.rollout.records import LOST, Decision, NodeState, Progress, Rollout
 from nodepool_ocb.rollout.seen import Seen
 
 
@@ -39,7 +39,7 @@ def _put_back(progress: Progress, there: Seen | None, now: float) -> Progress:
 
 
 def _groups(rollout: Rollout, now: float) -> list[Decision]:
-    """Those that failed, and those that succeeded although a member that is put back failed."""
+    """Those that failed, and those that count as successful although a member that is put back failed."""
     back = {
         name
         for name, progress in rollout.nodes.items()
@@ -48,7 +48,7 @@ def _groups(rollout: Rollout, now: float) -> list[Decision]:
     return [
         Decision(name, replace(waiting_again(record), since=now), "put back, to begin once more")
         for name, record in rollout.groups.items()
-        if failed(record) or (record.state is GroupState.SUCCESS and not back.isdisjoint(rollout.members[name]))
+        if failed(record) or (passed_over(record) and not back.isdisjoint(rollout.members[name]))
     ]
 
 

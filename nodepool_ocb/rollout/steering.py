@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.rollout.groups import failed
 from nodepool_ocb.rollout.records import (
+    DEPENDENCY,
     LOST,
     REASONS,
     Decision,
@@ -73,7 +74,8 @@ def accept(rollout: Rollout, group: str, reason: str, now: float, by: str | None
     if not reason.strip():
         raise Conflict("a failure is accepted for a reason; give one")
     made = [Decision(group, replace(record, accepted=reason, by=by), f"accepted by {by or 'somebody'}: {reason}")]
-    if rollout.head.state is RS.FAILED:
+    left_out = any(record.reason == DEPENDENCY and failed(record) for record in rollout.groups.values())
+    if rollout.head.state is RS.FAILED or (rollout.head.state is RS.SUCCESS and left_out):
         made.append(_resumed(rollout, now, by, f"failure of group {group} accepted: {reason}"))
     return made
 

@@ -547,6 +547,35 @@ def test_an_accepted_failure_lets_others_go_on() -> None:
     assert "<FAILED, accepted: node is in repair>" in report(drive.rollout)
 
 
+def test_a_failure_of_no_weight_is_accepted_for_those_that_depend_on_it() -> None:
+    """The rollout has succeeded, and left them out."""
+    groups = [
+        {"name": "a", "critical": False, "selectors": [{"node_names": ["n0"]}],
+         "success_criteria": {"minimum_successful_nodes": 1}},
+        {"name": "b", "critical": False, "depends_on": ["a"]},
+    ]  # fmt: skip
+    drive = driver({"groups": groups}, 3, failing((node(0), 0)))
+    assert drive.run().head.state == "success"
+    assert states(drive.rollout) == "fnn"
+    drive.write(steering.accept(drive.rollout, "a", "node is in repair", drive.now, "me"))
+    assert drive.run().head.state == "success"
+    assert states(drive.rollout) == "fss"
+    drive.write(steering.accept(drive.rollout, "a", "it stays there", drive.now, "me"))
+    assert drive.rollout.over, "nobody waits for it any more"
+
+
+def test_retrying_sends_the_nodes_of_a_group_whose_failure_was_accepted() -> None:
+    rule = {"success_criteria": {"percent_successful_nodes": 100}}
+    drive = driver({"groups": [{"name": "a", **rule}]}, 2, failing((node(0), 0)))
+    drive.run()
+    drive.write(steering.accept(drive.rollout, "a", "one is enough", drive.now))
+    assert drive.run().head.state == "success"
+    drive.machines.outcome = all_well
+    drive.write(steering.retry(drive.rollout, drive.now))
+    assert drive.run().head.state == "success"
+    assert states(drive.rollout) == "ss"
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     drive = driver({})
     with pytest.raises(Conflict, match="does not pause"):
