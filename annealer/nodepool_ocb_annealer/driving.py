@@ -116,7 +116,8 @@ def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, li
     for action in actions:
         reason = None
         if action.order is Order.END:
-            reason = after.nodes[action.node].reason or after.head.reason
+            progress = after.nodes[action.node]
+            reason = (progress.reason if progress.state is NodeState.UNKNOWN else None) or after.head.reason
         found.setdefault(reason, []).append(action)
     return found
 

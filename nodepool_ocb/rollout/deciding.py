@@ -34,6 +34,7 @@ from nodepool_ocb.rollout.records import (
     NodeState,
     Rollout,
     RolloutState,
+    cancelled,
 )
 from nodepool_ocb.rollout.seen import Seen
 from nodepool_ocb.strategy import OnTimeout, Reaction
@@ -81,13 +82,15 @@ class _Deciding:
         """The rollout is over when all groups are, nothing is in flight, and nothing is left to be taken back or ended."""
         if any(record.state not in ENDED for record in self._groups.values()):
             return
+        by_person = cancelled(self._head)
         for name, progress in self._rollout.nodes.items():
             there = seen.get(name)
-            pending = progress.state is NodeState.UNKNOWN and there is not None and (there.waiting or there.running)
+            ended = progress.state is NodeState.UNKNOWN or (by_person and progress.state is NodeState.FAILURE)
+            pending = ended and there is not None and (there.waiting or there.running)
             if progress.state in IN_FLIGHT or pending:
                 return
         bad = [name for name, record in self._groups.items() if record.group.critical and groups.failed(record)]
-        if self._head.state is RS.CANCELLING and self._head.by_person:
+        if by_person:
             self._turn(RS.CANCELLED, self._head.reason or "cancelled")
         elif bad:
             self._turn(RS.FAILED, f"critical group {bad[0]} failed" + (f", and {len(bad) - 1} more" if bad[1:] else ""))

@@ -103,10 +103,10 @@ class Observer:
             case State.TRANSITION if vertex.record.ending is None:
                 return "running", None
             case State.TRANSITION:
-                node = vertex.node.record
-                if node is not None and (node.alive or node.virtual):
+                hindered = _not_ended(vertex)
+                if hindered is None:
                     return "ending", None
-                return "stuck", f"{vertex.name} is to be ended, and its machine does not answer"
+                return "stuck", f"{vertex.name} is to be ended, and its machine {hindered}"
             case State.ERROR:
                 return None, f"{vertex.name}: {vertex.record.reason or 'in ERROR'}"
             case State.BLOCKED:
@@ -134,6 +134,18 @@ class Observer:
             self._blamed |= dict.fromkeys(met)  # none of them has an ERROR above it
         self._blamed[vertex] = found
         return found
+
+
+def _not_ended(vertex: Vertex) -> str | None:
+    """Why nobody will end a run for now; None where whoever holds its node does, or whoever takes it over."""
+    node = vertex.node.record
+    if vertex.node.claim is not None:
+        return None
+    if node is None or not (node.alive or node.virtual):
+        return "does not answer"
+    if not node.available:
+        return "is not available"
+    return "is being deleted" if node.deleting else None
 
 
 def _with_parents(vertices: Iterable[Vertex]) -> set[Vertex]:

@@ -134,6 +134,11 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     forgiven: int = 0  # failed nodes that the breaker does not count, for the same reason
 
 
+def cancelled(head: RolloutRecord) -> bool:
+    """Whether somebody is cancelling it: then what runs is ended, also on nodes that have failed."""
+    return head.state is RolloutState.CANCELLING and head.by_person
+
+
 class Rollout(msgspec.Struct, frozen=True):
     """A whole rollout, as one value."""
 

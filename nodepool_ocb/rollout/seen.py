@@ -13,7 +13,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     proposed: int = 0  # PROPOSED
     waiting: int = 0  # TODO, or BLOCKED by what may still succeed
     running: int = 0  # TRANSITION
-    ending: int = 0  # the same, and told to end; on a machine that does not answer it counts as stuck
+    ending: int = 0  # the same, and told to end; where nobody can do that for now it counts as stuck
     errors: Mapping[
         str, int
     ] = {}  # role → generation of those in ERROR: a retry raises it, so old errors are told from new

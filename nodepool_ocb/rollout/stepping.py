@@ -32,7 +32,7 @@ from enum import StrEnum
 import msgspec
 
 from nodepool_ocb.rollout import deciding, groups, results, retrying, sending
-from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout, RolloutState
+from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout, cancelled
 from nodepool_ocb.rollout.seen import Seen
 
 
@@ -80,22 +80,23 @@ def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
 def watched(rollout: Rollout) -> dict[str, int]:
     """The nodes of which ``step`` wants to be told, each with the phase in which it is."""
     wanted = IN_FLIGHT | {NodeState.UNKNOWN}
-    if rollout.head.retrying:
+    if rollout.head.retrying or cancelled(rollout.head):
         wanted |= {NodeState.FAILURE}
     return {name: progress.passed for name, progress in rollout.nodes.items() if progress.state in wanted}
 
 
 def _actions(rollout: Rollout, seen: Mapping[str, Seen]) -> Iterator[Action]:
     recalled = results.recalled(rollout)
-    cancelled = rollout.head.state is RolloutState.CANCELLING and rollout.head.by_person
+    by_person = cancelled(rollout.head)
     for name, there in seen.items():
         progress = rollout.nodes[name]
-        if order := _order(progress, there, recalled(progress), cancelled):
+        if order := _order(progress, there, recalled(progress), by_person):
             yield Action(order, name, progress.passed)
 
 
-def _order(progress: Progress, there: Seen, recalled: bool, cancelled: bool) -> Order | None:
-    if progress.state is NodeState.UNKNOWN or (cancelled and progress.state in IN_FLIGHT):
+def _order(progress: Progress, there: Seen, recalled: bool, by_person: bool) -> Order | None:
+    given_up = by_person and progress.state in IN_FLIGHT | {NodeState.FAILURE}
+    if progress.state is NodeState.UNKNOWN or given_up:
         return Order.END if there.waiting or there.running else None
     if recalled and progress.state in IN_FLIGHT:
         return Order.RECALL if there.waiting else None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from nodepool_ocb.committing import apply_to
-from nodepool_ocb.model import Deployment, Node, NodeRole, State
+from nodepool_ocb.model import Claim, Deployment, Node, NodeRole, State
 from nodepool_ocb.rollout.observing import Observer
 from nodepool_ocb.rollout.planning import begin
 from nodepool_ocb.rollout.records import Rollout, RolloutState, apply
@@ -85,6 +85,26 @@ def test_a_node_is_seen_by_its_noderoles() -> None:
     )
     there.drop_node("n2.x.y")
     assert Observer(there, "lab", rollout).seen()["n2.x.y"] == Seen(gone=True)
+
+
+def test_a_run_is_ended_only_where_somebody_can_end_it() -> None:
+    there = world({"a@n1.x.y": "TRANSITION"})
+    record = msgspec.structs.replace(there.nodes["n1.x.y"].noderoles["a"].record, ending="cancelled")
+    there.put_noderole("n1.x.y", "a", record, 1)
+    rollout = rollout_of(there, [{"name": "deploy"}])
+    for _ in range(2):
+        rollout = apply(rollout, step(rollout, {}, 0.0).decisions)
+
+    def seen(**fields: bool) -> Seen:
+        there.put_node("n1.x.y", Node(**{"deployment": "lab", "alive": True, **fields}), 1)
+        return Observer(there, "lab", rollout).seen()["n1.x.y"]
+
+    assert (seen().ending, seen(virtual=True, alive=False).ending) == (1, 1)
+    for hindered in ({"alive": False}, {"available": False}, {"deleting": True}):
+        assert (seen(**hindered).ending, seen(**hindered).stuck) == (0, 1), "nobody takes it over"
+        assert "is to be ended, and its machine" in seen(**hindered).reason
+    there.put_claim("n1.x.y", Claim(annealer="a", noderole="a@n1.x.y", run="r", epoch=1, since=0.0), 1, 0)
+    assert seen(available=False).ending == 1, "who holds it ends it"
 
 
 def test_orders_move_the_noderoles_that_they_are_for() -> None:

@@ -17,10 +17,10 @@ from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import Node
 from nodepool_ocb.rollout import steering
 from nodepool_ocb.rollout.planning import begin, plan
-from nodepool_ocb.rollout.records import Decision, Rollout, parts
+from nodepool_ocb.rollout.records import Decision, Rollout, apply, parts
 from nodepool_ocb.rollout.reporting import report
 from nodepool_ocb.rollout.seen import Seen
-from nodepool_ocb.rollout.stepping import Order, step
+from nodepool_ocb.rollout.stepping import Order, step, watched
 from nodepool_ocb.strategy import WHOLE, Strategy
 
 EXAMPLE = """\
@@ -442,6 +442,29 @@ def test_cancelling_takes_back_what_has_not_begun_and_ends_what_runs_and_resumin
     assert drive.run().head.state == "success"
     assert states(drive.rollout) == "fss"
     assert set(drive.machines.starts.values()) == {1}
+
+
+def test_cancelling_ends_also_what_still_runs_on_nodes_that_failed() -> None:
+    drive = driver({"groups": [{"success_criteria": {"maximum_failed_nodes": 1}}]}, 2)
+    drive.settle()
+    both = {node(0): Seen(errors={"a": 1}, running=1), node(1): Seen(running=1)}
+    drive.rollout = apply(drive.rollout, step(drive.rollout, both, drive.now).decisions)
+    assert states(drive.rollout) == "fs"
+    assert step(drive.rollout, both, drive.now).actions == (), "what runs there may run"
+    drive.rollout = apply(drive.rollout, steering.cancel(drive.rollout, drive.now))
+    assert set(watched(drive.rollout)) == {node(0), node(1)}
+    assert {(action.order, action.node) for action in step(drive.rollout, both, drive.now).actions} == {
+        (Order.END, node(0)),
+        (Order.END, node(1)),
+    }
+    left = {node(0): both[node(0)], node(1): Seen(errors={"a": 1})}
+    for _ in range(5):
+        drive.rollout = apply(drive.rollout, step(drive.rollout, left, drive.now).decisions)
+    assert not drive.rollout.over, "it is not over before that is told to end"
+    left[node(0)] = Seen(errors={"a": 1}, ending=1)
+    for _ in range(5):
+        drive.rollout = apply(drive.rollout, step(drive.rollout, left, drive.now).decisions)
+    assert drive.rollout.head.state == "cancelled"
 
 
 def test_a_rollout_that_cancels_itself_lets_what_runs_run_to_its_end() -> None:
