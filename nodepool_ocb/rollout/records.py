@@ -14,13 +14,14 @@ of which touches one kind of znode only: so a round may be written in any number
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Record
 from nodepool_ocb.strategy import Group, Strategy
 
@@ -183,12 +184,53 @@ def _in_parts(rollout: Rollout, wanted: Collection[int] | None = None) -> Iterat
 
 
 def whole(head: RolloutRecord, groups: Mapping[str, GroupRecord], nodes: Iterable[NodesRecord]) -> Rollout:
-    """A rollout from its parts; those of the nodes in the order of their paths."""
+    """A rollout from its parts; those of the nodes in the order of their paths. Raises Invalid where they contradict.
+
+    What decides, tells and draws need not look whether a name is known, or a phase there.
+    """
     every = {name: progress for record in nodes for name, progress in record.nodes.items()}
+    faults = [*_faults(head, groups), *_faults_of_nodes(head, every)]
+    if faults:
+        raise Invalid(faults)
     names = list(every)
     ordered = {name: groups[name] for name in head.groups}
-    members = {name: tuple(names[position] for position in _positions(ordered[name].members)) for name in ordered}
-    return Rollout(head, ordered, every, members)
+    return Rollout(head, ordered, every, {name: _members(name, record, names) for name, record in ordered.items()})
+
+
+def _faults(head: RolloutRecord, groups: Mapping[str, GroupRecord]) -> Iterator[str]:
+    phases = [phase.name for phase in head.strategy.phases]
+    if not phases:
+        yield "it has no phases"
+    for name in head.groups:
+        if name not in groups:
+            yield f"group {name} is not there"
+            continue
+        record = groups[name]
+        if record.group.name != name:
+            yield f"groups/{name}: the definition is of group {record.group.name}"
+        if not 0 <= record.phase < len(phases) or record.batch < 0:
+            yield f"groups/{name}: is in phase {record.phase} of batch {record.batch}, which there is not"
+        if record.state is GroupState.FAILED and record.reason not in (*REASONS, *phases):
+            yield f"groups/{name}: has failed for reason {record.reason}, which there is not"
+        for above in record.group.depends_on:
+            if above not in head.groups:
+                yield f"groups/{name}: depends on group {above}, which there is not"
+
+
+def _faults_of_nodes(head: RolloutRecord, nodes: Mapping[str, Progress]) -> Iterator[str]:
+    phases, known = len(head.strategy.phases), {None, *head.groups}
+    for name, progress in nodes.items():
+        if progress.group not in known:
+            yield f"node {name} was sent for group {progress.group}, which there is not"
+        if not 0 <= progress.passed < phases + (progress.state is NodeState.SUCCESS):
+            yield f"node {name} is {progress.state}, and has passed {progress.passed} of {phases} phases"
+
+
+def _members(name: str, record: GroupRecord, names: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(names[position] for position in _positions(record.members))
+    except (ValueError, IndexError) as wrong:
+        raise Invalid(f"groups/{name}: the members are no positions among {len(names)} nodes: {wrong}") from wrong
 
 
 def ranges(positions: Iterable[int]) -> str:

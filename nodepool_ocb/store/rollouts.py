@@ -90,7 +90,10 @@ def read(session: Session, deployment: str, identity: str) -> tuple[Rollout, Ver
         if found is None:
             return None
         head, groups, nodes, versions = found
-        return records.whole(head, groups, nodes), Versions(rollouts, version, versions)
+        try:
+            return records.whole(head, groups, nodes), Versions(rollouts, version, versions)
+        except Invalid as wrong:
+            raise Invalid([f"{paths.rollout(deployment, identity)}: {each}" for each in wrong.problems]) from None
     raise Stale(f"{paths.rollouts(deployment)} is changed on and on; read it again", paths.rollouts(deployment))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Conflict, NotFound, OcbError, Stale
-from nodepool_ocb.model import Create, Holder, Node, Rollouts
-from nodepool_ocb.rollout import steering
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
+from nodepool_ocb.model import Create, Holder, Node, Record, Rollouts, Set
+from nodepool_ocb.rollout import records, steering
 from nodepool_ocb.rollout.planning import begin as planned
-from nodepool_ocb.rollout.records import Decision, Rollout, RolloutState, apply
+from nodepool_ocb.rollout.records import Decision, GroupState, NodesRecord, NodeState, Rollout, RolloutState, apply
 from nodepool_ocb.store import codec, paths, rollouts
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.rollouts import Versions
@@ -57,6 +58,40 @@ def test_a_rollout_is_read_as_it_was_begun(session: Session, nodes: int, groups:
     assert rollouts.newest(session, "lab") == identity
     assert rollouts.newest(session, "other") is None
     assert rollouts.read(session, "lab", "0000000007") is None
+
+
+BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a group of another name": ("", {"groups": ("g0", "g7")}, "group g7 is not there"),
+    "no phases": ("", {"strategy": Strategy(phases=())}, "it has no phases"),
+    "a phase that there is not": ("groups/g0", {"phase": 2}, "phase 2"),
+    "a phase before the first": ("groups/g0", {"phase": -1}, "phase -1"),
+    "a reason that there is not": ("groups/g0", {"state": GroupState.FAILED, "reason": "x"}, "reason x"),
+    "members that are no numbers": ("groups/g0", {"members": "0-x"}, "members"),
+    "members that there are not": ("groups/g0", {"members": "0-99999999999"}, "members"),
+    "members before the first": ("groups/g0", {"members": "-2"}, "members"),
+    "an unknown group above": ("groups/g0", {"group": Group(name="g0", depends_on=("x",))}, "depends on group x"),
+    "another group's definition": ("groups/g0", {"group": Group(name="g1")}, "definition is of group g1"),
+    "a node of an unknown group": ("nodes/0000", {"group": "x"}, "node n0000.example.com was sent for group x"),
+    "a node beyond the last phase": ("nodes/0000", {"passed": 3}, "node n0000.example.com"),
+    "a node at work after the last phase": ("nodes/0000", {"passed": 2, "state": NodeState.SENT}, "node n0000"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_records_that_contradict_each_other_are_refused_by_name(session: Session, how: str) -> None:
+    part, fields, told = BROKEN[how]
+    identity = rollouts.begin(session, "lab", rollout())
+    before = records.parts(read(session, identity)[0])[part]
+    if isinstance(before, NodesRecord):
+        first, progress = next(iter(before.nodes.items()))
+        wrong: Record = replace(before, nodes={**before.nodes, first: replace(progress, **fields)})
+    else:
+        wrong = replace(before, **fields)
+    path = paths.rollout("lab", identity, part)
+    session.commit([Set(path, wrong, 1 if not part else 0)])
+    with pytest.raises(Invalid, match=told) as refused:
+        rollouts.read(session, "lab", identity)
+    assert paths.rollout("lab", identity) in str(refused.value)
 
 
 def test_while_one_is_under_way_no_other_begins(session: Session) -> None:
