@@ -84,6 +84,18 @@ def test_a_second_rollout_of_a_deployment_is_refused_while_one_is_under_way(star
     ]
 
 
+def test_a_rollout_above_or_below_one_that_is_under_way_is_refused(started: Session, ocb: Ocb, ask: Ask) -> None:
+    """It would be about the same noderoles."""
+    ask("deployment", "create", "rack", "--parent", LAB)
+    for name in ("system", "rack"):
+        result = ocb("rollout", "start", "--default", "--deployment", name)
+        assert result.exit_code == 4
+        assert f"rollout {FIRST} is under way" in result.stderr
+        assert f"wait for it: nodepool-ocb rollout wait {FIRST}" in result.stderr
+    ask("deployment", "create", "beside")
+    assert "under way" not in ocb("rollout", "start", "--default", "--deployment", "beside").stderr
+
+
 def test_a_deployment_that_is_proposed_is_refused_until_it_is_committed_without_its_noderoles(
     site: Session, ocb: Ocb, ask: Ask, file: str
 ) -> None:
