@@ -77,6 +77,7 @@ class Rolling:
         self._locks = Locks(site.session)
         self._driven: dict[str, _Drive] = {}  # by deployment
         self._free_since: dict[str, float] = {}  # monotonic: since nobody is seen to drive it
+        self._broken_until: dict[str, float] = {}  # monotonic: it could not go on, and is left alone till then
 
     def __len__(self) -> int:
         return len(self._driven)
@@ -130,6 +131,9 @@ class Rolling:
         if not site.session.trusted:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
             return
+        if time.monotonic() < self._broken_until.get(deployment, 0.0):
+            self._appoint(deployment, self._broken_until[deployment])
+            return
         if drive is not None and (drive.writing or time.monotonic() < drive.not_before):
             if not drive.writing:
                 self._appoint(deployment, drive.not_before)
@@ -144,10 +148,11 @@ class Rolling:
         except Unavailable:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
             raise
-        except Exception:  # one rollout that cannot go on must not cost the others
+        except Exception as wrong:  # one rollout that cannot go on must not cost the others
             metrics.TURN_FAILURES.inc()
-            log.exception("the rollout of deployment %s", deployment)
-            self._appoint(deployment, time.monotonic() + BROKEN_SECONDS)
+            log.error("the rollout of deployment %s: %s", deployment, wrong, exc_info=not isinstance(wrong, Invalid))
+            self._broken_until[deployment] = time.monotonic() + BROKEN_SECONDS
+            self._appoint(deployment, self._broken_until[deployment])
 
     def _wanted(self, deployment: str, stored: Stored[Rollouts]) -> bool:
         """Whether it is under way, nobody drives it, and it is our turn."""

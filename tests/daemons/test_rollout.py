@@ -276,10 +276,10 @@ def test_a_driver_whose_lock_was_taken_away_by_hand_leaves(bare: Fleet) -> None:
     bare.until(lambda: first.metric("nodepool_ocb_rollouts_driven") == 0.0, "the first one has noticed")
 
 
-def taken(world: World, name: str) -> list[Change]:
-    """As if nobody drove it."""
+def taken(world: World, name: str, driver: str | None = None) -> list[Change]:
+    """As if nobody drove it, or another did."""
     stored = world.rollouts[name]
-    return rollouts.taken_over(name, stored.record, stored.version, None, time.time())
+    return rollouts.taken_over(name, stored.record, stored.version, driver, time.time())
 
 
 def test_a_sigterm_hands_over_at_once(three: Fleet) -> None:
@@ -453,6 +453,26 @@ def test_a_rollout_that_cannot_be_read_stops_no_other_and_goes_on_when_it_can(ba
     bare.until(lambda: f"{path}: not a GroupRecord" in annealer.said, "the log says what is wrong")
     bare.session.commit([Set(path, good, 1)])
     assert staged["broken"].until_over().head.state == "success"
+
+
+def test_a_record_that_breaks_under_its_driver_costs_a_look_every_five_seconds(bare: Fleet) -> None:
+    """However much happens meanwhile on the nodes that are in flight."""
+    roles(bare, os=acting(60.0), app=acting())
+    nodes(bare, {"n0.example.com": Node()})
+    stack(bare)
+    annealer = bare.annealer().begin()
+    staged = Staged(bare, document([{"name": "all", "critical": True}]))
+    bare.until(lambda: staged.states() == {"n0": "sent"}, "it is in flight")
+    path = paths.rollout(staged.deployment, staged.id, "groups/all")
+    znode = bare.session.get(path)
+    assert znode is not None
+    bare.session.commit([Set(path, {"schema": 7}, znode.version)])
+    bare.write(lambda world: taken(world, staged.deployment, staged.driven_by))
+    bare.until(lambda: "not a GroupRecord" in annealer.said, "it has met it")
+    for number in range(20):
+        bare.set_node("n0.example.com", reason=f"{number}")
+        time.sleep(0.05)
+    assert annealer.said.count("not a GroupRecord") == 1
 
 
 def test_several_rollouts_at_once_each_in_its_deployment(bare: Fleet) -> None:
