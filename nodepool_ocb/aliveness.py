@@ -1,4 +1,4 @@
-"""What it means for noderoles that a machine is found dead, or alive again (seed 000, "Aliveness and availability")."""
+"""What it means for noderoles that a machine is found dead, or alive again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deployment tree: proposed and committed at every level (seed 000, "Deployment tree")."""
+"""The deployment tree: proposed and committed at every level."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class NotFound(OcbError):
 
 
 class Conflict(OcbError):
-    """What was asked contradicts what exists: the 409 of seed 001."""
+    """What was asked contradicts what exists."""
 
     exit_code = 4
 

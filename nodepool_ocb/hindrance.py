@@ -20,6 +20,8 @@ class Code(StrEnum):
     """Why a noderole does not start."""
 
     PROPOSED = "PROPOSED"
+    ROLLOUT_WAITING = "ROLLOUT_WAITING"  # PROPOSED, and a rollout commits it when its turn comes
+    ROLLOUT_LEFT_OUT = "ROLLOUT_LEFT_OUT"  # PROPOSED, and the rollout that was to commit it does not do so any more
     DEPLOYMENT_PROPOSED = "DEPLOYMENT_PROPOSED"
     FAILED = "FAILED"  # it is itself in ERROR
     PARENT_ERROR = "PARENT_ERROR"

@@ -259,19 +259,21 @@ def removable(build: BuildView, carriers: Mapping[str, Carrier], kept: Iterable[
 
 
 class MarkBuild(msgspec.Struct, frozen=True):
-    """Set the build's state."""
+    """Set the build's state; ``instead`` is the build that makes it superfluous, and must still be as it was."""
 
     build: BuildView
     state: BuildState
     reason: str
+    instead: BuildView | None = None
 
 
 class MarkUpload(msgspec.Struct, frozen=True):
-    """Set the upload's state."""
+    """Set the upload's state; ``instead`` is the upload that makes it superfluous, and must still be as it was."""
 
     upload: UploadView
     state: UploadState
     reason: str
+    instead: UploadView | None = None
 
 
 class RemoveUpload(msgspec.Struct, frozen=True):
@@ -309,7 +311,8 @@ def tidy(image: ImageView, tidier: Tidier, now: float) -> Iterator[Step]:
     for build in image.builds:
         yield from _tidy_build(image, build, build.id in kept, tidier, now)
         for upload in build.uploads:
-            yield from _tidy_upload(build, upload, upload in kept_uploads, tidier, now)
+            instead = next((kept for kept in kept_uploads if kept.provider == upload.provider), None)
+            yield from _tidy_upload(build, upload, upload in kept_uploads, instead, tidier, now)
 
 
 def _kept_uploads(image: ImageView, tidier: Tidier) -> list[UploadView]:
@@ -334,7 +337,10 @@ def _tidy_build(image: ImageView, build: BuildView, kept: bool, tidier: Tidier, 
         case BuildState.BUILDING if image.holder is None and build.id not in tidier.working:
             yield MarkBuild(build, BuildState.ABORTED, f"{record.builder} lost the lock: it died, or ZooKeeper lost it")
         case BuildState.READY if not kept and build.bare and (ours or tidier.configured):
-            yield MarkBuild(build, BuildState.DELETE, "newer builds are ready")
+            if tidier.configured:
+                yield MarkBuild(build, BuildState.DELETE, "newer builds are ready", image.ready()[0])
+            else:
+                yield MarkBuild(build, BuildState.DELETE, "the image is not configured any more")
         case BuildState.ABORTED | BuildState.FAILED | BuildState.DELETE if not build.bare or build.id in tidier.working:
             return  # its uploads go first; what is worked on may be ready yet
         case BuildState.ABORTED | BuildState.DELETE if ours or gone:
@@ -343,7 +349,9 @@ def _tidy_build(image: ImageView, build: BuildView, kept: bool, tidier: Tidier, 
             yield RemoveBuild(build)
 
 
-def _tidy_upload(build: BuildView, upload: UploadView, kept: bool, tidier: Tidier, now: float) -> Iterator[Step]:
+def _tidy_upload(
+    build: BuildView, upload: UploadView, kept: bool, instead: UploadView | None, tidier: Tidier, now: float
+) -> Iterator[Step]:
     record, ours = upload.record, build.record.builder_id == tidier.builder_id
     if upload.locked:
         return  # somebody works on it, and what the provider calls it may not be known yet
@@ -357,6 +365,6 @@ def _tidy_upload(build: BuildView, upload: UploadView, kept: bool, tidier: Tidie
     elif ours and upload.provider in tidier.providers and upload.provider not in tidier.carriers:
         yield MarkUpload(upload, UploadState.DELETE, f"{upload.provider} is not to have this image any more")
     elif record.state is UploadState.READY and not kept and upload.provider in tidier.carriers:
-        yield MarkUpload(upload, UploadState.DELETE, "newer uploads are ready")
+        yield MarkUpload(upload, UploadState.DELETE, "newer uploads are ready", instead)
     elif record.state is UploadState.FAILED and not kept and now >= record.state_time + tidier.failed_keep_seconds:
         yield MarkUpload(upload, UploadState.DELETE, "it failed, and has been kept long enough")

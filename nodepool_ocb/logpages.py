@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -34,7 +34,7 @@ LOOK_SECONDS: Final = 0.1  # a file tells nobody that it grew
 WAITING: Final = 64  # answers that wait at a time; others are given at once
 PATIENCE_SECONDS: Final = 5.0  # for an answer, beyond what it was asked to wait
 
-_NAME: Final = re.compile(r"[a-z0-9][a-zA-Z0-9_.-]{0,120}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+~@-]{0,219}")  # of an image, with the number of its build
 _OFFSET: Final = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -87,13 +87,14 @@ class LogPage:
         self._waiting = threading.BoundedSemaphore(WAITING)
 
     def __call__(self, rest: str, query: Mapping[str, str]) -> Answer:
+        name = unquote(rest)
         offset = query.get("offset", "0")
         wait = query.get("wait", "0")
-        if not _NAME.fullmatch(rest):
+        if not _NAME.fullmatch(name):
             return Answer(404, b"no log has such a name\n")
         if not (_OFFSET.fullmatch(offset) and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", wait)):
             return Answer(400, b"offset and wait are numbers\n")
-        return _answer(self._awaited(rest, int(offset), min(float(wait), WAIT_SECONDS)))
+        return _answer(self._awaited(name, int(offset), min(float(wait), WAIT_SECONDS)))
 
     def _awaited(self, name: str, offset: int, seconds: float) -> Piece | Missing | Shorter:
         piece = self._piece(name, offset)

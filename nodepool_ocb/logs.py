@@ -20,6 +20,8 @@ from nodepool_ocb.config import LogSettings
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PRIORITY: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}  # the journal's, by level
 
+REPEAT_SECONDS: Final = 60.0
+
 
 def setup_logging(settings: LogSettings) -> None:
     """Log to stderr as the settings say; call once, first of all."""
@@ -32,6 +34,26 @@ def setup_logging(settings: LogSettings) -> None:
         logging.getLogger(chatty).setLevel(max(level, least) if level > logging.DEBUG else level)
     logging.captureWarnings(True)
     threading.excepthook = _thread_died
+
+
+class Repeats(logging.Filter):
+    """Leaves out a line that was logged within the last minute already, until one begins with ``anew``."""
+
+    def __init__(self, anew: str) -> None:
+        super().__init__()
+        self._anew = anew
+        self._logged: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.INFO:
+            return True
+        text = record.getMessage()
+        if text.startswith(self._anew):
+            self._logged.clear()
+        elif record.created - self._logged.get(text, -REPEAT_SECONDS) < REPEAT_SECONDS:
+            return False
+        self._logged[text] = record.created
+        return True
 
 
 def _thread_died(died: threading.ExceptHookArgs) -> None:

@@ -17,7 +17,7 @@ Json: TypeAlias = Any  # JSON: None, bool, int, float, str, list, dict with text
 
 
 class State(StrEnum):
-    """Where a noderole stands (seed 000, "The NodeRole state machine")."""
+    """Where a noderole stands."""
 
     PROPOSED = "PROPOSED"  # bound, not committed: people may still change it
     BLOCKED = "BLOCKED"  # committed, and a parent is not ACTIVE
@@ -28,7 +28,7 @@ class State(StrEnum):
 
 
 class DeploymentState(StrEnum):
-    """Whether annealers may work in a deployment (seed 000)."""
+    """Whether annealers may work in a deployment."""
 
     PROPOSED = "PROPOSED"  # people change it, annealers stay away
     COMMITTED = "COMMITTED"  # annealers work, people do not change it
@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
 
 
 class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """A machine (seed 000): ``nodes/<fqdn>``."""
+    """A machine: ``nodes/<fqdn>``."""
 
     deployment: str = "system"
     admin: bool = False
@@ -188,7 +188,7 @@ class Rollouts(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class BuildState(StrEnum):
-    """Where an image's build stands (seed 004)."""
+    """Where an image's build stands."""
 
     BUILDING = "building"  # its builder holds builds/lock and works on it
     READY = "ready"  # every format is on its builder's disk, with checksums
@@ -198,7 +198,7 @@ class BuildState(StrEnum):
 
 
 class UploadState(StrEnum):
-    """Where a build's upload to a provider stands (seed 004)."""
+    """Where a build's upload to a provider stands."""
 
     UPLOADING = "uploading"  # a builder holds images/lock and sends it
     READY = "ready"  # the provider has it, verified: it may be launched from
@@ -207,7 +207,7 @@ class UploadState(StrEnum):
 
 
 class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``image/<image>/builds/<id>`` (seed 004); the field names are Nodepool's where it has the field."""
+    """``image/<image>/builds/<id>``; the field names are Nodepool's where it has the field."""
 
     builder: str  # the host name, for people
     builder_id: str  # of the image directory: the same after a restart, on no other host
@@ -229,7 +229,7 @@ class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Upload(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``builds/<id>/provider/<provider>/images/<id>`` (seed 004)."""
+    """``builds/<id>/provider/<provider>/images/<id>``."""
 
     state: UploadState
     state_time: float

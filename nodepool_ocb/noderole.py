@@ -1,4 +1,4 @@
-"""The state machine of a noderole: one table, and one rule for what neighbours force (seed 000; docs/states.md).
+"""The state machine of a noderole: one table, and one rule for what neighbours force (docs/states.md).
 
 The rules, in prose:
 

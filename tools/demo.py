@@ -1,4 +1,5 @@
-"""The demo: machines from nothing to ready, images from a request to an upload; every step is a command that a user types.
+"""The demo: machines from nothing to ready, alone and in groups, images from a request to an upload; every step is a command
+that a user types.
 
 Exit status 0 means that every scene came to its end. What it runs on is stage.py's; the scenes are in modules of their own.
 """
@@ -21,6 +22,7 @@ from typing import Any, Final
 from play import COMMAND, PATIENCE_SECONDS, ROOT, Failed, Play
 from scene_images import ImagesScene
 from scene_machines import MachinesScene
+from scene_rollout import RolloutScene
 
 FOLDER: Final = Path(tempfile.gettempdir()) / f"nodepool-ocb-demo-{os.getuid()}"
 
@@ -107,7 +109,7 @@ def stop() -> int:
 
 def perform(play: Play) -> None:
     """Every scene, and where to look then. Raises Failed."""
-    for scene in (MachinesScene(play), ImagesScene(play)):
+    for scene in (MachinesScene(play), RolloutScene(play), ImagesScene(play)):
         for act in scene.acts:
             act()
     close(play)

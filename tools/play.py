@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from nodepool_ocb.cli.output import COLOURS
 ROOT: Final = Path(__file__).parent.parent
 COMMAND: Final = Path(sys.executable).with_name("nodepool-ocb")
 PATIENCE_SECONDS: Final = 120.0
+AT_ONCE: Final = 4  # commands
 
 States = Mapping[str, str]  # noderole → state
 
@@ -70,11 +72,23 @@ class Play:
         if not quiet:
             self._console.print()
 
+    def each(self, lines: Sequence[str]) -> None:
+        """Commands of one kind, several at once: the first is shown, and how many there are; raises Failed."""
+        self.type(f"nodepool-ocb {lines[0]}")
+        self.say(f"... and {len(lines) - 1} more like it.")
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for done in pool.map(self._quietly, lines):
+                if done.returncode != 0:
+                    raise Failed(f"{shlex.join(done.args)} exited with {done.returncode}: {done.stderr}")
+
+    def _quietly(self, words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [COMMAND, *shlex.split(words)], env=self._environment, capture_output=True, text=True, check=False
+        )
+
     def ask(self, *words: str) -> Any:
         """A command's answer as JSON; it is not shown."""
-        done = subprocess.run(
-            [COMMAND, *words, "-o", "json"], env=self._environment, capture_output=True, text=True, check=False
-        )
+        done = self._quietly(shlex.join([*words, "-o", "json"]))
         if done.returncode != 0:
             raise Failed(f"nodepool-ocb {' '.join(words)} exited with {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)

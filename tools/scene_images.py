@@ -1,4 +1,4 @@
-"""The second scene: an image is asked for, built by one of two builders, uploaded, built again; the oldest build goes."""
+"""The third scene: an image is asked for, built by one of two builders, uploaded, built again; the oldest build goes."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ class ImagesScene:
         self._play.run("upload list")
         directory = Path(self._play.built["provider_directory"])
         self._play.type(f"ls {directory}")
-        for file in sorted(directory.glob("*.tar")):
-            self._play.say(file.name)
+        self._play.say("  ".join(sorted(file.name for file in directory.glob("*.tar"))))
 
     def _until(self, ready: int) -> None:
         """So many builds are ready and everywhere, and nothing else is left; Failed where that takes too long."""

@@ -11,6 +11,7 @@ from play import ROOT, Play
 
 DEPLOYMENT: Final = "shop"
 MEMBER: Final = "quorum-member@n2.example.com"
+COUNT: Final = 6  # of the stage's machines
 CLIENT: Final = "quorum-client@n5.example.com"
 
 
@@ -19,14 +20,16 @@ class MachinesScene:
 
     def __init__(self, play: Play) -> None:
         self._play = play
-        self._machines = {f"n{number}.example.com": each for number, each in enumerate(play.built["machines"], 1)}
+        self._machines = {
+            f"n{number}.example.com": each for number, each in enumerate(play.built["machines"][:COUNT], 1)
+        }
         self.acts = (self.open, self.plan, self.converge, self.fail, self.mend)
 
     def open(self) -> None:
         self._play.title("The stage")
         self._play.say(
-            f"A private ZooKeeper ({self._play.built['zookeeper']}), two annealers, and {len(self._machines)} machines:"
-            " sshd processes on 127.0.0.0/8, each with a directory that it takes for its root."
+            f"A private ZooKeeper ({self._play.built['zookeeper']}), two annealers, and {len(self._play.built['machines'])}"
+            f" machines: sshd processes on 127.0.0.0/8, each with a directory that it takes for its root. {COUNT} come first."
         )
         self._play.run("daemon list")
         self._play.run(f"barclamp import {ROOT / 'etc/barclamps'}")

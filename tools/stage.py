@@ -26,7 +26,7 @@ from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import BUILDER, DaemonProcess
 from nodepool_ocb.testing.zookeeper import Server
 
-MACHINES: Final = 6
+MACHINES: Final = 18  # of which the first scene takes six
 ANNEALERS: Final = ("annealer-1", "annealer-2")
 BUILDERS: Final = ("builder-1", "builder-2")
 SCRIPT: Final = """

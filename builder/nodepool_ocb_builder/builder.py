@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import logging
 import platform
-import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,23 +19,25 @@ from msgspec.structs import replace
 from nodepool_ocb import metrics
 from nodepool_ocb.diskimages import Diskimage
 from nodepool_ocb.errors import Stale, Unavailable
-from nodepool_ocb.image import Due, ImageView, Tidier, Wanted, due, due_uploads, tidy
+from nodepool_ocb.image import Due, ImageView, due, due_uploads
 from nodepool_ocb.model import BuildState, Change, Cluster, Create, Daemon, Delete, Set
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.images import ImageCache
-from nodepool_ocb_builder import space, tidying
+from nodepool_ocb_builder import space
 from nodepool_ocb_builder.backends import missing
-from nodepool_ocb_builder.building import GRACE_SECONDS, Building
+from nodepool_ocb_builder.building import Building
 from nodepool_ocb_builder.crew import Crew
+from nodepool_ocb_builder.housekeeping import Housekeeping
+from nodepool_ocb_builder.patience import Patience
 from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.uploading import Uploading
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 0.5  # while ZooKeeper does not answer
-CALM_SECONDS: Final = 1.0  # before something is begun again that ended without a trace
 EQUIPMENT_SECONDS: Final = 600.0  # between two complaints about a program that is not installed
-TIDIERS: Final = 4  # deletions at providers may take long, and must not hold up one another
+ABANDON_SECONDS: Final = 8.0  # after all was told to end: what is still not over is left as if we had died
+CLOSE_SECONDS: Final = 3.0
 
 
 class Builder:
@@ -51,14 +50,12 @@ class Builder:
         self.cache = ImageCache(site.session, self.wake.set)
         self.builds = Crew("build", site.settings.build_workers, self.wake.set)
         self.uploads = Crew("upload", site.settings.upload_workers, self.wake.set)
-        self.tidiers = Crew("tidy", TIDIERS, self.wake.set)
-        self._leaks = tidying.Leaks(site)
         self._building: dict[str, Building] = {}  # by image
-        self._calm: dict[Hashable, float] = {}  # monotonic: not to be begun again before
-        self._said: dict[Hashable, float] = {}  # monotonic: not to be said again before
+        self._patience = Patience()
+        self._keeping = Housekeeping(site, self._patience, self.wake.set)
+        self._counted: set[str] = set()  # the images that metrics are there for
         self._session = 0  # the session in which the cache was loaded
         self._living: frozenset[str] = frozenset()
-        self._appointments: dict[str, float] = {}  # what → monotonic time when it is due again
         self._draining_since: float | None = None
 
     # -- the turn --
@@ -76,7 +73,7 @@ class Builder:
         try:
             if session.id != self._session:
                 self._load()
-            elif self._comes("sweep", self.site.settings.sweep_seconds):
+            elif self._patience.comes("sweep", self.site.settings.sweep_seconds):
                 self._sweep()
             else:
                 self.cache.refresh()
@@ -85,9 +82,10 @@ class Builder:
             return AGAIN_SECONDS
         now = time.time()
         waits = [self._look_at(view, now) for view in self.cache.images.values()]
-        self._look_at_disk_and_providers()
+        if not self.stop.is_set():
+            self._keeping.look_around(self.cache, self._at_work())
         self._count()
-        return max(0.05, min([*waits, *self._next_appointments(), self.site.settings.sweep_seconds]))
+        return max(0.05, min([*waits, *self._patience.appointments(), self.site.settings.sweep_seconds]))
 
     def _load(self) -> None:
         """A new session: say that we are there, see that every image is known, read all."""
@@ -101,7 +99,7 @@ class Builder:
         self.cache.load()
         self._look_who_lives()
         self._session = began
-        self._comes("sweep", site.settings.sweep_seconds)
+        self._patience.comes("sweep", site.settings.sweep_seconds)
 
     def _register(self) -> None:
         """Our znode; one of our own id from a session before is of a process that is no more, for the directory is ours."""
@@ -139,15 +137,24 @@ class Builder:
 
     def _look_who_lives(self) -> None:
         self._living = frozenset(self.site.session.children(paths.daemons("builder")) or ())
+        if self.site.builder_id not in self._living:  # somebody took our znode away
+            self._register()
 
     # -- one image --
 
     def _look_at(self, view: ImageView, now: float) -> float:
         """Begin what is due about an image; gives the seconds until something will be."""
-        waits = [self._tidy(view, now)]
-        if not self.stop.is_set():
-            waits += [self._build(view, now), self._upload(view, now)]
-        return min(waits)
+        if self.stop.is_set():
+            return float("inf")
+        building = self._at_work().get(view.name)
+        working = building.id if building else None
+        tidied = self._keeping.tidy(view, working, self._living, now)
+        return min(tidied, self._build(view, now), self._upload(view, now))
+
+    def _at_work(self) -> dict[str, Building]:
+        """What is being built, by image."""
+        busy = self.builds.busy
+        return {image: building for image, building in self._building.items() if image in busy}
 
     def _build(self, view: ImageView, now: float) -> float:
         image = self.site.diskimages.get(view.name)
@@ -158,13 +165,13 @@ class Builder:
             return float("inf") if decision.at is None else max(0.0, decision.at - now)
         folder = self.site.shelf.folder
         if shortage := space.shortage([folder], self.site.settings.free_bytes):
-            if self._may_say(("space", view.name), self.site.settings.sweep_seconds):
+            if self._patience.may_say(("space", view.name), self.site.settings.sweep_seconds):
                 log.warning("%s is due and cannot be built: %s", view.name, shortage)
             return float("inf")  # until the next sweep
         building = Building(self.site, image)
-        if self._begin(self.builds, view.name, building.run):
+        if self._patience.start(self.builds, view.name, building.run):
             self._building[view.name] = building
-        return self._left(view.name)
+        return self._patience.left(view.name)
 
     def _for_us(self, image: Diskimage) -> bool:
         settings = self.site.settings
@@ -175,7 +182,7 @@ class Builder:
     def _equipped(self, image: Diskimage) -> bool:
         """Whether the backend's programs are installed here; where they are not, another builder may have them."""
         lacking = missing(self.site.backends[image.backend])
-        if lacking and self._may_say(("programs", image.name), EQUIPMENT_SECONDS):
+        if lacking and self._patience.may_say(("programs", image.name), EQUIPMENT_SECONDS):
             log.warning("%s cannot be built here: %s is not installed", image.name, ", ".join(lacking))
         return not lacking
 
@@ -189,86 +196,17 @@ class Builder:
             limit = site.providers[each.provider].upload_workers
             if key in self.uploads.busy or (limit is not None and busy >= limit):
                 continue
-            self._begin(self.uploads, key, Uploading(site, *key).run)
-            wait = min(wait, self._left(key))
+            self._patience.start(self.uploads, key, Uploading(site, *key).run)
+            wait = min(wait, self._patience.left(key))
         return wait
 
-    def _tidy(self, view: ImageView, now: float) -> float:
-        site = self.site
-        image = site.diskimages.get(view.name)
-        building = self._building.get(view.name)
-        working = building.id if building and view.name in self.builds.busy else None
-        tidier = Tidier(
-            builder_id=site.builder_id,
-            working=frozenset() if working is None else frozenset({working}),
-            configured=image is not None,
-            carriers=frozenset(site.carriers(view.name)),
-            providers=frozenset(site.uploaders),
-            living=self._living,
-            keep=(site.wanted(image) if image else Wanted((), 0.0)).keep,
-            failed_keep_seconds=site.settings.failed_keep_seconds,
-        )
-        wait = float("inf")
-        for step in tidy(view, tidier, now):
-            key = (view.name, repr(step)[:200])
-            self._begin(self.tidiers, key, partial(tidying.do, site, view.name, step))
-            wait = min(wait, self._left(key))
-        for build in view.ready():
-            if build.record.builder_id == site.builder_id:
-                tidying.remove_uploaded(site, view.name, build)
-        return wait
-
-    def _begin(self, crew: Crew, key: Hashable, work: Callable[[], None]) -> bool:
-        """Have something done, unless it was begun a moment ago: what ends without a trace must not spin."""
-        if self._left(key) < float("inf") or not crew.start(key, work):
-            return False
-        self._calm[key] = time.monotonic() + CALM_SECONDS
-        return True
-
-    def _left(self, key: Hashable) -> float:
-        """The seconds until something may be begun again; infinite where nothing is in its way."""
-        now = time.monotonic()
-        until = self._calm.get(key, 0.0)
-        if until <= now:
-            self._calm = {other: ends for other, ends in self._calm.items() if ends > now}
-            return float("inf")
-        return until - now
-
-    def _may_say(self, what: Hashable, every_seconds: float) -> bool:
-        """Whether it is time to complain about the same thing again."""
-        now = time.monotonic()
-        if self._said.get(what, 0.0) > now:
-            return False
-        self._said[what] = now + every_seconds
-        return True
-
-    # -- what has no event --
-
-    def _comes(self, what: str, every_seconds: float) -> bool:
-        """Whether an appointment has come; then the next is made."""
-        now = time.monotonic()
-        if self._appointments.get(what, 0.0) > now:
-            return False
-        self._appointments[what] = now + every_seconds * random.uniform(0.9, 1.1)
-        return True
-
-    def _next_appointments(self) -> list[float]:
-        now = time.monotonic()
-        return [max(0.0, at - now) for at in self._appointments.values()]
-
-    def _look_at_disk_and_providers(self) -> None:
-        if self.stop.is_set():
-            return
-        settings = self.site.settings
-        if self._comes("orphans", settings.cleanup_seconds):
-            working = [building.name for image, building in self._building.items() if image in self.builds.busy]
-            views, unread = dict(self.cache.images), list(self.cache.quarantined)
-            self.tidiers.start("orphans", partial(tidying.remove_orphans, self.site, views, unread, working))
-        if self.site.cluster and self._comes("leaks", settings.leak_seconds):
-            for provider in self.site.uploaders:
-                self.tidiers.start(("leaks", provider), partial(self._leaks.look, provider))
+    # -- what is counted --
 
     def _count(self) -> None:
+        for name in self._counted - self.cache.images.keys():
+            metrics.IMAGE_BUILDS_READY.remove(name)
+            metrics.IMAGE_BUILDS_FAILED.remove(name)
+        self._counted = set(self.cache.images)
         metrics.BUILDS_BUSY.set(len(self.builds.busy))
         metrics.UPLOADS_BUSY.set(len(self.uploads.busy))
         metrics.QUARANTINED.set(len(self.cache.quarantined))
@@ -281,8 +219,13 @@ class Builder:
 
     @property
     def drained(self) -> bool:
-        """Whether nothing is being done any more."""
-        return not (self.builds.busy or self.uploads.busy or self.tidiers.busy)
+        """Whether nothing is being done any more, or nobody waits for it any longer."""
+        since = self._draining_since
+        late = self.site.settings.drain_seconds + ABANDON_SECONDS
+        return not any(crew.busy for crew in self._crews()) or (since is not None and time.monotonic() >= since + late)
+
+    def _crews(self) -> list[Crew]:
+        return [self.builds, self.uploads, *self._keeping.crews()]
 
     def _drain(self) -> None:
         """Begin nothing more; what has not ended after ``drain_seconds`` is ended, and its traces are removed."""
@@ -301,7 +244,8 @@ class Builder:
     def close(self) -> None:
         """End all that is being done, as well as it can be in a few seconds."""
         self.site.stopping.set()
-        for crew in (self.builds, self.uploads, self.tidiers):
-            crew.wait(GRACE_SECONDS)
+        ends = time.monotonic() + CLOSE_SECONDS
+        for crew in self._crews():
+            crew.wait(max(0.0, ends - time.monotonic()))
         for uploader in self.site.uploaders.values():
             uploader.close()

@@ -27,6 +27,7 @@ from nodepool_ocb.store.removal import removal
 from nodepool_ocb_builder import checksums, isolation
 from nodepool_ocb_builder.backends.backend import Task
 from nodepool_ocb_builder.checksums import Sums
+from nodepool_ocb_builder.shelf import named
 from nodepool_ocb_builder.site import GivenUp, Site
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Building:
     @property
     def name(self) -> str:
         """Of the build's files."""
-        return f"{self.image.name}-{self.id}"
+        return named(self.image.name, str(self.id))
 
     def run(self) -> None:
         """Build, or find that there is nothing to do. Raises Unavailable before the build has begun."""
@@ -87,7 +88,7 @@ class Building:
             outcome = self._end()
         except (TakenOver, Stopped) as why:
             log.warning("%s is given up: %s", self.name, why)
-            self.site.shelf.remove(self.name)
+            self._clear()
             self._forget()
         except GivenUp:
             log.warning("%s ends without ZooKeeper; it is tidied up at the next start", self.name)
@@ -98,16 +99,27 @@ class Building:
         """Do the work, and write what became of it: "ready" or "failed"."""
         try:
             sums = self._made()
+        except (TakenOver, Stopped):
+            raise
         except (OcbError, OSError) as failure:
             log.warning("%s failed: %s", self.name, failure)
             reason = str(failure)
-            self.site.shelf.remove(self.name)
-            tail = self.site.shelf.tail(self.name)
-            self.site.insist(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
-            return "failed"
-        self.site.insist(lambda: self._write(BuildState.READY, checksums=sums))
-        log.info("%s is ready", self.name)
-        return "ready"
+        except Exception as fault:  # a backend's: if it were no failure, the build would begin again at once, for ever
+            log.exception("%s failed", self.name)
+            reason = f"{self.image.backend}: {type(fault).__name__}: {fault}"
+        else:
+            self.site.insist(lambda: self._write(BuildState.READY, checksums=sums))
+            log.info("%s is ready", self.name)
+            return "ready"
+        self._clear()
+        tail = self.site.shelf.tail(self.name)
+        self.site.insist(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
+        return "failed"
+
+    def _clear(self) -> None:
+        """Remove the files; what stays now goes with the record, or is found when it has none."""
+        for fault in self.site.shelf.remove(self.name):
+            log.warning("%s: %s", self.name, fault)
 
     # -- the beginning --
 
@@ -202,17 +214,19 @@ class Building:
         if now < self._looked + LOOK_AGAIN_SECONDS:
             return
         self._looked = now
-        with suppress(Unavailable, Stale):  # the work goes on; we shall see
+        with suppress(OcbError):  # the work goes on; we shall see
             if not self._undisturbed():
                 self._own()
 
     def _undisturbed(self) -> bool:
         """Whether the lock is ours in this session, and nobody touched the record."""
-        session = self.site.session
-        if self._lock is None or self._lock.session != session.id:
-            return False
-        znode = session.get(paths.build(self.image.name, str(self.id)))
-        return znode is not None and znode.version == self._version
+        znode = self.site.session.get(paths.build(self.image.name, str(self.id)))
+        return self._locked() and znode is not None and znode.version == self._version
+
+    def _locked(self) -> bool:
+        """Whether our contender stands: it goes with the session, and somebody may have taken it away."""
+        lock, session = self._lock, self.site.session
+        return lock is not None and lock.session == session.id and session.get(lock.contender) is not None
 
     # -- the record --
 
@@ -232,7 +246,7 @@ class Building:
         """
         site = self.site
         path = paths.build_lock(self.image.name)
-        if self._lock is None or self._lock.session != site.session.id:
+        if not self._locked():
             self._lock = site.locks.take(path, site.holder(f"build {self.name}"))
         view = site.look(self.image.name)
         build = view.build(str(self.id)) if view else None

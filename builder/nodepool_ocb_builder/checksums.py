@@ -1,6 +1,6 @@
 """The checksums beside an image file: ``FILE.md5`` and ``FILE.sha256``, as md5sum and sha256sum write and check them.
 
-They are on the disk before ``write`` comes back, each whole or not there.
+They are on the disk before ``write`` comes back, each whole or not there, and so is the image file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,10 @@ class Sums(TypedDict):
 def write(file: Path) -> Sums:
     """Read a file once and write its checksums beside it."""
     sums = compute(file)
+    _to_disk(file)
     _write(beside(file, "md5"), f"{sums['md5']}  {file.name}\n")
     _write(beside(file, "sha256"), f"{sums['sha256']}  {file.name}\n")
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    _to_disk(file.parent)
     return sums
 
 
@@ -73,8 +70,17 @@ def beside(file: Path, algorithm: str) -> Path:
     return file.with_name(f"{file.name}.{algorithm}")
 
 
+def _to_disk(path: Path) -> None:
+    """What is in a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _write(file: Path, line: str) -> None:
-    temporary = file.with_name(f".{file.name}.new")
+    temporary = file.with_name(f"{file.name}.new")  # of the build by its name, should we die before it is renamed
     with temporary.open("w", encoding="utf-8") as target:
         target.write(line)
         target.flush()

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Hashable
 
 from nodepool_ocb import metrics
-from nodepool_ocb.errors import Unavailable
+from nodepool_ocb.errors import Stale, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,13 @@ class Crew:
             if key in self._busy or len(self._busy) >= self.size:
                 return False
             self._busy.add(key)
-        threading.Thread(target=self._work, args=(key, work), name=f"{self._name} {key}", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, args=(key, work), name=f"{self._name} {key}", daemon=True).start()
+        except RuntimeError as full:  # the machine has no room for another thread
+            log.warning("%s %s: %s", self._name, key, full)
+            with self._change:
+                self._busy.discard(key)
+            return False
         return True
 
     @property
@@ -46,6 +52,9 @@ class Crew:
             work()
         except Unavailable as gone:
             log.warning("%s: %s", threading.current_thread().name, gone)
+        except Stale as other:  # somebody was faster: it is read again, and decided again
+            metrics.STALE.inc()
+            log.info("%s: %s", threading.current_thread().name, other)
         except Exception:  # whatever it was, the next sweep tries again
             metrics.WORK_FAILURES.inc()
             log.exception("%s failed", threading.current_thread().name)

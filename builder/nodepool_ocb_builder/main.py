@@ -75,6 +75,9 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None,
     def reload() -> None:
         fresh = config.load(file)
         again = load(fresh, tools)
+        for key in ("images_dir", "build_log_dir", "zookeeper"):
+            if getattr(again, key) != getattr(wants, key):
+                log.warning("%s: what changed in it counts from the next start on", key.replace("_", "-"))
         site.configure(fresh.builder, again, uploaders(again))
         builder.reconfigured()
 
@@ -100,27 +103,25 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None,
 
 def load(settings: config.Settings, tools: Mapping[str, Backend]) -> nodepool.Nodepool:
     """Nodepool's configuration, checked against what is installed here. Raises Invalid with every fault."""
-    wants = nodepool.load(settings.builder.nodepool, settings.builder.secure)
-    problems = [
-        f"{settings.builder.nodepool}: diskimages[{image.name}]: {fault}"
-        for image in wants.diskimages
-        for fault in backends.faults(image, tools)
-    ]
-    if problems:
-        raise Invalid(problems)
+    file = settings.builder.nodepool
+    if not Path(file).exists():
+        raise Invalid(f"{file}: is not there; write it (docs/images.md), or name another in builder.nodepool")
+    wants = nodepool.load(file, settings.builder.secure)
+    backends.check(wants.diskimages, tools, file)
     return wants
 
 
 def uploaders(wants: nodepool.Nodepool) -> Mapping[str, Uploader]:
-    """The providers that we can upload to; what has no driver here is told and left to other builders."""
+    """The providers that we can upload to, those too that are to have nothing any more; what has no driver here is left to
+    other builders, and told if it is to have images.
+    """
     opened: dict[str, Uploader] = {}
     for provider in wants.providers:
-        if not provider.diskimages:
-            continue
         try:
             opened[provider.name] = providers.open(provider)
         except Invalid as missing:
-            log.warning("provider %s is left out: %s", provider.name, missing)
+            told = logging.WARNING if provider.diskimages else logging.DEBUG
+            log.log(told, "left out, nothing built here will be sent there: %s", missing)
     return opened
 
 

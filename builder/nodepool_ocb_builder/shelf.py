@@ -11,18 +11,29 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb_builder import leftovers
+from nodepool_ocb_builder.checksums import ALGORITHMS, beside
 
 ID_FILE: Final = "builder_id.txt"
-_OURS: Final = re.compile(r"(?P<build>[A-Za-z0-9_.+-]+-[0-9]{10})\.(?P<rest>.+)")
-_LOG: Final = re.compile(r"(?P<build>(?P<image>[A-Za-z0-9_.+-]+)-[0-9]{10})\.log")
+_OURS: Final = re.compile(r"(?P<build>[A-Za-z0-9_.+~@-]+-[0-9]{10})\.(?P<rest>.+)")
+_LOG: Final = re.compile(r"(?P<build>(?P<image>[A-Za-z0-9_.+~@-]+)-[0-9]{10})\.log")
+_FORMAT: Final = re.compile(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)*")
 TAIL_BYTES: Final = 4096
+
+
+def named(image: str, id: str) -> str:
+    """What a build's files are called, before the dot. Never what its record says: anybody may write that.
+
+    >>> named("jammy", "0000000001")
+    'jammy-0000000001'
+    """
+    return f"{image}-{id}"
 
 
 class Shelf:
@@ -62,7 +73,9 @@ class Shelf:
     # -- a build's files --
 
     def file(self, build: str, format: str) -> Path:
-        """A finished file of a build; ``build`` is ``<image>-<id>``."""
+        """A finished file of a build, which is ``named``. Raises Invalid where the format is none."""
+        if not _FORMAT.fullmatch(format):
+            raise Invalid(f"{build}: {format!r} is no format; correct the record")
         return self.folder / f"{build}.{format}"
 
     def unfinished(self, build: str, format: str) -> Path:
@@ -90,18 +103,14 @@ class Shelf:
         except OSError:
             return ""
 
-    def remove(self, build: str) -> None:
-        """Remove all files of a build but its log."""
-        for path in self._files(build):
-            _remove(path)
+    def remove(self, build: str) -> list[str]:
+        """Remove all files of a build but its log; what could not be removed, as sentences."""
+        return remove_all([path for path in self.folder.iterdir() if path.name.startswith(build + ".")])
 
-    def remove_format(self, build: str, format: str) -> None:
-        """Remove one format's file and checksums."""
-        for name in (f"{build}.{format}", f"{build}.{format}.md5", f"{build}.{format}.sha256"):
-            _remove(self.folder / name)
-
-    def _files(self, build: str) -> list[Path]:
-        return [path for path in self.folder.iterdir() if path.name.startswith(build + ".")]
+    def remove_format(self, build: str, format: str) -> list[str]:
+        """Remove one format's file and checksums; what could not be removed, as sentences. Raises as ``file`` does."""
+        file = self.file(build, format)
+        return remove_all([file, *(beside(file, algorithm) for algorithm in ALGORITHMS)])
 
     # -- what is left over --
 
@@ -119,27 +128,34 @@ class Shelf:
                 yield path, match["build"]
 
     def prune_logs(self, known: Collection[str], keep: int) -> list[Path]:
-        """Remove the logs of builds that have no record, but for the newest ``keep`` of each image; gives what went."""
+        """Remove the logs of builds that have no record, but for the newest ``keep`` of each image; gives what went.
+
+        One stays always, and all where ``keep`` is below 0.
+        """
+        if keep < 0:
+            return []
         logs: dict[str, list[Path]] = {}
         for path in self.logs.iterdir():
             if (match := _LOG.fullmatch(path.name)) and match["build"] not in known:
                 logs.setdefault(match["image"], []).append(path)
-        gone = [path for paths in logs.values() for path in sorted(paths)[: max(0, len(paths) - keep)]]
+        gone = [path for paths in logs.values() for path in sorted(paths)[: -max(keep, 1)]]
         remove_all(gone)
         return gone
 
 
-def remove_all(paths: Iterable[Path]) -> None:
-    """Remove files and folders; what is gone already is well."""
-    for path in paths:
-        _remove(path)
+def remove_all(paths: Iterable[Path]) -> list[str]:
+    """Remove files and folders; what is gone already is well. What could not be removed, as sentences."""
+    return [fault for path in paths for fault in _remove(path)]
 
 
-def _remove(path: Path) -> None:
+def _remove(path: Path) -> list[str]:
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+        return leftovers.clear(path)  # never what is mounted in it, and also what belongs to others
+    try:
         path.unlink(missing_ok=True)
+    except OSError as error:
+        return [f"{path} cannot be removed: {error.strerror}; remove it by hand"]
+    return []
 
 
 def _changed(path: Path) -> float | None:

@@ -25,6 +25,7 @@ from nodepool_ocb_builder.shelf import Shelf
 T = TypeVar("T")
 
 AGAIN_SECONDS: Final = 0.5  # between two attempts to write what is done, while ZooKeeper is away
+STALE_IN_A_ROW: Final = 5  # after which somebody is not only faster: such attempts wait as well
 
 
 class GivenUp(Exception):
@@ -88,11 +89,15 @@ class Site:
 
         Raises GivenUp when the daemon has to end first.
         """
+        stale = 0
         while True:
             try:
                 return write()
             except Stale:
-                continue  # it reads anew, and decides anew
+                stale += 1  # it reads anew, and decides anew
+                if stale < STALE_IN_A_ROW:
+                    continue
             except Unavailable:
-                if self.stopping.wait(AGAIN_SECONDS):
-                    raise GivenUp from None
+                stale = 0
+            if self.stopping.wait(AGAIN_SECONDS):
+                raise GivenUp

@@ -253,8 +253,10 @@ def _spawn(order: Order, status: int) -> int:
         os.umask(0o022)
         os.chdir(order.cwd)
         os.execvpe(order.argv[0], order.argv, order.env)
+    except OSError as error:
+        _tell(status, "error", f"could not be started: {order.argv[0]}: {error.strerror}")
     except BaseException as error:
-        _tell(status, "error", f"could not be started: {order.argv[0]}: {error}")
+        _tell(status, "error", f"could not be started: {order.argv[0]}: {error!r}")
     os._exit(EXIT_CANNOT_START)
 
 

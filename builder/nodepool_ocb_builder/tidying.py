@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -24,11 +24,11 @@ from nodepool_ocb.image import (
     UploadView,
     removable,
 )
-from nodepool_ocb.model import BuildState, Delete, Set, Upload, UploadState
-from nodepool_ocb.providers.provider import Kept, Refused
+from nodepool_ocb.model import Check, Delete, Set, Upload
+from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
-from nodepool_ocb_builder.shelf import remove_all
+from nodepool_ocb_builder.shelf import named, remove_all
 from nodepool_ocb_builder.site import Site
 
 log = logging.getLogger(__name__)
@@ -38,10 +38,10 @@ def do(site: Site, image: str, step: Step) -> None:
     """One step; where somebody was faster nothing happens. Raises Unavailable."""
     try:
         match step:
-            case MarkBuild(build, state, reason):
-                _mark_build(site, image, build, state, reason)
-            case MarkUpload(upload, state, reason):
-                _mark_upload(site, image, upload, state, reason)
+            case MarkBuild():
+                _mark_build(site, image, step)
+            case MarkUpload():
+                _mark_upload(site, image, step)
             case RemoveUpload(upload):
                 _remove_upload(site, image, upload)
             case RemoveBuild(build):
@@ -50,16 +50,25 @@ def do(site: Site, image: str, step: Step) -> None:
         metrics.STALE.inc()  # it is read again, and decided again
 
 
-def _mark_build(site: Site, image: str, build: BuildView, state: BuildState, reason: str) -> None:
-    log.info("%s-%s: %s → %s: %s", image, build.id, build.record.state, state, reason)
-    record = replace(build.record, state=state, state_time=time.time(), reason=reason)
-    site.session.commit([Set(paths.build(image, build.id), record, build.version)])
+def _mark_build(site: Site, image: str, step: MarkBuild) -> None:
+    build, instead = step.build, step.instead
+    log.info("%s: %s → %s: %s", named(image, build.id), build.record.state, step.state, step.reason)
+    record = replace(build.record, state=step.state, state_time=time.time(), reason=step.reason)
+    unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
+    site.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
 
 
-def _mark_upload(site: Site, image: str, upload: UploadView, state: UploadState, reason: str) -> None:
-    log.info("%s-%s at %s: %s → %s: %s", image, upload.build, upload.provider, upload.record.state, state, reason)
-    record = replace(upload.record, state=state, state_time=time.time(), reason=reason)
-    site.session.commit([Set(paths.upload(image, upload.build, upload.provider, upload.id), record, upload.version)])
+def _mark_upload(site: Site, image: str, step: MarkUpload) -> None:
+    upload, instead = step.upload, step.instead
+    name = f"{named(image, upload.build)} at {upload.provider}"
+    log.info("%s: %s → %s: %s", name, upload.record.state, step.state, step.reason)
+    record = replace(upload.record, state=step.state, state_time=time.time(), reason=step.reason)
+    unless = [Check(_path(image, instead), instead.version)] if instead else []
+    site.session.commit([*unless, Set(_path(image, upload), record, upload.version)])
+
+
+def _path(image: str, upload: UploadView) -> str:
+    return paths.upload(image, upload.build, upload.provider, upload.id)
 
 
 def _remove_upload(site: Site, image: str, upload: UploadView) -> None:
@@ -75,7 +84,7 @@ def _remove_upload(site: Site, image: str, upload: UploadView) -> None:
 
 def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
     """What the record says now that nobody else works on it: it may have learnt meanwhile what the provider calls it."""
-    path = paths.upload(image, upload.build, upload.provider, upload.id)
+    path = _path(image, upload)
     znode = site.session.get(path)
     if znode is None:
         return
@@ -95,29 +104,33 @@ def _remove_build(site: Site, image: str, build: BuildView) -> None:
     found = view.build(build.id) if view else None
     if found is None or found.record.state is not build.record.state or not found.bare:
         return  # it is decided anew on what is there now
-    log.info("%s-%s is deleted (%s)", image, build.id, build.record.state)
-    if build.record.builder_id == site.builder_id:
-        site.shelf.remove(build.record.filename or f"{image}-{build.id}")
+    name = named(image, build.id)
+    faults = site.shelf.remove(name) if build.record.builder_id == site.builder_id else []
+    if faults:
+        log.warning("%s stays: %s", name, "; ".join(faults))
+        return
+    log.info("%s is deleted (%s)", name, build.record.state)
     site.session.commit(removal(site.session, paths.build(image, build.id)))
 
 
 # -- files --
 
 
-def remove_uploaded(site: Site, image: str, build: BuildView) -> None:
-    """Remove the files that ``delete-after-upload`` asks to remove, once every provider has the build."""
+def uploaded(site: Site, image: str, build: BuildView) -> tuple[str, ...]:
+    """The formats whose files ``delete-after-upload`` asks to remove now: every provider has the build."""
     diskimage = site.diskimages.get(image)
-    if diskimage is None or diskimage.keep_formats is True:
-        return
-    formats = removable(build, site.carriers(image), diskimage.keep_formats or ())
-    if formats:
-        record = replace(build.record, removed=(*build.record.removed, *formats))
-        try:
-            site.session.commit([Set(paths.build(image, build.id), record, build.version)])
-        except Stale:
-            return
-        for format in formats:
-            site.shelf.remove_format(build.record.filename, format)
+    if build.record.builder_id != site.builder_id or diskimage is None or diskimage.keep_formats is True:
+        return ()
+    return removable(build, site.carriers(image), diskimage.keep_formats or ())
+
+
+def remove_uploaded(site: Site, image: str, build: BuildView, formats: Sequence[str]) -> None:
+    """Remove the files of these formats. Raises Stale, Unavailable, or Invalid where a format is none."""
+    record = replace(build.record, removed=(*build.record.removed, *formats))
+    site.session.commit([Set(paths.build(image, build.id), record, build.version)])
+    for format in formats:
+        for fault in site.shelf.remove_format(named(image, build.id), format):
+            log.warning("%s", fault)
 
 
 def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[str], working: Iterable[str]) -> None:
@@ -125,55 +138,13 @@ def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[
 
     ``unread`` are the paths of records that cannot be decoded: what they name stays.
     """
-    known = {f"{view.name}-{build.id}" for view in views.values() for build in view.builds} | set(working)
-    known |= {"-".join(path.split("/")[3:6:2]) for path in unread}
+    known = {named(view.name, build.id) for view in views.values() for build in view.builds} | set(working)
+    known |= {named(*path.split("/")[3:6:2]) for path in unread if path.count("/") >= 5}
     now = time.time()
-    orphans = site.shelf.orphans(known, now - site.settings.orphan_grace_seconds)
-    for path in orphans:
-        log.info("%s has no record: removed", path)
-    remove_all(orphans)
+    for path in site.shelf.orphans(known, now - site.settings.orphan_grace_seconds):
+        faults = remove_all([path])
+        log.log(
+            logging.WARNING if faults else logging.INFO, "%s has no record: %s", path, "; ".join(faults) or "removed"
+        )
     for path in site.shelf.prune_logs(known, site.nodepool.build_log_retention):
         log.info("%s is an old log: removed", path)
-
-
-# -- leaks --
-
-
-class Leaks:
-    """What providers have of our cluster and no record names: deleted when it is seen twice."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._suspects: dict[str, set[str]] = {}  # provider → external ids seen once
-
-    def look(self, provider: str) -> None:
-        """Compare one provider with the records; blocking, for a thread. Raises Unavailable."""
-        site = self._site
-        uploader = site.uploaders[provider]
-        ours = [kept for kept in uploader.list() if kept.cluster == site.cluster]
-        known = _known(site, provider, ours)
-        leaked = {kept.external_id for kept in ours if kept.external_id not in known}
-        for external_id in sorted(leaked & self._suspects.get(provider, set())):
-            log.warning("%s at %s is in no record: deleted", external_id, provider)
-            refused = uploader.delete(external_id)
-            if refused is None:
-                metrics.LEAKS.inc()
-        self._suspects[provider] = leaked
-
-
-def _known(site: Site, provider: str, listed: Iterable[Kept]) -> set[str]:
-    """The external ids that records name, or are about to name."""
-    known: set[str] = set()
-    for image in {kept.image for kept in listed if kept.image}:
-        view = site.look(image)
-        uploads = [upload for build in (view.builds if view else ()) for upload in build.uploads]
-        for upload in uploads:
-            if upload.provider == provider and upload.record.external_id:
-                known.add(upload.record.external_id)
-        under_way = {
-            (upload.build, upload.id)
-            for upload in uploads
-            if upload.provider == provider and upload.record.state is UploadState.UPLOADING
-        }
-        known |= {kept.external_id for kept in listed if kept.image == image and (kept.build, kept.upload) in under_way}
-    return known

@@ -1,6 +1,6 @@
 """One upload of a build to a provider, from the lock to READY or FAILED, on a thread of its own.
 
-The record comes first, then the upload: what a provider has and no record names is a leak, and found (``leaking``). Only
+The record comes first, then the upload: what a provider has and no record names is a leak, and found (``leaks``). Only
 the builder that has a build's files sends them, so a record that somebody else marked meanwhile is ours to set right.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,9 +18,10 @@ from nodepool_ocb import metrics
 from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.image import UPLOAD_ATTEMPTS, DueUpload, UploadView, due_uploads
 from nodepool_ocb.model import BuildState, Change, Check, Create, Set, Upload, UploadState
-from nodepool_ocb.providers.provider import Item, Refused, Sent, Uploader
+from nodepool_ocb.providers.provider import Item, Refused, Sent
 from nodepool_ocb.store import paths
 from nodepool_ocb_builder import checksums
+from nodepool_ocb_builder.shelf import named
 from nodepool_ocb_builder.site import GivenUp, Site
 
 log = logging.getLogger(__name__)
@@ -28,10 +30,15 @@ FIRST_ATTEMPT: Final = 1
 
 
 class Uploading:
-    """Sends one build of an image to one provider, if that is due and nobody else does."""
+    """Sends one build of an image to one provider, if that is due and nobody else does.
+
+    Made between two turns, so what it takes from the configuration fits together; it goes on with that to its end.
+    """
 
     def __init__(self, site: Site, image: str, build: str, provider: str) -> None:
         self.site, self.image, self.build, self.provider = site, image, build, provider
+        self._uploader, self._configured = site.uploaders[provider], site.providers[provider]
+        self._meta = next(each.meta for each in self._configured.diskimages if each.name == image)
 
     def run(self) -> None:
         """Upload, or find that there is nothing to do. Raises Unavailable before the upload has begun."""
@@ -52,16 +59,17 @@ class Uploading:
     def _make_room(self) -> bool:
         """The znodes that uploads are below, unless the build is gone."""
         session = self.site.session
-        build = session.get(paths.build(self.image, self.build))
-        if build is None:
-            return False
         room = paths.uploads(self.image, self.build, self.provider)
         wanted = [paths.build_providers(self.image, self.build), room.rpartition("/")[0], room]
-        absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
-        if absent:
-            with suppress(Stale):  # then it is seen again, and looked at again
+        while (build := session.get(paths.build(self.image, self.build))) is not None:
+            absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
+            if not absent:
+                return True
+            with suppress(
+                Stale
+            ):  # the build moved on, or its upload to another provider makes room as well: look again
                 session.commit([Check(build.path, build.version), *map(Create, absent)])
-        return True
+        return False
 
     def _due(self) -> DueUpload | None:
         """Ours to do, still, now that we hold the lock."""
@@ -78,14 +86,12 @@ class Uploading:
         upload = self._begin(due)
         log.info("uploading %s-%s to %s", self.image, self.build, self.provider)
         try:
-            checksums.verify(self.site.shelf.file(due.build.record.filename, due.format))
+            checksums.verify(self._file(due))
         except (Invalid, OSError) as wrong:
             self._spoiled(upload, str(wrong))
             return
-        uploader = self.site.uploaders[self.provider]
-        item = self._item(due, upload)
-        outcome = self._sent(uploader, item)
-        self.site.insist(lambda: self._end(uploader, upload, outcome))
+        outcome = self._sent(self._item(due, upload))
+        self.site.insist(lambda: self._end(upload, outcome))
         metrics.UPLOADS.labels("ready" if isinstance(outcome, Sent) else "failed").inc()
         metrics.UPLOAD_SECONDS.observe(time.monotonic() - began)
 
@@ -112,15 +118,16 @@ class Uploading:
         site.session.commit([Set(self._path(upload), named, version)])
         return upload
 
+    def _file(self, due: DueUpload) -> Path:
+        return self.site.shelf.file(named(self.image, self.build), due.format)
+
     def _path(self, upload: str) -> str:
         return paths.upload(self.image, self.build, self.provider, upload)
 
     def _item(self, due: DueUpload, upload: str) -> Item:
         site, sums = self.site, due.build.record.checksums.get(due.format, {})
-        provider = site.providers[self.provider]
-        carried = next(each for each in provider.diskimages if each.name == self.image)
         return Item(
-            file=site.shelf.file(due.build.record.filename, due.format),
+            file=self._file(due),
             format=due.format,
             external_name=f"{self.image}-{self.build}-{upload}",
             image=self.image,
@@ -130,29 +137,28 @@ class Uploading:
             md5=str(sums.get("md5", "")),
             sha256=str(sums.get("sha256", "")),
             size=int(sums.get("size", 0)),
-            meta=carried.meta,
+            meta=self._meta,
             stop=site.stopping,
-            timeout_seconds=provider.image_upload_timeout_seconds,
+            timeout_seconds=self._configured.image_upload_timeout_seconds,
         )
 
-    @staticmethod
-    def _sent(uploader: Uploader, item: Item) -> Sent | Refused:
+    def _sent(self, item: Item) -> Sent | Refused:
         """Send it, and see that it arrived whole."""
-        outcome = uploader.upload(item)
+        outcome = self._uploader.upload(item)
         if isinstance(outcome, Refused):
             return outcome
-        wrong = uploader.verify(outcome.external_id, item)
+        wrong = self._uploader.verify(outcome.external_id, item)
         if wrong is None:
             return outcome
-        uploader.delete(outcome.external_id)
+        self._uploader.delete(outcome.external_id)
         return wrong
 
-    def _end(self, uploader: Uploader, upload: str, outcome: Sent | Refused) -> None:
+    def _end(self, upload: str, outcome: Sent | Refused) -> None:
         """Write what became of it; what nobody wants any more is deleted there. Raises Stale or Unavailable."""
         found = self._found(upload)
         if found is None:
             if isinstance(outcome, Sent):
-                uploader.delete(outcome.external_id)
+                self._uploader.delete(outcome.external_id)
             return
         now = time.time()
         if isinstance(outcome, Refused):

@@ -30,7 +30,8 @@ def command() -> None:
 def check(offline: bool, nodepool: Path | None) -> None:
     """Read the configuration, say everything that is wrong with it, and try to reach ZooKeeper.
 
-    The file with diskimages and providers (builder.nodepool) is part of it where it exists.
+    The file with diskimages and providers (builder.nodepool) is part of it where it exists. Its diskimages are checked
+    by their backends. Providers that a builder of this host would leave out are warned of.
     """
     import msgspec
 
@@ -58,14 +59,20 @@ def check(offline: bool, nodepool: Path | None) -> None:
     if images:
         document["nodepool"] = images
         shown |= {f"nodepool {key}": value for key, value in images.items()}
+    else:
+        shown["nodepool file"] = "there is none; only builders need it"
     output.thing(document, str(found or "defaults"), output.fields(shown))
 
 
 def _images(path: Path, builder: BuilderSettings) -> dict[str, Json]:
-    """What a nodepool.yaml comes to, without anything that may be secret."""
-    from nodepool_ocb import nodepool
+    """What a nodepool.yaml comes to, without anything that may be secret; raises Invalid with every fault."""
+    from nodepool_ocb import backends, nodepool, providers
 
     read = nodepool.load(path, builder.secure)
+    backends.check(read.diskimages, backends.checkers(), str(path))
+    for provider in read.providers:
+        for fault in providers.faults(provider) if provider.diskimages else ():
+            output.say(f"warning: {path}: providers[{provider.name}]: {fault}; builders of this host leave it out")
     return {
         "file": str(path),
         "diskimages": [image.name for image in read.diskimages if not image.stub],

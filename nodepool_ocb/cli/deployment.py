@@ -161,14 +161,18 @@ def propose(name: str, dry_run: bool) -> None:
 
 @command.command()
 @name_argument
+@click.option("--no-noderoles", "alone", is_flag=True, help="Leave its noderoles PROPOSED: for a rollout.")
 @wait_options
 @dry_run_option
-def commit(name: str, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
+def commit(name: str, alone: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     """Commit everything that is PROPOSED in the deployment, and let annealers work in it."""
+    if alone and wait:
+        raise click.UsageError("--no-noderoles and --wait contradict each other: nothing would become ACTIVE")
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         now, by = time.time(), connection.me()
-        yield from committing.apply_to(world, _bound(world, name), Event.COMMIT, now, by)
+        bound = _bound(world, name)
+        yield from committing.apply_to(world, [] if alone else bound, Event.COMMIT, now, by)
         if name != deployments.SYSTEM:  # last: annealers find all of it committed
             changes = deployments.turn(world, name, DeploymentState.COMMITTED, now, by)
             if changes:

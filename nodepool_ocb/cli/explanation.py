@@ -1,17 +1,36 @@
 """Why a noderole stands where it stands, followed up the graph to what really holds it. Pure.
 
 The reasons of one noderole are those by which an annealer decides (hindrance.py). A noderole that is BLOCKED waits for
-parents that may wait themselves: its *causes* are the noderoles at the upper end, the failed ones first.
+parents that may wait themselves: its *causes* are the noderoles at the upper end, the failed ones first. One that is
+PROPOSED may wait for its turn in a rollout (rollout/waiting.py).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
 from nodepool_ocb.hindrance import Code, Reason, why_not
 from nodepool_ocb.model import State
 from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.rollout import waiting
+from nodepool_ocb.rollout.observing import Observer
+from nodepool_ocb.rollout.records import Rollout
+from nodepool_ocb.rollout.waiting import Kind
 from nodepool_ocb.world import Vertex, World
+
+#: deployment → the name of its newest rollout, and that
+Rollouts = Mapping[str, tuple[str, Rollout]]
+
+#: What to do about a wait; with the names of the rollout and of the group.
+ADVICE: Final[Mapping[Kind, str]] = {
+    Kind.WAITING: "wait, or look: nodepool-ocb rollout show {rollout}",
+    Kind.PAUSED: "nodepool-ocb rollout promote {group} {rollout}",
+    Kind.LOST: "mend the cause; once the rollout is over: nodepool-ocb rollout retry {rollout}",
+    Kind.LEFT_OUT: "nodepool-ocb rollout show {rollout}; then resume or retry it, or begin another",
+}
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -35,16 +54,48 @@ class Explanation(msgspec.Struct, frozen=True):
         return next((vertex for vertex in among if vertex.record.state is State.ERROR), None)
 
 
-def explain(world: World, vertex: Vertex, now: float) -> Explanation:
+def explain(world: World, vertex: Vertex, now: float, rollouts: Rollouts | None = None) -> Explanation:
     """Every reason in order: failed ancestors however far above, then what holds the noderole itself."""
+
+    def why(each: Vertex) -> tuple[Reason, ...]:
+        return (*_of_rollouts(world, each, rollouts or {}), *why_not(world, each, now))
+
     chains = _chains(vertex)
-    own = why_not(world, vertex, now)
+    own = why(vertex)
     told = {reason.subject for reason in own}
-    causes = [Cause(each, chain, tuple(why_not(world, each, now))) for each, chain in chains.items()]
+    causes = [Cause(each, chain, why(each)) for each, chain in chains.items()]
     far = [_ancestor_failed(cause) for cause in causes if _failed(cause) and cause.vertex.name not in told]
     near = [reason for reason in own if reason.code is Code.PARENT_ERROR]
     rest = [reason for reason in own if reason.code is not Code.PARENT_ERROR]
     return Explanation(vertex, (*near, *far, *rest), tuple(causes))
+
+
+def line(world: World, deployment: str) -> list[str]:
+    """A deployment and all above it: whose rollouts may be about what is bound in it."""
+    found = [deployment]
+    while found[-1] in world.deployments and (parent := world.deployments[found[-1]].record.parent) not in (
+        None,
+        *found,
+    ):
+        found.append(str(parent))
+    return found
+
+
+def _of_rollouts(world: World, vertex: Vertex, rollouts: Rollouts) -> Iterator[Reason]:
+    """The turn that a noderole waits for: none, unless it is PROPOSED, and in a phase that its node has not passed."""
+    if vertex.record.state is not State.PROPOSED:
+        return
+    for deployment in line(world, vertex.record.deployment):
+        name, rollout = rollouts.get(deployment, ("", None))
+        found = waiting.wait(rollout, vertex.node.name) if rollout is not None else None
+        if rollout is None or found is None:
+            continue
+        observer, passed = Observer(world, deployment, rollout), rollout.nodes[vertex.node.name].passed
+        left = range(passed, len(rollout.head.strategy.phases))
+        if any(vertex in observer.noderoles(vertex.node.name, phase) for phase in left):
+            code = Code.ROLLOUT_WAITING if found.kind in (Kind.WAITING, Kind.PAUSED) else Code.ROLLOUT_LEFT_OUT
+            advice = ADVICE[found.kind].format(rollout=name, group=found.group)
+            yield Reason(code, f"{name} {found.group}", found.since, f"rollout {name}: {found.text}", advice)
 
 
 def _failed(cause: Cause) -> bool:

@@ -10,13 +10,13 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb import image
-from nodepool_ocb.cli import completion, connection, imaging, output, times
+from nodepool_ocb.cli import completion, configured, connection, imaging, output, times
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.imagedata import export, import_
 from nodepool_ocb.cli.imagelog import log
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.image import BuildView, ImageView, NotDue, Wanted
-from nodepool_ocb.model import BuildState, Change, Create, Delete, Json, Pause, Set
+from nodepool_ocb.model import BuildState, Change, Check, Create, Delete, Json, Pause, Set
 from nodepool_ocb.store import paths
 
 LIST_COLUMNS: Final = (
@@ -61,13 +61,19 @@ def list_(watch: bool) -> None:
         return
     with connection.session() as opened:
         found = imaging.load(opened)
-    output.things([imaging.row(view) for _, view in sorted(found.items())], LIST_COLUMNS, words=imaging.words)
+        running = bool(found) or bool(imaging.builders(opened))
+    if not running:
+        output.say(imaging.NOBODY)
+    paused = configured.paused()
+    rows = [imaging.row(view, paused) for _, view in sorted(found.items())]
+    output.things(rows, LIST_COLUMNS, words=imaging.words)
 
 
 def _watch() -> None:
     told: dict[str, dict[str, Json]] = {}
+    paused = configured.paused()
     for _, found in imaging.followed(None):
-        rows = {name: imaging.row(view) for name, view in sorted(found.items())}
+        rows = {name: imaging.row(view, paused) for name, view in sorted(found.items())}
         for name, row in rows.items():
             if told.get(name) != row:
                 output.line(row)
@@ -84,11 +90,11 @@ def show(name: str) -> None:
         view = imaging.image_of(imaging.load(opened), name)
     at = _held_back(view)
     holder = output.plain(view.holder) if view.holder else None
-    about = {**imaging.row(view), "next_attempt": at, "builder": holder}
+    about = {**imaging.row(view, configured.paused()), "next_attempt": at, "builder": holder}
     builds = [imaging.build_row(view, build) for build in view.builds]
     uploads = [upload for build in builds for upload in build["uploads"]]
     works = f"{view.holder.host}, pid {view.holder.pid}: {view.holder.purpose}" if view.holder else None
-    words = {**imaging.words(about), "next_attempt": times.shown(at) if at else None, "builder": works}
+    words = {**imaging.words(about, reasons=True), "next_attempt": times.shown(at) if at else None, "builder": works}
     tables = [
         output.fields(words),
         output.table(builds, ("build", "state", "since", "builder", "formats", "removed", "reason")),
@@ -110,7 +116,7 @@ def _held_back(view: ImageView) -> float | None:
 
 @command.command()
 @name_argument
-@click.option("--reason", help="Why; builders log it, and `image list` shows it.")
+@click.option("--reason", help="Why; builders log it, and `image show` has it.")
 @click.option("--wait", is_flag=True, help="Wait until a build that began after this is ready, or has failed.")
 @timeout_option
 def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | None) -> None:
@@ -121,6 +127,9 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
         view = imaging.image_of(imaging.load(opened), name)
         change, request = building.ask(opened, name, reason)
         builders = imaging.builders(opened)
+    file = configured.paused().get(name)
+    if file is not None:
+        output.say(f"{name} is paused in {file}: builders that read the same begin nothing; take `pause` away there")
     if wait:
         building.wait(name, request, timeout_seconds, [change])
         return
@@ -136,7 +145,7 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
 
 @command.command()
 @name_argument
-@click.option("--reason", help="Why.")
+@click.option("--reason", help="Why; `image show` has it.")
 @click.option("--until", type=times.moment, metavar="TIME", help="As 2026-01-31T18:00, or with Z behind it for UTC.")
 @click.option("--for", "seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d.")
 def pause(name: str, reason: str | None, until: float | None, seconds: float | None) -> None:
@@ -195,8 +204,11 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
         chosen = {build.id for build in going}
 
         def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
-            now = [build for build in _deletable(imaging.image_of(known, name), id, force) if build.id in chosen]
-            yield from connection.parts([_deletion(name, build) for build in now])
+            view = imaging.image_of(known, name)
+            now = [build for build in _deletable(view, id, force) if build.id in chosen]
+            spared = [Check(paths.build(name, build.id), build.version) for build in view.ready() if build not in now]
+            for part in connection.parts([_deletion(name, build) for build in now]):
+                yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
 
         connection.report(imaging.change(opened, decide, dry_run), dry_run)
 
@@ -215,7 +227,8 @@ def _deletable(view: ImageView, id: str | None, force: bool) -> list[BuildView]:
 def _going(view: ImageView, build: BuildView) -> str:
     """A build as a person is asked about it."""
     under_way = imaging.stands(view, build) is BuildState.BUILDING
-    uploads = f" with {len(build.uploads)} uploads" if build.uploads else ""
+    count = len(build.uploads)
+    uploads = f" with {count} upload{'s' if count > 1 else ''}" if count else ""
     return f"{view.name}-{build.id}{uploads}{', which is being built' if under_way else ''}"
 
 

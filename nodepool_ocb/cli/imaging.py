@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodepool_ocb import image
@@ -126,8 +127,8 @@ def upload_stands(upload: UploadView) -> UploadState:
     return upload.record.state
 
 
-def row(view: ImageView) -> dict[str, Json]:
-    """An image at a glance; its uploads are those of the newest ready build."""
+def row(view: ImageView, paused: Mapping[str, str] = {}) -> dict[str, Json]:
+    """An image at a glance; its uploads are those of the newest ready build. ``paused`` says in which file it is paused."""
     newest = next(iter(view.ready()), None)
     sent = newest.uploads if newest else ()
     holder = view.holder
@@ -141,19 +142,26 @@ def row(view: ImageView) -> dict[str, Json]:
         "failures": len(image.failures(view)),
         "request": output.plain(view.request.record) if view.request else None,
         "pause": output.plain(view.pause.record) if view.pause and view.pause.on(time.time()) else None,
+        "paused_in": paused.get(view.name),
         "builder": holder.host if holder else None,
     }
 
 
-def words(row: Mapping[str, Json]) -> dict[str, Json]:
-    """A row of ``row`` for a table."""
+def words(row: Mapping[str, Json], reasons: bool = False) -> dict[str, Json]:
+    """A row of ``row`` for a table; with ``reasons``, also why a build or a pause was asked for."""
     uploads, request, pause = row["uploads"], row["request"], row["pause"]
+    asked = request and f"{request['by'] or 'somebody'}, {output.age(time.time() - request['at'])} ago"
+    paused = pause and f"{pause['by'] or 'somebody'}{_until(pause['until'])}"
+    if reasons:
+        asked = asked and ": ".join(filter(None, (asked, request["reason"])))
+        paused = paused and ": ".join(filter(None, (paused, pause["reason"])))
+    file = row["paused_in"] if reasons or not row["paused_in"] else Path(row["paused_in"]).name
     return {
-        **row,
+        **{key: value for key, value in row.items() if key != "paused_in"},
         "builds": counted(row["builds"]),
         "uploads": f"{uploads['ready']}/{uploads['all']}" if uploads["all"] else None,
-        "request": request and f"{request['by'] or 'somebody'}, {output.age(time.time() - request['at'])} ago",
-        "pause": pause and f"{pause['by'] or 'somebody'}{_until(pause['until'])}",
+        "request": asked,
+        "pause": "; ".join(filter(None, (paused, file and f"in {file}"))) or None,
     }
 
 

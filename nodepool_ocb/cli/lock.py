@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli import connection, imaging, output
+from nodepool_ocb.cli import connection, imaging, output, rolling
 from nodepool_ocb.cli.common import Noun
 from nodepool_ocb.model import Holder, Json
 from nodepool_ocb.store import paths
@@ -23,24 +23,11 @@ def command() -> None:
 
 @command.command("list")
 def list_() -> None:
-    """Every claim on a node, and every lock on a rollout, an image's builds or a build's uploads: whose, since when."""
+    """Every claim on a node, and every lock on a rollout, an image's builds or a build's uploads: whose, and since when."""
     with connection.session() as opened:
         world = connection.load(opened)
-        told = [*rows(world), *drivers(opened, world), *locks(opened, imaging.load(opened))]
+        told = [*rows(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
     output.things(told, ("kind", "name", "owner", "host", "purpose", "since"))
-
-
-def drivers(opened: Session, world: World) -> list[dict[str, Json]]:
-    """The locks of rollouts that are under way."""
-    from nodepool_ocb.store.locks import holders
-
-    under_way = [(name, stored.record.newest or "") for name, stored in sorted(world.rollouts.items())]
-    found = holders(opened, [paths.rollout_lock(*each) for each in under_way])
-    return [
-        _lock("rollout", f"{deployment}/{identity}", holder)
-        for (deployment, identity), holder in zip(under_way, found, strict=True)
-        if holder is not None
-    ]
 
 
 def locks(opened: Session, images: imaging.Images) -> list[dict[str, Json]]:
@@ -55,6 +42,14 @@ def locks(opened: Session, images: imaging.Images) -> list[dict[str, Json]]:
     for (name, build, provider), holder in zip(uploads, found, strict=True):
         held["upload", f"{name}-{build} {provider}"] = holder
     return [_lock(kind, name, holder) for (kind, name), holder in sorted(held.items()) if holder is not None]
+
+
+def rollout_locks(opened: Session) -> list[dict[str, Json]]:
+    """Who drives which rollout."""
+    from nodepool_ocb.store import rollouts
+
+    listed = rollouts.list_(opened)
+    return [_lock("rollout", rolling.name(each.deployment, each.id), each.holder) for each in listed if each.holder]
 
 
 def _lock(kind: str, name: str, holder: Holder) -> dict[str, Json]:

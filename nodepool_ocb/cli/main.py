@@ -26,7 +26,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "deployment": ("nodepool_ocb.cli.deployment", "Deployments: create, configure, propose, commit, wait."),
     "node": ("nodepool_ocb.cli.node", "Machines: create, bind roles to them, commit, take out of service."),
     "noderole": ("nodepool_ocb.cli.noderole", "Roles on nodes: states, explanations, logs, retries."),
-    "rollout": ("nodepool_ocb.cli.rollout", "Deployment strategies: check them, plan, try selectors."),
+    "rollout": ("nodepool_ocb.cli.rollout", "Deployment strategies: check them, plan, carry them out, look on."),
     "graph": ("nodepool_ocb.cli.graph", "Draw which noderole waits for which."),
     "image": ("nodepool_ocb.cli.image", "Images: their builds, asking for builds, logs, pauses."),
     "upload": ("nodepool_ocb.cli.upload", "Builds at providers."),

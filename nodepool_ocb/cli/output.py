@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 import msgspec
@@ -20,6 +20,7 @@ from nodepool_ocb.model import Json, Record
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 COLOURS: Final[Mapping[str, str]] = {
     "PROPOSED": "magenta",
@@ -34,10 +35,23 @@ COLOURS: Final[Mapping[str, str]] = {
     "failed": "bold red",
     "aborted": "yellow",
     "delete": "magenta",
+    "running": "blue",
+    "success": "green",
+    "paused": "yellow",
+    "stopping": "yellow",
+    "cancelling": "yellow",
+    "cancelled": "yellow",
+    "failure": "bold red",
+    "unknown": "bold red",
     "ERROR": "bold red",
     "FAILED": "bold red",
     "PARENT_ERROR": "bold red",
 }
+
+UNLIMITED: Final = 10_000
+GAP: Final = 2  # blanks between two columns of a table
+FOLDED: Final = frozenset({"external_id", "reason", "jigs", "purpose", "requires", "flags", "log", "id", "noderoles"})
+NARROWEST: Final = 16  # of a column that is folded
 
 
 def chosen() -> str:
@@ -116,13 +130,15 @@ def console(file: TextIO | None = None) -> Console:
     from rich.console import Console
 
     file = file or sys.stdout
-    width = None if file.isatty() else 10_000
+    width = None if file.isatty() else UNLIMITED
     return Console(file=file, width=width, highlight=False, soft_wrap=not file.isatty(), emoji=False, markup=False)
 
 
 def render(*parts: RenderableType) -> None:
-    """Print tables and text to stdout."""
+    """Print tables and text to stdout; a table that is wider than the terminal is not cut, and lines run on."""
     writer = console()
+    wide = writer.options.update(max_width=UNLIMITED)
+    writer.width = max([writer.width, *(writer.measure(part, options=wide).maximum for part in parts if _fixed(part))])
     with writer.capture() as printed:
         for part in parts:
             writer.print(part)
@@ -130,16 +146,66 @@ def render(*parts: RenderableType) -> None:
         click.echo(row.rstrip(), color=True)  # rich has left colour out where it is not wanted
 
 
-def table(rows: Iterable[Mapping[str, Json]], columns: Sequence[str]) -> Table:
-    """A plain table; columns named ``since`` hold ages, states have their colour."""
+def _fixed(part: RenderableType) -> bool:
+    """Whether it is a table of ``table``, which has made itself as narrow as it can be."""
     from rich.table import Table
 
+    return isinstance(part, Table) and part.show_header
+
+
+def table(rows: Iterable[Mapping[str, Json]], columns: Sequence[str]) -> Table:
+    """A plain table; columns named ``since`` hold ages, states have their colour.
+
+    On a terminal that is too narrow, columns that say nothing are left out, then long texts are folded.
+    """
+    from rich.table import Table
+
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in rows]
+    widths = narrowed(
+        {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
+        [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)],
+        console().width,
+    )
     made = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(column.replace("_", " ").upper(), overflow="fold")
-    for row in rows:
-        made.add_row(*(cell(column, row.get(column)) for column in columns))
+    for column, width in widths.items():
+        made.add_column(column.replace("_", " ").upper(), overflow="fold", width=width)
+    for row in shown:
+        made.add_row(*(row[column] for column in widths))
     return made
+
+
+def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict[str, int]:
+    """The columns that are shown, with their widths, so that they fit into ``room`` where that can be.
+
+    >>> narrowed({"name": 9, "pause": 5, "reason": 60}, ["pause"], 200)
+    {'name': 9, 'pause': 5, 'reason': 60}
+    >>> narrowed({"name": 9, "pause": 5, "reason": 60}, ["pause"], 50)
+    {'name': 9, 'reason': 39}
+
+    Where it cannot be, nothing is folded: lines run on.
+
+    >>> narrowed({"name": 45, "pause": 5, "reason": 60}, ["pause"], 50)
+    {'name': 45, 'reason': 60}
+    """
+    if _total(widths) <= room:
+        return dict(widths)
+    whole = {name: width for name, width in widths.items() if name not in empty}
+    kept = dict(whole)
+    while (over := _total(kept) - room) > 0:
+        foldable = [name for name in kept if name in FOLDED and kept[name] > NARROWEST]
+        if not foldable:
+            return whole
+        widest = max(foldable, key=lambda name: kept[name])
+        kept[widest] = max(NARROWEST, kept[widest] - max(1, over // len(foldable)))
+    return kept
+
+
+def _width(text: Text) -> int:
+    return max((line.cell_len for line in text.split()), default=0)
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
 def fields(value: Mapping[str, Json]) -> Table:
@@ -154,7 +220,7 @@ def fields(value: Mapping[str, Json]) -> Table:
     return made
 
 
-def cell(column: str, value: Json) -> Any:
+def cell(column: str, value: Json) -> Text:
     """A value as a table shows it."""
     from rich.text import Text
 

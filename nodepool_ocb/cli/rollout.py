@@ -1,181 +1,149 @@
-"""``nodepool-ocb rollout``: strategies looked at, before they are carried out."""
+"""``nodepool-ocb rollout``: strategies that are carried out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+import time
 
 import click
-import msgspec
 
-from nodepool_ocb.cli import completion, connection, output
-from nodepool_ocb.cli.common import Noun
-from nodepool_ocb.cli.finding import deployment_of
-from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import Json, Node
+from nodepool_ocb.cli import connection, output, rolling, rolloutwatch
+from nodepool_ocb.cli.common import Noun, timeout_option
+from nodepool_ocb.cli.rolling import deployment_option, rollout_argument
+from nodepool_ocb.cli.rolloutstart import start
+from nodepool_ocb.cli.strategy import check, plan, select
+from nodepool_ocb.rollout import steering
+from nodepool_ocb.rollout.reporting import report
 
-if TYPE_CHECKING:
-    from nodepool_ocb.rollout.planning import Plan
-    from nodepool_ocb.strategy import Group, Strategy
-
-SHOWN: Final = 20  # overlaps and names in a table; -o json has all
-
-name_option = click.option("--name", help="The strategy of this name, where the file holds several.")
-deployment_option = click.option(
-    "--deployment", default="system", show_default=True, shell_complete=completion.deployments,
-    help="Nodes of this deployment, and of those below it.",
-)  # fmt: skip
+LIST_COLUMNS = ("rollout", "strategy", "state", "since", "started", "by", "groups", "nodes", "driver", "reason")
 
 
 @click.group(cls=Noun)
 def command() -> None:
-    """Deployment strategies: check them, plan with the nodes that there are, try selectors."""
+    """Deployment strategies: check them, plan, carry them out, look on.
 
-
-@command.command()
-@click.argument("file", type=click.Path())
-@name_option
-def check(file: str, name: str | None) -> None:
-    """Say everything that is wrong in a strategy, with file, line and path; ZooKeeper is not asked."""
-    from nodepool_ocb import strategy
-    from nodepool_ocb.rollout.planning import levels
-
-    found = strategy.load(file, name)
-    level_of = {each: level for level, row in enumerate(levels(found)) for each in row}
-    rows = [{"level": level_of[group.name], **_row(group)} for group in found.groups]
-    if output.chosen() == "name":
-        output.things(rows, ("name",))
-    else:
-        columns = ("level", "name", "critical", "depends_on", "success_criteria")
-        output.thing(_document(found), found.name, output.table(rows, columns))
-
-
-def _row(group: Group) -> dict[str, Json]:
-    return {
-        "name": group.name,
-        "critical": group.critical,
-        "depends_on": list(group.depends_on),
-        "success_criteria": _criteria(group),
-    }
-
-
-def _criteria(group: Group) -> str | None:
-    """The criteria in words.
-
-    >>> from nodepool_ocb.strategy import Criteria, Group
-    >>> _criteria(Group(name="a", success_criteria=Criteria(percent_successful_nodes=50, maximum_failed_nodes=0)))
-    'at least 50% successful, at most 0 failed'
+    ROLLOUT is DEPLOYMENT/ID, or DEPLOYMENT alone for its newest; without it, the newest of the only deployment that has any.
     """
-    wanted = group.success_criteria
-    told = (
-        (wanted.percent_successful_nodes, "at least {}% successful"),
-        (wanted.minimum_successful_nodes, "at least {} successful"),
-        (wanted.maximum_failed_nodes, "at most {} failed"),
-    )
-    return ", ".join(words.format(number) for number, words in told if number is not None) or None
 
 
-def _document(strategy: Strategy) -> dict[str, Json]:
-    """A strategy with the rules that it leaves to the default, which are part of what it means."""
-    plain: dict[str, Json] = {name: msgspec.to_builtins(getattr(strategy, name)) for name in strategy.__struct_fields__}
-    return plain
+for verb in (check, plan, select, start):
+    command.add_command(verb)
+
+reason_option = click.option("--reason", help="Why.")
+
+
+# -- looking --
+
+
+@command.command("list")
+def list_() -> None:
+    """The newest ten rollouts of every deployment: how each stands, and who drives it."""
+    with connection.session() as opened:
+        opened.sync()
+        found = rolling.rows(opened)
+    output.things(found, LIST_COLUMNS, key="rollout", words=rolling.words)
 
 
 @command.command()
-@click.argument("file", type=click.Path(), required=False)
+@rollout_argument
 @deployment_option
-@name_option
-def plan(file: str | None, deployment: str, name: str | None) -> None:
-    """Show which nodes each group of a strategy has, and in which order; nothing is begun.
-
-    Without a file: one critical group of all nodes, which must all succeed. Fails where a group's criteria cannot be met.
-    """
-    from nodepool_ocb import strategy
-    from nodepool_ocb.rollout import planning, selecting
-
-    chosen = strategy.load(file, name) if file else strategy.WHOLE
-    nodes = _nodes(deployment)
-    made = planning.plan(chosen, nodes)
-    rows = _rows(chosen, made)
-    if output.chosen() == "table":
-        output.render(output.table(rows, ("level", "name", "critical", "nodes", "depends_on", "success_criteria")))
-        _remark(made)
-    elif output.chosen() == "name":
-        output.things(rows, ("name",))
+@click.option(
+    "--report", "as_report", is_flag=True, help="The report: every phase of every group, and every node by its state."
+)
+@click.option(
+    "--watch", is_flag=True, help="As it changes, until it is over; one JSON object a line, unless on a terminal."
+)
+def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bool) -> None:
+    """One rollout: its groups with their states, reasons and nodes, and the nodes that failed."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        found, _ = rolling.load(opened, key)
+        holder = rolling.driver(opened, key)
+    if watch:
+        rolloutwatch.watch(key)
+        return
+    told = rolling.document(key, found, holder)
+    if as_report:
+        output.text({**told, "report": report(found)}, report(found))
     else:
-        about = {"name": chosen.name, "deployment": deployment, "inventory": selecting.version(nodes)}
-        output.thing({**about, **msgspec.to_builtins(made)}, chosen.name)
-    if made.unmet:
-        raise Invalid([f"group {group}: {text}" for group, told in made.unmet.items() for text in told])
-
-
-def _rows(strategy: Strategy, made: Plan) -> list[dict[str, Json]]:
-    """The groups in the order in which they would be carried out, as far as it is known."""
-    groups = {group.name: group for group in strategy.groups}
-    return [
-        {"level": level, **_row(groups[name]), "nodes": len(made.members[name])}
-        for level, row in enumerate(made.levels)
-        for name in row
-    ]
-
-
-def _remark(made: Plan) -> None:
-    """What somebody should know, on stderr."""
-    for overlap in made.overlaps[:SHOWN]:
-        many = f"{overlap.nodes} node" + ("s" if overlap.nodes != 1 else "")
-        output.say(f"note: groups {overlap.first} and {overlap.second} have {many} in common; each is sent once")
-    if len(made.overlaps) > SHOWN:
-        output.say(f"note: {len(made.overlaps) - SHOWN} more pairs of groups have nodes in common; -o json has all")
-    for name, nodes in made.members.items():
-        if not nodes:
-            output.say(f"note: group {name} has no nodes")
-    for name, strangers in made.strangers.items():
-        output.say(f"note: group {name} names nodes that do not exist: {_some(strangers)}")
-    if made.ungrouped:
-        output.say(f"note: {len(made.ungrouped)} in no group: {_some(made.ungrouped)}")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-
-
-def _nodes(deployment: str) -> Mapping[str, Node]:
-    from nodepool_ocb.rollout.selecting import inventory
-
-    world = connection.world()
-    deployment_of(world, deployment)
-    return inventory(world, deployment)
+        output.thing(told, str(key), *rolling.tables(told))
 
 
 @command.command()
-@click.argument("selectors", nargs=-1, metavar="[SELECTOR]...")
+@rollout_argument
 @deployment_option
-def select(selectors: Sequence[str], deployment: str) -> None:
-    """Say which nodes selectors mean: any of them, each written as in a strategy; all nodes without one.
+@click.option(
+    "--fail-fast", is_flag=True, help="End as soon as a critical group has failed, though others still go on."
+)
+@timeout_option
+def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_seconds: float | None) -> None:
+    """Wait until a rollout is over, or nothing happens before somebody promotes a group; then print its report.
 
-    nodepool-ocb rollout select '{node_tags: [control], rack_names: [rack03]}' '{node_names: [ntp01]}' -o name
+    Exits with 6 when a critical group failed, it was cancelled, or a group pauses.
     """
-    from nodepool_ocb import strategy
-    from nodepool_ocb.rollout import selecting
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.load(opened, key)
+    rolloutwatch.wait(key, timeout_seconds, fail_fast)
 
-    problems: list[str] = []
-    wanted = []
-    for number, text in enumerate(selectors, 1):
-        try:
-            wanted.append(strategy.selector(text, f"selector {number}"))
-        except Invalid as wrong:
-            problems += wrong.problems
-    if problems:
-        raise Invalid(problems)
-    nodes = _nodes(deployment)
-    rows: list[dict[str, Json]] = [
-        {
-            "name": name,
-            "deployment": nodes[name].deployment,
-            "rack": nodes[name].rack,
-            "tags": list(nodes[name].tags),
-            "labels": [f"{key}:{value}" for key, value in sorted(nodes[name].labels.items())],
-        }
-        for name in selecting.select(wanted, nodes)
-    ]
-    output.things(rows, ("name", "deployment", "rack", "tags", "labels"))
+
+# -- steering --
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@reason_option
+def cancel(rollout: str | None, deployment: str | None, reason: str | None) -> None:
+    """Send nothing more, take back what has not begun, and end what runs."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: steering.cancel(found, time.time(), connection.me(), reason))
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+def resume(rollout: str | None, deployment: str | None) -> None:
+    """Go on where a rollout was stopped or cancelled; what failed stays failed."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: steering.resume(found, time.time(), connection.me()))
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@click.option("--failed", is_flag=True, help="Only what failed: so it is without this, too.")
+def retry(rollout: str | None, deployment: str | None, failed: bool) -> None:  # noqa: ARG001
+    """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: steering.retry(found, time.time(), connection.me()))
+
+
+@command.command()
+@click.argument("group")
+@rollout_argument
+@deployment_option
+def promote(group: str, rollout: str | None, deployment: str | None) -> None:
+    """Let a group that pauses after a batch go on with the next."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(
+            opened, key, lambda found: steering.promote(found, rolling.group_of(found, group), connection.me())
+        )
+
+
+@command.command()
+@click.argument("group")
+@rollout_argument
+@deployment_option
+@click.option("--reason", required=True, help="Why its failure may count as success.")
+def accept(group: str, rollout: str | None, deployment: str | None, reason: str) -> None:
+    """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout."""
+    with connection.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        by = connection.me()
+        rolling.steer(
+            opened, key, lambda found: steering.accept(found, rolling.group_of(found, group), reason, time.time(), by)
+        )

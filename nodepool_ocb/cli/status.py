@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import click
 
 from nodepool_ocb import image
-from nodepool_ocb.cli import connection, daemon, deployment, imaging, lock, node, output
+from nodepool_ocb.cli import connection, daemon, deployment, imaging, lock, node, output, rolling
 from nodepool_ocb.cli.common import Verb
 from nodepool_ocb.model import BuildState, Json, State, UploadState
+from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.world import World
 
 
@@ -23,12 +25,13 @@ def command() -> None:
         opened.sync()
         world = tree.load(opened, quarantined)
         images = imaging.load(opened, quarantined)
-    document = glance(world, images)
+        rollouts = rolling.rows(opened)
+    document = glance(world, images, rollouts)
     document["quarantined"] = [{"path": path, "reason": reason} for path, reason in sorted(quarantined.items())]
     _print(document)
 
 
-def glance(world: World, images: imaging.Images) -> dict[str, Json]:
+def glance(world: World, images: imaging.Images, rollouts: Sequence[dict[str, Json]]) -> dict[str, Json]:
     """The document. Pure."""
     counts = Counter(vertex.record.state for vertex in world.vertices())
     failed = sorted((v for v in world.vertices() if v.record.state is State.ERROR), key=lambda each: each.name)
@@ -42,10 +45,24 @@ def glance(world: World, images: imaging.Images) -> dict[str, Json]:
             "not_alive": [_brief(row) for row in rows if not row["alive"]],
             "not_available": [_brief(row) for row in rows if not row["available"]],
         },
+        "rollouts": glance_at_rollouts(rollouts),
         "images": glance_at_images(images),
         "deployments": deployment.rows(world),
         "daemons": daemon.rows(world),
         "claims": lock.rows(world),
+    }
+
+
+def glance_at_rollouts(rows: Sequence[dict[str, Json]]) -> dict[str, Json]:
+    """The newest of each deployment, as far as they failed or are under way. Pure."""
+    newest: dict[str, dict[str, Json]] = {}
+    for row in rows:
+        newest.setdefault(str(row["deployment"]), row)
+    lost = (RolloutState.FAILED, RolloutState.CANCELLED)
+    return {
+        "all": len(rows),
+        "failed": [row for row in newest.values() if row["state"] in lost],
+        "under_way": [row for row in newest.values() if row["state"] not in OVER],
     }
 
 
@@ -88,14 +105,17 @@ def _brief(row: dict[str, Json]) -> dict[str, Json]:
 
 
 def _print(document: dict[str, Json]) -> None:
-    nodes, images = document["nodes"], document["images"]
+    nodes, images, rollouts = document["nodes"], document["images"], document["rollouts"]
+    under_way = [rolling.words(row) for row in rollouts["under_way"]]
     made = [{"of": of, "states": imaging.counted(images[of])} for of in ("builds", "uploads") if images[of]]
     counts = [{"state": state, "noderoles": count} for state, count in document["noderoles"].items()]
     sections = (
         ("IN ERROR", document["errors"], ("noderole", "since", "reason")),
+        ("ROLLOUTS THAT FAILED", rollouts["failed"], ("rollout", "state", "since", "reason")),
         ("IMAGES THAT FAIL", images["failing"], ("image", "failures", "build", "since", "reason")),
         ("UPLOADS THAT FAILED", images["failed_uploads"], ("image", "build", "provider", "since", "reason")),
         ("NODEROLES", counts, ("state", "noderoles")),
+        ("ROLLOUTS UNDER WAY", under_way, ("rollout", "state", "since", "started", "by", "driver", "reason")),
         (f"NODES NOT ALIVE, OF {nodes['all']}", nodes["not_alive"], ("name", "since", "reason")),
         (f"NODES NOT AVAILABLE, OF {nodes['all']}", nodes["not_available"], ("name", "since", "reason")),
         (f"IMAGES: {images['all']}", made, ("of", "states")),

@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from nodepool_ocb.cli import completion, connection, output, runs
+from nodepool_ocb.cli import completion, connection, output, rolling, runs
 from nodepool_ocb.cli.common import Verb
-from nodepool_ocb.cli.explanation import Explanation
+from nodepool_ocb.cli.explanation import Explanation, Rollouts, line
 from nodepool_ocb.cli.explanation import explain as explained
 from nodepool_ocb.cli.finding import noderole_of
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.hindrance import Code, Reason
 from nodepool_ocb.model import Json, NodeRole, Run, State
+from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
 
@@ -35,12 +36,30 @@ def explain(name: str) -> None:
     """Why a noderole does not run: every reason, what holds it back, since when, and what to do."""
     with connection.session() as opened:
         world = connection.load(opened)
-        explanation = explained(world, noderole_of(world, name), time.time())
+        vertex = noderole_of(world, name)
+        explanation = explained(world, vertex, time.time(), _rollouts(opened, line(world, vertex.record.deployment)))
         failed = explanation.failed
         last = runs.recorded(opened, failed)[-1:] if failed else []
     run = {"run": last[0][0], "noderole": failed.name, **output.plain(last[0][1])} if failed and last else None
     document = _document(explanation)
     output.text({**document, "failed_run": run}, _words(explanation, run))
+
+
+def _rollouts(opened: Session, deployments: Iterable[str]) -> Rollouts:
+    """The newest rollout of each deployment that has one; says which cannot be read."""
+    from nodepool_ocb.store import rollouts
+
+    found: dict[str, tuple[str, Rollout]] = {}
+    for deployment in deployments:
+        try:
+            newest = rollouts.newest(opened, deployment)
+            read = rollouts.read(opened, deployment, newest) if newest is not None else None
+        except Invalid as wrong:
+            output.say(f"warning: a rollout is left out: {wrong}")
+            continue
+        if newest is not None and read is not None:
+            found[deployment] = rolling.name(deployment, newest), read[0]
+    return found
 
 
 def _document(explanation: Explanation) -> dict[str, Json]:

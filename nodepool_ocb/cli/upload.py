@@ -12,7 +12,7 @@ from nodepool_ocb.cli import completion, connection, imaging, output
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, unknown, yes_option
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.image import ImageView, UploadView
-from nodepool_ocb.model import Change, Set, UploadState
+from nodepool_ocb.model import Change, Check, Set, UploadState
 from nodepool_ocb.store import paths
 
 
@@ -57,8 +57,11 @@ def delete(name: str, build: str, provider: str, id: str | None, force: bool, ye
         chosen = {each.id for each in going}
 
         def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
-            now = _deletable(imaging.image_of(known, name), build, provider, id, force)
-            yield from connection.parts([_deletion(name, each) for each in now if each.id in chosen])
+            view = imaging.image_of(known, name)
+            now = [each for each in _deletable(view, build, provider, id, force) if each.id in chosen]
+            spared = [Check(_path(name, each), each.version) for each in _ready(view, provider) if each not in now]
+            for part in connection.parts([_deletion(name, each) for each in now]):
+                yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
 
         connection.report(imaging.change(opened, decide, dry_run), dry_run)
 
@@ -75,17 +78,19 @@ def _deletable(view: ImageView, build: str, provider: str, id: str | None, force
         if imaging.upload_stands(upload) is UploadState.UPLOADING:
             raise Conflict(f"{upload.record.builder} sends {_told(upload)} now; wait until that has ended")
     going = [upload for upload in chosen if upload.record.state is not UploadState.DELETE]
-    ready = [
-        upload
-        for upload in imaging.uploads_of(view)
-        if upload.provider == provider and upload.record.state is UploadState.READY
-    ]
+    ready = _ready(view, provider)
     if not force and ready and all(upload in going for upload in ready):
         raise Conflict(
             f"{provider} would be left without {view.name}: nothing could be launched from it there;"
             " give --force if you mean it"
         )
     return going
+
+
+def _ready(view: ImageView, provider: str) -> list[UploadView]:
+    """What could be launched from there."""
+    there = [upload for upload in imaging.uploads_of(view) if upload.provider == provider]
+    return [upload for upload in there if upload.record.state is UploadState.READY]
 
 
 def _told(upload: UploadView) -> str:
@@ -100,4 +105,8 @@ def _deletion(name: str, upload: UploadView) -> Change:
         state_time=time.time(),
         reason=f"{connection.me()} asked for its deletion",
     )
-    return Set(paths.upload(name, upload.build, upload.provider, upload.id), record, upload.version)
+    return Set(_path(name, upload), record, upload.version)
+
+
+def _path(name: str, upload: UploadView) -> str:
+    return paths.upload(name, upload.build, upload.provider, upload.id)

@@ -250,6 +250,7 @@ unlock() {
 enrol() { # makes our file, and removes those of runners that are gone
   until [ -e "$mine" ]; do # it is gone again if another took us for dead between the making and the locking
     exec 7>>"$mine"
+    command -v flock >/dev/null || { say BROKEN "flock is not on this machine; install util-linux"; return 1; }
     flock -w 60 7 || { say BROKEN "cannot lock $mine"; return 1; }
   done
   for other in "$state"/runner.*; do [ "$other" = "$mine" ] || flock -n "$other" rm -f "$other"; done

@@ -181,8 +181,7 @@ class _Deciding:
         record = self._groups[name]
         if record.state is not GS.NOT_STARTED:
             return False
-        ready = all(groups.passed_over(self._groups[each]) for each in record.group.depends_on)
-        if not ready or self._busy >= self._head.strategy.parallel_groups:
+        if groups.awaited(record.group, self._groups) or self._busy >= self._head.strategy.parallel_groups:
             return False
         begun = replace(
             record, state=GS.RUNNING, phase=0, batch=0, phase_since=self._now, attempt=record.attempt + 1,

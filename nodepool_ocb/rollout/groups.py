@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodepool_ocb.rollout import criteria
 from nodepool_ocb.rollout.criteria import Count
 from nodepool_ocb.rollout.records import IN_FLIGHT, LOST, GroupRecord, GroupState, NodeState, Progress, Rollout
-from nodepool_ocb.strategy import Phase
+from nodepool_ocb.strategy import Group, Phase
 
 
 def deadline(phases: Sequence[Phase], record: GroupRecord) -> float:
@@ -22,6 +22,11 @@ def deadline(phases: Sequence[Phase], record: GroupRecord) -> float:
 def passed_over(record: GroupRecord) -> bool:
     """Whether it ended well, or somebody has accepted that it did not."""
     return record.state is GroupState.SUCCESS or (record.state is GroupState.FAILED and record.accepted is not None)
+
+
+def awaited(group: Group, known: Mapping[str, GroupRecord]) -> tuple[str, ...]:
+    """The groups that it depends on and that have not ended well yet: it begins when there are none."""
+    return tuple(name for name in group.depends_on if not passed_over(known[name]))
 
 
 def failed(record: GroupRecord) -> bool:

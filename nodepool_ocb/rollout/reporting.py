@@ -72,7 +72,10 @@ def finish(rollout: Rollout) -> str:
     """How it ended, in the seed's words; or that it has not."""
     head = rollout.head
     flawed = any(record.state is GroupState.FAILED for record in rollout.groups.values())
-    flawed = flawed or any(progress.state is not NodeState.SUCCESS for progress in rollout.nodes.values())
+    meant = {
+        node for members in rollout.members.values() for node in members
+    }  # those in no group are none of its failures
+    flawed = flawed or any(rollout.nodes[node].state is not NodeState.SUCCESS for node in meant)
     critical = any(record.group.critical and failed(record) for record in rollout.groups.values())
     match head.state:
         case RolloutState.SUCCESS:

@@ -56,6 +56,11 @@ def to_send(rollout: Rollout, name: str) -> Iterator[str]:
             yield node
 
 
+def held_back(rollout: Rollout, name: str, node: str) -> str | None:
+    """Where a group at work may not send a node for the limits of nodes in flight, which limit it is; else None."""
+    return _Room(rollout).full(rollout.groups[name], rollout.nodes[node])
+
+
 class _Room:
     """How many more nodes may go in flight."""
 
@@ -75,16 +80,23 @@ class _Room:
 
     def take(self, record: GroupRecord, progress: Progress) -> bool:
         """Count the node in, if there is room for it."""
-        limits = self._limits
+        if self.full(record, progress) is not None:
+            return False
+        self._count(record.group.name, progress)
+        return True
+
+    def full(self, record: GroupRecord, progress: Progress) -> str | None:
+        """Where there is no room for a node, in words; None where there is."""
+        limits, name = self._limits, record.group.name
         of_group = record.group.parallel_nodes or limits.group
-        full = (
-            (limits.nodes is not None and self._all >= limits.nodes)
-            or (of_group is not None and self._groups[record.group.name] >= of_group)
-            or any(self._domains[domain] >= self._most(domain) for domain in progress.domains)
-        )
-        if not full:
-            self._count(record.group.name, progress)
-        return not full
+        if limits.nodes is not None and self._all >= limits.nodes:
+            return f"{self._all} nodes are in flight, as many as may be"
+        if of_group is not None and self._groups[name] >= of_group:
+            return f"{self._groups[name]} nodes of group {name} are in flight, as many as may be"
+        for domain in progress.domains:
+            if self._domains[domain] >= self._most(domain):
+                return f"{self._domains[domain]} nodes of {domain} are in flight, as many as may be"
+        return None
 
     def _most(self, domain: str) -> int:
         kind, _, name = domain.partition(" ")

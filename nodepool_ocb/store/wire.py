@@ -30,12 +30,14 @@ from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, PING_XID, WATCH_
 from kazoo.protocol.serialization import Auth, ReplyHeader, Watch
 from kazoo.protocol.states import KeeperState
 
+from nodepool_ocb.logs import Repeats
 from nodepool_ocb.store.answers import Answer, Completion, NotSent
 from nodepool_ocb.store.frames import Raw, Reply
 from nodepool_ocb.store.sockets import Handler
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command's one line of error is not preceded by kazoo's warnings
+log.addFilter(Repeats(anew="Zookeeper connection established"))  # while no server answers, it tries about once a second
 
 RECEIVE_BYTES: Final = 1 << 18
 _FRAME = struct.Struct("!iii")  # length, xid, opcode

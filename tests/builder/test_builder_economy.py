@@ -50,4 +50,4 @@ def test_thirty_images_at_four_providers_are_uploaded_quickly_and_cost_nothing_t
     assert transactions(alone.server) == wrote
     assert (
         requests(alone.server) - asked
-    ) / seconds < 2.0  # though it sweeps fifteen times as often as it usually does
+    ) / seconds < 3.0  # though it sweeps fifteen times as often as it usually does, and the pings of two sessions count

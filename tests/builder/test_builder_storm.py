@@ -128,6 +128,7 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
                 return False
 
         yard.until(calm, "nothing is left to be done", CALM_SECONDS)
+        watch.look()  # what came to its end since it last looked
         print(f"{dict(storm.faults)}, {len(yard.history())} builds begun, {len(yard.history('end'))} made")
         assert all(builder.running() for builder in yard.builders), "nobody gave up"
         assert not watch.faults

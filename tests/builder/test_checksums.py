@@ -63,3 +63,14 @@ def test_a_folder_with_too_little_room_is_named(tmp_path: Path) -> None:
     assert f" are free in {tmp_path}, and a build begins with at least 1048576.0 TiB; " in reason
     absent = space.shortage([tmp_path, tmp_path / "no"], 1)
     assert absent == f"{tmp_path}/no cannot be used: No such file or directory; make it, or name another folder"
+
+
+def test_the_image_is_on_the_disk_before_its_checksums_say_so(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    checksums.write(file)
+    assert synced == [file.name, f"{file.name}.md5.new", f"{file.name}.sha256.new", file.parent.name]

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from yard import Yard
 
+from nodepool_ocb.config import BuilderSettings, Settings
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import BuildState
+from nodepool_ocb_builder.main import load
 
 COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
 
@@ -30,6 +34,12 @@ def ocb(hosts: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.fixture
 def hosts(yard: Yard, chroot: str) -> str:
     return yard.server.hosts + chroot
+
+
+def test_a_builder_without_its_file_says_where_to_name_it(tmp_path: Path) -> None:
+    gone = tmp_path / "nodepool.yaml"
+    with pytest.raises(Invalid, match=rf"{gone}: is not there; .* name another in builder\.nodepool"):
+        load(Settings(builder=BuilderSettings(nodepool=str(gone))), {})
 
 
 def test_a_build_is_asked_for_and_awaited(yard: Yard, hosts: str) -> None:

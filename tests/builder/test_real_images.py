@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import tarfile
@@ -19,6 +18,7 @@ import pytest
 from building import Builder, Site
 
 from nodepool_ocb.nodepool import Diskimage
+from nodepool_ocb.testing.mirrors import mirror
 from nodepool_ocb_builder import backends, leftovers
 from nodepool_ocb_builder.backends import Task
 
@@ -26,17 +26,8 @@ SUITE = "bookworm"
 TIMEOUT_SECONDS = 1800.0
 
 
-def mirror(kind: str) -> str:
-    """The first address in apt's sources of Debian (``debian``) or of its security updates (``debian-security``)."""
-    wanted = "NODEPOOL_OCB_TEST_MIRROR" if kind == "debian" else "NODEPOOL_OCB_TEST_SECURITY_MIRROR"
-    if wanted in os.environ:
-        return os.environ[wanted]
-    for file in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))):
-        if file.is_file():
-            for address in re.findall(r"^(?:deb|URIs:)\s.*?(https?://\S+)", file.read_text(), re.MULTILINE):
-                if address.rstrip("/").endswith(f"/{kind}"):
-                    return str(address).rstrip("/")
-    pytest.skip(f"apt knows no mirror of {kind} here; name one with {wanted}")
+def required(kind: str) -> str:
+    return mirror(kind) or pytest.skip(f"apt knows no mirror of {kind} here; NODEPOOL_OCB_TEST_MIRROR names one")
 
 
 def begin(site: Site, image: Diskimage) -> tuple[Builder, Task]:
@@ -56,7 +47,7 @@ def begin(site: Site, image: Diskimage) -> tuple[Builder, Task]:
         manifest=folder / "new.d",
     )
     command = backend.command(task)
-    env = {**command.env, "DIB_IMAGE_CACHE": str(folder / "cache")}
+    env = {**command.env, "DIB_IMAGE_CACHE": str(folder / "cache"), "DIB_LOCKFILES": str(folder / "cache/locks")}
     return site.begin_command(command.argv, env, TIMEOUT_SECONDS), task
 
 
@@ -75,8 +66,8 @@ def debian_minimal(site: Site) -> Diskimage:
     if shutil.which("disk-image-create", path=backends.search_path()) is None or shutil.which("qemu-img") is None:
         pytest.skip("diskimage-builder or qemu-img is not there; tools/setup --images installs them")
     environment = {
-        "DIB_DISTRIBUTION_MIRROR": mirror("debian"),
-        "DIB_DEBIAN_SECURITY_MIRROR": mirror("debian-security"),
+        "DIB_DISTRIBUTION_MIRROR": required("debian"),
+        "DIB_DEBIAN_SECURITY_MIRROR": required("debian-security"),
     }
     keys: dict[str, Any] = {"env_vars": environment, "formats": ("qcow2", "tar")}
     return Diskimage(name="debian", elements=("debian-minimal",), release=SUITE, **keys)
@@ -103,7 +94,7 @@ def test_mmdebstrap_makes_every_format(site: Site) -> None:
         pytest.skip(f"{site.user.pw_name} has no subordinate ids: mmdebstrap needs root or these")
     wanted = {"tar2sqfs": "squashfs", "genext2fs": "ext2"}
     formats = ("tar", *(format for program, format in wanted.items() if shutil.which(program)))
-    options = {"mirror": mirror("debian"), "include": ["ca-certificates"]}
+    options = {"mirror": required("debian"), "include": ["ca-certificates"]}
     keys: dict[str, Any] = {"elements": (), "env_vars": {}}
     made = build(
         site,

@@ -56,6 +56,34 @@ def test_every_fault_of_it_is_told(folder: Path) -> None:
     assert f"{folder}/secure.yaml:1: diskimages[j].name: diskimage j does not exist" in answer.stderr
 
 
+def test_what_backends_refuse_is_told_as_builders_tell_it(folder: Path) -> None:
+    (folder / "images.yaml").write_text(
+        "diskimages:\n"
+        "- {name: i, backend: mmdebstrp, formats: [tar]}\n"
+        "- {name: j, backend: mmdebstrap, formats: [qcow2], options: {inclde: []}}\n"
+    )
+    answer = check(folder)
+    assert answer.exit_code == 1
+    assert "diskimages[i].backend: there is no backend `mmdebstrp`; did you mean `mmdebstrap`?" in answer.stderr
+    assert "diskimages[j].options: inclde: unknown key `inclde`; did you mean `include`?" in answer.stderr
+    assert "diskimages[j].formats: backend mmdebstrap makes no qcow2" in answer.stderr
+
+
+def test_providers_that_a_builder_leaves_out_are_warned_of(folder: Path) -> None:
+    (folder / "images.yaml").write_text(
+        "diskimages: [{name: i, formats: [raw]}]\n"
+        "providers:\n"
+        "- {name: p, driver: local, directory: here, diskimages: [{name: i}]}\n"
+        "- {name: q, driver: locl, diskimages: [{name: i}]}\n"
+        "- {name: launchers-only, driver: static}\n"
+    )
+    answer = check(folder)
+    assert answer.exit_code == 0, answer.output
+    assert "providers[p]: directory: must be an absolute path" in answer.stderr
+    assert "providers[q]: driver `locl` is not installed" in answer.stderr
+    assert "launchers-only" not in answer.stderr
+
+
 def test_another_file_can_be_checked_in_its_place(folder: Path) -> None:
     (folder / "images.yaml").write_text("nothing: good\n")
     (folder / "other.yaml").write_text(GOOD)

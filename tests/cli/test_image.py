@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from click.testing import Result
 from nodepool_ocb.cli import times
 from nodepool_ocb.cli.buildlog import addresses
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import Build, BuildState, Create, Daemon, Delete, Json, UploadState
+from nodepool_ocb.model import Build, BuildState, Change, Create, Daemon, Delete, Json, UploadState
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.proxy import Proxy
@@ -273,6 +274,49 @@ def test_a_pause_holds_for_as_long_as_it_says(builder: Builder, ask: Ask) -> Non
     assert builder.view().pause is None
 
 
+@pytest.mark.usefixtures("builder")
+def test_why_it_is_paused_and_asked_for_is_shown(ocb: Ocb) -> None:
+    ocb("image", "pause", "jammy", "--reason", "freeze", "--for", "1h")
+    ocb("image", "build", "jammy", "--reason", "new kernel")
+    shown = ocb("image", "show", "jammy").stdout
+    assert "left: freeze" in shown
+    assert "ago: new kernel" in shown
+
+
+@pytest.mark.usefixtures("builder")
+def test_a_pause_in_the_configuration_is_shown(ocb: Ocb, ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "nodepool.yaml").write_text("diskimages: [{name: jammy, formats: [raw], pause: true}]\n")
+    (tmp_path / "ocb.yaml").write_text("")
+    config = ("--config", str(tmp_path / "ocb.yaml"))
+    assert ask("image", "list", *config)[0]["paused_in"] == str(tmp_path / "nodepool.yaml")
+    assert "in nodepool.yaml" in ocb("image", "list", *config).stdout
+    answer = ocb("image", "build", "jammy", *config)
+    assert f"jammy is paused in {tmp_path}/nodepool.yaml" in answer.stderr
+    (tmp_path / "nodepool.yaml").write_text("diskimages: [{nome: jammy}]\n")
+    assert ask("image", "list", *config)[0]["paused_in"] is None
+
+
+def test_where_there_is_nothing_and_no_builder_the_list_says_so(ocb: Ocb) -> None:
+    assert "no builder is running" in ocb("image", "list").stderr
+
+
+def test_a_narrow_terminal_folds_no_heading_and_no_id(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    builder.ends(builder.begins(), READY)
+    environment = {**os.environ, "TERM": "dumb", "COLUMNS": "80", "NO_COLOR": "1"}
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "list"]
+    subprocess.run(command, stdout=theirs, env=environment, check=True)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # at its end
+        while part := os.read(ours, 10_000):
+            shown += part
+    os.close(ours)
+    heading, row = shown.decode().splitlines()
+    assert heading.split() == ["NAME", "BUILD", "SINCE", "BUILDS", "FAILURES"]
+    assert row.split()[:2] == ["jammy", "0000000001"]
+
+
 # -- waiting --
 
 
@@ -432,6 +476,22 @@ def test_delete_marks_builds_and_keeps_the_last_ready_one(builder: Builder, ask:
     going = {f"jammy-{id}" for id in (second, failed, building)}
     assert {row["name"] for row in json.loads(told.stdout)["changes"]} == going
     assert ask("image", "delete", "jammy", "--yes")["changes"] == []
+
+
+def test_two_who_delete_at_once_leave_a_ready_build(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = builder.made(READY), builder.made(READY)
+    commit, session = Session.commit, builder.session
+
+    def late(self: Session, changes: Sequence[Change]) -> object:
+        if self is not session and builder.build_view(second).record.state is READY:
+            builder.sets(second, state=BuildState.DELETE)
+        return commit(self, changes)
+
+    monkeypatch.setattr(Session, "commit", late)
+    assert ocb("image", "delete", "jammy", "--build", first, "--yes").exit_code == 4
+    assert builder.build_view(first).record.state is READY
 
 
 # -- moving --

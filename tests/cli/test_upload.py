@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
-from nodepool_ocb.model import BuildState, Json, UploadState
+from nodepool_ocb.model import BuildState, Change, Json, Set, UploadState
+from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from tests.cli.builder import Builder
 from tests.cli.conftest import Ocb
@@ -73,6 +75,24 @@ def test_delete_keeps_the_last_ready_upload_of_a_provider(builder: Builder, ask:
     told = ocb("upload", "delete", "jammy", old, "west", "--yes", "--force", "-o", "json")
     assert json.loads(told.stdout)["changes"][0]["kind"] == "upload"
     assert ask("upload", "delete", "jammy", old, "west", "--yes")["changes"] == []
+
+
+def test_two_who_delete_at_once_leave_a_ready_upload(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = _ids(builder)
+    commit, session = Session.commit, builder.session
+
+    def late(self: Session, changes: Sequence[Change]) -> object:
+        if self is not session and _states(builder)["jammy-new"] == "ready":
+            (view,) = (upload for upload in builder.build_view(new).uploads if upload.provider == "west")
+            gone = replace(view.record, state=UploadState.DELETE)
+            commit(session, [Set(paths.upload("jammy", new, "west", view.id), gone, view.version)])
+        return commit(self, changes)
+
+    monkeypatch.setattr(Session, "commit", late)
+    assert ocb("upload", "delete", "jammy", old, "west", "--yes").exit_code == 4
+    assert _states(builder)["jammy-old"] == "ready"
 
 
 def test_what_is_being_sent_is_not_deleted(builder: Builder, ocb: Ocb) -> None:

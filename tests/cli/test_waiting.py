@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.explanation import explain
@@ -38,26 +37,13 @@ from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import Stored, World
 from tests.cli.conftest import Ocb
+from tests.cli.later import Later
 
 Ask = Callable[..., Json]
 N1 = "n1.example.com"
 BASE = f"base@{N1}"
 COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
 RUN = Run(annealer="a", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=1)
-
-
-class Later:
-    """A command that runs beside the test."""
-
-    def __init__(self, call: Callable[[], Result]) -> None:
-        self._results: list[Result] = []
-        self._thread = threading.Thread(target=lambda: self._results.append(call()), daemon=True)
-        self._thread.start()
-
-    def result(self, timeout_seconds: float = 10.0) -> Result:
-        self._thread.join(timeout_seconds)
-        assert self._results, "it did not end"
-        return self._results[0]
 
 
 @pytest.fixture

@@ -226,3 +226,11 @@ def test_a_server_on_all_addresses_gives_a_name_that_others_can_use(tmp_path: Pa
     pages = Pages("0.0.0.0:0", {}, {"logs": LogPage(tmp_path, lambda _: True)})
     assert pages.address.rpartition(":")[0] == socket.gethostname()
     pages.close()
+
+
+@pytest.mark.parametrize("image", ["Ubuntu", "_under", "c++~dev@site", "x" * 200])
+def test_the_log_of_every_image_that_may_be_configured_is_served(served: Served, image: str) -> None:
+    served.write(b"built", f"{image}-0000000001")
+    piece = ask(served.address, f"{image}-0000000001")
+    assert isinstance(piece, Piece)
+    assert piece.data == b"built"

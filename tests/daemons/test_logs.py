@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from nodepool_ocb.logs import Lines, Plain
+from nodepool_ocb.logs import Lines, Plain, Repeats
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
@@ -54,3 +54,27 @@ def test_a_json_line_is_one_object() -> None:
 
 def test_a_json_line_carries_the_traceback() -> None:
     assert json.loads(Lines().format(failed("oh")))["exception"].endswith("ValueError: no luck")
+
+
+def test_what_repeats_itself_is_logged_once_a_minute_and_anew_when_it_is_over() -> None:
+    said: list[tuple[float, str]] = []
+    repeats = Repeats(anew="established")
+    for at, text in (
+        *((float(second), "refused") for second in range(100)),
+        (100.0, "established"),
+        (101.0, "refused"),
+        (102.0, "established"),
+        (103.0, "established"),
+    ):
+        made = record(text)
+        made.created = at
+        if repeats.filter(made):
+            said.append((at, text))
+    assert said == [
+        (0.0, "refused"),
+        (60.0, "refused"),
+        (100.0, "established"),
+        (101.0, "refused"),
+        (102.0, "established"),
+        (103.0, "established"),
+    ]

@@ -20,7 +20,7 @@ _VERDICT = {True: "[green]yes[/]", False: "[red]NO[/]", None: "[yellow]not measu
 
 def table(figures: Iterable[Figure]) -> Table:
     """One line a figure; the notes below each."""
-    shown = Table(title="tools/bench annealer", title_justify="left", box=None, pad_edge=False)
+    shown = Table(box=None, pad_edge=False)
     for heading in ("figure", "ours", "floor or peer", "ratio", "target", "holds"):
         shown.add_column(heading, justify="left" if heading in ("figure", "floor or peer", "holds") else "right")
     for figure in figures:

@@ -1,4 +1,4 @@
-"""``nodepool-ocb rollout``."""
+"""``nodepool-ocb rollout check``, ``plan`` and ``select``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,22 @@
+"""What the nodepool.yaml of this host says of images, for whoever wonders why nothing is built; builders read their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodepool_ocb.cli import connection
+from nodepool_ocb.cli.common import asked
+from nodepool_ocb.errors import Invalid
+
+
+def paused() -> Mapping[str, str]:
+    """The images that it pauses, each with the file's name; none where there is no such file, or it does not pass."""
+    from nodepool_ocb import config, nodepool
+
+    if not (asked("config") or config.find()):
+        return {}
+    file = connection.settings().builder.nodepool
+    try:
+        return {image.name: file for image in nodepool.load(file).diskimages if image.pause}
+    except Invalid:
+        return {}

@@ -1,0 +1,160 @@
+"""What may happen to a builder besides its own death: locks taken away, providers that refuse or say nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from msgspec.structs import replace
+from yard import Yard
+
+from nodepool_ocb.config import BuilderSettings
+from nodepool_ocb.model import Build, BuildState, Delete, Json, Set, Upload, UploadState
+from nodepool_ocb.nodepool import Diskimage, Nodepool
+from nodepool_ocb.store import paths
+from nodepool_ocb.store.removal import removal
+from nodepool_ocb.store.session import Session
+from nodepool_ocb_builder.backends import Command, Task
+from nodepool_ocb_builder.building import Building
+from nodepool_ocb_builder.shelf import Shelf
+from nodepool_ocb_builder.site import Site
+
+
+def test_a_build_whose_lock_somebody_took_away_takes_it_again(yard: Yard) -> None:
+    yard.builder(yard.image("jammy", 3.0)).start()
+    yard.until(lambda: yard.history(), "it is being built")
+    lock = paths.build_lock("jammy")
+    (contender,) = yard.session.children(lock) or ()
+    yard.session.commit([Delete(f"{lock}/{contender}", 0)])
+    yard.until_ready("jammy", seconds=10.0)
+    assert len(yard.history()) == 1
+    assert yard.view("jammy").holder is None
+
+
+def test_a_deletion_that_is_refused_is_asked_for_less_and_less_often(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy"), providers=[yard.provider("cloud", "jammy")]).start()
+    yard.until(lambda: yard.uploads("jammy", UploadState.READY), "it is uploaded")
+    (upload,) = yard.builds("jammy")[0].uploads
+    file = yard.folder / "providers" / "cloud" / str(upload.record.external_id)
+    file.unlink()
+    file.mkdir()  # which the provider will not delete
+    path = paths.upload("jammy", upload.build, "cloud", upload.id)
+    yard.session.commit([Set(path, replace(upload.record, state=UploadState.DELETE), upload.version)])
+    refusals = []
+    for count in range(1, 5):
+        yard.until(lambda: builder.said.count("stays at cloud") >= count, "it is refused")  # noqa: B023
+        refusals.append(time.monotonic())
+    gaps = [later - earlier for earlier, later in pairwise(refusals)]
+    assert all(gap > least for gap, least in zip(gaps, (0.8, 1.8, 3.8), strict=True)), gaps
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """The address of a provider that takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def _doomed(yard: Yard, provider: str, external_ids: Sequence[str]) -> None:
+    """Uploads that are to be deleted at a provider, of builds of a builder that is not here."""
+    for external_id in external_ids:
+        yard.session.ensure(paths.builds("old"))
+        record = Build(builder="gone", builder_id="gone", filename="", state=BuildState.FAILED, state_time=time.time())
+        build = yard.session.create_next(paths.builds("old") + "/", record)
+        uploads = paths.uploads("old", build.rpartition("/")[2], provider)
+        yard.session.ensure(uploads)
+        upload = Upload(state=UploadState.DELETE, state_time=1.0, format="tar", external_id=external_id)
+        yard.session.create_next(uploads + "/", upload)
+
+
+def test_a_provider_that_says_nothing_holds_up_no_other_and_no_end(yard: Yard, mute: str) -> None:
+    silent = {"name": "silent", "driver": "docker", "url": mute, "diskimages": []}
+    for name in ("a", "b", "c", "d", "e", "f"):
+        _doomed(yard, "silent", [f"sha256:{name}"])
+    _doomed(yard, "cloud", ["old.raw"])
+    carried = {"name": "jammy", "pause": True}
+    providers = [{**silent, "diskimages": [carried]}, yard.provider("cloud", "jammy")]
+    builder = yard.builder(yard.image("jammy"), providers=providers).start()
+    yard.until(lambda: "cloud" not in {each for _, each in yard.uploads("old")}, "the other provider's goes", 10.0)
+    assert {each for _, each in yard.uploads("old")} == {"silent"}
+    began = time.monotonic()
+    builder.terminate()
+    assert builder.wait() == 0
+    assert time.monotonic() - began < 14.0
+
+
+def test_the_leaks_of_every_provider_are_looked_for(yard: Yard) -> None:
+    names = [f"cloud-{number}" for number in range(9)]
+    providers = [yard.provider(name, "jammy") for name in names]
+    builder = yard.builder(yard.image("jammy"), providers=providers, leak_seconds=0.5).start()
+    yard.until(lambda: len(yard.uploads("jammy", UploadState.READY)) == len(names), "it is uploaded everywhere")
+    for name in names:
+        folder = yard.folder / "providers" / name
+        (kept,) = folder.glob("*.json")
+        side = json.loads(kept.read_text())
+        side["stamp"]["nodepool_ocb_upload"] = "0000000099"
+        (folder / "leaked.raw.json").write_text(json.dumps(side))
+        (folder / "leaked.raw").touch()
+    yard.until(lambda: not any("leaked.raw" in yard.provided(name) for name in names), "no leak is left", 15.0)
+    assert builder.metric("nodepool_ocb_leaks_total") == len(names)
+
+
+def test_an_image_that_is_gone_is_counted_no_more(yard: Yard) -> None:
+    yard.session.ensure(paths.builds("old"))
+    builder = yard.builder(yard.image("jammy")).start()
+    line = 'nodepool_ocb_image_builds_ready{image="old"}'
+    page = f"http://{builder.pages}/metrics"
+    yard.until(lambda: line in urlopen(page).read().decode(), "it is counted")
+    yard.session.commit(removal(yard.session, paths.image("old")))
+    yard.until(lambda: line not in urlopen(page).read().decode(), "it is not counted")
+
+
+class Broken:
+    """A backend with a fault of its own."""
+
+    formats = None
+    needs: tuple[str, ...] = ()
+
+    def faults(self, options: Mapping[str, Json]) -> list[str]:  # noqa: ARG002
+        return []
+
+    def command(self, task: Task) -> Command:  # noqa: ARG002
+        raise KeyError("suite")
+
+
+def test_a_backend_that_breaks_is_a_build_that_failed(zk_session: Session, tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "images", tmp_path / "logs")
+    image = Diskimage(name="jammy", backend="broken", formats=("raw",))
+    site = Site(zk_session, shelf, BuilderSettings(), Nodepool(diskimages=(image,)), {"broken": Broken()}, {})
+    zk_session.ensure(paths.builds("jammy"))
+    Building(site, image).run()
+    view = site.look("jammy")
+    assert view is not None
+    (build,) = view.builds
+    assert build.record.state is BuildState.FAILED
+    assert "KeyError: 'suite'" in (build.record.reason or "")
+    assert not list(shelf.folder.glob("jammy-*"))
+    shelf.close()
+
+
+def test_a_builder_whose_znode_somebody_took_away_is_there_again(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy"), sweep_seconds=1.0).start()
+    path = paths.daemon("builder", builder.id)
+    znode = yard.session.get(path)
+    assert znode is not None
+    yard.session.commit([Delete(path, znode.version)])
+    yard.until(lambda: yard.session.get(path), "it has registered again", 10.0)
+
+
+def test_what_a_reload_does_not_change_is_told(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy")).start()
+    file = builder.config.parent / "nodepool.yaml"
+    file.write_text(file.read_text().replace(str(builder.images), str(yard.folder / "elsewhere")))
+    builder.reload()
+    yard.until(lambda: "images-dir: what changed" in builder.said, "it is told")

@@ -1,0 +1,229 @@
+"""What a builder deletes, step by step on records that a test writes: never more than it knows to be its own."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb import providers
+from nodepool_ocb.config import BuilderSettings
+from nodepool_ocb.image import Tidier, tidy
+from nodepool_ocb.model import Build, BuildState, Change, Create, Json, Set, Upload, UploadState
+from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
+from nodepool_ocb.providers.provider import Item, Sent, Uploader
+from nodepool_ocb.store import paths
+from nodepool_ocb.store.removal import removal
+from nodepool_ocb.store.session import Session
+from nodepool_ocb_builder import checksums, tidying
+from nodepool_ocb_builder.leaks import Leaks
+from nodepool_ocb_builder.shelf import Shelf
+from nodepool_ocb_builder.site import Site
+from nodepool_ocb_builder.uploading import Uploading
+
+ID = "0000000001"
+NAME = f"jammy-{ID}"
+
+
+class Place:
+    """A builder's place of work, whose one provider is a directory."""
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.cloud = folder / "cloud"
+        provider = Provider(
+            name="cloud",
+            driver="local",
+            format="raw",
+            diskimages=(ProviderImage(name="jammy", format="raw"),),
+            image_upload_timeout_seconds=0.5,
+            options={"directory": str(self.cloud)},
+        )
+        self.uploader: Uploader = providers.open(provider)
+        shelf = Shelf(folder / "images", folder / "logs")
+        wants = Nodepool(providers=(provider,))
+        self.site = Site(session, shelf, BuilderSettings(), wants, {}, {"cloud": self.uploader})
+        self.site.cluster = "ours"
+
+    def build(self, **fields: Json) -> Build:
+        """Its record, ready, with a file of format raw, in ZooKeeper and on the disk."""
+        file = self.site.shelf.file(NAME, "raw")
+        file.write_text("image")
+        sums = {"raw": checksums.write(file)}
+        known = {"builder": "here", "builder_id": self.site.builder_id, "filename": NAME, "formats": ("raw",)}
+        record = Build(**known | {"state": BuildState.READY, "state_time": 1.0, "checksums": sums} | fields)
+        self.site.session.ensure(paths.builds("jammy"))
+        self._put(Create(paths.build("jammy", ID), record))
+        self.site.session.ensure(paths.uploads("jammy", ID, "cloud"))
+        return record
+
+    def upload(self, **fields: Json) -> Upload:
+        record = Upload(**{"state": UploadState.READY, "state_time": 1.0, "format": "raw"} | fields)
+        self._put(Create(paths.upload("jammy", ID, "cloud", ID), record))
+        return record
+
+    def sent(self) -> str:
+        """What the provider calls the build's file, once it was sent."""
+        file = self.site.shelf.file(NAME, "raw")
+        sums = checksums.compute(file)
+        sent = self.uploader.upload(
+            Item(
+                file=file, format="raw", external_name=f"{NAME}-{ID}", image="jammy", build=ID, upload=ID,
+                cluster="ours", stop=threading.Event(), timeout_seconds=10.0, **sums,
+            )
+        )  # fmt: skip
+        assert isinstance(sent, Sent)
+        return sent.external_id
+
+    def garble(self, path: str) -> None:
+        """As a later version may write it."""
+        znode = self.site.session.get(path)
+        assert znode is not None
+        self._put(Set(path, {"schema": 2}, znode.version))
+
+    def look_twice(self) -> list[str]:
+        """What is left at the provider after two looks for leaks."""
+        leaks = Leaks(self.site)
+        for _ in range(2):
+            leaks.look("cloud")
+        return [kept.external_id for kept in self.uploader.list()]
+
+    def _put(self, *changes: Change) -> None:
+        self.site.session.commit(changes)
+
+
+@pytest.fixture
+def place(zk_session: Session, tmp_path: Path) -> Iterator[Place]:
+    place = Place(zk_session, tmp_path)
+    yield place
+    place.site.shelf.close()
+
+
+def test_a_leak_is_deleted_when_it_is_seen_twice(place: Place) -> None:
+    place.build()
+    place.sent()
+    assert place.look_twice() == []
+
+
+@pytest.mark.parametrize("path", [paths.build("jammy", ID), paths.upload("jammy", ID, "cloud", ID)])
+def test_what_a_record_that_cannot_be_decoded_may_name_is_no_leak(place: Place, path: str) -> None:
+    place.build()
+    external_id = place.sent()
+    place.upload(external_id=external_id)
+    place.garble(path)
+    assert place.look_twice() == [external_id]
+
+
+def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_on(place: Place) -> None:
+    place.build()
+    external_id = place.sent()
+    place.upload(state=UploadState.FAILED, reason="here died while it sent it")
+    leaks = Leaks(place.site)
+    for _ in range(3):
+        leaks.look("cloud")
+    assert [kept.external_id for kept in place.uploader.list()] == [external_id]
+    threading.Event().wait(0.6)  # the time that an upload to this provider may take
+    leaks.look("cloud")
+    assert not list(place.uploader.list())
+
+
+def test_files_are_removed_by_the_name_of_their_record_and_not_by_what_it_says(place: Place) -> None:
+    """Whoever may write records may not delete files."""
+    victim = place.site.shelf.folder.parent / "victim.raw"
+    victim.write_text("precious")
+    (place.site.shelf.folder / "builder_id.txt.bak").write_text("precious")
+    for filename in ("../victim", "builder_id.txt"):
+        record = place.build(filename=filename)
+        place.upload(external_id="x")
+        view = place.site.look("jammy")
+        assert view is not None
+        tidying.remove_uploaded(place.site, "jammy", view.builds[0], ("raw",))
+        place.site.shelf.file(NAME, "raw").touch()
+        gone = replace(record, state=BuildState.DELETE)
+        _set(place.site.session, paths.build("jammy", ID), gone)
+        _delete(place.site.session, paths.upload("jammy", ID, "cloud", ID))
+        view = place.site.look("jammy")
+        assert view is not None
+        tidying.do(place.site, "jammy", tidying.RemoveBuild(view.builds[0]))
+        assert not place.site.shelf.file(NAME, "raw").exists()
+    assert victim.exists()
+    assert (place.site.shelf.folder / "builder_id.txt.bak").exists()
+    assert (place.site.shelf.folder / "builder_id.txt").exists()
+
+
+def test_an_upload_goes_on_as_it_began_when_the_configuration_changes(place: Place) -> None:
+    place.build()
+    uploading = Uploading(place.site, "jammy", ID, "cloud")
+    due = uploading._due()
+    assert due is not None
+    place.site.configure(BuilderSettings(), Nodepool(), {})
+    uploading._upload(due)
+    view = place.site.look("jammy")
+    assert view is not None
+    (upload,) = view.builds[0].uploads
+    assert upload.record.state is UploadState.READY
+
+
+def test_a_record_stays_while_its_files_do(place: Place) -> None:
+    place.build(state=BuildState.DELETE)
+    stuck = place.site.shelf.folder / f"{NAME}.d"
+    stuck.mkdir()
+    view = place.site.look("jammy")
+    assert view is not None
+    chattr(stuck, "+i")
+    try:
+        tidying.do(place.site, "jammy", tidying.RemoveBuild(view.builds[0]))
+        assert place.site.look("jammy").builds  # type: ignore[union-attr]
+    finally:
+        chattr(stuck, "-i")
+
+
+def test_the_older_build_stays_where_the_newer_is_deleted_at_the_same_time(place: Place) -> None:
+    """Both were ready when it was decided that the older may go."""
+    session, record = place.site.session, place.build()
+    newer = paths.build("jammy", "0000000002")
+    session.commit([Create(newer, record)])
+    view = place.site.look("jammy")
+    assert view is not None
+    (step,) = tidy(view, Tidier(place.site.builder_id, keep=1), 2.0)
+    _set(session, newer, replace(record, state=BuildState.DELETE))
+    tidying.do(place.site, "jammy", step)
+    view = place.site.look("jammy")
+    assert view is not None
+    assert [build.id for build in view.ready()] == [ID]
+
+
+def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(place: Place) -> None:
+    session, record = place.site.session, place.build()
+    upload = place.upload(external_id="old")
+    newer = paths.build("jammy", "0000000002"), paths.upload("jammy", "0000000002", "cloud", ID)
+    session.commit([Create(newer[0], record)])
+    session.ensure(newer[1].rpartition("/")[0])
+    session.commit([Create(newer[1], replace(upload, external_id="new"))])
+    view = place.site.look("jammy")
+    assert view is not None
+    carried = frozenset({"cloud"})
+    (step,) = tidy(view, Tidier(place.site.builder_id, carriers=carried, providers=carried, keep=1), 2.0)
+    _set(session, newer[1], replace(upload, state=UploadState.DELETE))
+    tidying.do(place.site, "jammy", step)
+    view = place.site.look("jammy")
+    assert view is not None
+    assert view.builds[0].uploads[0].record.state is UploadState.READY
+
+
+def chattr(path: Path, how: str) -> None:
+    if subprocess.run(["chattr", how, path], capture_output=True, check=False).returncode:
+        pytest.skip("no file can be made immutable here")
+
+
+def _set(session: Session, path: str, record: Build | Upload) -> None:
+    znode = session.get(path)
+    assert znode is not None
+    session.commit([Set(path, record, znode.version)])
+
+
+def _delete(session: Session, path: str) -> None:
+    session.commit(removal(session, path))

@@ -1,0 +1,125 @@
+"""What builders keep, move and take away while they go on: pins, formats, providers, leaks, damaged files, reloads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from yard import Yard
+
+from nodepool_ocb.model import BuildState, UploadState
+
+
+def test_an_image_is_built_by_a_builder_with_its_label_and_by_no_other(yard: Yard) -> None:
+    pinned = yard.image("jammy", builders=["big", "fast"])
+    free = yard.image("noble")
+    plain = yard.builder(pinned, free, labels=["small"]).start()
+    yard.until_ready("noble")
+    assert not yard.builds("jammy")
+    big = yard.builder(pinned, labels=["big"]).start()
+    (build,) = yard.until_ready("jammy")
+    assert build.record.builder_id == big.id != plain.id
+
+
+def test_an_image_of_another_architecture_waits_for_a_builder_that_has_it(yard: Yard) -> None:
+    image = yard.image("jammy", arch="aarch64")
+    yard.builder(image, yard.image("noble")).start()
+    yard.until_ready("noble")
+    assert not yard.builds("jammy")
+    other = yard.builder(image, arch="aarch64").start()
+    (build,) = yard.until_ready("jammy")
+    assert build.record.builder_id == other.id
+
+
+def test_after_the_uploads_only_the_formats_that_are_to_be_kept_stay(yard: Yard) -> None:
+    image = yard.image("jammy", formats=("raw", "qcow2"), delete_after_upload=True, keep_formats=["qcow2"])
+    builder = yard.builder(image, providers=[yard.provider("cloud", "jammy", format="raw")]).start()
+    (build,) = yard.until_ready("jammy")
+    name = f"jammy-{build.id}"
+    kept = [f"{name}.d", f"{name}.qcow2", f"{name}.qcow2.md5", f"{name}.qcow2.sha256"]
+    yard.until(lambda: builder.files() == kept, "the other format is gone")
+    assert yard.builds("jammy")[0].record.removed == ("raw",)
+    assert len(yard.history()) == 1, "what was taken away on purpose is not missing"
+
+
+def test_a_provider_that_is_not_to_have_an_image_any_more_loses_it(yard: Yard) -> None:
+    image = yard.image("jammy")
+    north, south = yard.provider("north", "jammy"), yard.provider("south", "jammy")
+    builder = yard.builder(image, providers=[north, south]).start()
+    yard.until_ready("jammy")
+    yard.until(lambda: len(yard.uploads("jammy", UploadState.READY)) == 2, "both have it")
+    yard.configure(builder, image, providers=[north, {**south, "diskimages": []}])
+    builder.reload()
+    yard.until(lambda: [provider for _, provider in yard.uploads("jammy")] == ["north"], "one has it still")
+    assert not yard.provided("south")
+    assert yard.provided("north")
+
+
+def test_a_new_provider_gets_the_newest_build_after_a_reload_and_a_broken_file_changes_nothing(yard: Yard) -> None:
+    image, north = yard.image("jammy"), yard.provider("north", "jammy")
+    builder = yard.builder(image, providers=[north]).start()
+    yard.until_ready("jammy")
+    nodepool = builder.config.parent / "nodepool.yaml"
+    good = nodepool.read_text()
+    nodepool.write_text(good.replace("diskimages:", "diskimage:", 1))
+    builder.reload()
+    yard.until(lambda: "did you mean `diskimages`" in builder.said, "the fault is told")
+    assert builder.running()
+    yard.configure(builder, image, providers=[north, yard.provider("south", "jammy")])
+    builder.reload()
+    yard.until(lambda: yard.provided("south"), "the new provider has it")
+    assert len(yard.history()) == 1
+
+
+def test_what_a_provider_has_of_us_and_no_record_names_is_deleted_when_it_was_seen_twice(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy"), providers=[yard.provider("cloud", "jammy")], leak_seconds=1.0).start()
+    yard.until_ready("jammy")
+    yard.until(lambda: yard.uploads("jammy", UploadState.READY), "it is uploaded")
+    folder = yard.folder / "providers" / "cloud"
+    (ours,) = yard.provided("cloud")
+    stamp = json.loads((folder / f"{ours}.json").read_text())
+    leak, foreign = "jammy-0000000099-0000000001.raw", "jammy-0000000098-0000000001.raw"
+    for name, cluster in ((foreign, "another"), (leak, stamp["stamp"]["nodepool_ocb_cluster"])):
+        theirs = {**stamp["stamp"], "nodepool_ocb_cluster": cluster, "nodepool_ocb_build": name[6:16]}
+        (folder / name).write_text("x")
+        (folder / f"{name}.json").write_text(json.dumps({**stamp, "stamp": theirs}))
+    yard.until(lambda: leak not in yard.provided("cloud"), "the leak is gone")
+    assert yard.provided("cloud") == sorted([ours, foreign]), "what others own stays"
+    assert builder.metric("nodepool_ocb_leaks_total") == 1
+
+
+def test_a_damaged_file_is_sent_nowhere_and_another_build_takes_its_place(yard: Yard) -> None:
+    image, cloud = yard.image("jammy"), yard.provider("cloud", "jammy")
+    builder = yard.builder(image).start()
+    (damaged,) = yard.until_ready("jammy")
+    (builder.images / f"jammy-{damaged.id}.raw").write_text("not what was built")
+    yard.configure(builder, image, providers=[cloud])
+    builder.reload()
+    yard.until(lambda: len(yard.provided("cloud")) == 1, "another build is uploaded")
+    assert not yard.provided("cloud")[0].startswith(f"jammy-{damaged.id}")
+    failed = yard.view("jammy").build(damaged.id)
+    assert failed is not None
+    assert failed.record.state is BuildState.FAILED
+    assert "damaged" in (failed.record.reason or "")
+
+
+def test_without_room_on_the_disk_no_build_begins_and_the_log_says_so(yard: Yard) -> None:
+    image = yard.image("jammy")
+    builder = yard.builder(image, free_bytes=1 << 60).start()
+    yard.until(lambda: "cannot be built" in builder.said, "the log tells of it")
+    assert "make room there" in builder.said
+    assert not yard.builds("jammy")
+    roomy = yard.builder(image).start()
+    (build,) = yard.until_ready("jammy")
+    assert build.record.builder_id == roomy.id
+
+
+def test_two_builders_do_not_share_a_directory(yard: Yard) -> None:
+    first = yard.builder(yard.image("jammy")).start()
+    second = yard.builder(yard.image("jammy"))
+    nodepool = second.config.parent / "nodepool.yaml"
+    nodepool.write_text(nodepool.read_text().replace(str(second.images), str(first.images)))
+    second.begin()
+    assert second.wait() == 4
+    assert "give each builder an images-dir of its own" in second.said
+    assert Path(first.images).exists()
