@@ -8,17 +8,19 @@ Reads the world and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from nodepool_ocb.committing import apply_to
-from nodepool_ocb.model import Change
+from nodepool_ocb.model import Change, NodeRole
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.rollout.observing import Observer
 from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply
 from nodepool_ocb.rollout.stepping import Action, Order, Step, step, watched
 from nodepool_ocb.store import rollouts
+from nodepool_ocb.store.paths import noderole_name
+from nodepool_ocb.store.places import place
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.world import Vertex, World
 
@@ -46,9 +48,10 @@ class Move(msgspec.Struct, frozen=True):
     quiet: bool  # nobody waits for it: nodes came back, and nothing follows from that yet
 
 
-def move(world: World, driven: Driven, now: float) -> Move:
-    """What is to be written now."""
-    after, decisions, last = _decided(world, driven, now)
+def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = ()) -> Move:
+    """What is to be written now; ``quarantined`` are the paths that the world has not because they cannot be decoded."""
+    unreadable = _noderoles(quarantined)
+    after, decisions, last = _decided(world, driven, now, unreadable)
     actions = last.actions if last is not None else ()
     begun = next(_moved(world, driven, after, actions, now), [])
     due = last.due if last is not None else now
@@ -64,6 +67,12 @@ def move(world: World, driven: Driven, now: float) -> Move:
     return Move(changes, known, decisions, due, quiet)
 
 
+def _noderoles(paths: Iterable[str]) -> list[str]:
+    """Those of the paths that are noderoles', as these are named."""
+    places = (place(path) for path in paths)
+    return [noderole_name(at.below, at.name) for at in places if at is not None and at.kind is NodeRole]
+
+
 def _came_back(decision: Decision) -> bool:
     return isinstance(decision.record, Progress) and decision.record.state is not NodeState.SENDING
 
@@ -73,11 +82,13 @@ def concerned(driven: Driven) -> frozenset[str]:
     return frozenset(watched(driven.rollout))
 
 
-def _decided(world: World, driven: Driven, now: float) -> tuple[Rollout, list[Decision], Step | None]:
+def _decided(
+    world: World, driven: Driven, now: float, unreadable: Sequence[str]
+) -> tuple[Rollout, list[Decision], Step | None]:
     """As many rounds as one transaction bears; and the step that has nothing more to decide, None where more is left."""
     after, made = driven.rollout, list[Decision]()
     while True:
-        decided = step(after, Observer(world, driven.deployment, after).seen(), now)
+        decided = step(after, Observer(world, driven.deployment, after, unreadable=unreadable).seen(), now)
         if not decided.decisions:
             return after, made, decided
         taken = _bearable(driven, after, decided.decisions, now)

@@ -21,6 +21,7 @@ from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model import Change, Daemon, Delete, Holder, Rollouts, State
 from nodepool_ocb.rollout.records import GroupRecord, NodeState, Progress, RolloutRecord
 from nodepool_ocb.store import paths, rollouts
+from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.store.tree import Touched
@@ -43,6 +44,7 @@ class Site(Protocol):
     """What rolling needs of the annealer."""
 
     session: Session
+    cache: Cache
     world: World
     agenda: Agenda
     ranking: Ranking
@@ -216,7 +218,7 @@ class Rolling:
             self._leave(deployment, drive)
             return
         started = time.monotonic()
-        move = driving.move(site.world, drive.driven, time.time())
+        move = driving.move(site.world, drive.driven, time.time(), site.cache.quarantined)
         ended = time.monotonic()
         metrics.ROLLOUT_STEP_SECONDS.observe(ended - started)
         drive.not_before = ended + max(PAUSE_SECONDS, (SHARE - 1) * (ended - started))

@@ -28,15 +28,27 @@ MOVES = {
 
 
 class Observer:
-    """One view of the world, looked at for one rollout; ``stages`` says which roles a stage of the task list has."""
+    """One view of the world, looked at for one rollout; ``stages`` says which roles a stage of the task list has.
+
+    ``unreadable`` names noderoles that the world has not because their records cannot be decoded. To which phase they
+    belong is not known, so none of their node is passed.
+    """
 
     def __init__(
-        self, world: World, deployment: str, rollout: Rollout, stages: Mapping[str, Iterable[str]] | None = None
+        self,
+        world: World,
+        deployment: str,
+        rollout: Rollout,
+        stages: Mapping[str, Iterable[str]] | None = None,
+        unreadable: Iterable[str] = (),
     ) -> None:
         self._world = world
         self._rollout = rollout
         self._within = frozenset(below(world, deployment))
         self._stages = stages or {}
+        self._unreadable: dict[str, list[str]] = {}
+        for name in unreadable:
+            self._unreadable.setdefault(name.partition("@")[2], []).append(name)
         self._blamed: dict[Vertex, Vertex | None] = {}
 
     def seen(self) -> dict[str, Seen]:
@@ -75,7 +87,8 @@ class Observer:
         if view is None or view.record is None:
             return Seen(gone=True)
         counts: Counter[str] = Counter()
-        reasons, errors = [], {}
+        reasons, errors = [f"{name} cannot be read" for name in self._unreadable.get(node, ())], dict[str, int]()
+        counts["stuck"] = len(reasons)
         for vertex in self.noderoles(node, phase):
             if vertex.record.state is State.ERROR:
                 errors[vertex.role] = vertex.record.generation

@@ -84,7 +84,8 @@ def test_a_second_rollout_of_a_deployment_is_refused_while_one_is_under_way(star
     ]
 
 
-def test_a_rollout_above_or_below_one_that_is_under_way_is_refused(started: Session, ocb: Ocb, ask: Ask) -> None:
+@pytest.mark.usefixtures("started")
+def test_a_rollout_above_or_below_one_that_is_under_way_is_refused(ocb: Ocb, ask: Ask) -> None:
     """It would be about the same noderoles."""
     ask("deployment", "create", "rack", "--parent", LAB)
     for name in ("system", "rack"):

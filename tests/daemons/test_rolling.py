@@ -455,6 +455,26 @@ def test_a_rollout_that_cannot_be_read_stops_no_other_and_goes_on_when_it_can(ba
     assert staged["broken"].until_over().head.state == "success"
 
 
+def test_a_noderole_that_cannot_be_read_is_not_taken_for_done(bare: Fleet) -> None:
+    roles(bare, os=acting(), app=acting())
+    nodes(bare, {"n0.example.com": Node()})
+    stack(bare)
+    path = paths.noderole("app", "n0.example.com")
+    good = bare.record("app@n0.example.com")
+    bare.session.commit([Set(path, {"schema": 7}, 0)])
+    bare.annealer().begin()
+    staged = Staged(
+        bare, document([{"name": "all", "critical": True, "success_criteria": {"maximum_failed_nodes": 0}}])
+    )
+    assert staged.until_over().head.state == "failed"
+    assert staged.now.nodes["n0.example.com"].reason == "app@n0.example.com cannot be read"
+    bare.session.commit([Set(path, good, 1)])
+    bare.until(lambda: "app@n0.example.com" in generations(bare), "it can be read")
+    staged.ask(steering.retry, time.time(), "ann")
+    assert staged.until_over().head.state == "success"
+    assert set(generations(bare).values()) == {1}
+
+
 def test_a_record_that_breaks_under_its_driver_costs_a_look_every_five_seconds(bare: Fleet) -> None:
     """However much happens meanwhile on the nodes that are in flight."""
     roles(bare, os=acting(60.0), app=acting())
