@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from nodepool_ocb import metrics
@@ -114,9 +115,12 @@ class Rolling:
             known = drive.driven.versions
             handed = rollouts.taken_over(deployment, known.rollouts, known.version, None, time.time())
             log.info("%s: handed over", drive.driven.name)
-            self._site.send(
-                [*handed, Delete(drive.lock.contender, 0)], lambda _: None, f"release of {drive.driven.name}"
-            )
+            self._site.send([*handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name)
+
+    def _handed(self, drive: _Drive, refused: OcbError | None) -> None:
+        """Where somebody wrote meanwhile, the lock alone: that we drain is seen, and whoever has the lock takes over."""
+        if refused is not None:
+            self._site.send([Delete(drive.lock.contender, 0)], lambda _: None, f"lock of {drive.driven.name}")
 
     def _appoint(self, deployment: str, when: float) -> None:
         self._site.agenda.at(max(when, time.monotonic()), ("rollout", deployment))

@@ -300,6 +300,24 @@ def test_a_sigterm_hands_over_at_once(three: Fleet) -> None:
     assert set(three.starts().values()) == {1}
 
 
+def test_a_handover_that_is_refused_gives_the_lock_back_all_the_same(bare: Fleet) -> None:
+    """Somebody asks for something at that moment; and what the daemon holds keeps it for a minute."""
+    roles(bare, os=acting(60.0), app=acting())
+    nodes(bare, {"n0.example.com": Node()})
+    stack(bare)
+    first = bare.annealer(session_seconds=30.0, drain_seconds=60.0).begin()
+    staged = Staged(bare, document([{"name": "all", "critical": True}]))
+    bare.until(lambda: staged.states() == {"n0": "sent"} and bare.claim_stands("n0.example.com"), "it is at work")
+    other = bare.annealer(session_seconds=30.0).begin()
+    bare.until(lambda: bare.living() == 2, "another is there")
+    first.freeze()
+    bare.write(lambda world: taken(world, staged.deployment, staged.driven_by))
+    first.terminate()
+    first.thaw()
+    bare.until(lambda: staged.driver is other, "the other drives", seconds=10.0)
+    assert first.running(), "it drains"
+
+
 def test_a_lost_session_costs_nothing(three: Fleet) -> None:
     only = three.annealer().begin()
     staged = Staged(three, document(GROUPS))
