@@ -166,26 +166,29 @@ def begin(session: Session, deployment: str, rollout: Rollout) -> str:
         if _standing(session, deployment)[1] < 0:
             session.commit([Create(paths.rollouts(deployment), Rollouts())])
     rollouts, version = _standing(session, deployment)
-    _refuse_another(deployment, rollouts)
+    _refuse_another(session, deployment, rollouts)
     place = session.create_next(paths.rollouts(deployment) + "/", None)
     identity = place.rpartition("/")[2]
     parts = records.parts(rollout)
     head = parts.pop("")
     for changes in _packed([Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]):
         session.commit(changes)
-    counts = Rollouts(newest=identity, over=False, since=rollout.head.started)
+    counts = replace(rollouts, newest=identity, over=False, driver=None, since=rollout.head.started)
     try:
         session.commit([Set(paths.rollouts(deployment), counts, version), Set(place, head, 0)])
     except Stale:
         _remove(session, place)
-        _refuse_another(deployment, _standing(session, deployment)[0])
+        _refuse_another(session, deployment, _standing(session, deployment)[0])
         raise
     _forget(session, deployment, identity)
     return identity
 
 
-def _refuse_another(deployment: str, rollouts: Rollouts) -> None:
-    if not rollouts.over:
+def _refuse_another(session: Session, deployment: str, rollouts: Rollouts) -> None:
+    if rollouts.over or rollouts.newest is None:
+        return
+    head = session.get(paths.rollout(deployment, rollouts.newest))
+    if head is not None and head.data:  # one that is not there is under way for nobody
         told = "wait until it is over, or: nodepool-ocb rollout cancel"
         raise Conflict(f"rollout {rollouts.newest} of deployment {deployment} is under way; {told}")
 

@@ -15,6 +15,7 @@ from nodepool_ocb.rollout.planning import begin as planned
 from nodepool_ocb.rollout.records import Decision, GroupState, NodesRecord, NodeState, Rollout, RolloutState, apply
 from nodepool_ocb.store import codec, paths, rollouts
 from nodepool_ocb.store.locks import Locks
+from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.strategy import PHASES, Group, Strategy
@@ -100,6 +101,14 @@ def test_while_one_is_under_way_no_other_begins(session: Session) -> None:
         rollouts.begin(session, "lab", rollout())
     assert rollouts.begin(session, "other", rollout()) == "0000000000"
     end(session, first)
+    assert rollouts.begin(session, "lab", rollout()) > first
+
+
+def test_one_whose_record_was_deleted_by_hand_keeps_no_other_from_beginning(session: Session) -> None:
+    """Nobody could end it."""
+    first = rollouts.begin(session, "lab", rollout())
+    for change in removal(session, paths.rollout("lab", first)):
+        session.commit([change])
     assert rollouts.begin(session, "lab", rollout()) > first
 
 
