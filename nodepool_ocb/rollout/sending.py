@@ -100,4 +100,6 @@ class _Room:
 
     def _most(self, domain: str) -> int:
         kind, _, name = domain.partition(" ")
-        return (self._limits.rack if kind == "rack" else self._limits.labels.get(name.partition(":")[0])) or 1
+        if kind == "rack":
+            return self._limits.rack or 1
+        return min((most for key, most in self._limits.labels.items() if name.startswith(f"{key}:")), default=1)

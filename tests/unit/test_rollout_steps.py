@@ -444,6 +444,14 @@ def test_cancelling_takes_back_what_has_not_begun_and_ends_what_runs_and_resumin
     assert set(drive.machines.starts.values()) == {1}
 
 
+def test_the_key_of_a_limited_label_may_hold_a_colon() -> None:
+    site = {f"n{number}.example.com": Node(labels={"top:zone": "x"}) for number in range(5)}
+    made = msgspec.convert({"groups": [{"name": "a"}], "max_in_flight": {"labels": {"top:zone": 3}}}, Strategy)
+    drive = Driver(begin(made, site, 1000.0), Machines(all_well))
+    drive.run()
+    assert drive.most["label top:zone:x"] == 3
+
+
 def test_cancelling_ends_also_what_still_runs_on_nodes_that_failed() -> None:
     drive = driver({"groups": [{"success_criteria": {"maximum_failed_nodes": 1}}]}, 2)
     drive.settle()
