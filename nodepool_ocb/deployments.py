@@ -38,7 +38,7 @@ def turn(world: World, name: str, state: DeploymentState, now: float, by: str | 
 
 
 def deletable(world: World, name: str) -> None:
-    """Raises NotFound, or Conflict while anything belongs to the deployment."""
+    """Raises NotFound, or Conflict while anything belongs to the deployment, or a rollout of it is under way."""
     _of(world, name)
     if name == SYSTEM:
         raise Conflict("deployment system cannot be deleted")
@@ -49,6 +49,9 @@ def deletable(world: World, name: str) -> None:
         if there:
             more = f" and {len(there) - 1} more" if len(there) > 1 else ""
             raise Conflict(f"deployment {name} still holds {what} {there[0]}{more}; move or remove them first")
+    rollouts = world.rollouts.get(name)
+    if rollouts is not None and not rollouts.record.over:
+        raise Conflict(f"rollout {rollouts.record.newest} of deployment {name} is under way; wait, or cancel it first")
 
 
 def below(world: World, name: str) -> list[str]:

@@ -36,7 +36,7 @@ QUIET_SECONDS: Final = 1.0  # that nodes which came back wait for others, where 
 PAUSE_SECONDS: Final = 0.02  # between two looks at a rollout, at least
 SHARE: Final = 4  # of the time, at most one part in so many goes into looking
 AGAIN_SECONDS: Final = 0.5  # until the lock is tried again
-BROKEN_SECONDS: Final = 5.0  # after what should not have happened
+BROKEN_SECONDS: Final = 5.0  # after what should not have happened, at the most
 
 
 class Site(Protocol):
@@ -125,7 +125,10 @@ class Rolling:
         site = self._site
         stored = site.world.rollouts.get(deployment)
         drive = self._driven.get(deployment)
-        if not site.session.trusted or site.draining:
+        if site.draining:
+            return
+        if not site.session.trusted:
+            self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
             return
         if drive is not None and (drive.writing or time.monotonic() < drive.not_before):
             if not drive.writing:
@@ -161,10 +164,11 @@ class Rolling:
         return due <= now
 
     def _take(self, deployment: str, stored: Stored[Rollouts]) -> None:
-        """Take the lock, keep all others from writing, and read."""
+        """Take the lock, keep all others from writing, and read; one that cannot be read is left as it is."""
         site = self._site
         identity = stored.record.newest
-        assert identity is not None, "one that is not over has a name"
+        if identity is None or rollouts.read(site.session, deployment, identity) is None:
+            return
         me = Holder(
             daemon=site.identity,
             host=site.daemon.host,
@@ -265,10 +269,9 @@ class Rolling:
         self._appoint(deployment, 0.0)  # in the next turn, of a world that is no older
 
     def _leave(self, deployment: str, drive: _Drive) -> None:
-        """It is over, or another's."""
+        """It is over, or another's, or we cannot know that it is ours."""
         self._forget(deployment)
-        if drive.lock.held(self._site.session):
-            self._locks.release(drive.lock)
+        self._locks.release(drive.lock)
         self._appoint(deployment, 0.0)  # perhaps the next one is there
 
     def _forget(self, deployment: str) -> None:

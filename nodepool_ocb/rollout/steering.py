@@ -14,7 +14,6 @@ from nodepool_ocb.rollout.records import (
     Decision,
     GroupRecord,
     GroupState,
-    NodeState,
     Rollout,
     RolloutState,
 )
@@ -42,11 +41,14 @@ def resume(rollout: Rollout, now: float, by: str | None = None) -> list[Decision
 
 
 def retry(rollout: Rollout, now: float, by: str | None = None) -> list[Decision]:
-    """Send again every node that failed, and let their groups and those that failed begin once more."""
+    """Send again every node that failed, and let their groups and those that failed begin once more.
+
+    One that is unknown is asked first: if it has failed, it is sent again, too.
+    """
     if not rollout.over:
         raise Conflict(f"the rollout is {rollout.head.state}; wait until it is over, or cancel it first")
     nothing = not any(failed(record) for record in rollout.groups.values())
-    if nothing and not any(progress.state is NodeState.FAILURE for progress in rollout.nodes.values()):
+    if nothing and not any(progress.state in LOST for progress in rollout.nodes.values()):
         raise Conflict("nothing failed in this rollout")
     told = f"retried by {by or 'somebody'}"
     return [_headed(rollout, told, state=RS.RUNNING, since=now, retrying=True, heeded=(), by_person=False, by=by)]

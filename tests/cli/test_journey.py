@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from nodepool_ocb import strategy
 from nodepool_ocb.cli.main import NOUNS
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Change, Json, Set, State
-from nodepool_ocb.store import paths, tree
+from nodepool_ocb.model import Change, Holder, Json, Set, State
+from nodepool_ocb.rollout.planning import begin
+from nodepool_ocb.store import paths, rollouts, tree
+from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import World
 from tests.cli.conftest import BARCLAMP, Ocb
@@ -259,6 +262,18 @@ def test_completion_offers_what_exists(ocb: Ocb, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COMP_WORDS", words)
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
     assert ocb().stdout.split() == [f"plain,{offered}"]
+
+
+def test_a_deployment_with_a_rollout_under_way_is_not_deleted(ask: Ask, ocb: Ocb, world: Session) -> None:
+    ask("deployment", "create", "empty")
+    rollouts.begin(world, "empty", begin(strategy.WHOLE, {}, 1.0))
+    me = Holder(daemon="a1", host="h", pid=1, purpose="rollout 0000000000 of deployment empty", since=1.0)
+    Locks(world).take(paths.rollout_lock("empty", "0000000000"), me)
+    assert [(row["kind"], row["name"], row["owner"]) for row in ask("lock", "list")] == [
+        ("rollout", "empty/0000000000", "a1")
+    ]
+    refused = ocb("deployment", "delete", "empty", "--yes")
+    assert (refused.exit_code, "rollout 0000000000 of deployment empty is under way" in refused.stderr) == (4, True)
 
 
 def test_a_run_is_cancelled_and_nothing_else_is(ask: Ask, becomes: Callable[..., None], ocb: Ocb) -> None:

@@ -205,3 +205,12 @@ def test_nodes_that_came_back_wait_for_others_where_nothing_follows() -> None:
     there.work()
     there.world.put_noderole("n00001.x.y", "app", replace(vertex.record, state=State.ACTIVE), vertex.version + 1)
     assert not move(there.world, driven, 1.0).quiet, "the group goes on"
+
+
+def test_drivers_that_die_between_the_parts_of_a_large_round_end_in_the_same_place() -> None:
+    failing = {f"app@n{number:05}.x.y": LONG for number in range(0, 900, 3)}
+    rules = document([{"name": "all"}, {"name": "again", "depends_on": ["all"]}])
+    straight = drive(Place(rules, 900, failing))
+    there = Place(rules, 900, failing)
+    assert outcome(drive(there, Random(1))) == outcome(straight)
+    assert {vertex.record.generation for vertex in there.world.vertices()} == {1}

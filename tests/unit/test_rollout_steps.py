@@ -668,3 +668,14 @@ def test_a_document_of_airship_loads_and_plans(path: str) -> None:
     assert told.levels == (("masters",), ("workers",))
     assert told.members == {"masters": ("m1.example.com",), "workers": ("w1.example.com",)}
     assert not told.ungrouped
+
+
+def test_retrying_asks_first_what_became_of_unknown_nodes() -> None:
+    rules = {"on_timeout": "evaluate", "groups": [{"success_criteria": {"percent_successful_nodes": 60}}]}
+    drive = driver(rules, 3, hanging((node(1), 1)))
+    assert (drive.run().head.state, states(drive.rollout)) == ("success", "sus")
+    drive.machines.outcome = all_well
+    drive.machines.finish()  # its run is ended
+    drive.write(steering.retry(drive.rollout, drive.now, "me"))
+    assert (drive.run().head.state, states(drive.rollout)) == ("success", "sss")
+    assert drive.machines.starts[node(1), 1] == 2
