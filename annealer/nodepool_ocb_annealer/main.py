@@ -6,21 +6,17 @@ import logging
 import os
 import secrets
 import socket
-import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import click
-from msgspec.structs import replace
-
 from nodepool_ocb import config, metrics
-from nodepool_ocb.daemon import serve, setup_logging
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.daemon import serve
 from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Daemon
+from nodepool_ocb.program import Asked, program
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
@@ -30,26 +26,9 @@ END_SECONDS: Final = 10.0  # after draining; then the process ends by force
 log = logging.getLogger(__name__)
 
 
-@click.command(context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
-@click.option("--config", "file", type=click.Path(path_type=Path), help="Configuration; else /etc/nodepool-ocb/.")
-@click.option("--zookeeper", help="HOST:PORT,.../CHROOT, instead of the configured one.")
-@click.option("--listen", help="HOST:PORT for /metrics and /health, instead of the configured one.")
-@click.version_option(version("nodepool-ocb"))
-def main(file: Path | None, zookeeper: str | None, listen: str | None) -> None:
-    """Make the machines of the committed noderoles ready, together with all other annealers."""
-    try:
-        settings = config.load(file)
-        if zookeeper:
-            settings = replace(settings, zookeeper=replace(settings.zookeeper, hosts=zookeeper))
-        setup_logging(settings.log)
-        run(settings, listen or settings.http.listen, file)
-    except OcbError as error:
-        click.echo(f"nodepool-ocb-annealer: {error}", err=True)
-        sys.exit(error.exit_code)
-
-
-def run(settings: config.Settings, listen: str | None, file: Path | None = None) -> None:
+def run(asked: Asked) -> None:
     """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start."""
+    settings = asked.settings
     jigs = installed(settings)
     identity = name()
     daemon = Daemon(
@@ -67,7 +46,7 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None)
     log.info("annealer %s with jigs %s, %d slots", identity, ", ".join(sorted(jigs)), settings.annealer.slots)
 
     def reload() -> None:
-        annealer.settings = config.load(file).annealer
+        annealer.settings = config.load(asked.file).annealer
         annealer.working.resize(annealer.settings)
 
     try:
@@ -79,7 +58,7 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None)
             reload=reload,
             drained=lambda: annealer.drained,
             ready=lambda: None if session.trusted else "ZooKeeper does not answer",
-            listen=listen,
+            listen=asked.listen,
             end_within_seconds=settings.annealer.drain_seconds + END_SECONDS,
         )
     finally:
@@ -94,6 +73,12 @@ def name() -> str:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     return f"{socket.gethostname()}-{boot}-{secrets.token_hex(4)}"
 
+
+main = program(
+    "nodepool-ocb-annealer",
+    "Make the machines of the committed noderoles ready, together with all other annealers.",
+    run,
+)
 
 if __name__ == "__main__":
     main()

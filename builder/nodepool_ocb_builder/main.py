@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sys
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import click
 from msgspec.structs import replace
 
 from nodepool_ocb import config, metrics, nodepool, providers
-from nodepool_ocb.daemon import serve, setup_logging
-from nodepool_ocb.errors import Invalid, OcbError
+from nodepool_ocb.daemon import serve
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.logpages import LogPage
 from nodepool_ocb.model import Daemon
+from nodepool_ocb.program import Asked, program
 from nodepool_ocb.providers.provider import Uploader
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
@@ -35,29 +34,12 @@ LOGS: Final = "builds"  # below images-dir, where build-log-dir does not say oth
 log = logging.getLogger(__name__)
 
 
-@click.command(context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
-@click.option("--config", "file", type=click.Path(path_type=Path), help="Configuration; else /etc/nodepool-ocb/.")
-@click.option("--zookeeper", help="HOST:PORT,.../CHROOT, instead of the configured one.")
-@click.option("--listen", help="HOST:PORT for /metrics, /health and /logs, instead of the configured one.")
-@click.version_option(version("nodepool-ocb"))
-def main(file: Path | None, zookeeper: str | None, listen: str | None) -> None:
-    """Build the configured images, upload them to the providers, and clean up, together with all other builders."""
-    try:
-        settings = config.load(file)
-        if zookeeper:
-            settings = replace(settings, zookeeper=replace(settings.zookeeper, hosts=zookeeper))
-        setup_logging(settings.log)
-        run(settings, listen or settings.http.listen, file, zookeeper)
-    except OcbError as error:
-        click.echo(f"nodepool-ocb-builder: {error}", err=True)
-        sys.exit(error.exit_code)
-
-
-def run(settings: config.Settings, listen: str | None, file: Path | None = None, zookeeper: str | None = None) -> None:
+def run(asked: Asked) -> None:
     """Build until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start."""
+    settings = asked.settings
     tools = backends.installed()
     wants = load(settings, tools)
-    if wants.zookeeper is not None and settings.zookeeper == config.ZooKeeperSettings() and not zookeeper:
+    if wants.zookeeper is not None and settings.zookeeper == config.ZooKeeperSettings() and not asked.zookeeper:
         settings = replace(settings, zookeeper=wants.zookeeper)  # a nodepool.yaml alone is enough
     if wants.images_dir is None:
         raise Invalid(f"{settings.builder.nodepool}: key `images-dir` is missing; name the directory to keep images in")
@@ -73,7 +55,7 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None,
     log.info("builder %s in %s with %d images", shelf.builder_id, folder, len(wants.diskimages))
 
     def reload() -> None:
-        fresh = config.load(file)
+        fresh = config.load(asked.file)
         again = load(fresh, tools)
         for key in ("images_dir", "build_log_dir", "zookeeper"):
             if getattr(again, key) != getattr(wants, key):
@@ -90,7 +72,7 @@ def run(settings: config.Settings, listen: str | None, file: Path | None = None,
             reload=reload,
             drained=lambda: builder.drained,
             ready=lambda: None if session.trusted else "ZooKeeper does not answer",
-            listen=listen,
+            listen=asked.listen,
             pages={"logs": LogPage(shelf.logs, builder.idle_about)},
             on_listening=builder.served_at,
             end_within_seconds=settings.builder.drain_seconds + END_SECONDS,
@@ -134,6 +116,12 @@ def _daemon(settings: config.Settings) -> Daemon:
         slots=settings.builder.build_workers,
     )
 
+
+main = program(
+    "nodepool-ocb-builder",
+    "Build the configured images, upload them to the providers, and clean up, together with all other builders.",
+    run,
+)
 
 if __name__ == "__main__":
     main()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
     from nodepool_ocb.store.session import Session
 
-CONNECT_SECONDS: Final = 9.0  # a command without ZooKeeper ends within ten
+CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, also on a busy machine
 ATTEMPTS: Final = 3
 MOST_CHANGES: Final = 450  # of the 500 that a transaction may have
 

@@ -197,7 +197,7 @@ def wait(name: str, timeout_seconds: float | None) -> None:
 @name_argument
 @yes_option
 def delete(name: str, yes: bool) -> None:
-    """Delete an empty deployment and its roles' attributes."""
+    """Delete an empty deployment, its roles' attributes, and what is recorded of its rollouts."""
     with connection.session() as opened:
         world = connection.load(opened)
         deployment_of(world, name)
@@ -227,3 +227,5 @@ def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]
     if not hooked and getattr(changes[-1], "version", -1) != stored.version:
         raise Stale(f"deployment {name} changed", paths.deployment(name))
     yield changes
+    if not hooked:
+        yield from connection.parts(removal(opened, paths.rollouts(name)))

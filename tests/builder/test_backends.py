@@ -78,7 +78,7 @@ def program(folder: Path, name: str, script: str) -> Path:
             ],
         ),
         ({"backend": "command"}, ["options: key `argv` is missing"]),
-        ({"backend": "command", "options": {"argv": []}}, ["options: argv: must have at least 1 items, and has 0"]),
+        ({"backend": "command", "options": {"argv": []}}, ["options: argv: must have at least 1 item, and has 0"]),
     ],
 )
 def test_faults_are_sentences(keys: dict[str, Any], faults: list[str]) -> None:

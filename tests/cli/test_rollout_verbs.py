@@ -348,3 +348,13 @@ def test_explain_is_silent_of_rollouts_that_are_done_with_a_node(started: Sessio
     codes = {reason["code"] for reason in ask("noderole", "explain", "work@ntp01.example.com")["reasons"]}
     assert "PROPOSED" in codes
     assert not codes & {"ROLLOUT_WAITING", "ROLLOUT_LEFT_OUT"}
+
+
+def test_a_deployment_that_is_deleted_takes_its_finished_rollouts_with_it(
+    ask: Callable[..., Json], zk_session: Session
+) -> None:
+    ask("deployment", "create", "gone")
+    path = f"{paths.rollouts('gone')}/0000000000"
+    zk_session.ensure(f"{path}/groups/one", f"{path}/nodes/0000")
+    ask("deployment", "delete", "gone", "--yes")
+    assert zk_session.get(paths.rollouts("gone")) is None

@@ -61,7 +61,10 @@ class Staged:
         return holders(self.fleet.session, [paths.rollout_lock(self.deployment, self.id)])[0]
 
     def until_over(self, seconds: float = 60.0) -> Rollout:
-        self.fleet.until(lambda: self.over, f"{self.deployment} is over: {self.told()}", seconds)
+        try:
+            self.fleet.until(lambda: self.over, f"{self.deployment} is over", seconds)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {self.told()}") from late
         return self.now
 
     def ask(self, steering: Any, *arguments: Any, **more: Any) -> Rollout:
