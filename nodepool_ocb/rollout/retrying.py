@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nodepool_ocb.rollout.groups import failed, waiting_again
-from nodepool_ocb.rollout.records import LOST, Decision, GroupState, NodeState, Rollout
+from nodepool_ocb.rollout.groups import failed, passed_over, waiting_again
+from nodepool_ocb.rollout.records import LOST, Decision, NodeState, Rollout
 
 
 def decide(rollout: Rollout, now: float) -> list[Decision]:
@@ -28,7 +28,7 @@ def _nodes(rollout: Rollout, now: float) -> list[Decision]:
 
 
 def _groups(rollout: Rollout, now: float) -> list[Decision]:
-    """Those that failed, and those that succeeded although a member that is put back failed."""
+    """Those that failed, and those that succeeded, or were accepted, although a member that is put back failed."""
     back = {
         name
         for name, progress in rollout.nodes.items()
@@ -37,7 +37,7 @@ def _groups(rollout: Rollout, now: float) -> list[Decision]:
     return [
         Decision(name, replace(waiting_again(record), since=now), "put back, to begin once more")
         for name, record in rollout.groups.items()
-        if failed(record) or (record.state is GroupState.SUCCESS and not back.isdisjoint(rollout.members[name]))
+        if failed(record) or (passed_over(record) and not back.isdisjoint(rollout.members[name]))
     ]
 
 
