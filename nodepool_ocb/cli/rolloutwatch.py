@@ -165,7 +165,9 @@ class _Live:
         groups = told["groups"]
         if len(groups) > LIVE_GROUPS:
             groups = sorted(groups, key=lambda row: row["state"] not in AT_WORK)[:LIVE_GROUPS]
-        parts = [output.table(map(rolling.group_words, groups), rolling.GROUP_COLUMNS)]
+        room = self._live.console.width
+        words = map(rolling.group_words, groups)
+        parts = [output.picture(words, rolling.GROUP_COLUMNS, ("since", "critical"), room)]
         head = f"rollout {key}: {told['state']}, {len(told['nodes'].get('success', []))} of {view.rollout.head.nodes} nodes done"
         if len(groups) < len(told["groups"]):
             head += f"; {len(groups)} of {len(told['groups'])} groups, those at work first"

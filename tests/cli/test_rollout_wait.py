@@ -249,6 +249,29 @@ def test_watch_draws_on_a_terminal_and_leaves_the_end_there(started: Session, zk
     assert "os@ntp01.example.com: it broke" in end
 
 
+def test_a_picture_has_one_line_for_each_group_however_narrow_the_terminal(
+    started: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    assert started.connected
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "rollout", "show", "--watch"]
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as watching:
+        os.close(theirs)
+        drawn = b""
+        while drawn.count(b"not started") < 6 or b"compute-nodes-2" not in drawn:
+            drawn += os.read(ours, 4096)
+        watching.send_signal(signal.SIGINT)
+        while _read(ours):
+            pass
+    os.close(ours)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode()).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("GROUP"))
+    groups = lines[first + 1 : first + 6]
+    assert all(re.match(r"[a-z]+-nodes?(-\d)? +(yes|no) +not started", line) for line in groups), groups
+    assert max(map(len, lines)) <= 80
+
+
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
