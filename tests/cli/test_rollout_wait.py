@@ -91,6 +91,7 @@ success (3):
 COMPUTE_FAILS = SUCCESS.replace(
     "| deploy compute-nodes-2     <SUCCESS>", "| deploy compute-nodes-2     <FAILED>"
 ).replace("Finish (success)", "Finish (success with some nodes/groups failed)")
+KEY = "lab/0000000000"
 
 
 @pytest.fixture
@@ -151,6 +152,22 @@ def test_wait_times_out_with_what_there_is(ask: Ask, ocb: Ocb) -> None:
     assert (document["outcome"], len(document["nodes"]["not started"])) == ("timeout", 12)
     assert document["finish"].startswith("Not finished (running")
     assert ocb("rollout", "wait", "--timeout", "0.2", "-o", "name").stdout == f"{LAB}/{ID}\n"
+
+
+def test_every_end_that_is_not_well_says_what_to_do_next(started: Session, ocb: Ocb) -> None:
+    open_ = ocb("rollout", "wait", "--timeout", "0").stderr
+    assert open_.endswith(f"goes on beyond the time-out; to wait on: nodepool-ocb rollout wait {KEY}\n")
+    assert "no annealer is running" in ocb("rollout", "show").stderr
+    Driver(started, failing("os@control2")).run()
+    failed = ocb("rollout", "wait").stderr
+    assert f"mend the cause, then: nodepool-ocb rollout retry {KEY}\n" in failed
+    ocb("rollout", "accept", "control-nodes", "--reason", "two are enough")
+    assert "group control-nodes: failed, accepted: two are enough\n" in ocb("rollout", "wait", "--timeout", "0").stderr
+    ocb("rollout", "cancel", "--reason", "the power goes")
+    Driver(started).run()
+    cancelled = ocb("rollout", "wait").stderr.splitlines()[-1]
+    assert cancelled.startswith(f"error: rollout {KEY}: cancelled by ")
+    assert cancelled.endswith(f"the power goes; to go on: nodepool-ocb rollout resume {KEY}")
 
 
 def test_wait_ends_when_the_rollout_is_gone(started: Session, ocb: Ocb) -> None:
