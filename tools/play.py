@@ -41,6 +41,7 @@ class Play:
     def __init__(self, built: Mapping[str, Any], fast: bool, keep: bool) -> None:
         self.built, self.keep = built, keep
         self._fast = fast
+        self._typed = False  # the last line was a command that answers nothing
         self._console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
         self._environment = os.environ | {"NODEPOOL_OCB_CONFIG": built["config"]}
 
@@ -49,12 +50,20 @@ class Play:
         self._console.print(f"\n[bold]━━ {text} ━━[/bold]\n")
 
     def say(self, text: str) -> None:
-        self._console.print(escape(text) + "\n")
+        """A paragraph, with an empty line before and after it."""
+        self._console.print(("\n" if self._typed else "") + escape(text) + "\n")
+        self._typed = False
         self.pause(1.0)
+
+    def answer(self, text: str) -> None:
+        """What a command that was only typed would say."""
+        self._typed = False
+        self.say(text)
 
     def type(self, line: str) -> None:
         """A line as a user types it."""
         self._console.print(f"[bold cyan]$[/bold cyan] [bold]{escape(line)}[/bold]", soft_wrap=True)
+        self._typed = True
         self.pause(0.5)
 
     def pause(self, seconds: float) -> None:
@@ -71,11 +80,12 @@ class Play:
             raise Failed(f"that exited with {done.returncode}: {done.stderr or ''}")
         if not quiet:
             self._console.print()
+            self._typed = False
 
     def each(self, lines: Sequence[str]) -> None:
         """Commands of one kind, several at once: the first is shown, and how many there are; raises Failed."""
         self.type(f"nodepool-ocb {lines[0]}")
-        self.say(f"... and {len(lines) - 1} more like it.")
+        self.answer(f"... and {len(lines) - 1} more like it.")
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for done in pool.map(self._quietly, lines):
                 if done.returncode != 0:
@@ -108,6 +118,7 @@ class Play:
                 states[changed["noderole"]] = changed["state"]
                 live.update(picture(states))
         self._console.print()
+        self._typed = False
 
     @contextmanager
     def _changes(self) -> Iterator[Iterator[dict[str, Any]]]:

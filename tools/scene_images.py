@@ -46,7 +46,7 @@ class ImagesScene:
         self._play.run("upload list")
         directory = Path(self._play.built["provider_directory"])
         self._play.type(f"ls {directory}")
-        self._play.say("  ".join(sorted(file.name for file in directory.glob("*.tar"))))
+        self._play.answer("  ".join(sorted(file.name for file in directory.glob("*.tar"))))
 
     def _until(self, ready: int) -> None:
         """So many builds are ready and everywhere, and nothing else is left; Failed where that takes too long."""

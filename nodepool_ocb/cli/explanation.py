@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.hindrance import Code, Reason, why_not
 from nodepool_ocb.model import State
@@ -58,7 +59,8 @@ def explain(world: World, vertex: Vertex, now: float, rollouts: Rollouts | None 
     """Every reason in order: failed ancestors however far above, then what holds the noderole itself."""
 
     def why(each: Vertex) -> tuple[Reason, ...]:
-        return (*_of_rollouts(world, each, rollouts or {}), *why_not(world, each, now))
+        turns = tuple(_of_rollouts(world, each, rollouts or {}))
+        return (*turns, *(_out_of_turn(reason) if turns else reason for reason in why_not(world, each, now)))
 
     chains = _chains(vertex)
     own = why(vertex)
@@ -96,6 +98,13 @@ def _of_rollouts(world: World, vertex: Vertex, rollouts: Rollouts) -> Iterator[R
             code = Code.ROLLOUT_WAITING if found.kind in (Kind.WAITING, Kind.PAUSED) else Code.ROLLOUT_LEFT_OUT
             advice = ADVICE[found.kind].format(rollout=name, group=found.group)
             yield Reason(code, f"{name} {found.group}", found.since, f"rollout {name}: {found.text}", advice)
+
+
+def _out_of_turn(reason: Reason) -> Reason:
+    """What to do is the rollout's first: to commit it by hand is to jump the queue."""
+    if reason.code is not Code.PROPOSED:
+        return reason
+    return replace(reason, advice=f"leave it to the rollout; or, out of its turn: {reason.advice}")
 
 
 def _failed(cause: Cause) -> bool:

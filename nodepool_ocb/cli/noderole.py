@@ -237,8 +237,9 @@ def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
         chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
         for vertex in chosen:
             if vertex.record.state is not State.TRANSITION:
-                hint = f"nodepool-ocb noderole propose {vertex.name} takes back what has not begun"
-                raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs; {hint}")
+                back = f"; nodepool-ocb noderole propose {vertex.name} takes back what has not begun"
+                hint = back if vertex.record.state in (State.TODO, State.BLOCKED) else ""
+                raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs{hint}")
         me = connection.me()
         return committing.apply_to(world, chosen, Event.END, time.time(), me, f"{reason} ({me})")
 

@@ -50,8 +50,23 @@ COLOURS: Final[Mapping[str, str]] = {
 
 UNLIMITED: Final = 10_000
 GAP: Final = 2  # blanks between two columns of a table
-FOLDED: Final = frozenset({"external_id", "reason", "jigs", "purpose", "requires", "flags", "log", "id", "noderoles"})
+FOLDED: Final = frozenset(
+    {
+        "external_id",
+        "reason",
+        "jigs",
+        "purpose",
+        "requires",
+        "flags",
+        "log",
+        "id",
+        "noderoles",
+        "detail",
+        "success_criteria",
+    }
+)
 NARROWEST: Final = 16  # of a column that is folded
+ENOUGH: Final = 24  # of the last column of a picture, to be of use
 
 
 def chosen() -> str:
@@ -198,6 +213,47 @@ def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict
         widest = max(foldable, key=lambda name: kept[name])
         kept[widest] = max(NARROWEST, kept[widest] - max(1, over // len(foldable)))
     return kept
+
+
+def picture(rows: Iterable[Mapping[str, Json]], columns: Sequence[str], spare: Sequence[str], room: int) -> Table:
+    """A table that changes before one's eyes: one line a row, cut to ``room``, so that nothing in it jumps.
+
+    Where it is too wide, columns that say nothing go, then those of ``spare`` in turn, then the end of the last column.
+    """
+    from rich.table import Table
+
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in rows]
+    widths = cut(
+        {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
+        [*(each for each in columns if shown and all(str(row[each]) == "-" for row in shown)), *spare],
+        room,
+    )
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column, width in widths.items():
+        made.add_column(column.replace("_", " ").upper(), overflow="ellipsis", no_wrap=True, width=width)
+    for row in shown:
+        made.add_row(*(row[column] for column in widths))
+    return made
+
+
+def cut(widths: Mapping[str, int], spare: Iterable[str], room: int) -> dict[str, int]:
+    """The columns of a picture, with their widths: of ``spare`` those go first that are first, and only while they must.
+
+    >>> cut({"name": 9, "since": 5, "detail": 60}, ["since"], 80)
+    {'name': 9, 'since': 5, 'detail': 60}
+    >>> cut({"name": 9, "since": 5, "detail": 60}, ["since"], 50)
+    {'name': 9, 'since': 5, 'detail': 32}
+    >>> cut({"name": 9, "since": 5, "detail": 60}, ["since"], 40)
+    {'name': 9, 'detail': 29}
+    """
+    kept, last = dict(widths), list(widths)[-1]
+    for each in spare:
+        if _total({**kept, last: min(kept[last], ENOUGH)}) <= room:
+            break
+        if each != last:
+            kept.pop(each, None)
+    over = max(0, _total(kept) - room)
+    return {**kept, last: max(len(last), kept[last] - over)}
 
 
 def _width(text: Text) -> int:

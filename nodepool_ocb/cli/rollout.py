@@ -58,6 +58,8 @@ def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bo
         key = rolling.find(opened, rollout, deployment)
         found, _ = rolling.load(opened, key)
         holder = rolling.driver(opened, key)
+        if not watch and not found.over:
+            rolling.warn_of_nobody(opened)
     if watch:
         rolloutwatch.watch(key)
         return

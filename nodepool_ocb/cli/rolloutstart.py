@@ -82,7 +82,8 @@ def _chosen(file: str | None, whole: bool, name: str | None) -> Strategy:
     from nodepool_ocb.strategy import WHOLE, load
 
     if (file is None) != whole:
-        raise click.UsageError("give the file of a strategy, or --default for one group of all nodes")
+        both = ", not both" if whole else ""
+        raise click.UsageError(f"give the file of a strategy, or --default for one group of all nodes{both}")
     return WHOLE if file is None else load(file, name)
 
 
@@ -137,6 +138,7 @@ def _refuse(opened: Session, world: World, place: str, rollout: Rollout) -> None
 
 
 def _refuse_another(opened: Session, place: str) -> None:
+    from nodepool_ocb.rollout.records import RolloutState
     from nodepool_ocb.store import rollouts
 
     newest = rollouts.newest(opened, place)
@@ -147,9 +149,10 @@ def _refuse_another(opened: Session, place: str) -> None:
     holder = rolling.driver(opened, key)
     who = f"{holder.daemon} on {holder.host} drives it" if holder else "nobody drives it now"
     since = output.age(time.time() - head.started)
+    end = "" if head.state is RolloutState.CANCELLING else f", or end it: nodepool-ocb rollout cancel {key}"
     raise Conflict(
         f"rollout {key} is under way: {head.by or 'somebody'} started it {since} ago, it is {head.state}, and {who};"
-        f" wait for it: nodepool-ocb rollout wait {key}, or end it: nodepool-ocb rollout cancel {key}"
+        f" wait for it: nodepool-ocb rollout wait {key}{end}"
     )
 
 
@@ -188,6 +191,13 @@ def _refuse_nothing(world: World, place: str, rollout: Rollout) -> None:
         some = ", ".join(sorted(vertex.name for vertex in proposed - taken)[:3])
         output.say(
             f"note: {len(proposed - taken)} noderoles stay PROPOSED, in no phase or on nodes in no group: {some}"
+        )
+    broken = sorted(vertex.name for vertex in taken if vertex.record.state is State.ERROR)
+    if broken:
+        many = f"{len(broken)} noderole" + ("s are" if len(broken) != 1 else " is")
+        output.say(
+            f"note: {many} in ERROR already, so that the nodes fail: {', '.join(broken[:3])};"
+            " mend the cause, then: nodepool-ocb noderole retry"
         )
 
 

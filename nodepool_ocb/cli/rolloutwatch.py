@@ -33,6 +33,12 @@ TICK_SECONDS: Final = 5.0  # annealers come and go
 SHARE: Final = 4  # times as long as a read took nothing is read: a large rollout changes all the time
 LIVE_GROUPS: Final = 30
 
+#: What to do about an end, with the name of the rollout.
+ADVICE: Final[Mapping[str, str]] = {
+    "failed": "; mend the cause, then: nodepool-ocb rollout retry {}",
+    "cancelled": "; to go on: nodepool-ocb rollout resume {}",
+}
+
 
 class View(NamedTuple):
     """A rollout at one moment; ``rollout`` is None when it is gone."""
@@ -165,7 +171,9 @@ class _Live:
         groups = told["groups"]
         if len(groups) > LIVE_GROUPS:
             groups = sorted(groups, key=lambda row: row["state"] not in AT_WORK)[:LIVE_GROUPS]
-        parts = [output.table(map(rolling.group_words, groups), rolling.GROUP_COLUMNS)]
+        room = self._live.console.width
+        words = map(rolling.group_words, groups)
+        parts = [output.picture(words, rolling.GROUP_COLUMNS, ("since", "critical"), room)]
         head = f"rollout {key}: {told['state']}, {len(told['nodes'].get('success', []))} of {view.rollout.head.nodes} nodes done"
         if len(groups) < len(told["groups"]):
             head += f"; {len(groups)} of {len(told['groups'])} groups, those at work first"
@@ -212,10 +220,10 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
         for last in _shown(key, views(key, deadline)):
             now = standing(last.rollout, fail_fast)
             if now.outcome:
-                ended = _error(key, now)
+                ended = _error(key, now, last.rollout is not None and last.rollout.over)
                 break
-    except TimedOut as error:
-        ended = error
+    except TimedOut:
+        ended = TimedOut(f"rollout {key} goes on beyond the time-out; to wait on: nodepool-ocb rollout wait {key}")
     if last is not None and last.rollout is not None:
         outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
         told = rolling.document(key, last.rollout, last.holder)
@@ -257,10 +265,12 @@ def _moved(rollout: Rollout, group: str) -> str:
     if record.state is GroupState.RUNNING:
         batch = f" of batch {record.batch + 1}" if record.group.batches else ""
         return f"group {group}: {rollout.head.strategy.phases[record.phase].name}{batch}"
+    if record.accepted is not None:
+        return f"group {group}: {record.state}, accepted: {record.accepted}"
     return f"group {group}: {record.state}" + (f": {record.detail}" if record.detail else "")
 
 
-def _error(key: Key, now: Standing) -> OcbError | None:
+def _error(key: Key, now: Standing, over: bool) -> OcbError | None:
     match now.outcome:
         case RolloutState.SUCCESS:
             return None
@@ -268,4 +278,6 @@ def _error(key: Key, now: Standing) -> OcbError | None:
             return NotFound(f"rollout {key} was deleted")
         case "paused":
             return InError(f"rollout {key}: {now.sentence}: nodepool-ocb rollout promote {now.group} {key.deployment}")
-    return InError(f"rollout {key}: {now.outcome}: {now.sentence}")
+    assert now.outcome is not None, "what is open has no error"
+    told = now.sentence if now.sentence.startswith(now.outcome) else f"{now.outcome}: {now.sentence}"
+    return InError(f"rollout {key}: {told}{ADVICE[now.outcome].format(key) if over else ''}")

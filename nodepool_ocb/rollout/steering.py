@@ -25,7 +25,7 @@ RS = RolloutState
 def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | None = None) -> list[Decision]:
     """Send nothing more, take back what has not begun, and end what runs."""
     if rollout.over:
-        raise Conflict(f"the rollout is over: {rollout.head.state}")
+        raise Conflict(f"the rollout is over ({rollout.head.state}): there is nothing to cancel")
     if rollout.head.state is RS.CANCELLING and rollout.head.by_person:
         return []
     told = f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else "")
@@ -37,7 +37,8 @@ def resume(rollout: Rollout, now: float, by: str | None = None) -> list[Decision
     if rollout.head.state is RS.CANCELLING:
         raise Conflict("the rollout is being cancelled; wait until that is over, then resume")
     if rollout.head.state in (RS.RUNNING, RS.SUCCESS):
-        raise Conflict(f"the rollout cannot be resumed: it is {rollout.head.state}")
+        hint = "; a group that pauses is promoted" if rollout.head.state is RS.RUNNING else ""
+        raise Conflict(f"the rollout cannot be resumed: it is {rollout.head.state}{hint}")
     return [_resumed(rollout, now, by, f"resumed by {by or 'somebody'}")]
 
 
@@ -47,7 +48,8 @@ def retry(rollout: Rollout, now: float, by: str | None = None) -> list[Decision]
     One that is unknown is asked first: if it has failed, it is sent again, too.
     """
     if not rollout.over:
-        raise Conflict(f"the rollout is {rollout.head.state}; wait until it is over, or cancel it first")
+        hint = "" if rollout.head.state is RS.CANCELLING else ", or cancel it first"
+        raise Conflict(f"the rollout is {rollout.head.state}; wait until it is over{hint}")
     nothing = not any(failed(record) for record in rollout.groups.values())
     if nothing and not any(progress.state in LOST for progress in rollout.nodes.values()):
         raise Conflict("nothing failed in this rollout")

@@ -82,6 +82,23 @@ def test_a_second_rollout_of_a_deployment_is_refused_while_one_is_under_way(star
     assert [(each["kind"], each["name"], each["owner"]) for each in json.loads(listed.stdout)] == [
         ("rollout", FIRST, "annealer-7")
     ]
+    ocb("rollout", "cancel")
+    assert ocb("rollout", "start", "--default").stderr.endswith(f"wait for it: nodepool-ocb rollout wait {FIRST}\n")
+
+
+def test_what_was_in_error_before_a_rollout_begins_is_named(site: Session, ocb: Ocb, file: str) -> None:
+    ocb("rollout", "start", file)
+    Driver(site, failing("os@monitor1")).run()
+    ocb("noderole", "propose", "work@compute21.example.com")
+    told = ocb("rollout", "start", file, "--dry-run").stderr
+    assert "1 noderole is in ERROR already, so that the nodes fail: os@monitor1.example.com" in told
+
+
+@pytest.mark.usefixtures("site")
+def test_a_file_or_the_default_is_wanted_and_not_both(ocb: Ocb, file: str) -> None:
+    for given, ending in (((), "of all nodes\n"), ((file, "--default"), "of all nodes, not both\n")):
+        answer = ocb("rollout", "start", *given)
+        assert (answer.exit_code, answer.stderr.endswith(ending)) == (2, True)
 
 
 @pytest.mark.usefixtures("started")
@@ -322,6 +339,11 @@ def test_explain_tells_the_turn_that_a_noderole_waits_for(started: Session, ask:
         f"→ wait, or look: nodepool-ocb rollout show {FIRST}"
         in ocb("noderole", "explain", "os@compute11.example.com").stdout
     )
+    jumping = ask("noderole", "explain", "os@compute11.example.com")["reasons"][1]
+    assert jumping["code"] == "PROPOSED"
+    assert jumping["advice"].startswith("leave it to the rollout; or, out of its turn: nodepool-ocb noderole commit")
+    cancelled = ocb("noderole", "cancel", "os@compute11.example.com").stderr
+    assert cancelled == "error: os@compute11.example.com is PROPOSED; cancel is for what runs\n"
     turn = ask("noderole", "explain", "os@ntp01.example.com")["reasons"][0]["text"]
     assert turn.endswith("group ntp-node waits for its turn: one group is at work at once, now monitoring-nodes")
     phase = ask("noderole", "explain", "work@monitor1.example.com")["reasons"][0]["text"]

@@ -91,6 +91,7 @@ success (3):
 COMPUTE_FAILS = SUCCESS.replace(
     "| deploy compute-nodes-2     <SUCCESS>", "| deploy compute-nodes-2     <FAILED>"
 ).replace("Finish (success)", "Finish (success with some nodes/groups failed)")
+KEY = "lab/0000000000"
 
 
 @pytest.fixture
@@ -151,6 +152,22 @@ def test_wait_times_out_with_what_there_is(ask: Ask, ocb: Ocb) -> None:
     assert (document["outcome"], len(document["nodes"]["not started"])) == ("timeout", 12)
     assert document["finish"].startswith("Not finished (running")
     assert ocb("rollout", "wait", "--timeout", "0.2", "-o", "name").stdout == f"{LAB}/{ID}\n"
+
+
+def test_every_end_that_is_not_well_says_what_to_do_next(started: Session, ocb: Ocb) -> None:
+    open_ = ocb("rollout", "wait", "--timeout", "0").stderr
+    assert open_.endswith(f"goes on beyond the time-out; to wait on: nodepool-ocb rollout wait {KEY}\n")
+    assert "no annealer is running" in ocb("rollout", "show").stderr
+    Driver(started, failing("os@control2")).run()
+    failed = ocb("rollout", "wait").stderr
+    assert f"mend the cause, then: nodepool-ocb rollout retry {KEY}\n" in failed
+    ocb("rollout", "accept", "control-nodes", "--reason", "two are enough")
+    assert "group control-nodes: failed, accepted: two are enough\n" in ocb("rollout", "wait", "--timeout", "0").stderr
+    ocb("rollout", "cancel", "--reason", "the power goes")
+    Driver(started).run()
+    cancelled = ocb("rollout", "wait").stderr.splitlines()[-1]
+    assert cancelled.startswith(f"error: rollout {KEY}: cancelled by ")
+    assert cancelled.endswith(f"the power goes; to go on: nodepool-ocb rollout resume {KEY}")
 
 
 def test_wait_ends_when_the_rollout_is_gone(started: Session, ocb: Ocb) -> None:
@@ -247,6 +264,29 @@ def test_watch_draws_on_a_terminal_and_leaves_the_end_there(started: Session, zk
     words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode())
     end = words[words.rindex("GROUP") :]
     assert "os@ntp01.example.com: it broke" in end
+
+
+def test_a_picture_has_one_line_for_each_group_however_narrow_the_terminal(
+    started: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    assert started.connected
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "rollout", "show", "--watch"]
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as watching:
+        os.close(theirs)
+        drawn = b""
+        while drawn.count(b"not started") < 6 or b"compute-nodes-2" not in drawn:
+            drawn += os.read(ours, 4096)
+        watching.send_signal(signal.SIGINT)
+        while _read(ours):
+            pass
+    os.close(ours)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode()).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("GROUP"))
+    groups = lines[first + 1 : first + 6]
+    assert all(re.match(r"[a-z]+-nodes?(-\d)? +(yes|no) +not started", line) for line in groups), groups
+    assert max(map(len, lines)) <= 80
 
 
 def _read(terminal: int) -> bytes:

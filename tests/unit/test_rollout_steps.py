@@ -569,6 +569,18 @@ def test_retrying_sends_the_nodes_of_a_group_whose_failure_was_accepted() -> Non
     assert states(drive.rollout) == "ss"
 
 
+def test_retrying_sends_what_failed_in_an_accepted_group_too() -> None:
+    groups = [{"name": "a", "success_criteria": {"percent_successful_nodes": 100}}]
+    drive = driver({"groups": groups}, 3, failing((node(0), 1)))
+    drive.run()
+    drive.write(steering.accept(drive.rollout, "a", "two are enough", drive.now, "me"))
+    assert drive.run().head.state == "success"
+    drive.write(steering.retry(drive.rollout, drive.now))
+    assert states(drive.run()) == "fss"
+    assert drive.machines.starts[node(0), 1] == 2
+    assert drive.rollout.head.state == "failed"  # who accepted it did not know of this failure
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     drive = driver({})
     with pytest.raises(Conflict, match="does not pause"):
