@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import nodepool_ocb
 import nodepool_ocb_builder
 from nodepool_ocb_builder import isolation, leftovers
@@ -139,7 +141,10 @@ class Builder:
 
 @functools.cache
 def interpreter(user: pwd.struct_passwd) -> str | None:
-    """A Python of this version that a user may run; ours may lie in somebody's home directory."""
+    """A Python of this version that a user may run, if they may read the code too; ours may lie in somebody's home."""
+    for file in (nodepool_ocb.__file__, nodepool_ocb_builder.__file__, msgspec.__file__):
+        if subprocess.run(["test", "-r", str(file)], user=user.pw_uid, cwd="/", check=False).returncode != 0:
+            return None
     version = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
     for python in (sys.executable, "/usr/bin/python3"):
         with contextlib.suppress(PermissionError):

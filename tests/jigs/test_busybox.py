@@ -179,7 +179,9 @@ def test_another_order_ends_what_ran_before(machine: Machine, annealers: Callabl
 def test_a_machine_without_flock_is_told_from_one_whose_lock_is_taken(
     machine: Machine, annealers: Callable[[], Annealer]
 ) -> None:
-    machine.sh("rm -f /usr/bin/flock /bin/flock")
+    left = machine.sh("rm -f /bin/flock /sbin/flock /usr/bin/flock /usr/sbin/flock; command -v flock || true")
+    if left.strip():
+        pytest.skip("this busybox brings a flock of its own")
     outcome = annealers().run(machine.order("true"))
     assert isinstance(outcome, Failed)
     assert "install util-linux" in outcome.reason
