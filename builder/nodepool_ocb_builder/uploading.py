@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.errors import Invalid, Stale
-from nodepool_ocb.image import UPLOAD_ATTEMPTS, DueUpload, UploadView, due_uploads
+from nodepool_ocb.image import UPLOAD_ATTEMPTS, BuildView, DueUpload, UploadView, due_uploads
 from nodepool_ocb.model import BuildState, Change, Check, Create, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Item, Refused, Sent
 from nodepool_ocb.store import paths
@@ -65,9 +65,7 @@ class Uploading:
             absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
             if not absent:
                 return True
-            with suppress(
-                Stale
-            ):  # the build moved on, or its upload to another provider makes room as well: look again
+            with suppress(Stale):  # the build moved on, or its upload elsewhere makes room as well: look again
                 session.commit([Check(build.path, build.version), *map(Create, absent)])
         return False
 
@@ -114,12 +112,16 @@ class Uploading:
             upload, version = path.rpartition("/")[2], 0
         else:
             upload, version = due.upload.id, due.upload.version
-        named = replace(record, external_name=f"{self.image}-{self.build}-{upload}")
-        site.session.commit([Set(self._path(upload), named, version)])
+        record = replace(record, external_name=self._name(upload))
+        site.session.commit([Set(self._path(upload), record, version)])
         return upload
 
     def _file(self, due: DueUpload) -> Path:
         return self.site.shelf.file(named(self.image, self.build), due.format)
+
+    def _name(self, upload: str) -> str:
+        """What we call it at the provider."""
+        return f"{named(self.image, self.build)}-{upload}"
 
     def _path(self, upload: str) -> str:
         return paths.upload(self.image, self.build, self.provider, upload)
@@ -129,7 +131,7 @@ class Uploading:
         return Item(
             file=self._file(due),
             format=due.format,
-            external_name=f"{self.image}-{self.build}-{upload}",
+            external_name=self._name(upload),
             image=self.image,
             build=self.build,
             upload=upload,
@@ -155,7 +157,7 @@ class Uploading:
 
     def _end(self, upload: str, outcome: Sent | Refused) -> None:
         """Write what became of it; what nobody wants any more is deleted there. Raises Stale or Unavailable."""
-        found = self._found(upload)
+        _, found = self._found(upload)
         if found is None:
             if isinstance(outcome, Sent):
                 self._uploader.delete(outcome.external_id)
@@ -176,19 +178,19 @@ class Uploading:
             record = replace(record, state=UploadState.DELETE, state_time=found.record.state_time)
         self.site.session.commit([Set(self._path(upload), record, found.version)])
 
-    def _found(self, upload: str) -> UploadView | None:
+    def _found(self, upload: str) -> tuple[BuildView | None, UploadView | None]:
+        """The build and the upload as they are now. Raises Unavailable."""
         view = self.site.look(self.image)
         build = view.build(self.build) if view else None
         uploads = build.uploads if build else ()
-        return next((each for each in uploads if (each.provider, each.id) == (self.provider, upload)), None)
+        return build, next((each for each in uploads if (each.provider, each.id) == (self.provider, upload)), None)
 
     def _spoiled(self, upload: str, reason: str) -> None:
         """The file is not what was built: the build is ready no more, and another one becomes due."""
         log.error("%s-%s: %s", self.image, self.build, reason)
 
         def write() -> None:
-            found, view = self._found(upload), self.site.look(self.image)
-            build = view.build(self.build) if view else None
+            build, found = self._found(upload)
             changes: list[Change] = []
             if found is not None:
                 record = replace(found.record, state=UploadState.DELETE, state_time=time.time(), reason=reason)
