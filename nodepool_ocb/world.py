@@ -29,7 +29,6 @@ from nodepool_ocb.model import (
     State,
 )
 from nodepool_ocb.noderole import claimable, satisfied
-from nodepool_ocb.store.paths import split_noderole
 
 T = TypeVar("T", bound=Record)
 
@@ -323,15 +322,3 @@ def node_of(world: World, fqdn: str) -> NodeView:
     if view is None or view.record is None:
         raise NotFound(f"node {fqdn} does not exist; see: nodepool-ocb node list")
     return view
-
-
-def vertex_of(world: World, name: str) -> Vertex:
-    """Raises NotFound, also where the name is not ``role@fqdn``."""
-    try:
-        split_noderole(name)
-    except ValueError as wrong:
-        raise NotFound(str(wrong)) from None
-    vertex = world.vertex(name)
-    if vertex is None:
-        raise NotFound(f"noderole {name} does not exist; see: nodepool-ocb noderole list")
-    return vertex

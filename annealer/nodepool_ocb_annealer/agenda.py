@@ -22,10 +22,6 @@ class Agenda:
             self._due[matter] = when
             heapq.heappush(self._heap, (when, matter))
 
-    def strike(self, matter: Matter) -> None:
-        """Forget the matter."""
-        self._due.pop(matter, None)
-
     def due(self, now: float) -> Iterator[Matter]:
         """Every matter whose time has come, once."""
         while self._heap and self._heap[0][0] <= now:
