@@ -129,6 +129,7 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     started: float = 0.0
     by: str | None = None  # who started it, or changed its course last
     reason: str | None = None  # why it stands where it stands
+    attempt: int = 1  # +1 whenever somebody lets it go on: resumes it, retries it, or accepts what ended it
     by_person: bool = False  # it was cancelled by somebody, not by a failure
     retrying: bool = False  # what failed is being put back, to be sent again
     heeded: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed

@@ -136,7 +136,7 @@ def test_a_canary_waits_until_it_is_promoted_and_batches_follow() -> None:
     assert states(drive.rollout) == "s" + "n" * 9
     assert drive.rollout.groups["all"].state == "paused"
     assert drive.machines.starts.total() == 2
-    drive.write(steering.promote(drive.rollout, "all", "me"))
+    drive.write(steering.promote(drive.rollout, "all", 1, "me"))
     reached = []
     while not drive.rollout.over:
         drive.settle()
@@ -146,6 +146,38 @@ def test_a_canary_waits_until_it_is_promoted_and_batches_follow() -> None:
     assert sorted(set(reached)) == [3, 5, 10]
     assert drive.rollout.head.state == "success"
     assert max(drive.machines.starts.values()) == 1
+
+
+def test_a_repeat_or_a_second_person_releases_one_pause_only() -> None:
+    drive = driver({"groups": [{"batches": [{"nodes": 1, "pause": True}, {"nodes": 2, "pause": True}]}]})
+    pauses_after(drive, 1)
+    seen = steering.promote(drive.rollout, "all", 1, "ann", attempt=1)
+    drive.write(seen)
+    assert steering.promote(drive.rollout, "all", 1, "bob", attempt=1) == []
+    pauses_after(drive, 2)
+    assert steering.promote(drive.rollout, "all", 1, "bob", attempt=1) == []
+    with pytest.raises(Conflict, match="pauses after batch 2, not 3"):
+        steering.promote(drive.rollout, "all", 3, "bob", attempt=1)
+    assert drive.rollout.groups["all"].state == "paused"
+    drive.write(steering.promote(drive.rollout, "all", 2, "bob", attempt=1))
+    assert drive.run().head.state == "success"
+
+
+def test_a_pause_of_an_earlier_attempt_is_not_the_same_pause() -> None:
+    drive = driver({"groups": [{"batches": [{"nodes": 1, "pause": True}],
+                                "success_criteria": {"percent_successful_nodes": 100}}]}, 3, failing((node(2), 0)))  # fmt: skip
+    drive.run(promoting=True)
+    drive.write(steering.retry(drive.rollout, drive.now, attempt=1))
+    pauses_after(drive, 1)
+    with pytest.raises(Conflict, match="group all is at attempt 2 by now, not 1"):
+        steering.promote(drive.rollout, "all", 1, attempt=1)
+    assert steering.promote(drive.rollout, "all", 1, attempt=2)
+
+
+def pauses_after(drive: Driver, batch: int) -> None:
+    while drive.rollout.groups["all"].state != "paused" or drive.rollout.groups["all"].batch + 1 != batch:
+        drive.settle()
+        assert drive.machines.begin() or drive.machines.finish() or drive.rollout.groups["all"].state == "paused"
 
 
 def test_a_batch_that_fails_is_the_last() -> None:
@@ -581,12 +613,36 @@ def test_retrying_sends_what_failed_in_an_accepted_group_too() -> None:
     assert drive.rollout.head.state == "failed"  # who accepted it did not know of this failure
 
 
+def test_who_lets_a_rollout_go_on_again_has_seen_the_newest_attempt() -> None:
+    groups = [
+        {"name": "a", "critical": True, "selectors": [{"node_names": ["n0"]}],
+         "success_criteria": {"minimum_successful_nodes": 1}},
+        {"name": "b", "critical": True, "selectors": [{"node_names": ["n1"]}],
+         "success_criteria": {"minimum_successful_nodes": 1}},
+    ]  # fmt: skip
+    drive = driver({"groups": groups}, 2, failing((node(0), 0), (node(1), 0)))
+    drive.run()
+    drive.write(steering.retry(drive.rollout, drive.now, attempt=1))
+    drive.run()
+    with pytest.raises(Conflict, match="the rollout is at attempt 2 by now, not 1"):
+        steering.retry(drive.rollout, drive.now, attempt=1)
+    with pytest.raises(Conflict, match="the rollout is at attempt 2 by now, not 1"):
+        steering.resume(drive.rollout, drive.now, attempt=1)
+    with pytest.raises(Conflict, match="group a is at attempt 2 by now, not 1"):
+        steering.accept(drive.rollout, "a", "it may stay so", drive.now, attempt=1)
+    drive.write(steering.accept(drive.rollout, "a", "it may stay so", drive.now, attempt=2))
+    assert drive.run().head.state == "failed"
+    assert steering.accept(drive.rollout, "a", "again", drive.now, attempt=2) == [], (
+        "it would go on for group b's failure"
+    )
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     drive = driver({})
     with pytest.raises(Conflict, match="does not pause"):
-        steering.promote(drive.rollout, "all")
+        steering.promote(drive.rollout, "all", 1)
     with pytest.raises(NotFound, match="no group al; it has all"):
-        steering.promote(drive.rollout, "al")
+        steering.promote(drive.rollout, "al", 1)
     with pytest.raises(Conflict, match="wait until it is over"):
         steering.retry(drive.rollout, drive.now)
     with pytest.raises(Conflict, match="cannot be resumed: it is running"):
