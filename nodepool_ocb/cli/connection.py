@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import logging
 import socket
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -101,7 +100,7 @@ def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Chang
     from nodepool_ocb.store import tree
 
     if not dry_run:
-        tree.bootstrap(opened, admin_domain=settings().admin_domain, now=time.time())
+        tree.bootstrap(opened, admin_domain=settings().admin_domain, now=opened.now())
     return decided(opened, lambda: decide(opened, load(opened)), dry_run)
 
 
