@@ -21,6 +21,7 @@ from nodepool_ocb.rollout.records import (
     GroupState,
     Rollout,
     RolloutState,
+    brief,
 )
 
 RS = RolloutState
@@ -32,7 +33,7 @@ def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | No
         raise Conflict(f"the rollout is over ({rollout.head.state}): there is nothing to cancel")
     if rollout.head.state is RS.CANCELLING and rollout.head.by_person:
         return []
-    told = f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else "")
+    told = brief(f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else ""))
     return [_headed(rollout, told, state=RS.CANCELLING, since=now, by_person=True, by=by)]
 
 
@@ -95,6 +96,7 @@ def accept(
     _same_attempt(f"group {group}", record.attempt, attempt)
     if record.accepted is not None:
         return []
+    reason = brief(reason)
     made = [Decision(group, replace(record, accepted=reason, by=by), f"accepted by {by or 'somebody'}: {reason}")]
     left_out = any(record.reason == DEPENDENCY and failed(record) for record in rollout.groups.values())
     if rollout.head.state is RS.FAILED or (rollout.head.state is RS.SUCCESS and left_out):
@@ -122,7 +124,7 @@ def _same_attempt(what: str, now: int, seen: int | None) -> None:
 
 
 def _headed(rollout: Rollout, told: str, **fields: Any) -> Decision:
-    return Decision("", replace(rollout.head, reason=told, **fields), told)
+    return Decision("", replace(rollout.head, reason=brief(told), **fields), told)
 
 
 def _group(rollout: Rollout, name: str) -> GroupRecord:

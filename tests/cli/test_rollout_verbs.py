@@ -238,7 +238,8 @@ def test_status_tells_rollouts_under_way_and_those_that_failed(started: Session,
     ("line", "exit_code"),
     [
         ("list", 0), ("show", 0), ("show --report", 0), ("wait --timeout 0", 5), ("cancel", 0), ("resume", 4), ("retry", 4),
-        ("promote ntp-node --batch 1", 4), ("accept ntp-node --reason so", 4), ("start --default", 4), ("promote none --batch 1", 3),
+        ("promote ntp-node --batch 1", 4), ("accept ntp-node --reason so", 4), ("start --default", 4),
+        ("promote none --batch 1", 3),
     ],
 )  # fmt: skip
 def test_every_verb_answers_in_every_form(ocb: Ocb, line: str, exit_code: int, form: str) -> None:

@@ -17,10 +17,11 @@ from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import Node
 from nodepool_ocb.rollout import steering
 from nodepool_ocb.rollout.planning import begin, plan
-from nodepool_ocb.rollout.records import Decision, Rollout, apply, parts
+from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply, parts
 from nodepool_ocb.rollout.reporting import report
 from nodepool_ocb.rollout.seen import Seen
 from nodepool_ocb.rollout.stepping import Order, step, watched
+from nodepool_ocb.store.transaction import RECORD_BYTES
 from nodepool_ocb.strategy import WHOLE, Strategy
 from nodepool_ocb.testing.site import EXAMPLE, SITE
 
@@ -740,17 +741,47 @@ def test_five_thousand_nodes_in_two_hundred_groups(selectors: Callable[[int], li
     assert ended(reread(drive.rollout)) == ended(drive.rollout)
 
 
-def test_the_znodes_of_long_names_are_small_enough() -> None:
+@pytest.mark.parametrize(
+    "reason", ["because " * 100, "\x1b" * 9000, "\u20ac" * 9000], ids=["words", "controls", "signs"]
+)
+@pytest.mark.parametrize("errors", [1, 22, 400])
+def test_the_znodes_are_small_enough_whatever_becomes_of_the_nodes(errors: int, reason: str) -> None:
+    broken = {f"{'r' * 60}{number:03}": 7 for number in range(errors)}
     site = {
         f"{number:03}{'x' * 60}.{'y' * 63}.{'z' * 63}.{'w' * 57}.com": Node(rack="r" * 100) for number in range(700)
     }
-    made = msgspec.convert({"groups": [{"name": "g" * 63}], "max_in_flight": {"rack": 1000}}, Strategy)
-    drive = Driver(begin(made, site, 1e9), Machines(lambda *_: "fail"))
+    made = msgspec.convert(
+        {"groups": [{"name": "g" * 63, "critical": True}], "max_in_flight": {"rack": 1000}}, Strategy
+    )
+    drive = Driver(begin(made, site, 1763704800.123456), Machines(lambda *_: "fail"))
     drive.machines.seen = lambda rollout: {  # type: ignore[method-assign]
-        name: Seen(errors={"role": 1}, reason="because " * 100) for name in rollout.nodes
+        name: Seen(errors=broken, reason=reason) for name in rollout.nodes
     }
     drive.run()
-    assert max(len(msgspec.json.encode(record)) for record in parts(drive.rollout).values()) < 256 << 10
+    drive.write(steering.accept(drive.rollout, "g" * 63, reason, 1763704800.123456, "somebody"))
+    assert states(drive.rollout) == "f" * 700
+    assert max(len(msgspec.json.encode(record)) for record in parts(drive.rollout).values()) < RECORD_BYTES
+    assert len(msgspec.json.encode(drive.rollout.groups["g" * 63])) < 4096
+    assert reread(drive.rollout) == drive.rollout
+
+
+def test_a_node_with_forty_old_errors_is_retried_and_one_of_them_that_fails_anew_is_seen() -> None:
+    old = {f"role-{number}": 3 for number in range(40)}
+    progress = Progress(state=NodeState.SENDING).noting(old)
+    assert progress.noted(old)
+    assert progress.noted({"role-7": 3})
+    assert not progress.noted({**old, "role-7": 4})
+    assert not progress.noted({**old, "role-40": 3})
+    many = {f"role-{number:03}": 3 for number in range(200)}
+    assert (progress.noting(many).errors_left_out, progress.noting(many).noted(many)) == (72, False)
+
+
+def test_a_group_of_every_other_node_is_small_enough() -> None:
+    site = {f"node-{number:05}.example.com": Node(tags=("even",) if number % 2 else ()) for number in range(10_000)}
+    made = msgspec.convert({"groups": [{"name": "g", "selectors": [{"node_tags": ["even"]}]}]}, Strategy)
+    rollout = begin(made, site, 1.0)
+    assert len(rollout.members["g"]) == 5000
+    assert max(len(msgspec.json.encode(record)) for record in parts(rollout).values()) < RECORD_BYTES
 
 
 def test_decisions_say_why() -> None:
