@@ -64,7 +64,8 @@ def run(asked: Asked) -> None:
         builder.reconfigured()
 
     try:
-        tree.bootstrap(session, admin_domain=settings.admin_domain, now=time.time())
+        tree.bootstrap(session, admin_domain=settings.admin_domain, now=session.now())
+        builder.daemon = replace(builder.daemon, started=session.now())
         serve(
             builder.turn,
             builder.wake,
