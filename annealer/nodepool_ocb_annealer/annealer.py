@@ -228,7 +228,7 @@ class Annealer:
         """Write what the rule about neighbours says, where whoever moved them did not come to it."""
         for start in range(0, len(unsettled), 100):
             part = unsettled[start : start + 100]
-            moved = with_hooks(settle({}, time.time(), also=part))
+            moved = with_hooks(settle({}, self.session.now(), also=part))
             self.send(list(claim.settling(moved)), partial(self._settled, part), "settling")
 
     def _settled(self, part: list[Vertex], refused: OcbError | None) -> None:

@@ -6,10 +6,11 @@ import logging
 import os
 import secrets
 import socket
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from nodepool_ocb import config, metrics
 from nodepool_ocb.daemon import serve
@@ -34,7 +35,7 @@ def run(asked: Asked) -> None:
         host=socket.gethostname(),
         pid=os.getpid(),
         version=version("nodepool-ocb"),
-        started=time.time(),
+        started=0.0,
         jigs=tuple(sorted(jigs)),
         slots=settings.annealer.slots,
     )
@@ -49,6 +50,7 @@ def run(asked: Asked) -> None:
         annealer.working.resize(annealer.settings)
 
     try:
+        annealer.daemon = replace(annealer.daemon, started=session.now())
         serve(
             annealer.turn,
             annealer.wake,

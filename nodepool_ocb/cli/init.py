@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from nodepool_ocb.cli import connection, output
@@ -23,7 +21,7 @@ def command(admin_domain: str | None) -> None:
 
     with connection.session(founding=True) as opened:
         domain = admin_domain or connection.settings().admin_domain
-        made = tree.bootstrap(opened, admin_domain=domain, now=time.time())
+        made = tree.bootstrap(opened, admin_domain=domain, now=opened.now())
         cluster, place = clusters.current(opened), clusters.place(opened)
     if admin_domain and cluster.admin_domain != admin_domain:
         raise Conflict(

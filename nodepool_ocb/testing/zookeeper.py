@@ -167,7 +167,7 @@ class Server:
 def init(settings: ZooKeeperSettings) -> ZooKeeperSettings:
     """Make a cluster at a place, as ``nodepool-ocb init`` does: no daemon starts without; gives the place."""
     with Session(settings) as session:
-        tree.bootstrap(session, now=time.time())
+        tree.bootstrap(session, now=session.now())
     return settings
 
 
