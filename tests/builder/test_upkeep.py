@@ -191,10 +191,10 @@ def test_what_only_a_builder_that_is_gone_could_send_is_built_anew(yard: Yard) -
 def test_builders_whose_clocks_are_hours_apart_agree_on_what_is_due(yard: Yard) -> None:
     image = yard.image("jammy", rebuild_age=3600)
     before = yard.session.now()
-    yard.builder(image).begin(**skewed(7 * 3600.0))
+    yard.builder(image, session_seconds=10.0).begin(**skewed(7 * 3600.0))
     (build,) = yard.until_ready("jammy")
     assert before - 60 <= build.record.state_time <= yard.session.now() + 1
-    other = yard.builder(image, sweep_seconds=0.5)
+    other = yard.builder(image, session_seconds=10.0)
     other.begin(**skewed(-7 * 3600.0))
     yard.until(lambda: (other.images / "builder_id.txt").exists(), "the other begins")
     path = paths.daemon("builder", other.id)
