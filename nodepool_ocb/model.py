@@ -275,7 +275,7 @@ class Holder(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``/ocb/cluster``: the id that is stamped on every external object."""
+    """``/ocb/cluster``: the id that is stamped on every external object; made by ``nodepool-ocb init`` alone."""
 
     id: str
     admin_domain: str | None = None

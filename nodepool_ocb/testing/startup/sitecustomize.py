@@ -2,10 +2,11 @@
 
 import select
 import time
+from typing import SupportsIndex
 
 
-def _sleep(seconds: float, /) -> None:
-    select.select((), (), (), max(seconds, 0.0))
+def _sleep(seconds: float | SupportsIndex, /) -> None:
+    select.select((), (), (), max(float(seconds), 0.0))
 
 
 time.sleep = _sleep
