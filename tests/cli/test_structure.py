@@ -47,7 +47,6 @@ ROLES: Sequence[dict[str, Any]] = (
 @pytest.fixture
 def lab(zk_session: Session) -> Session:
     """Deployments lab and spare; nodes n1, n2 and n3 in lab, with member@n3 and top@n1."""
-    tree.bootstrap(zk_session)
     for decide in (
         *(import_role(**role) for role in ROLES),
         create_deployment("lab", "system"),
