@@ -91,6 +91,16 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     by: str | None = None
 
 
+class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``/ocb/structure``: its version rises whenever roles, deployments, nodes or noderoles come, go or are linked anew.
+
+    Both numbers are the highest that anything deleted ever had: what is made under the same name later begins above them.
+    """
+
+    generation: int = 0  # of noderoles
+    epoch: int = 0  # of nodes
+
+
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``nodes/<fqdn>/claim``, ephemeral: who works on the node now."""
 
