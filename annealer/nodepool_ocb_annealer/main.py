@@ -18,7 +18,6 @@ from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Daemon
 from nodepool_ocb.program import Asked, program
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
 
@@ -28,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def run(asked: Asked) -> None:
-    """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start."""
+    """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     settings = asked.settings
     jigs = installed(settings)
     identity = name()
@@ -51,7 +50,6 @@ def run(asked: Asked) -> None:
         annealer.working.resize(annealer.settings)
 
     try:
-        tree.bootstrap(session, admin_domain=settings.admin_domain, now=session.now())
         annealer.daemon = replace(annealer.daemon, started=session.now())
         serve(
             annealer.turn,
