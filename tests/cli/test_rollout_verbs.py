@@ -385,6 +385,7 @@ def test_a_deployment_that_is_deleted_takes_its_finished_rollouts_with_it(
 ) -> None:
     ask("deployment", "create", "gone")
     path = f"{paths.rollouts('gone')}/0000000000"
+    zk_session.ensure(paths.ROLLOUTS)
     zk_session.commit([Create(paths.rollouts("gone"), Rollouts())])
     zk_session.ensure(f"{path}/groups/one", f"{path}/nodes/0000")
     ask("deployment", "delete", "gone", "--yes")
