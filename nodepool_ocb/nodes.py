@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import binding
+from nodepool_ocb import binding, unreadable
 from nodepool_ocb.aliveness import with_hook
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import Change, Create, Fence, Node, Set, State
@@ -34,6 +34,7 @@ def create(
     deployment. Discovery roles whose jig nobody has are left out (seed 000, "Role Flags").
     """
     check_name(fqdn, admin_domain)
+    unreadable.refuse_new_node(world, fqdn)
     existing = world.nodes.get(fqdn)
     if existing is not None and existing.record is not None:
         raise Conflict(f"node {fqdn} exists already; nodepool-ocb node show {fqdn}")
@@ -79,6 +80,7 @@ def delete(world: World, fqdn: str) -> list[Change]:
     """
     view = node_of(world, fqdn)
     deletable(view)
+    unreadable.refuse_deletion(world, view)
     assert view.record is not None, "node_of gives only nodes that exist"
     hooks = with_hook(world, view.record.hooks, "on_node_delete")
     if "on_node_delete" not in hooks:
@@ -87,7 +89,8 @@ def delete(world: World, fqdn: str) -> list[Change]:
 
 
 def deletable(view: NodeView) -> None:
-    """Raises Conflict while something works on the node, or noderoles of other nodes depend on its own."""
+    """Raises Conflict while something works on the node, or noderoles of other nodes (may) depend on its own."""
+    unreadable.refuse_removal(view.world, [view])
     if view.claim is not None:
         raise Conflict(f"{view.claim.noderole} is at work on {view.name}; wait until it ends")
     for vertex in view.noderoles.values():

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, metrics, nodes
+from nodepool_ocb import aliveness, blobs, metrics, nodes, unreadable
 from nodepool_ocb.claim import Hold, settling
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError, Stale, Unavailable
@@ -148,8 +148,8 @@ class Hooking:
             return None
         hook, record, node = vertex.record.hooks[0], vertex.record, vertex.node.record
         stored = self._site.world.roles.get(vertex.role)
-        if stored is None:
-            return None  # looked at again when roles change
+        if stored is None or _unreadable(vertex):
+            return None  # looked at again when that changes
         role = stored.record
 
         def work() -> Done | None:
@@ -165,7 +165,7 @@ class Hooking:
         return Job(work, write)
 
     def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
-        if vertex.record is not record:
+        if vertex.record is not record or _unreadable(vertex):
             return []  # it moved on: the hook runs again
         if done.error:
             moved = apply({vertex: Event.FAIL}, time.time(), by=self._site.identity, reason=f"{hook}: {done.error}")
@@ -188,7 +188,8 @@ class Hooking:
             if hooked.set_node and view is not None:
                 changes += aliveness.changed(world, view, time.time(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
-            events = {each: Event.REFRESH for each in found if each is not None and each.record.state is State.ACTIVE}
+            ready = (each for each in found if each is not None and not each.unreadable)
+            events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
             changes += settling(apply(events, time.time(), by=identity))
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
@@ -207,8 +208,10 @@ class Hooking:
         if view is None or view.record is None:
             return None
         node = view.record
+        if unreadable.hooks_wait(self._site.world, paths.node(fqdn), paths.claim(fqdn)):
+            return None  # looked at again when that changes
         if node.deleting and not node.hooks:
-            return self._delete(view)
+            return None if unreadable.may_depend(self._site.world, view) else self._delete(view)
         if not node.hooks:
             return None
         hook, world = node.hooks[0], self._site.world
@@ -228,7 +231,7 @@ class Hooking:
             return done
 
         def write(done: Done) -> list[Change]:
-            if view.record is not node:
+            if view.record is not node or unreadable.hooks_wait(world, paths.node(fqdn)):
                 return []
             changes = self._wanted(view, done)
             path = paths.node(fqdn)
@@ -241,7 +244,7 @@ class Hooking:
         return Job(work, write)
 
     def _delete(self, view: NodeView) -> Job:
-        """The hooks of on_node_delete have run: the node goes."""
+        """The hooks of on_node_delete have run: the node goes, unless what cannot be read may depend on it."""
         session, fqdn = self._site.session, view.name
 
         def work() -> Done | None:
@@ -264,6 +267,8 @@ class Hooking:
         if stored is None or role is None:
             return None
         record, path, barclamp = stored.record, paths.deployment_role(deployment, name), role.record.barclamp
+        if unreadable.hooks_wait(self._site.world, path):
+            return None  # looked at again when that changes
         if record.deleting and not record.hooks:
             self._site.send([Delete(path, stored.version)], lambda _: None, f"deleting {whom}")
             return None
@@ -283,6 +288,12 @@ class Hooking:
             return [Set(path, replace(record, hooks=record.hooks[1:], system=system), stored.version)]
 
         return Job(work, write)
+
+
+def _unreadable(vertex: Vertex) -> bool:
+    """Whether what a noderole's hook is run for, or may write, cannot be read for now."""
+    fqdn = vertex.node.name
+    return unreadable.hooks_wait(vertex.node.world, paths.noderole(vertex.role, fqdn), paths.node(fqdn))
 
 
 class Done(msgspec.Struct):

@@ -16,6 +16,7 @@ from nodepool_ocb.noderole import Event
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.rollout.seen import Seen
 from nodepool_ocb.rollout.stepping import Action, Order, watched
+from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
 
 #: What an order does to the noderoles in these states.
@@ -30,7 +31,7 @@ MOVES = {
 class Observer:
     """One view of the world, looked at for one rollout; ``stages`` says which roles a stage of the task list has.
 
-    ``unreadable`` names noderoles that the world has not because their records cannot be decoded. To which phase they
+    ``unreadable`` names noderoles whose records cannot be decoded. To which phase they
     belong is not known, so none of their node is passed.
     """
 
@@ -70,7 +71,11 @@ class Observer:
         view = self._world.nodes.get(node)
         if view is None:
             return []
-        own = {role: vertex for role, vertex in view.noderoles.items() if vertex.record.deployment in self._within}
+        own = {
+            role: vertex
+            for role, vertex in view.noderoles.items()
+            if vertex.record.deployment in self._within and not vertex.unreadable
+        }
         phases = self._rollout.head.strategy.phases
         roles = {
             *phases[phase].roles,
@@ -85,7 +90,8 @@ class Observer:
     def _seen(self, node: str, phase: int) -> Seen:
         view = self._world.nodes.get(node)
         if view is None or view.record is None:
-            return Seen(gone=True)
+            unknown = paths.node(node) in self._world.unreadable
+            return Seen(stuck=1, reason=f"the record of node {node} cannot be read") if unknown else Seen(gone=True)
         counts: Counter[str] = Counter()
         reasons, errors = [f"{name} cannot be read" for name in self._unreadable.get(node, ())], dict[str, int]()
         counts["stuck"] = len(reasons)
