@@ -392,7 +392,8 @@ def lineage(world: World, deployment: str) -> list[str]:
 def removable(vertex: Vertex) -> list[Vertex]:
     """What goes when a noderole is unbound: it and all below it, children first.
 
-    Raises Conflict where a record cannot be read that may be below, or something below was committed on another node, or works now.
+    Raises Conflict where something below was committed on another node, or works now, or a record that may be below
+    cannot be read.
     """
     below: dict[Vertex, None] = {}
     queue = [vertex]

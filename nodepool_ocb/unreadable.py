@@ -51,9 +51,16 @@ def _of_attributes(world: World, vertex: Vertex, told: Collection[str]) -> Itera
     yield from sorted(path for path in seen if path in world.unreadable and path not in told)
 
 
+def node_hidden(world: World, fqdn: str) -> bool:
+    """Whether the record of a node cannot be read."""
+    return paths.node(fqdn) in world.unreadable
+
+
 def hooks_wait(world: World, *wanted: str) -> bool:
     """Whether a hook waits: for one of these records, which it is run for or writes, or for a role that may have it."""
-    return bool(world.unreadable) and (any(path in world.unreadable for path in wanted) or bool(_of_kind(world, "roles")))
+    return bool(world.unreadable) and (
+        any(path in world.unreadable for path in wanted) or bool(_of_kind(world, "roles"))
+    )
 
 
 def may_depend(world: World, view: NodeView) -> bool:
@@ -118,7 +125,9 @@ def refuse_commit(world: World, vertices: Iterable[Vertex], nodes: Iterable[str]
         refuse(world, [paths.node(fqdn), *_noderoles_of(world, fqdn)])
     for vertex in vertices:
         above = [paths.noderole(*paths.split_noderole(name)) for name in vertex.unknown]
-        refuse(world, [paths.noderole(vertex.role, vertex.node.name), paths.deployment(vertex.record.deployment), *above])
+        refuse(
+            world, [paths.noderole(vertex.role, vertex.node.name), paths.deployment(vertex.record.deployment), *above]
+        )
 
 
 def _noderoles_of(world: World, fqdn: str) -> list[str]:

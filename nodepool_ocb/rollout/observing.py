@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
+from nodepool_ocb import unreadable
 from nodepool_ocb.deployments import below
 from nodepool_ocb.model import State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.rollout.seen import Seen
 from nodepool_ocb.rollout.stepping import Action, Order, watched
-from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
 
 #: What an order does to the noderoles in these states.
@@ -90,8 +90,8 @@ class Observer:
     def _seen(self, node: str, phase: int) -> Seen:
         view = self._world.nodes.get(node)
         if view is None or view.record is None:
-            unknown = paths.node(node) in self._world.unreadable
-            return Seen(stuck=1, reason=f"the record of node {node} cannot be read") if unknown else Seen(gone=True)
+            hidden = unreadable.node_hidden(self._world, node)
+            return Seen(stuck=1, reason=f"the record of node {node} cannot be read") if hidden else Seen(gone=True)
         counts: Counter[str] = Counter()
         reasons, errors = [f"{name} cannot be read" for name in self._unreadable.get(node, ())], dict[str, int]()
         counts["stuck"] = len(reasons)
