@@ -21,7 +21,8 @@ def died(view: NodeView, now: float, reason: str, by: str | None = None, told: V
 
     One whose run is to be ended stays in TRANSITION: when the machine is back, somebody takes it over and ends it.
 
-    One whose record cannot be read is left as it is, as nobody may write it. The run that was going on there is accounted for, unless its annealer does that itself (``told``).
+    One whose record cannot be read is left as it is, as nobody may write it. The run that was going on there is accounted
+    for, unless its annealer does that itself (``told``).
     What is below on other nodes beyond the size of a transaction is settled by the annealers that watch those.
     """
     node = _present(view)

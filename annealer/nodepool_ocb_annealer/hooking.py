@@ -168,7 +168,9 @@ class Hooking:
         if vertex.record is not record or _unreadable(vertex):
             return []  # it moved on: the hook runs again
         if done.error:
-            moved = apply({vertex: Event.FAIL}, time.time(), by=self._site.identity, reason=f"{hook}: {done.error}")
+            moved = apply(
+                {vertex: Event.FAIL}, self._site.session.now(), by=self._site.identity, reason=f"{hook}: {done.error}"
+            )
             own = moved.get(vertex, record)
             moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
             return list(settling(moved, first=vertex))
@@ -186,11 +188,11 @@ class Hooking:
         changes: list[Change] = []
         for hooked in done.hooked:
             if hooked.set_node and view is not None:
-                changes += aliveness.changed(world, view, time.time(), by=identity, **hooked.set_node)
+                changes += aliveness.changed(world, view, self._site.session.now(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
             ready = (each for each in found if each is not None and not each.unreadable)
             events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
-            changes += settling(apply(events, time.time(), by=identity))
+            changes += settling(apply(events, self._site.session.now(), by=identity))
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
                 path = paths.system(*paths.split_noderole(name))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import logging
 import socket
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -47,8 +46,10 @@ def session(
     ctx: click.Context | None = None,
     timeout_seconds: float = CONNECT_SECONDS,
     on_connected: Callable[[], None] | None = None,
+    founding: bool = False,
 ) -> Iterator[Session]:
-    """A session that is closed at the end; raises Unavailable, Denied or Invalid."""
+    """A session that is closed at the end; raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``."""
+    from nodepool_ocb.store import clusters
     from nodepool_ocb.store.session import Session
 
     for library in ("kazoo", "nodepool_ocb.store"):  # what matters comes to us as exceptions
@@ -56,6 +57,8 @@ def session(
     made = Session(settings(ctx).zookeeper, on_connected=on_connected)
     made.start(timeout_seconds)
     try:
+        if not founding:
+            clusters.current(made)
         yield made
     finally:
         made.close()
@@ -97,10 +100,6 @@ def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Chang
 
     Where somebody changed the same things meanwhile it reads and decides again, and raises Stale at the third time.
     """
-    from nodepool_ocb.store import tree
-
-    if not dry_run:
-        tree.bootstrap(opened, admin_domain=settings().admin_domain, now=time.time())
     return decided(opened, lambda: decide(opened, load(opened)), dry_run)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -19,6 +18,9 @@ from nodepool_ocb.model import Change, Check, Create, DeploymentRole, Deployment
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
 
 name_argument = click.argument("name", shell_complete=completion.deployments)
 
@@ -41,7 +43,7 @@ def create(name: str, parent: str) -> None:
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment_of(world, parent)
-        yield deployments.create(world, name, parent, time.time(), connection.me())
+        yield deployments.create(world, name, parent, opened.now(), connection.me())
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide))
@@ -152,7 +154,7 @@ def propose(name: str, dry_run: bool) -> None:
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment_of(world, name)
-        changes = deployments.turn(world, name, DeploymentState.PROPOSED, time.time(), connection.me())
+        changes = deployments.turn(world, name, DeploymentState.PROPOSED, opened.now(), connection.me())
         if changes:
             yield changes
 
@@ -170,8 +172,8 @@ def commit(name: str, alone: bool, wait: bool, timeout_seconds: float | None, dr
     if alone and wait:
         raise click.UsageError("--no-noderoles and --wait contradict each other: nothing would become ACTIVE")
 
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        now, by = time.time(), connection.me()
+    def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
+        now, by = opened.now(), connection.me()
         bound = _bound(world, name)
         unreadable.refuse_commit(world, bound, {vertex.node.name for vertex in bound} | _nodes(world, name))
         yield from committing.apply_to(world, [] if alone else bound, Event.COMMIT, now, by)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -20,6 +19,9 @@ from nodepool_ocb.model import Change, Json, Node, Set, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
 
 #: The order in which a node's noderoles tell of it: errors hide behind nothing.
 WORST: Final = (State.ERROR, State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED, State.ACTIVE)
@@ -61,7 +63,7 @@ def create(
         deployment_of(world, node.deployment)
         admin_domain = domain or (world.cluster.record.admin_domain if world.cluster else None)
         plan = nodes.create(
-            world, fqdn, node, admin_domain=admin_domain, now=time.time(), jigs=active_jigs(world), by=connection.me()
+            world, fqdn, node, admin_domain=admin_domain, now=opened.now(), jigs=active_jigs(world), by=connection.me()
         )
         explanations[:] = plan.explanations
         yield plan.changes
@@ -151,7 +153,7 @@ def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
         fields = assigning.node_fields(node, assignments)
         fields = {name: value for name, value in fields.items() if getattr(node, name) != value}
         if fields:
-            yield aliveness.changed(world, view, time.time(), connection.me(), **fields)
+            yield aliveness.changed(world, view, opened.now(), connection.me(), **fields)
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
@@ -188,7 +190,7 @@ def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], d
         if deployment is not None:
             deployment_of(world, deployment)
         plan = binding.plan(
-            world, role, fqdn, now=time.time(), by=connection.me(), deployment=deployment, jigs=active_jigs(world),
+            world, role, fqdn, now=opened.now(), by=connection.me(), deployment=deployment, jigs=active_jigs(world),
             parents=parents,
         )  # fmt: skip
         explanations[:] = plan.explanations
@@ -206,10 +208,10 @@ def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], d
 def commit(fqdn: str, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     """Commit all noderoles of a node that are PROPOSED."""
 
-    def decide(_: object, world: World) -> Iterable[Sequence[Change]]:
+    def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         noderoles = node_of(world, fqdn).noderoles.values()
         unreadable.refuse_commit(world, noderoles, [fqdn])
-        return committing.apply_to(world, noderoles, Event.COMMIT, time.time(), connection.me())
+        return committing.apply_to(world, noderoles, Event.COMMIT, opened.now(), connection.me())
 
     def chosen(world: World) -> list[str]:
         return [vertex.name for vertex in node_of(world, fqdn).noderoles.values()]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -20,6 +19,9 @@ from nodepool_ocb.model import Change, Check, Delete, Json, Set, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
 
 #: What asks for nothing more where it has been done already.
 DONE: Final = {Event.COMMIT: frozenset(State) - {State.PROPOSED}, Event.PROPOSE: frozenset({State.PROPOSED})}
@@ -148,7 +150,7 @@ def set_(name: str, assignments: Sequence[str], dry_run: bool) -> None:
 def _act(event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     """Apply one event to noderoles that are named; refused where the state of one has no use for it."""
 
-    def decide(_: object, world: World) -> Iterable[Sequence[Change]]:
+    def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
         for vertex in chosen:
             state, meant = vertex.record.state, committing.MEANT_FOR[event]
@@ -156,7 +158,7 @@ def _act(event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: flo
                 raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}")
         if event is Event.COMMIT:
             unreadable.refuse_commit(world, chosen)
-        return committing.apply_to(world, chosen, event, time.time(), connection.me())
+        return committing.apply_to(world, chosen, event, opened.now(), connection.me())
 
     waiting.change_and_wait(decide, (lambda _: names) if wait else None, timeout_seconds, dry_run)
 
@@ -201,12 +203,12 @@ def retry(
         raise click.UsageError("give noderoles, or --failed [--deployment D]")
     retried: dict[str, None] = {}
 
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+    def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         if deployment is not None:
             deployment_of(world, deployment)
         chosen = [noderole_of(world, name) for name in names] if names else _failed(world, deployment)
         retried.update(dict.fromkeys(vertex.name for vertex in chosen))
-        now = time.time()
+        now = opened.now()
         pausing = [vertex for vertex in chosen if vertex.record.state is State.TODO and vertex.record.not_before > now]
         for vertex in chosen:
             if vertex.record.state is not State.ERROR and vertex not in pausing:
@@ -235,7 +237,7 @@ def _path(vertex: Vertex) -> str:
 def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
     """End what runs on the machines; the noderoles are then in ERROR, and may be retried."""
 
-    def decide(_: object, world: World) -> Iterable[Sequence[Change]]:
+    def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
         for vertex in chosen:
             if vertex.record.state is not State.TRANSITION:
@@ -243,7 +245,7 @@ def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
                 hint = back if vertex.record.state in (State.TODO, State.BLOCKED) else ""
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs{hint}")
         me = connection.me()
-        return committing.apply_to(world, chosen, Event.END, time.time(), me, f"{reason} ({me})")
+        return committing.apply_to(world, chosen, Event.END, opened.now(), me, f"{reason} ({me})")
 
     waiting.change_and_wait(decide, None, None, dry_run)
 
@@ -258,8 +260,8 @@ def redeploy(name: str, yes: bool, wait: bool, timeout_seconds: float | None) ->
     if vertex.record.once is not None:
         confirm(f"run {name} again, which is destructive and was {vertex.record.once}, on {vertex.node.name}", yes)
 
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        yield committing.redeploy(noderole_of(world, name), time.time(), connection.me())
+    def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
+        yield committing.redeploy(noderole_of(world, name), opened.now(), connection.me())
 
     waiting.change_and_wait(decide, (lambda _: [name]) if wait else None, timeout_seconds)
 

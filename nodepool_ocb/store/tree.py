@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid, Stale
+from nodepool_ocb.errors import Conflict, Invalid, Stale
 from nodepool_ocb.model import (
     Claim,
     Cluster,
@@ -303,20 +303,27 @@ def load(session: Session) -> World:
     return tree.world
 
 
-def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> None:
-    """Make ``/ocb``, the cluster's id and the deployment "system", as far as they are absent; any number may do so at
-    once.
+def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> bool:
+    """Make a new cluster, with its chroot, its id and the deployment "system"; False where it is there already.
+
+    Any number may do so at once: the id comes in one transaction with all that a cluster must have. Raises Conflict where
+    there is part of a tree without an id, Unavailable or Denied.
     """
     session.ensure(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS)
+    system = Deployment(parent=None, state=DeploymentState.COMMITTED, since=now)
     first = [
         Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),
-        Create(
-            paths.deployment("system"),
-            Deployment(parent=None, state=DeploymentState.COMMITTED, since=now),
-        ),
+        Create(paths.deployment("system"), system),
         Create(paths.deployment_roles("system")),
     ]
-    for change, found in zip(first, session.get_many([change.path for change in first]), strict=True):
-        if found is None:
-            with contextlib.suppress(Stale):  # another made it at the same moment
-                session.commit([change])
+    try:
+        session.commit(first)
+    except Stale as there:
+        session.sync()
+        if session.get(paths.CLUSTER) is None:
+            raise Conflict(
+                f"{there.path} is there, and {paths.CLUSTER} is not: a part of a cluster was lost; restore it"
+                " (each builder's images-dir has the id in cluster_id.txt)"
+            ) from None
+        return False
+    return True
