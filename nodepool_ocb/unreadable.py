@@ -63,11 +63,6 @@ def hooks_wait(world: World, *wanted: str) -> bool:
     )
 
 
-def may_depend(world: World, view: NodeView) -> bool:
-    """Whether a record that cannot be read may be that of a child of a node's noderoles."""
-    return bool(world.unreadable) and bool(_noderoles(world) or paths.claim(view.name) in world.unreadable)
-
-
 # -- what people ask for --
 
 

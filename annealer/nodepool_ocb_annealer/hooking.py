@@ -17,15 +17,15 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, metrics, nodes, unreadable
+from nodepool_ocb import aliveness, blobs, metrics, nodes, structure, unreadable
 from nodepool_ocb.claim import Hold, settling
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import OcbError, Stale, Unavailable
+from nodepool_ocb.errors import Conflict, OcbError, Stale, Unavailable
 from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Set, State
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.role import Hooked, find
 from nodepool_ocb.store import paths
-from nodepool_ocb.store.removal import removal
+from nodepool_ocb.store.removal import judged, subtree
 from nodepool_ocb.store.session import Session, Znode
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.world import NodeView, Vertex, World
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 2.0
 SEPARATOR: Final = "/"
-DELETIONS_AT_ONCE: Final = 400
+REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
 
 
 class Site(Protocol):
@@ -165,8 +165,9 @@ class Hooking:
         return Job(work, write)
 
     def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
-        if vertex.record is not record or _unreadable(vertex):
-            return []  # it moved on: the hook runs again
+        here = self._site.world.vertex(vertex.name)
+        if here is not vertex or vertex.record is not record or _unreadable(vertex):
+            return []  # it moved on, or is another of the same name: the hook runs again
         if done.error:
             moved = apply(
                 {vertex: Event.FAIL}, self._site.session.now(), by=self._site.identity, reason=f"{hook}: {done.error}"
@@ -213,7 +214,7 @@ class Hooking:
         if unreadable.hooks_wait(self._site.world, paths.node(fqdn), paths.claim(fqdn)):
             return None  # looked at again when that changes
         if node.deleting and not node.hooks:
-            return None if unreadable.may_depend(self._site.world, view) else self._delete(view)
+            return self._delete(view)
         if not node.hooks:
             return None
         hook, world = node.hooks[0], self._site.world
@@ -233,7 +234,8 @@ class Hooking:
             return done
 
         def write(done: Done) -> list[Change]:
-            if view.record is not node or unreadable.hooks_wait(world, paths.node(fqdn)):
+            hidden = unreadable.hooks_wait(world, paths.node(fqdn))
+            if hidden or world.nodes.get(fqdn) is not view or view.record is not node:
                 return []
             changes = self._wanted(view, done)
             path = paths.node(fqdn)
@@ -245,18 +247,27 @@ class Hooking:
 
         return Job(work, write)
 
-    def _delete(self, view: NodeView) -> Job:
-        """The hooks of on_node_delete have run: the node goes, unless what cannot be read may depend on it."""
-        session, fqdn = self._site.session, view.name
+    def _delete(self, view: NodeView) -> Job | None:
+        """The hooks of on_node_delete have run: the node goes."""
+        session, world, fqdn = self._site.session, self._site.world, view.name
+        try:
+            elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
+        except Conflict as refused:
+            log.warning("%s cannot be deleted: %s", fqdn, refused)
+            self._appoint("hook-node", fqdn, fqdn, REFUSED_SECONDS)
+            return None
+        places = [*(paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere), paths.node(fqdn)]
 
         def work() -> Done | None:
-            return Done([], None, {}, removal(session, paths.node(fqdn)))
+            return Done([], None, {}, [znode for place in places for znode in subtree(session, place)])
 
         def write(done: Done) -> list[Change]:
             """The next part: the node itself goes last, and while it is ``deleting`` nobody claims it."""
-            nodes.deletable(view)
-            claimed = any(change.path == paths.claim(fqdn) for change in done.removals)
-            return [] if claimed else list(done.removals[:DELETIONS_AT_ONCE])
+            try:
+                return next(nodes.taking_away(world, fqdn, judged(world, done.going)))
+            except OcbError as refused:
+                log.info("%s is not deleted yet: %s", fqdn, refused)
+                return []
 
         return Job(work, write)
 
@@ -272,7 +283,8 @@ class Hooking:
         if unreadable.hooks_wait(self._site.world, path):
             return None  # looked at again when that changes
         if record.deleting and not record.hooks:
-            self._site.send([Delete(path, stored.version)], lambda _: None, f"deleting {whom}")
+            deletion = structure.raised(self._site.world, [Delete(path, stored.version)])
+            self._site.send(deletion, lambda _: None, f"deleting {whom}")
             return None
         if not record.hooks:
             return None
@@ -304,7 +316,7 @@ class Done(msgspec.Struct):
     hooked: list[Hooked]
     error: str | None
     systems: dict[str, Znode | None]  # the system attributes of the noderoles that they want to change
-    removals: list[Delete] = []
+    going: list[Znode] = []
 
 
 class Job(NamedTuple):
@@ -330,7 +342,7 @@ def on_transition(session: Session, hold: Hold, barclamp: str) -> str | None:
         path = paths.system(vertex.role, vertex.node.name)
         merged = blobs.merge(attributes.blob(znode), wanted)
         write = Set(path, merged, znode.version) if znode else Create(path, merged)
-        session.commit([Check(paths.fence(hold.fqdn), hold.epoch), write])
+        session.commit([Check(paths.fence(hold.fqdn), hold.fence), write])
     return error
 
 
