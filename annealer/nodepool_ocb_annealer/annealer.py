@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import claim, metrics
+from nodepool_ocb import belonging, claim, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
@@ -133,6 +133,7 @@ class Annealer:
         self.rolling.void()
         session = self.session.id
         self.cluster = clusters.current(self.session, self.cluster).id
+        belonging.of_logs(self.settings.log_dir, self.cluster)
         self._register()
         touched = self.cache.load()
         self.rolling.look_at_all()

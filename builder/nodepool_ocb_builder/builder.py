@@ -18,22 +18,26 @@ from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.diskimages import Diskimage
-from nodepool_ocb.errors import NoCluster, Stale, Unavailable
+from nodepool_ocb.errors import Invalid, NoCluster, Stale, Taken, Unavailable
 from nodepool_ocb.image import Due, ImageView, due, due_uploads
-from nodepool_ocb.model import BuildState, Change, Create, Daemon, Delete, Set
-from nodepool_ocb.store import clusters, paths
+from nodepool_ocb.model import BuildState, Create, Daemon, Set
+from nodepool_ocb.store import clusters, codec, paths
+from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.images import ImageCache
-from nodepool_ocb_builder import space
+from nodepool_ocb_builder import isolation, space
 from nodepool_ocb_builder.backends import missing
 from nodepool_ocb_builder.building import Building
 from nodepool_ocb_builder.crew import Crew
 from nodepool_ocb_builder.housekeeping import Housekeeping
 from nodepool_ocb_builder.patience import Patience
 from nodepool_ocb_builder.site import Site
-from nodepool_ocb_builder.uploading import Uploading
+from nodepool_ocb_builder.uploading import Uploading, elsewhere
 
 log = logging.getLogger(__name__)
 
+SESSIONS: Final = (
+    3  # time-outs that a builder which died may stay registered: one is the rule, and its own may be longer
+)
 AGAIN_SECONDS: Final = 0.5  # while ZooKeeper does not answer
 EQUIPMENT_SECONDS: Final = 600.0  # between two complaints about a program that is not installed
 ABANDON_SECONDS: Final = 8.0  # after all was told to end: what is still not over is left as if we had died
@@ -54,6 +58,7 @@ class Builder:
         self._patience = Patience()
         self._keeping = Housekeeping(site, self._patience, self.wake.set)
         self._counted: set[str] = set()  # the images that metrics are there for
+        self._swept_builds = False
         self._session = 0  # the session in which the cache was loaded
         self._living: frozenset[str] = frozenset()
         self._draining_since: float | None = None
@@ -95,7 +100,9 @@ class Builder:
         session, site = self.site.session, self.site
         began = session.id
         site.cluster = clusters.current(session, site.cluster).id
+        site.shelf.belong(site.cluster)
         self._register()
+        self._sweep_builds()
         session.ensure(*map(paths.builds, site.diskimages))
         site.locks.sweep()
         self.cache.load()
@@ -104,17 +111,39 @@ class Builder:
         self._patience.comes("sweep", site.settings.sweep_seconds)
 
     def _register(self) -> None:
-        """Our znode; one of our own id from a session before is of a process that is no more, for the directory is ours."""
+        """Our znode. One of our id and another session is never touched: its builder lives, or it goes with the session.
+
+        Raises Taken while it is there.
+        """
         session, path = self.site.session, paths.daemon("builder", self.site.builder_id)
         session.ensure(paths.daemons("builder"))
+        with suppress(Stale):
+            if (znode := session.get(path)) is None:
+                session.commit([Create(path, self.daemon, ephemeral=True)])
+                return
         znode = session.get(path)
-        if znode is not None and znode.ephemeral_owner == session.id:
-            return
-        old: list[Change] = [Delete(path, znode.version)] if znode else []
-        try:
-            session.commit([*old, Create(path, self.daemon, ephemeral=True)])
-        except Stale:
-            raise Unavailable(f"{path} was changed while we wrote it") from None
+        if znode is None or znode.ephemeral_owner != session.id:
+            raise Taken(self._taken(znode), SESSIONS * session.timeout_seconds + AGAIN_SECONDS)
+
+    def _taken(self, znode: Znode | None) -> str:
+        """That somebody has our name, and what to do."""
+        shelf, who = self.site.shelf, "another builder"
+        if znode is not None:
+            with suppress(Invalid):
+                other = codec.decode(Daemon, znode)
+                who = f"the builder on {other.host}, process {other.pid},"
+        return (
+            f"{who} is registered with id {shelf.builder_id}, which {shelf.id_file} says too: if that builder has just"
+            f" died, its session ends soon, and this one goes on; if it lives, one directory is a copy of the other:"
+            f" remove {shelf.id_file} where the copy is, and start again"
+        )
+
+    def _sweep_builds(self) -> None:
+        """End what an earlier process left here: once, and not before the directory is known to be ours alone."""
+        if not self._swept_builds:
+            for fault in isolation.sweep(self.site.shelf.folder):
+                log.warning("left by a builder before us: %s", fault)
+            self._swept_builds = True
 
     def served_at(self, address: str) -> None:
         """HOST:PORT of our pages; before the first turn."""
@@ -138,9 +167,8 @@ class Builder:
         self._look_who_lives()
 
     def _look_who_lives(self) -> None:
+        self._register()  # again, should somebody have taken our znode away
         self._living = frozenset(self.site.session.children(paths.daemons("builder")) or ())
-        if self.site.builder_id not in self._living:  # somebody took our znode away
-            self._register()
 
     # -- one image --
 
@@ -198,6 +226,10 @@ class Builder:
             limit = site.providers[each.provider].upload_workers
             if key in self.uploads.busy or (limit is not None and busy >= limit):
                 continue
+            if absent := elsewhere(site, view.name, each):
+                if self._patience.may_say(("elsewhere", *key[:2]), EQUIPMENT_SECONDS):
+                    log.warning("%s", absent)
+                continue
             self._patience.start(self.uploads, key, Uploading(site, *key).run)
             wait = min(wait, self._patience.left(key))
         return wait
@@ -238,7 +270,7 @@ class Builder:
             with suppress(Stale, Unavailable):
                 path = paths.daemon("builder", self.site.builder_id)
                 znode = self.site.session.get(path)
-                if znode is not None:
+                if znode is not None and znode.ephemeral_owner == self.site.session.id:
                     self.site.session.commit([Set(path, self.daemon, znode.version)])
         if time.monotonic() - self._draining_since >= self.site.settings.drain_seconds:
             self.site.stopping.set()
