@@ -91,6 +91,16 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     by: str | None = None
 
 
+class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``/ocb/structure``: its version rises whenever roles, deployments, nodes or noderoles come, go or are linked anew.
+
+    Both numbers are the highest that anything deleted ever had: what is made under the same name later begins above them.
+    """
+
+    generation: int = 0  # of noderoles
+    epoch: int = 0  # of nodes
+
+
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``nodes/<fqdn>/claim``, ephemeral: who works on the node now."""
 
@@ -108,6 +118,14 @@ class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     annealer: str | None = None
 
 
+class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a builder's configuration says of an image, as far as builders are compared."""
+
+    formats: tuple[str, ...] = ()
+    rebuild_age_seconds: float = 0.0
+    digest: str = ""  # of all of it but secrets: the same where builders make the same of it
+
+
 class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``daemons/<kind>/<id>``, ephemeral."""
 
@@ -119,6 +137,8 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     jigs: tuple[str, ...] = ()
     slots: int = 0
     pages: str | None = None  # HOST:PORT of what it serves over HTTP
+    providers: tuple[str, ...] = ()  # of a builder: those that it reaches
+    images: Mapping[str, ImageSettings] = {}  # of a builder: those that its configuration has
 
 
 class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -18,26 +18,24 @@ from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.diskimages import Diskimage
-from nodepool_ocb.errors import Invalid, NoCluster, Stale, Taken, Unavailable
+from nodepool_ocb.errors import NoCluster, Taken, Unavailable
 from nodepool_ocb.image import Due, ImageView, due, due_uploads
-from nodepool_ocb.model import BuildState, Create, Daemon, Set
-from nodepool_ocb.store import clusters, codec, paths
-from nodepool_ocb.store.frames import Znode
+from nodepool_ocb.model import BuildState, Daemon
+from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.images import ImageCache
-from nodepool_ocb_builder import isolation, space
+from nodepool_ocb_builder import company, isolation, space
 from nodepool_ocb_builder.backends import missing
 from nodepool_ocb_builder.building import Building
+from nodepool_ocb_builder.company import Company
 from nodepool_ocb_builder.crew import Crew
 from nodepool_ocb_builder.housekeeping import Housekeeping
 from nodepool_ocb_builder.patience import Patience
+from nodepool_ocb_builder.registration import register
 from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.uploading import Uploading, elsewhere
 
 log = logging.getLogger(__name__)
 
-SESSIONS: Final = (
-    3  # time-outs that a builder which died may stay registered: one is the rule, and its own may be longer
-)
 AGAIN_SECONDS: Final = 0.5  # while ZooKeeper does not answer
 EQUIPMENT_SECONDS: Final = 600.0  # between two complaints about a program that is not installed
 ABANDON_SECONDS: Final = 8.0  # after all was told to end: what is still not over is left as if we had died
@@ -60,7 +58,7 @@ class Builder:
         self._counted: set[str] = set()  # the images that metrics are there for
         self._swept_builds = False
         self._session = 0  # the session in which the cache was loaded
-        self._living: frozenset[str] = frozenset()
+        self._company = Company()
         self._draining_since: float | None = None
 
     # -- the turn --
@@ -82,13 +80,13 @@ class Builder:
                 self._sweep()
             else:
                 self.cache.refresh()
+            now = session.now()
         except Unavailable as gone:
             log.warning("ZooKeeper: %s", gone)
             return AGAIN_SECONDS
         except NoCluster:
             session.close()  # what is under way is of another cluster: nothing of it is written here
             raise
-        now = time.time()
         waits = [self._look_at(view, now) for view in self.cache.images.values()]
         if not self.stop.is_set():
             self._keeping.look_around(self.cache, self._at_work())
@@ -111,32 +109,9 @@ class Builder:
         self._patience.comes("sweep", site.settings.sweep_seconds)
 
     def _register(self) -> None:
-        """Our znode. One of our id and another session is never touched: its builder lives, or it goes with the session.
-
-        Raises Taken while it is there.
-        """
-        session, path = self.site.session, paths.daemon("builder", self.site.builder_id)
-        session.ensure(paths.daemons("builder"))
-        with suppress(Stale):
-            if (znode := session.get(path)) is None:
-                session.commit([Create(path, self.daemon, ephemeral=True)])
-                return
-        znode = session.get(path)
-        if znode is None or znode.ephemeral_owner != session.id:
-            raise Taken(self._taken(znode), SESSIONS * session.timeout_seconds + AGAIN_SECONDS)
-
-    def _taken(self, znode: Znode | None) -> str:
-        """That somebody has our name, and what to do."""
-        shelf, who = self.site.shelf, "another builder"
-        if znode is not None:
-            with suppress(Invalid):
-                other = codec.decode(Daemon, znode)
-                who = f"the builder on {other.host}, process {other.pid},"
-        return (
-            f"{who} is registered with id {shelf.builder_id}, which {shelf.id_file} says too: if that builder has just"
-            f" died, its session ends soon, and this one goes on; if it lives, one directory is a copy of the other:"
-            f" remove {shelf.id_file} where the copy is, and start again"
-        )
+        site = self.site
+        self.daemon = replace(self.daemon, providers=tuple(site.uploaders), images=company.settings(site))
+        register(site.session, site.shelf, self.daemon)
 
     def _sweep_builds(self) -> None:
         """End what an earlier process left here: once, and not before the directory is known to be ours alone."""
@@ -167,8 +142,10 @@ class Builder:
         self._look_who_lives()
 
     def _look_who_lives(self) -> None:
+        site = self.site
         self._register()  # again, should somebody have taken our znode away
-        self._living = frozenset(self.site.session.children(paths.daemons("builder")) or ())
+        builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
+        site.gone = self._company.look(site.session, builders, site.settings.gone_seconds)
 
     # -- one image --
 
@@ -178,7 +155,7 @@ class Builder:
             return float("inf")
         building = self._at_work().get(view.name)
         working = building.id if building else None
-        tidied = self._keeping.tidy(view, working, self._living, now)
+        tidied = self._keeping.tidy(view, working, self._company.living, now)
         return min(tidied, self._build(view, now), self._upload(view, now))
 
     def _at_work(self) -> dict[str, Building]:
@@ -267,11 +244,8 @@ class Builder:
             self._draining_since = time.monotonic()
             log.info("draining: %d builds, %d uploads", len(self.builds.busy), len(self.uploads.busy))
             self.daemon = replace(self.daemon, state="draining")
-            with suppress(Stale, Unavailable):
-                path = paths.daemon("builder", self.site.builder_id)
-                znode = self.site.session.get(path)
-                if znode is not None and znode.ephemeral_owner == self.site.session.id:
-                    self.site.session.commit([Set(path, self.daemon, znode.version)])
+            with suppress(Taken, Unavailable):
+                self._register()
         if time.monotonic() - self._draining_since >= self.site.settings.drain_seconds:
             self.site.stopping.set()
 

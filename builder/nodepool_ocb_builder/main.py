@@ -61,6 +61,7 @@ def run(asked: Asked) -> None:
         builder.reconfigured()
 
     try:
+        builder.daemon = replace(builder.daemon, started=session.now())
         serve(
             builder.turn,
             builder.wake,

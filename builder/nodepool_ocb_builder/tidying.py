@@ -6,27 +6,18 @@ Records go last: while one stands, whoever looks next knows what is still to be 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.image import (
-    BuildView,
-    MarkBuild,
-    MarkUpload,
-    RemoveBuild,
-    RemoveUpload,
-    Step,
-    UploadView,
-    removable,
-)
+from nodepool_ocb.image import BuildView, UploadView, removable
 from nodepool_ocb.model import Check, Delete, Set, Upload
 from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
+from nodepool_ocb.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step
 from nodepool_ocb_builder.shelf import named
 from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.stamping import stamp_of
@@ -53,7 +44,7 @@ def do(site: Site, image: str, step: Step) -> None:
 def _mark_build(site: Site, image: str, step: MarkBuild) -> None:
     build, instead = step.build, step.instead
     log.info("%s: %s → %s: %s", named(image, build.id), build.record.state, step.state, step.reason)
-    record = replace(build.record, state=step.state, state_time=time.time(), reason=step.reason)
+    record = replace(build.record, state=step.state, state_time=site.session.now(), reason=step.reason)
     unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
     site.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
 
@@ -62,7 +53,7 @@ def _mark_upload(site: Site, image: str, step: MarkUpload) -> None:
     upload, instead = step.upload, step.instead
     name = f"{named(image, upload.build)} at {upload.provider}"
     log.info("%s: %s → %s: %s", name, upload.record.state, step.state, step.reason)
-    record = replace(upload.record, state=step.state, state_time=time.time(), reason=step.reason)
+    record = replace(upload.record, state=step.state, state_time=site.session.now(), reason=step.reason)
     unless = [Check(_path(image, instead), instead.version)] if instead else []
     site.session.commit([*unless, Set(_path(image, upload), record, upload.version)])
 

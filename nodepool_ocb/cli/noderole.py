@@ -9,13 +9,13 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, blobs, committing
+from nodepool_ocb import binding, blobs, committing, structure
 from nodepool_ocb.cli import assigning, completion, connection, output, runs, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.cli.telling import explain, log
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Change, Check, Delete, Json, Set, State
+from nodepool_ocb.model import Change, Check, Json, Set, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
@@ -129,15 +129,18 @@ def set_(name: str, assignments: Sequence[str], dry_run: bool) -> None:
     def decide(opened: Any, world: World) -> Iterator[Sequence[Change]]:
         vertex = noderole_of(world, name)
         path = paths.user(vertex.role, vertex.node.name)
-        before = runs.attributes(opened, vertex)["user"]
+        user = runs.layer(opened, path)
+        before = user.value
         catalogue = {each: known.record for each, known in world.roles.items()}
         after = assigning.assigned(before, assignments, lambda key: roles.place(catalogue, vertex.role, key))
         shared = world.deployment_roles.get((vertex.record.deployment, vertex.role))
+        where = paths.deployment_role(vertex.record.deployment, vertex.role)
+        shares = [Check(where, shared.version)] if shared else []
         below = blobs.merge(roles.template(catalogue, vertex.role), shared.record.user if shared else {})
         roles.checked(catalogue, vertex.role, after, below)
         if after != before:
             here = paths.noderole(vertex.role, vertex.node.name)
-            yield [Check(here, vertex.version), runs.writing(opened, path, after)]
+            yield [structure.unchanged(world), Check(here, vertex.version), *shares, user.becoming(after)]
 
     with connection.session() as opened:
         changes = connection.change(opened, decide, dry_run)
@@ -275,20 +278,14 @@ def unbind(name: str, yes: bool, dry_run: bool) -> None:
     if not dry_run:
         confirm(f"delete {', '.join(going)} with their attributes and history", yes)
 
+    from nodepool_ocb.store.removal import removal_as_judged
+
     def decide(opened: Any, world: World) -> Iterator[Sequence[Change]]:
         vertices = binding.removable(noderole_of(world, name))
         surprise = [vertex.name for vertex in vertices if vertex.name not in going]
         if surprise:
             raise Conflict(f"{', '.join(surprise)} was bound below {name} meanwhile; look again")
-        yield from connection.parts([change for vertex in vertices for change in _removal(opened, vertex)])
+        yield from structure.in_parts(world, (removal_as_judged(opened, world, _path(vertex)) for vertex in vertices))
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
-
-
-def _removal(opened: Any, vertex: Vertex) -> list[Change]:
-    """The deletions of one noderole; its record at the version that it was judged by."""
-    from nodepool_ocb.store.removal import removal
-
-    here = _path(vertex)
-    return [Delete(here, vertex.version) if each.path == here else each for each in removal(opened, here)]
