@@ -334,8 +334,8 @@ give() { # the output that is not known yet, what was written, the exit code
     if [ "$offset" = 0 ]; then cat "$files.output"; else tail -c "+$((offset + 1))" "$files.output"; fi
   fi
   if [ -s "$files.written" ]; then
-    say WRITTEN
-    cat "$files.written"
+    surplus=$(($(wc -c <"$files.written")))
+    if [ "$surplus" -gt 1048576 ]; then say SURPLUS "$surplus"; else say WRITTEN && cat "$files.written"; fi
   fi
   say DONE "$how" "$word" "$code" "$run" "$size"
 }

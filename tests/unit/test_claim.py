@@ -64,7 +64,7 @@ def test_a_claim_checks_everything_that_it_was_decided_from() -> None:
         Check(paths.deployment("system"), 3),
         Check(paths.noderole("net", "m"), 7),
     ]
-    assert changes[3] == Set(paths.fence("n"), Fence(run="r1", annealer="a"), 6)
+    assert changes[3] == Set(paths.fence("n"), Fence(run="r1", annealer="a", jig="noop"), 6)
     assert isinstance(changes[4], Create)
     assert changes[4].ephemeral
     assert isinstance(changes[4].data, Claim)
@@ -114,7 +114,7 @@ def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move(
     assert written[paths.noderole("a", "n")] == moved[done]
     assert len(changes) < 400
     assert following.epoch == 7
-    assert Set(paths.fence("n"), Fence(run="r2", annealer="a"), 6) in changes
+    assert Set(paths.fence("n"), Fence(run="r2", annealer="a", jig="noop"), 6) in changes
 
 
 def test_an_end_carries_the_epoch_of_its_claim_and_gives_the_node_back() -> None:
