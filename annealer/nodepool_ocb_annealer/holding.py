@@ -70,6 +70,10 @@ class Holding:
     def __len__(self) -> int:
         return len(self._held)
 
+    def runs(self) -> set[str]:
+        """The runs that go on here."""
+        return {held.hold.run for held in self._held.values()}
+
     # -- one node --
 
     def consider(self, fqdn: str) -> None:
@@ -296,7 +300,7 @@ class Holding:
             self._refused(held, finished, refused)
             return
         COUNT[event].inc()
-        site.tidying.ended(held.hold)
+        site.tidying.ended(held)
         if held.slot:
             self._faults.well(held.fqdn)
         if following is None:

@@ -134,6 +134,7 @@ class Running:
             attributes=sent,
             timeout_seconds=held.role.timeout_seconds,
             log=self._log_file(hold),
+            log_bytes=self._settings.log_run_bytes,
         )
 
     def _log_file(self, hold: claim.Hold) -> Path | None:

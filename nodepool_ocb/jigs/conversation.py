@@ -91,6 +91,9 @@ class Conversation:
                 return Unreachable("run", " ".join(words))
             case Frame("BROKEN", words):
                 return Failed("the machine's runner: " + " ".join(words))
+            case Frame("WRITTEN"):
+                self._written.clear()
+                self._written_bytes = 0
             case Frame(word):
                 raise Nonsense(f"the word {word[:20]!r}")
         return None
