@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb import structure
 from nodepool_ocb.claim import settling
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import Change, Check, Create, DeploymentRole, NodeRole, Role, State
@@ -93,6 +94,8 @@ def _explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
         vertex = world.vertex(name)
         if vertex is None:
             raise NotFound(f"parent {name} does not exist; see: nodepool-ocb noderole list")
+        if _leaves(vertex.node):
+            raise Conflict(f"node {vertex.node.name} is being deleted; nothing new can depend on {name}")
         for each in (vertex.role, *world.role_of(vertex).provides):
             chosen.setdefault(each, []).append(vertex)
     return chosen
@@ -143,6 +146,9 @@ class _Binder:
         if role in self._view.noderoles or role in self._parents:
             return
         self._permit(role, definition, because)
+        shared = self._world.deployment_roles.get((self._deployment, role))
+        if shared is not None and shared.record.deleting:
+            raise Conflict(f"deployment {self._deployment} is being deleted; nothing can be bound in it")
         self._parents[role] = set()
         stack.append((role, iter(sorted(set(definition.requires) - {role}))))
 
@@ -217,6 +223,7 @@ class _Binder:
         found = [
             vertex
             for node in self._world.nodes.values()
+            if not _leaves(node)
             for name in able
             if (vertex := node.noderoles.get(name)) is not None and vertex.record.deployment == deployment
         ]
@@ -287,7 +294,8 @@ class _Binder:
         later = self._later_children(now)
         written = {change.path for change in later}
         changes += [check for check in self._parents_stand() if check.path not in written]
-        return Plan(tuple(new), (*changes, *later) if new else (), tuple(self._explanations))
+        whole = structure.raised(self._world, (*changes, *later)) if new else ()
+        return Plan(tuple(new), tuple(whole), tuple(self._explanations))
 
     def _permit_above(self, role: str) -> None:
         """Roles in a ``provides`` relation are not above or below each other (seed 001)."""
@@ -374,6 +382,10 @@ class _Binder:
                 seen.add(name)
                 queue += self._above(name)
         return False
+
+
+def _leaves(node: NodeView) -> bool:
+    return node.record is not None and node.record.deleting
 
 
 def lineage(world: World, deployment: str) -> list[str]:

@@ -27,7 +27,8 @@ class Held:
         self.stop = threading.Event()  # for the jig: leave the run alone
         self.gone = threading.Event()  # the node is not ours any more
         self.ending: str | None = None  # the run is to be ended on its machine, and why
-        self.ordered = False  # the jig was given its order: from then on it may have been started
+        self.ordered = False  # the jig was given its order
+        self.begun = False  # ... and may have begun with it
         self.unreached = 0
         self.faults = 0  # of this host, while it worked on this
         self.releasing = False
@@ -62,6 +63,12 @@ class Held:
         return self.jig != self.role.jig
 
     @property
+    def untouched(self) -> bool:
+        """Whether it is destructive, and was certainly not begun: for whoever takes it over that would be in doubt."""
+        known = not self.begun and self.hold.previous_epoch is None and not self.ending
+        return known and self.destructive and not self.hold.record.refresh
+
+    @property
     def destructive(self) -> bool:
         """Whether it must not be done twice, by its role now or when it was first claimed."""
         return "destructive" in self.role.flags or self.hold.record.once == "started"
@@ -71,7 +78,7 @@ class Finished(msgspec.Struct, frozen=True):
     """What a slot gives back."""
 
     outcome: Outcome
-    ended: float
+    ended: float = 0.0
     results: Sequence[Change] = ()  # the wall
     again_after: float | None = None  # seconds; what became of it is not known, and is to be asked once more
     sent: dict[str, Any] | None = None  # the attributes that the jig was given

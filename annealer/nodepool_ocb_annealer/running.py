@@ -59,7 +59,9 @@ class Running:
                 finished = self._end(held, held.ending)
         except BaseException as error:  # a jig may raise anything, and a slot that is not given back is lost
             finished = _fault(held, error)
-        return finished and replace(finished, outcome=bounded(finished.outcome))
+        if finished is None:
+            return None
+        return replace(finished, outcome=bounded(finished.outcome), ended=finished.ended or self._session.now())
 
     def _await_trust(self, held: Held) -> None:
         """Nothing starts while the claim may be gone; a new session has set ``stop``."""
@@ -73,17 +75,17 @@ class Running:
             return self._end(held, None)
         if not jig.attaches and held.destructive and (held.ordered or held.hold.previous_epoch is not None):
             epoch = held.hold.epoch if held.ordered else held.hold.previous_epoch
-            return Finished(Lost(f"it was started under epoch {epoch}, and nobody saw it end"), time.time())
+            return Finished(Lost(f"it was started under epoch {epoch}, and nobody saw it end"))
         try:
             if error := self._on_transition(held):
-                return Finished(Failed(f"on_transition: {error}"), time.time())
+                return Finished(Failed(f"on_transition: {error}"))
             blobs = attributes.read(self._session, sources)
             sent = attributes.visible(sources, blobs)
         except (Stale, Unavailable) as gone:
             log.warning("%s: %s", held.name, gone)
-            return Finished(Unknown(f"ZooKeeper: {gone}"), time.time(), again_after=REACH_AGAIN_SECONDS)
+            return Finished(Unknown(f"ZooKeeper: {gone}"), again_after=REACH_AGAIN_SECONDS)
         except Invalid as wrong:  # in what the jig would be given, not in this host
-            return Finished(Failed(str(wrong)), time.time())
+            return Finished(Failed(str(wrong)))
         return self._ordered(held, jig, blobs, sent)
 
     def _ordered(self, held: Held, jig: Jig, blobs: attributes.Blobs, sent: dict[str, Any]) -> Finished | None:
@@ -91,7 +93,7 @@ class Running:
         held.ordered = True
         started = time.monotonic()
         outcome = jig.run(order, held.stop)
-        ended = time.time()
+        ended = self._session.now()
         if isinstance(outcome, Detached) and held.stop.is_set():
             return None  # the node is not ours any more
         finished = _finished(held, outcome, ended, blobs, sent)
@@ -111,12 +113,12 @@ class Running:
         """
         answer = self._jigs[held.jig].end(self._order(held, {}))
         if isinstance(answer, Unreachable):
-            return _unreachable(held, answer, time.time())
+            return _unreachable(held, answer)
         if answer is not None:
-            return Finished(answer, time.time())
+            return Finished(answer)
         if reason is not None:
-            return Finished(Failed(reason), time.time())
-        return Finished(Lost(f"it was ended: its role has jig {held.role.jig} now, and had {held.jig}"), time.time())
+            return Finished(Failed(reason))
+        return Finished(Lost(f"it was ended: its role has jig {held.role.jig} now, and had {held.jig}"))
 
     def _order(self, held: Held, sent: dict[str, Any]) -> Order:
         hold = held.hold
@@ -146,9 +148,11 @@ def _finished(held: Held, outcome: Outcome, ended: float, blobs: attributes.Blob
     """What a jig's answer comes to; nothing in here may lose it."""
     match outcome:
         case Unreachable():
-            return _unreachable(held, outcome, ended)
-        case Unknown(reason) | Detached(reason):  # nobody told it to let go
-            return _unknown(held, reason)
+            return _unreachable(held, outcome)
+        case Unknown(reason, begun):
+            return _unknown(held, reason, begun)
+        case Detached(reason):  # nobody told it to let go
+            return _unknown(held, reason, begun=True)
         case Succeeded(returned):
             try:
                 return Finished(
@@ -161,16 +165,18 @@ def _finished(held: Held, outcome: Outcome, ended: float, blobs: attributes.Blob
             return Finished(outcome, ended)
 
 
-def _unreachable(held: Held, outcome: Unreachable, ended: float) -> Finished:
+def _unreachable(held: Held, outcome: Unreachable) -> Finished:
     held.unreached += 1
-    return Finished(outcome, ended, again_after=REACH_AGAIN_SECONDS if held.unreached < ASKED else None)
+    held.begun = True
+    return Finished(outcome, again_after=REACH_AGAIN_SECONDS if held.unreached < ASKED else None)
 
 
 def _fault(held: Held, error: BaseException) -> Finished:
     log.warning("%s: this host failed at it", held.name, exc_info=error)
-    return _unknown(held, f"{type(error).__name__}: {error}")
+    return _unknown(held, f"{type(error).__name__}: {error}", begun=held.ordered)
 
 
-def _unknown(held: Held, reason: str) -> Finished:
+def _unknown(held: Held, reason: str, begun: bool) -> Finished:
     held.faults += 1
-    return Finished(Unknown(reason), time.time(), again_after=REACH_AGAIN_SECONDS if held.faults < ASKED else None)
+    held.begun = held.begun or begun
+    return Finished(Unknown(reason), again_after=REACH_AGAIN_SECONDS if held.faults < ASKED else None)

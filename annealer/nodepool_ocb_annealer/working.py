@@ -11,7 +11,6 @@ import itertools
 import logging
 import secrets
 import socket
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 from nodepool_ocb import claim, metrics
 from nodepool_ocb.aliveness import died
 from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.hindrance import LONGEST_BACKOFF_SECONDS
 from nodepool_ocb.jigs.jig import Failed, Fenced, Jig, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Role, Run, State
 from nodepool_ocb.noderole import Event, apply
@@ -36,7 +36,6 @@ from nodepool_ocb_annealer.running import Running
 
 log = logging.getLogger(__name__)
 
-LONGEST_BACKOFF_SECONDS: Final = 900.0
 MOST_DOUBLINGS: Final = 20
 INSTANT: Final = Succeeded(attributes={}, exit_code=0, tail="", log=None)
 
@@ -130,7 +129,7 @@ class Working:
     def start(self, held: Held, done: Callable[[Finished], None], after_seconds: float = 0.0) -> Finished | None:
         """Run the jig of what is held: gives what it came to where there is nothing to run, else ``done`` is called later."""
         if self._instant(held.role, held.jig):
-            return Finished(Failed(held.ending) if held.ending else INSTANT, time.time())
+            return Finished(Failed(held.ending) if held.ending else INSTANT, self._session.now())
         sources = attributes.sources(self._world, held.hold.vertex, held.role)
         running = self._running
 
@@ -141,7 +140,7 @@ class Working:
 
         if self._submit(work):
             return None
-        return Finished(Unknown("no thread could be started"), time.time())
+        return Finished(Unknown("no thread could be started"), self._session.now())
 
     def read_wall_again(self, held: Held, finished: Finished, done: Callable[[Finished], None]) -> bool:
         """Somebody wrote the wall meanwhile: what the jig gave back is to go on top of that.
@@ -166,17 +165,17 @@ class Working:
 
     def _submit(self, work: Callable[[], None]) -> bool:
         """Whether a thread does it; where none can be started, the pool may still do it later: exactly one of both."""
-        ticket = deque([work])
+        ticket: deque[None] = deque([None])
 
         def redeem() -> None:
-            with contextlib.suppress(IndexError):
-                ticket.pop()()
+            if _taken(ticket):
+                work()
 
         try:
             self._threads.submit(redeem)
         except RuntimeError as error:
             log.warning("no thread for a slot: %s", error)
-            return not _void(ticket)
+            return not _taken(ticket)
         return True
 
     # -- what it comes to --
@@ -198,6 +197,13 @@ class Working:
             moved[vertex] = replace(moved[vertex], **more)
         alone = partial(claim.finishing, hold, moved, run, finished.results)
         return Ending(alone, moved, run, event, may_pass_on=event is Event.SUCCEED)
+
+    def untouched(self, held: Held, reason: str) -> list[Change]:
+        """Give back what was claimed and not begun, as if it had not been: that counts for no attempt."""
+        hold, vertex, now = held.hold, held.hold.vertex, self._session.now()
+        moved = apply({vertex: Event.DEFER}, now, by=hold.annealer, reason=reason)
+        moved[vertex] = replace(moved[vertex], attempt=hold.record.attempt - 1)
+        return claim.finishing(hold, moved, self._record(hold, Finished(Unknown(reason), now)))
 
     @staticmethod
     def _dead(hold: claim.Hold, outcome: Unreachable, run: Run, now: float) -> Ending:
@@ -255,8 +261,8 @@ def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[
     return Event.FAIL, {}
 
 
-def _void(ticket: deque[Callable[[], None]]) -> bool:
-    """Take a ticket back; False where it was redeemed already."""
+def _taken(ticket: deque[None]) -> bool:
+    """Whether this takes the ticket; False where it is gone already."""
     with contextlib.suppress(IndexError):
         ticket.pop()
         return True

@@ -83,9 +83,13 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """This host failed while it asked: nothing says whether the run was started, goes on, or has ended. Ask again."""
+    """This host failed while it asked: nothing says whether the run was started, goes on, or has ended. Ask again.
+
+    ``begun``: whether it may have been started; False only where that is certain.
+    """
 
     reason: str
+    begun: bool = True
 
 
 class Detached(msgspec.Struct, frozen=True):

@@ -121,7 +121,7 @@ class Errand:
         except Exception as error:
             if not self._losses:
                 log.warning("%s on %s: this host failed at it", self._order.role, self._order.node, exc_info=True)
-            return Unknown(f"{type(error).__name__}: {error}")
+            return Unknown(f"{type(error).__name__}: {error}", begun=self.sent)
 
     def _given_up(self) -> bool:
         """After a loss the machine gets three times the connection's time-out to come back."""

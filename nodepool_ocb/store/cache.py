@@ -60,12 +60,20 @@ class Cache:
         if self._connection != self._session.connections:
             return self.sweep()
         self._absorb()
-        dirty, self._dirty = sorted(self._dirty), set()
+        first = self._dirty & {paths.STRUCTURE}
+        self._dirty -= first
+        dirty: list[str] = []
         try:
+            structure = self._session.get_many(sorted(first))
+            self._absorb()  # what belongs to that version is dirty by now, and is shown before it
+            dirty = sorted(self._dirty - {paths.STRUCTURE})
+            self._dirty.difference_update(dirty)
             for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
                 self._tree.put(path, znode)
+            for znode in structure:
+                self._tree.put(paths.STRUCTURE, znode)
         except BaseException:
-            self._dirty.update(dirty)
+            self._dirty.update(dirty, first)
             raise
         return self._tree.touched()
 
@@ -75,10 +83,10 @@ class Cache:
         dirty, self._dirty = self._dirty, set()
         connection = self._session.connections
         try:
-            self._session.get(paths.ROOT)
+            _, structure = self._session.get_many([paths.ROOT, paths.STRUCTURE])
             zxid = self._session.last_zxid  # whatever was written up to here, the reads that follow see
             if zxid != self._swept:
-                self._tree.read(self._session)
+                self._tree.read(self._session, structure)
                 self._swept = zxid
             self._connection = connection
         except BaseException:

@@ -85,10 +85,8 @@ def test_what_a_sick_annealer_fails_at_is_done_once_by_another_and_it_draws_in_n
     fleet.until_all_active()
     assert all(fleet.starts()[noderole] == 1 for noderole in noderoles)
     assert ill.metric("nodepool_ocb_host_faults_total") < 40
-    assert {run.outcome for noderole in noderoles for run in fleet.runs(noderole).values()} <= {
-        "abandoned",
-        "succeeded",
-    }
+    outcomes = {run.outcome for noderole in noderoles for run in fleet.runs(noderole).values()}
+    assert outcomes <= {"abandoned", "unknown", "succeeded"}
     assert not fleet.faults()
 
 

@@ -1,0 +1,21 @@
+"""A wall clock that is wrong, for one process: Debian's libfaketime, loaded before everything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def skewed(seconds: float) -> dict[str, str]:
+    """The environment of a process whose wall clock is ahead by so much, or behind; its monotonic clock is right.
+
+    Raises FileNotFoundError where libfaketime is not installed.
+    """
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        raise FileNotFoundError("libfaketime is not installed: apt-get install libfaketime")
+    return {
+        "LD_PRELOAD": str(found[0]),
+        "FAKETIME": f"{seconds:+.0f}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+    }
