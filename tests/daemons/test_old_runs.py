@@ -59,6 +59,30 @@ def test_a_hundred_refreshes_leave_the_records_of_the_newest_ten_runs(bare: Flee
     assert [run.generation for run in runs] == list(range(REFRESHES + 2 - RUNS_KEPT, REFRESHES + 2))
 
 
+@pytest.mark.parametrize("times", [25, pytest.param(REFRESHES, marks=pytest.mark.long)])
+def test_refreshes_of_a_script_leave_no_more_than_before_on_its_machine_and_on_the_annealers_host(
+    fleet: Fleet, times: int
+) -> None:
+    fleet.add_role("again", Role(barclamp="fleet", jig="script", script="head -c 20000 /dev/zero | tr '\\0' x\n"))
+    noderole = fleet.bind("again", fleet.nodes[0])
+    annealer = fleet.annealer(log_keep=3, log_total_bytes=65536).begin()
+    fleet.until_state(noderole, State.ACTIVE)
+    runs = fleet.farm.state_dir(fleet.nodes[0]) / "runs"
+    own = sorted(file.name.partition(".")[2] for file in runs.iterdir())
+    for number in range(31):  # as many as a machine keeps at most
+        for name in own:
+            (runs / f"old@{number}.{name}").touch()
+    before = len(list(runs.iterdir()))
+    refreshed(fleet, noderole, times)
+    assert len(list(runs.iterdir())) <= before
+    fleet.until(lambda: len(fleet.runs(noderole)) <= RUNS_KEPT, "the old records go")
+    logs = Path(str(annealer.config.parent / "runs" / fleet.nodes[0]))
+    fleet.until(lambda: len(list(logs.iterdir())) <= 3, "the old logs go")
+    assert sum(file.stat().st_size for file in logs.iterdir()) <= 65536
+    newest = list(fleet.runs(noderole).values())[-1]
+    assert Path(str(newest.log).partition(":")[2]).read_text() == "x" * 20000
+
+
 class Counting:
     """A jig that cannot attach. When all that run have come to their end, ZooKeeper is gone for a while."""
 

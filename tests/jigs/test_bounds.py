@@ -52,7 +52,7 @@ READY = r'printf "\n%s READY\n" "$OCB_TOKEN"; read -r order; '
     [
         ("exec yes", "bytes that belong to nothing"),
         (READY + r'printf "\n%s " "$OCB_TOKEN"; exec tr -d "\n" </dev/urandom', "a frame of more than"),
-        (READY + r'printf "\n%s DONE a b c d e\n" "$OCB_TOKEN"; cat', "'c' where a number belongs"),
+        (READY + r'printf "\n%s DONE a b c d e\n" "$OCB_TOKEN"; cat', "where a number belongs"),
         (READY + r'printf "\n%s DANCE\n" "$OCB_TOKEN"; cat', "the word 'DANCE'"),
     ],
     ids=["noise", "endless frame", "no number", "unknown word"],

@@ -137,6 +137,19 @@ def test_a_take_over_accounts_for_the_attempt_before_it() -> None:
     assert record.data.outcome == "abandoned"
 
 
+def test_a_take_over_keeps_the_jig_that_the_run_was_ordered_with() -> None:
+    made = world()
+    vertex = put(made, "a@n", State.TRANSITION, run="r1", epoch=6)
+    made.put_fence("n", 6, Fence(run="r1", annealer="dead", jig="script"))
+    hold = claim.take(made, vertex, "b", "r2", 9.0)
+    assert hold.jig == "script"
+    assert Set(paths.fence("n"), Fence(run="r2", annealer="b", jig="script"), 6) in claim.claiming(made, hold)
+    assert runnable(made, vertex, 9.0, {"noop", "script"})
+    assert [reason.subject for reason in hindrances(made, vertex, 9.0, {"noop"})] == ["script"]
+    made.put_fence("n", 6, Fence(run="r0", annealer="dead", jig="script"))  # of another run
+    assert claim.take(made, vertex, "b", "r2", 9.0).jig == "noop"
+
+
 def test_a_destructive_claim_says_that_it_was_started() -> None:
     made = world()
     vertex = put(made, "wipe@n", State.TODO)
