@@ -1,8 +1,8 @@
 """Claim, finish, release: each one transaction, and the transaction is the whole check (docs/zookeeper.md).
 
-The fence of a node only ever rises: its version is the epoch of the newest claim. A claim carries the version of
-everything that it was decided from; what is written for a run carries the epoch of its claim, so that nobody whose node
-was taken over changes anything. Pure: gives the changes; who writes them is store.session.
+The fence of a node only ever rises: its version on top of the node's epoch_base is the epoch of the newest claim. A claim
+carries the version of everything that it was decided from; what is written for a run carries the fence of its claim, so that
+nobody whose node was taken over changes anything. Pure: gives the changes; who writes them is store.session.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Hold(msgspec.Struct, frozen=True):
     annealer: str
     run: str
     epoch: int
+    fence: int  # the version of the node's fence in this epoch
     started: float
     claim_version: int = 0  # of the claim's znode: it rises when the claim passes to the next noderole
     previous_epoch: int | None = None  # of the run that is taken over
@@ -49,19 +50,21 @@ def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> H
 def take_next(world: World, hold: Hold, vertex: Vertex, record: NodeRole, run: str, now: float) -> Hold:
     """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``hold`` leaves it."""
     following = _hold(world, vertex, record, hold.annealer, run, now)
-    return msgspec.structs.replace(following, epoch=hold.epoch + 1, claim_version=hold.claim_version + 1)
+    return msgspec.structs.replace(
+        following, epoch=hold.epoch + 1, fence=hold.fence + 1, claim_version=hold.claim_version + 1
+    )
 
 
 def _hold(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Hold:
     taking_over = record.state is State.TRANSITION
-    epoch = vertex.node.fence + 1
+    epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
     claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
     if "destructive" in world.role_of(vertex).flags:
         claimed = replace(claimed, once="started")
     jig = ordered_with(vertex) if taking_over else None
     previous = record.epoch if taking_over else None
     return Hold(
-        vertex, claimed, annealer, run, epoch, now, previous_epoch=previous, jig=jig or world.role_of(vertex).jig
+        vertex, claimed, annealer, run, epoch, fence, now, previous_epoch=previous, jig=jig or world.role_of(vertex).jig
     )
 
 
@@ -88,7 +91,7 @@ def finishing(
     ``moved``: the noderole's new record and those of the neighbours whom it moves; ``results``: its wall.
     """
     return [
-        Check(paths.fence(hold.fqdn), hold.epoch),
+        Check(paths.fence(hold.fqdn), hold.fence),
         *_outcome(hold, moved, run, results),
         Delete(paths.claim(hold.fqdn), hold.claim_version),
     ]
@@ -106,7 +109,7 @@ def passing_on(
     moved = kept({**moved, following.vertex: following.record}, (hold.vertex, following.vertex))
     return [  # raises Conflict as claiming() does
         *_conditions(world, following.vertex, following.record, written=moved),
-        Set(paths.fence(hold.fqdn), _fence(following), hold.epoch),
+        Set(paths.fence(hold.fqdn), _fence(following), hold.fence),
         *_outcome(hold, moved, run, results),
         Set(paths.claim(hold.fqdn), _claim(following), hold.claim_version),
     ]
@@ -119,7 +122,7 @@ def giving_back(view: NodeView) -> list[Change]:
 
 def releasing(hold: Hold) -> list[Change]:
     """Give the node back and leave the noderole in TRANSITION: another annealer attaches to its run at once."""
-    return [Check(paths.fence(hold.fqdn), hold.epoch), Delete(paths.claim(hold.fqdn), hold.claim_version)]
+    return [Check(paths.fence(hold.fqdn), hold.fence), Delete(paths.claim(hold.fqdn), hold.claim_version)]
 
 
 def leaving(hold: Hold, reason: str) -> list[Change]:

@@ -14,10 +14,10 @@ import msgspec
 
 from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
 from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.skew import MOST_STEP_SECONDS
 from nodepool_ocb.world import Vertex, World, ordered_with
 
 LONGEST_BACKOFF_SECONDS: Final = 900.0  # between two attempts of a noderole
-MOST_STEP_SECONDS: Final = 60.0  # that the clocks of two leaders are expected to differ
 
 
 class Code(StrEnum):

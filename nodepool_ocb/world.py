@@ -85,8 +85,8 @@ class NodeView(msgspec.Struct, eq=False):
 
     @property
     def epoch(self) -> int:
-        """The epoch of its newest claim; it never falls, also where the node was deleted and created again."""
-        return self.fence
+        """That of its newest claim. It never falls, not even where the node is deleted and created again."""
+        return (self.record.epoch_base if self.record else 0) + self.fence
 
     @property
     def busy(self) -> Vertex | None:

@@ -266,7 +266,7 @@ class Holding:
             site.world.vertex(vertex.name) is not vertex
             or record.state is not State.TRANSITION
             or record.run != hold.run
-            or vertex.node.fence != hold.epoch
+            or vertex.node.fence != hold.fence
         )
 
     def _follow(self, held: Held, finished: Finished, ending: Ending) -> tuple[Held | None, list[Change]]:

@@ -124,7 +124,7 @@ class Working:
 
     def name_run(self, view: NodeView) -> str:
         """A name for a coming run on a node: sorts by epoch, and is a token that no other claim has."""
-        return f"{view.fence + 1:010d}-{self._token}{next(self._count_of_runs):x}"
+        return f"{view.epoch + 1:010d}-{self._token}{next(self._count_of_runs):x}"
 
     def start(self, held: Held, done: Callable[[Finished], None], after_seconds: float = 0.0) -> Finished | None:
         """Run the jig of what is held: gives what it came to where there is nothing to run, else ``done`` is called later."""
@@ -213,7 +213,7 @@ class Working:
             dead.append(Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run))
         # else the node is not available and the noderole stays in TRANSITION: who takes it over accounts for the run
         changes: list[Change] = [
-            Check(paths.fence(hold.fqdn), hold.epoch), *dead, Delete(paths.claim(hold.fqdn), hold.claim_version)
+            Check(paths.fence(hold.fqdn), hold.fence), *dead, Delete(paths.claim(hold.fqdn), hold.claim_version)
         ]  # fmt: skip
         log.warning("%s is not alive: %s", hold.fqdn, reason)
         return Ending(lambda: changes, {}, run, Event.NODE_DIED, may_pass_on=False)
@@ -230,17 +230,18 @@ class Working:
             generation=hold.record.generation,
             epoch=hold.epoch,
             exit_code=told.exit_code if told else None,
-            reason=_reason(outcome),
+            reason=_reason(outcome, hold.epoch),
             tail=(told.tail or None) if told else None,
             log=f"{socket.gethostname()}:{told.log}" if told and told.log else None,
         )
 
 
-def _reason(outcome: Outcome) -> str | None:
+def _reason(outcome: Outcome, epoch: int) -> str | None:
     if isinstance(outcome, Fenced):
         return (
-            f"the machine has taken orders of epoch {outcome.epoch}, which this cluster never gave: it is or was managed"
-            " by another; if that is over, remove its state directory"
+            f"the machine has taken an order of epoch {outcome.epoch}, and this one was of epoch {epoch}: it is another node"
+            " too, of this cluster or of another, or ZooKeeper was restored from an older copy; when nobody else gives it"
+            " orders any more, remove the directory ssh.state_dir on it, and retry"
         )
     if isinstance(outcome, Unreachable):
         return f"{outcome.step}: {outcome.reason}"

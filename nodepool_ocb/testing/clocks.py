@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Final
+
+#: Has what makes Python sleep well under libfaketime.
+STARTUP: Final = Path(__file__).parent / "startup"
 
 
 def skewed(seconds: float) -> dict[str, str]:
@@ -18,4 +23,5 @@ def skewed(seconds: float) -> dict[str, str]:
         "FAKETIME": f"{seconds:+.0f}s",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "NO_FAKE_STAT": "1",
+        "PYTHONPATH": os.pathsep.join([str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }

@@ -104,7 +104,7 @@ def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move(
     for number in range(claim.MOST_NEIGHBOURS + 50):
         put(made, f"c{number:04d}@m", State.BLOCKED, "a@n")
     last = put(made, "z@n", State.BLOCKED, "a@n")
-    hold = claim.Hold(done, done.record, "a", "r1", 6, 0.0)
+    hold = claim.Hold(done, done.record, "a", "r1", 6, 6, 0.0)
     moved = apply({done: Event.SUCCEED}, 1.0)
     assert last in moved
     following = claim.take_next(made, hold, last, moved[last], "r2", 1.0)
@@ -120,7 +120,7 @@ def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move(
 def test_an_end_carries_the_epoch_of_its_claim_and_gives_the_node_back() -> None:
     made = world()
     vertex = put(made, "a@n", State.TRANSITION, run="r1", epoch=6)
-    hold = claim.Hold(vertex, vertex.record, "a", "r1", 6, 0.0, claim_version=2)
+    hold = claim.Hold(vertex, vertex.record, "a", "r1", 46, 6, 0.0, claim_version=2)
     changes = claim.finishing(hold, apply({vertex: Event.SUCCEED}, 1.0), run())
     assert changes[0] == Check(paths.fence("n"), 6)
     assert changes[-1] == Delete(paths.claim("n"), 2)
