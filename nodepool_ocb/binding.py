@@ -338,7 +338,13 @@ class _Binder:
         hooks = tuple(hook for hook in self._role(role).hooks if hook == "on_proposed")
         parents = tuple(sorted(self._parents[role]))
         return NodeRole(
-            state=State.PROPOSED, since=now, deployment=self._deployment, parents=parents, by=by, hooks=hooks
+            state=State.PROPOSED,
+            since=now,
+            deployment=self._deployment,
+            parents=parents,
+            generation=structure.stored(self._world).record.generation,
+            by=by,
+            hooks=hooks,
         )
 
     def _deployment_role(self, role: str) -> DeploymentRole:

@@ -21,6 +21,7 @@ from nodepool_ocb.model import (
     Daemon,
     Deployment,
     DeploymentRole,
+    Fence,
     Node,
     NodeRole,
     Record,
@@ -75,6 +76,7 @@ class NodeView(msgspec.Struct, eq=False):
     version: int = -1
     mzxid: int = 0
     fence: int = -1
+    newest: Fence | None = None  # what the fence says of the newest claim
     claim: Claim | None = None
     claim_owner: int = 0  # the session that holds the claim
     claim_version: int = -1
@@ -83,8 +85,8 @@ class NodeView(msgspec.Struct, eq=False):
 
     @property
     def epoch(self) -> int:
-        """The epoch of its newest claim; it never falls, also where the node was deleted and created again."""
-        return self.fence
+        """That of its newest claim. It never falls, not even where the node is deleted and created again."""
+        return (self.record.epoch_base if self.record else 0) + self.fence
 
     @property
     def busy(self) -> Vertex | None:
@@ -210,8 +212,9 @@ class World:
                 self.drop_noderole(fqdn, role)
             del self.nodes[fqdn]
 
-    def put_fence(self, fqdn: str, version: int) -> None:
-        self.node(fqdn).fence = version
+    def put_fence(self, fqdn: str, version: int, newest: Fence | None = None) -> None:
+        view = self.node(fqdn)
+        view.fence, view.newest = version, newest
 
     def put_claim(self, fqdn: str, claim: Claim | None, owner: int = 0, version: int = -1) -> None:
         view = self.node(fqdn)
@@ -310,6 +313,12 @@ def _adopt(parent: Vertex, child: Vertex) -> None:
         parent.children = (*children, child)
     else:
         parent.children = [*children, child]
+
+
+def ordered_with(vertex: Vertex) -> str | None:
+    """The jig with which the newest run of a noderole in TRANSITION was ordered; None where nothing says so."""
+    newest = vertex.node.newest
+    return newest.jig if newest is not None and newest.run == vertex.record.run else None
 
 
 def ancestors(vertex: Vertex) -> list[list[Vertex]]:
