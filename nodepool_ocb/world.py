@@ -24,6 +24,7 @@ from nodepool_ocb.model import (
     Daemon,
     Deployment,
     DeploymentRole,
+    Fence,
     Node,
     NodeRole,
     Record,
@@ -97,6 +98,7 @@ class NodeView(msgspec.Struct, eq=False):
     version: int = -1
     mzxid: int = 0
     fence: int = -1
+    newest: Fence | None = None  # what the fence says of the newest claim
     claim: Claim | None = None
     claim_owner: int = 0  # the session that holds the claim
     claim_version: int = -1
@@ -243,8 +245,9 @@ class World:
                 self.drop_noderole(fqdn, role)
             del self.nodes[fqdn]
 
-    def put_fence(self, fqdn: str, version: int) -> None:
-        self.node(fqdn).fence = version
+    def put_fence(self, fqdn: str, version: int, newest: Fence | None = None) -> None:
+        view = self.node(fqdn)
+        view.fence, view.newest = version, newest
 
     def put_claim(self, fqdn: str, claim: Claim | None, owner: int = 0, version: int = -1) -> None:
         view = self.node(fqdn)
@@ -343,6 +346,12 @@ def _adopt(parent: Vertex, child: Vertex) -> None:
         parent.children = (*children, child)
     else:
         parent.children = [*children, child]
+
+
+def ordered_with(vertex: Vertex) -> str | None:
+    """The jig with which the newest run of a noderole in TRANSITION was ordered; None where nothing says so."""
+    newest = vertex.node.newest
+    return newest.jig if newest is not None and newest.run == vertex.record.run else None
 
 
 def ancestors(vertex: Vertex) -> list[list[Vertex]]:
