@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from nodepool_ocb import aliveness, binding, committing, nodes
+from nodepool_ocb import aliveness, binding, committing, nodes, unreadable
 from nodepool_ocb.cli import assigning, completion, connection, output, turns, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, record_of, role_of
@@ -208,9 +208,11 @@ def commit(fqdn: str, force: bool, wait: bool, timeout_seconds: float | None, dr
     """Commit all noderoles of a node that are PROPOSED; refused without --force where a rollout commits them in its turn."""
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
-        noderoles = [v for v in node_of(world, fqdn).noderoles.values() if v.record.state is State.PROPOSED]
-        moved = committing.apply_to(world, noderoles, Event.COMMIT, opened.now(), connection.me())
-        return turns.kept(opened, world, noderoles, moved, force)
+        bound = node_of(world, fqdn).noderoles.values()
+        unreadable.refuse_commit(world, bound, [fqdn])
+        meant = [vertex for vertex in bound if vertex.record.state is State.PROPOSED]
+        moved = committing.apply_to(world, meant, Event.COMMIT, opened.now(), connection.me())
+        return turns.kept(opened, world, meant, moved, force)
 
     def chosen(world: World) -> list[str]:
         return [vertex.name for vertex in node_of(world, fqdn).noderoles.values()]

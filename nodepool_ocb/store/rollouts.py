@@ -174,12 +174,14 @@ def begin(session: Session, deployment: str, rollout: Rollout) -> str:
     identity = place.rpartition("/")[2]
     parts = records.parts(rollout)
     head = parts.pop("")
-    for changes in _packed([Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]):
-        session.commit(changes)
     try:
+        for changes in _packed([Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]):
+            session.commit(changes)
         _enter(session, deployment, identity, head, rollout.head.started)
     except (Stale, Conflict, NotFound):  # else it may have begun
-        _remove(session, place)
+        with contextlib.suppress(Stale):  # another that has begun removes it, too
+            _remove(session, place)
+        _refuse_another(session, deployment, _standing(session, deployment)[0])
         raise
     _forget(session, deployment, identity)
     return identity
