@@ -208,6 +208,8 @@ class Working:
     @staticmethod
     def _dead(hold: claim.Hold, outcome: Unreachable, run: Run, now: float) -> Ending:
         reason = f"{outcome.step}: {outcome.reason}"
+        if paths.node(hold.fqdn) in hold.vertex.node.world.unreadable:
+            return Ending(partial(claim.releasing, hold), {}, run, Event.ABANDON, may_pass_on=False)
         dead = died(hold.vertex.node, now, reason, by=hold.annealer, told=hold.vertex)
         if any(change.path == paths.noderole(hold.vertex.role, hold.fqdn) for change in dead):
             dead.append(Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run))
