@@ -117,6 +117,7 @@ class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     run: str | None = None
     annealer: str | None = None
+    jig: str | None = None  # that the run was ordered with: whoever takes it over asks the machine by the same one
 
 
 class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

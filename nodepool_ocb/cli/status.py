@@ -23,8 +23,9 @@ def command() -> None:
     quarantined: dict[str, str] = {}
     with connection.session() as opened:
         opened.sync()
-        world = tree.load(opened, quarantined)
+        world = tree.load(opened)
         images = imaging.load(opened, quarantined)
+        quarantined |= world.unreadable
         rollouts = rolling.rows(opened)
     document = glance(world, images, rollouts)
     document["quarantined"] = [{"path": path, "reason": reason} for path, reason in sorted(quarantined.items())]

@@ -750,9 +750,8 @@ def test_the_znodes_are_small_enough_whatever_becomes_of_the_nodes(errors: int, 
     site = {
         f"{number:03}{'x' * 60}.{'y' * 63}.{'z' * 63}.{'w' * 57}.com": Node(rack="r" * 100) for number in range(700)
     }
-    made = msgspec.convert(
-        {"groups": [{"name": "g" * 63, "critical": True}], "max_in_flight": {"rack": 1000}}, Strategy
-    )
+    group = {"name": "g" * 63, "success_criteria": {"percent_successful_nodes": 100}}
+    made = msgspec.convert({"groups": [group], "max_in_flight": {"rack": 1000}}, Strategy)
     drive = Driver(begin(made, site, 1763704800.123456), Machines(lambda *_: "fail"))
     drive.machines.seen = lambda rollout: {  # type: ignore[method-assign]
         name: Seen(errors=broken, reason=reason) for name in rollout.nodes
