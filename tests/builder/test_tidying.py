@@ -255,14 +255,15 @@ def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(plac
 
 
 def test_a_build_that_came_back_meanwhile_is_not_removed(place: Place) -> None:
-    """Aborted when it was decided; its builder has set it right before it was done."""
-    record = place.build(state=BuildState.ABORTED, builder_id="elsewhere")
+    """Aborted when it was decided, set right by its builder meanwhile, and aborted a second time."""
+    record = place.build(state=BuildState.ABORTED)
     view = place.site.look("jammy")
     assert view is not None
     _set(place.site.session, paths.build("jammy", ID), replace(record, state=BuildState.BUILDING))
     _set(place.site.session, paths.build("jammy", ID), record)
     tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
     assert place.site.session.get(paths.build("jammy", ID)) is not None
+    assert place.site.shelf.file(NAME, "raw").exists()
 
 
 def test_what_changes_between_the_look_and_the_deletion_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
