@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodepool_ocb import structure
+from nodepool_ocb import structure, unreadable
 from nodepool_ocb.claim import accounted, settling
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Node, Set, State
@@ -21,14 +21,15 @@ def died(view: NodeView, now: float, reason: str, by: str | None = None, told: V
 
     One whose run is to be ended stays in TRANSITION: when the machine is back, somebody takes it over and ends it.
 
-    The run that was going on there is accounted for, unless its annealer does that itself (``told``).
+    One whose record cannot be read is left as it is, as nobody may write it. The run that was going on there is accounted
+    for, unless its annealer does that itself (``told``).
     What is below on other nodes beyond the size of a transaction is settled by the annealers that watch those.
     """
     node = _present(view)
     events: dict[Vertex, Event] = {
         v: Event.NODE_DIED
         for v in view.noderoles.values()
-        if v.record.state is not State.PROPOSED and v.record.ending is None
+        if v.record.state is not State.PROPOSED and v.record.ending is None and not v.unreadable
     }
     was_alive = node.alive and node.available  # while it is not available, its noderoles are left as they are
     moved = apply(events, now, by=by, reason=reason) if was_alive else {}
@@ -81,6 +82,7 @@ def with_hook(world: World, pending: tuple[str, ...], hook: str) -> tuple[str, .
 
 
 def _present(view: NodeView) -> Node:
+    unreadable.refuse(view.world, [paths.node(view.name)])
     if view.record is None:
         raise Conflict(f"node {view.name} is gone")
     return view.record

@@ -60,6 +60,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     hints: Mapping[str, Json] = {}
     hooks: tuple[str, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
     deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
+    epoch_base: int = 0  # its epochs are above this: the highest of all nodes that were deleted before it was created
 
 
 class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
@@ -69,7 +70,7 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     since: float
     deployment: str = "system"
     parents: tuple[str, ...] = ()  # "role@fqdn", sorted
-    generation: int = 0  # counts the runs that somebody meant (semantics)
+    generation: int = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
     run: str | None = None  # the newest run; its record is runs/<run>
     epoch: int = 0  # the node's epoch under which that run was claimed
     attempt: int = 0  # runs of this generation's work since the last success or RETRY by a person
@@ -112,10 +113,11 @@ class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``nodes/<fqdn>/fence``: the znode's version is the node's epoch; the data is the token of the newest claim."""
+    """``nodes/<fqdn>/fence``: the znode's version and the node's epoch_base make its epoch; the data is the newest claim's."""
 
     run: str | None = None
     annealer: str | None = None
+    jig: str | None = None  # that the run was ordered with: whoever takes it over asks the machine by the same one
 
 
 class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,8 +1,8 @@
 """One turn of the annealer: read what changed, decide, send transactions; all state here is a cache and can be lost.
 
 Everything runs on the turn thread. Answers of ZooKeeper, jigs, probes and hooks come in through ``post`` as calls to make
-at the start of the next turn. The work itself is in five rooms: holding (claims and what follows), working (slots and
-jigs), probing, hooking, rolling (rollouts that it drives).
+at the start of the next turn. The work itself is in six rooms: holding (claims and what follows), working (slots and
+jigs), probing, hooking, rolling (rollouts that it drives), tidying.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import claim, metrics
+from nodepool_ocb import belonging, claim, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Change, Create, Daemon, Set, State
-from nodepool_ocb.noderole import settle, settled, with_hooks
+from nodepool_ocb.noderole import placed, settle, with_hooks
 from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.session import Session, ZnodeStat
@@ -39,6 +39,7 @@ from nodepool_ocb_annealer.hooking import Hooking
 from nodepool_ocb_annealer.probing import Probing
 from nodepool_ocb_annealer.ranking import Ranking
 from nodepool_ocb_annealer.rolling import Rolling
+from nodepool_ocb_annealer.tidying import Tidying
 from nodepool_ocb_annealer.working import Working
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Annealer:
         self.probing = Probing(self)
         self.hooking = Hooking(self)
         self.rolling = Rolling(self)
+        self.tidying = Tidying(self)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._session = 0  # the session in which the cache was loaded
         self._draining_since: float | None = None
@@ -133,6 +135,7 @@ class Annealer:
         self.rolling.void()
         session = self.session.id
         self.cluster = clusters.current(self.session, self.cluster).id
+        belonging.of_logs(self.settings.log_dir, self.cluster)
         self._register()
         touched = self.cache.load()
         self.rolling.look_at_all()
@@ -187,6 +190,8 @@ class Annealer:
             self._sweep()
         elif what == "probe":
             self.probing.probe(whom)
+        elif what == "tidy":
+            self.tidying.keep()
         elif what == "rollout":
             self.rolling.keep(whom)
         else:
@@ -222,7 +227,7 @@ class Annealer:
 
     @staticmethod
     def _unsettled(vertex: Vertex) -> bool:
-        return settled(vertex.record, vertex.waiting, 0.0) is not vertex.record
+        return placed(vertex, vertex.record, 0, 0.0) is not vertex.record
 
     def _settle(self, unsettled: list[Vertex]) -> None:
         """Write what the rule about neighbours says, where whoever moved them did not come to it."""
@@ -251,7 +256,7 @@ class Annealer:
     def close(self) -> None:
         """End the threads; runs on machines go on."""
         self.lost()
-        for threads in (self.working, self.probing, self.hooking):
+        for threads in (self.working, self.probing, self.hooking, self.tidying):
             threads.close()
 
     def _drain(self) -> None:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, metrics, nodes, structure
+from nodepool_ocb import aliveness, blobs, metrics, nodes, structure, unreadable
 from nodepool_ocb.claim import Hold, settling
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, OcbError, Stale, Unavailable
@@ -148,8 +148,8 @@ class Hooking:
             return None
         hook, record, node = vertex.record.hooks[0], vertex.record, vertex.node.record
         stored = self._site.world.roles.get(vertex.role)
-        if stored is None:
-            return None  # looked at again when roles change
+        if stored is None or _unreadable(vertex):
+            return None  # looked at again when that changes
         role = stored.record
 
         def work() -> Done | None:
@@ -165,8 +165,9 @@ class Hooking:
         return Job(work, write)
 
     def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
-        if vertex.record is not record:
-            return []  # it moved on: the hook runs again
+        here = self._site.world.vertex(vertex.name)
+        if here is not vertex or vertex.record is not record or _unreadable(vertex):
+            return []  # it moved on, or is another of the same name: the hook runs again
         if done.error:
             moved = apply(
                 {vertex: Event.FAIL}, self._site.session.now(), by=self._site.identity, reason=f"{hook}: {done.error}"
@@ -190,7 +191,8 @@ class Hooking:
             if hooked.set_node and view is not None:
                 changes += aliveness.changed(world, view, self._site.session.now(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
-            events = {each: Event.REFRESH for each in found if each is not None and each.record.state is State.ACTIVE}
+            ready = (each for each in found if each is not None and not each.unreadable)
+            events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
             changes += settling(apply(events, self._site.session.now(), by=identity))
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
@@ -209,6 +211,8 @@ class Hooking:
         if view is None or view.record is None:
             return None
         node = view.record
+        if unreadable.hooks_wait(self._site.world, paths.node(fqdn), paths.claim(fqdn)):
+            return None  # looked at again when that changes
         if node.deleting and not node.hooks:
             return self._delete(view)
         if not node.hooks:
@@ -230,7 +234,8 @@ class Hooking:
             return done
 
         def write(done: Done) -> list[Change]:
-            if view.record is not node:
+            hidden = unreadable.hooks_wait(world, paths.node(fqdn))
+            if hidden or world.nodes.get(fqdn) is not view or view.record is not node:
                 return []
             changes = self._wanted(view, done)
             path = paths.node(fqdn)
@@ -275,6 +280,8 @@ class Hooking:
         if stored is None or role is None:
             return None
         record, path, barclamp = stored.record, paths.deployment_role(deployment, name), role.record.barclamp
+        if unreadable.hooks_wait(self._site.world, path):
+            return None  # looked at again when that changes
         if record.deleting and not record.hooks:
             deletion = structure.raised(self._site.world, [Delete(path, stored.version)])
             self._site.send(deletion, lambda _: None, f"deleting {whom}")
@@ -295,6 +302,12 @@ class Hooking:
             return [Set(path, replace(record, hooks=record.hooks[1:], system=system), stored.version)]
 
         return Job(work, write)
+
+
+def _unreadable(vertex: Vertex) -> bool:
+    """Whether what a noderole's hook is run for, or may write, cannot be read for now."""
+    fqdn = vertex.node.name
+    return unreadable.hooks_wait(vertex.node.world, paths.noderole(vertex.role, fqdn), paths.node(fqdn))
 
 
 class Done(msgspec.Struct):
@@ -329,7 +342,7 @@ def on_transition(session: Session, hold: Hold, barclamp: str) -> str | None:
         path = paths.system(vertex.role, vertex.node.name)
         merged = blobs.merge(attributes.blob(znode), wanted)
         write = Set(path, merged, znode.version) if znode else Create(path, merged)
-        session.commit([Check(paths.fence(hold.fqdn), hold.epoch), write])
+        session.commit([Check(paths.fence(hold.fqdn), hold.fence), write])
     return error
 
 

@@ -19,6 +19,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.probe import Alive, Prober, Unreachable
 from nodepool_ocb.model import Change, Node
+from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, World
 from nodepool_ocb_annealer.agenda import Agenda
@@ -60,7 +61,9 @@ class Probing:
         for fqdn in nodes:
             view = site.world.nodes.get(fqdn)
             node = view.record if view else None
-            if node is None or fqdn in self._under_way or not _probed(node) or site.ranking.of(fqdn) != 0:
+            if view is None or node is None or fqdn in self._under_way or not _probed(view):
+                continue
+            if site.ranking.of(fqdn) != 0:
                 continue
             if node.alive:
                 wait = site.settings.probe_seconds * random.uniform(0.5, 1.0)
@@ -72,7 +75,7 @@ class Probing:
         """The appointment: ask now, unless somebody works on the node."""
         site = self._site
         view = site.world.nodes.get(fqdn)
-        if site.prober is None or view is None or view.record is None or not _probed(view.record):
+        if site.prober is None or view is None or view.record is None or not _probed(view):
             return
         if site.ranking.of(fqdn) != 0 or fqdn in self._under_way:
             return
@@ -86,19 +89,25 @@ class Probing:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
+        answer: Alive | Unreachable | None = None
         try:
-            answer: Alive | Unreachable = prober.probe(fqdn, node)
-        except Exception as error:
+            answer = prober.probe(fqdn, node)
+        except Exception:  # a fault of this host says nothing about the machine
             log.exception("the probe of %s raised", fqdn)
-            answer = Unreachable("probe", f"{type(error).__name__}: {error}")
-        self._site.post(lambda: self._answered(fqdn, answer))
+        self._site.post(lambda: self._answered(fqdn, node, answer))
 
-    def _answered(self, fqdn: str, answer: Alive | Unreachable) -> None:
+    def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | None) -> None:
         self._under_way.discard(fqdn)
         view = self._site.world.nodes.get(fqdn)
-        if view is None or view.record is None:
+        if view is None or view.record is None or not _probed(view):
             return
         node = view.record
+        if _reached_by(node) != _reached_by(asked):
+            self.probe(fqdn)  # that was another machine, or another way to it
+            return
+        if answer is None:
+            self._next(view)
+            return
         if isinstance(answer, Alive):
             metrics.PROBES.labels("alive").inc()
             self._failures.pop(fqdn, None)
@@ -141,5 +150,12 @@ class Probing:
         self._site.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
 
 
-def _probed(node: Node) -> bool:
+def _reached_by(node: Node) -> tuple[object, ...]:
+    return node.addresses, node.user, node.host_keys
+
+
+def _probed(view: NodeView) -> bool:
+    node = view.record
+    if node is None or paths.node(view.name) in view.world.unreadable:
+        return False  # what it is now is not known, and it cannot be written
     return node.available and not node.virtual and bool(node.addresses)

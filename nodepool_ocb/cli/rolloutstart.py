@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from nodepool_ocb import unreadable
 from nodepool_ocb.cli import completion, connection, output, rolling, rolloutwatch, strategy
 from nodepool_ocb.cli.common import Verb, did_you_mean, dry_run_option, timeout_option, unknown
 from nodepool_ocb.cli.finding import deployment_of
@@ -114,6 +115,7 @@ def _deployment(world: World, wanted: str | None) -> str:
 def _nodes(world: World, place: str) -> Mapping[str, Node]:
     from nodepool_ocb.rollout.selecting import inventory
 
+    unreadable.refuse_inventory(world)
     return inventory(world, place)
 
 

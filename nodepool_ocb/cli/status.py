@@ -23,9 +23,10 @@ def command() -> None:
     quarantined: dict[str, str] = {}
     with connection.session() as opened:
         opened.sync()
-        world = tree.load(opened, quarantined)
+        world = tree.load(opened)
         images = imaging.load(opened, quarantined)
         running = imaging.builders(opened)
+        quarantined |= world.unreadable
         rollouts = rolling.rows(opened)
     document = glance(world, images, rollouts, running)
     document["quarantined"] = [{"path": path, "reason": reason} for path, reason in sorted(quarantined.items())]

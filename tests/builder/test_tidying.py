@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodepool_ocb import providers
 from nodepool_ocb.config import BuilderSettings
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Build, BuildState, Change, Create, Json, Set, Upload, UploadState
+from nodepool_ocb.model import Build, BuildState, Change, Cluster, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
 from nodepool_ocb.providers.stamp import Stamp
@@ -48,6 +48,9 @@ class Place:
         shelf = Shelf(folder / "images", folder / "logs")
         wants = Nodepool(providers=(provider,))
         self.site = Site(session, shelf, BuilderSettings(), wants, {}, {"cloud": self.uploader})
+        found = session.get(paths.CLUSTER)
+        assert found is not None
+        session.commit([Set(paths.CLUSTER, Cluster(id="ours"), found.version)])
         self.site.cluster = "ours"
         self.stamp = Stamp(cluster="ours", provider="cloud", image="jammy", build=ID, upload=ID, key="k")
 
