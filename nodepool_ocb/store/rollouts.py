@@ -158,11 +158,11 @@ def _standing(session: Session, deployment: str) -> tuple[Rollouts, int]:
 # -- beginning --
 
 
-def begin(session: Session, deployment: str, rollout: Rollout) -> str:
+def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[Check] = ()) -> str:
     """Write a rollout that ``planning.begin`` made; gives its id. An annealer will drive it.
 
     Raises Conflict while another of the deployment, or of one above or below it, is under way; NotFound where there is no
-    such deployment.
+    such deployment; Stale where what was ``judged`` has moved on.
     """
     session.ensure(paths.ROLLOUTS)
     with contextlib.suppress(Stale):  # another made it
@@ -177,7 +177,7 @@ def begin(session: Session, deployment: str, rollout: Rollout) -> str:
     try:
         for changes in _packed([Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]):
             session.commit(changes)
-        _enter(session, deployment, identity, head, rollout.head.started)
+        _enter(session, deployment, identity, head, rollout.head.started, judged)
     except (Stale, Conflict, NotFound):  # else it may have begun
         with contextlib.suppress(Stale):  # another that has begun removes it, too
             _remove(session, place)
@@ -187,7 +187,9 @@ def begin(session: Session, deployment: str, rollout: Rollout) -> str:
     return identity
 
 
-def _enter(session: Session, deployment: str, identity: str, head: Record, started: float) -> None:
+def _enter(
+    session: Session, deployment: str, identity: str, head: Record, started: float, judged: Sequence[Check]
+) -> None:
     """Let a rollout be under way that is written but for its own record; again where others write meanwhile."""
     for attempt in range(ATTEMPTS):
         rollouts, version = _standing(session, deployment)
@@ -196,9 +198,9 @@ def _enter(session: Session, deployment: str, identity: str, head: Record, start
         counts = replace(rollouts, newest=identity, over=False, driver=None, since=started)
         own = [Set(paths.rollouts(deployment), counts, version), Set(paths.rollout(deployment, identity), head, 0)]
         try:
-            session.commit([*own, *alone])
-        except Stale:
-            if attempt + 1 == ATTEMPTS:
+            session.commit([*judged, *own, *alone])
+        except Stale as stale:
+            if attempt + 1 == ATTEMPTS or stale.path in {check.path for check in judged}:
                 raise
             time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
         else:
