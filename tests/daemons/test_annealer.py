@@ -288,6 +288,12 @@ def test_a_machine_that_is_alive_without_a_key_has_its_key_pinned_and_again_afte
         fleet.set_node(machine, host_keys=())
 
 
+def test_a_private_key_that_others_may_read_is_warned_of_at_the_start(fleet: Fleet) -> None:
+    Path(fleet.farm.settings()["key_files"][0]).chmod(0o644)
+    annealer = fleet.annealer().start()
+    assert "may be used by others than its owner; chmod 600" in annealer.said
+
+
 def test_a_hook_whose_code_is_nowhere_is_said_once_for_all_its_noderoles(fleet: Fleet) -> None:
     fleet.add_role("absent", Role(barclamp="fleet", jig="noop", hooks=("on_active", "on_node_create")))
     names = []
