@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodepool_ocb import structure
+from nodepool_ocb import structure, unreadable
 from nodepool_ocb.claim import accounted, settling
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Node, Set, State
@@ -21,14 +21,15 @@ def died(view: NodeView, now: float, reason: str, by: str | None = None, told: V
 
     One whose run is to be ended stays in TRANSITION: when the machine is back, somebody takes it over and ends it.
 
-    The run that was going on there is accounted for, unless its annealer does that itself (``told``).
+    One whose record cannot be read is left as it is, as nobody may write it. The run that was going on there is accounted
+    for, unless its annealer does that itself (``told``).
     What is below on other nodes beyond the size of a transaction is settled by the annealers that watch those.
     """
     node = _present(view)
     events: dict[Vertex, Event] = {
         v: Event.NODE_DIED
         for v in view.noderoles.values()
-        if v.record.state is not State.PROPOSED and v.record.ending is None
+        if v.record.state is not State.PROPOSED and v.record.ending is None and not v.unreadable
     }
     was_alive = node.alive and node.available  # while it is not available, its noderoles are left as they are
     moved = apply(events, now, by=by, reason=reason) if was_alive else {}
@@ -49,6 +50,11 @@ def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[C
     pinned = node.host_keys or tuple(host_keys)
     alive = replace(node, alive=True, reason=None, since=now, host_keys=pinned)
     return [Set(paths.node(view.name), alive, view.version)]
+
+
+def pinned(view: NodeView, host_key: str) -> list[Change]:
+    """The machine is alive and showed its key, where the record has none: from now on that key counts."""
+    return [Set(paths.node(view.name), replace(_present(view), host_keys=(host_key,)), view.version)]
 
 
 def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
@@ -81,6 +87,7 @@ def with_hook(world: World, pending: tuple[str, ...], hook: str) -> tuple[str, .
 
 
 def _present(view: NodeView) -> Node:
+    unreadable.refuse(view.world, [paths.node(view.name)])
     if view.record is None:
         raise Conflict(f"node {view.name} is gone")
     return view.record

@@ -38,8 +38,11 @@ def apply_to(
     by: str | None = None,
     reason: str | None = None,
 ) -> Iterator[list[Change]]:
-    """Transactions that apply the event to each noderole that is in a state for it, those above before those below."""
-    meant = [vertex for vertex in vertices if vertex.record.state in MEANT_FOR[event]]
+    """Transactions that apply the event to each noderole that is in a state for it, those above before those below.
+
+    Those whose records cannot be read are left alone.
+    """
+    meant = [vertex for vertex in vertices if vertex.record.state in MEANT_FOR[event] and not vertex.unreadable]
     meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))
     for start in range(0, len(meant), AT_ONCE):
         part = [vertex for vertex in meant[start : start + AT_ONCE] if vertex.record.state in MEANT_FOR[event]]

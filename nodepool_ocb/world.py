@@ -4,6 +4,9 @@ rollout counts in each deployment.
 Filled by store.tree and kept by store.cache; read by whoever decides. A view may be old: every decision is written with
 the versions that it was made from, so a stale one is refused. Each noderole knows its neighbours and counts the parents
 that it waits for; putting a record costs in proportion to its own edges and to its children when it turns.
+
+A record that cannot be decoded is named in ``unreadable``. The last good one stays where there was one, to be shown and
+for its edges; nothing is decided from it, and nothing from its absence (nodepool_ocb.unreadable).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec.structs
 
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import (
     Claim,
     Cluster,
@@ -31,6 +34,7 @@ from nodepool_ocb.model import (
     Structure,
 )
 from nodepool_ocb.noderole import claimable, satisfied
+from nodepool_ocb.store import paths
 
 T = TypeVar("T", bound=Record)
 
@@ -65,6 +69,24 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
         """The parents that exist; looked up, for it is asked seldom and would be a tenth of a large world's memory."""
         found = map(self.node.world.vertex, self.record.parents)
         return [parent for parent in found if parent is not None]
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether its record cannot be read; ``record`` is then the last good one."""
+        unreadable = self.node.world.unreadable
+        return bool(unreadable) and paths.noderole(self.role, self.node.name) in unreadable
+
+    @property
+    def unknown(self) -> list[str]:
+        """The names of its parents whose records cannot be read."""
+        world = self.node.world
+        return [name for name in self.record.parents if world.hides(name)] if world.unreadable else []
+
+    @property
+    def lacking(self) -> int:
+        """How many parents are known not to be satisfied: ``waiting``, without those that cannot be read."""
+        hidden = map(self.node.world.vertex, self.unknown)
+        return self.waiting - sum(parent is None or not satisfied(parent.record) for parent in hidden)
 
 
 class NodeView(msgspec.Struct, eq=False):
@@ -106,6 +128,7 @@ class World:
         self.nodes: dict[str, NodeView] = {}
         self.daemons: dict[str, dict[str, Daemon]] = {}
         self.rollouts: dict[str, Stored[Rollouts]] = {}  # by deployment
+        self.unreadable: dict[str, str] = {}  # path of a record that cannot be decoded → why
         self._depths: dict[Vertex, int] = {}  # forgotten when an edge changes
         self._awaited: dict[str, list[Vertex]] = {}  # parents named by a noderole, and not here (yet)
 
@@ -120,6 +143,16 @@ class World:
         role, _, fqdn = name.partition("@")
         node = self.nodes.get(fqdn)
         return node.noderoles.get(role) if node else None
+
+    def below(self, name: str) -> Sequence[Vertex]:
+        """The children of a noderole, also of one that was never seen."""
+        vertex = self.vertex(name)
+        return vertex.children if vertex is not None else self._awaited.get(name, ())
+
+    def hides(self, name: str) -> bool:
+        """Whether the record of the noderole ``role@fqdn`` is there and cannot be read."""
+        role, _, fqdn = name.partition("@")
+        return paths.noderole(role, fqdn) in self.unreadable
 
     def vertices(self) -> Iterator[Vertex]:
         for node in self.nodes.values():
@@ -336,8 +369,10 @@ def ancestors(vertex: Vertex) -> list[list[Vertex]]:
 
 
 def node_of(world: World, fqdn: str) -> NodeView:
-    """Raises NotFound."""
+    """Raises NotFound, or Conflict where its record was never read whole."""
     view = world.nodes.get(fqdn)
+    if paths.node(fqdn) in world.unreadable and (view is None or view.record is None):
+        raise Conflict(f"the record {paths.node(fqdn)} cannot be read; nodepool-ocb status says why")
     if view is None or view.record is None:
         raise NotFound(f"node {fqdn} does not exist; see: nodepool-ocb node list")
     return view

@@ -26,7 +26,7 @@ from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Change, Create, Daemon, Set, State
-from nodepool_ocb.noderole import settle, settled, with_hooks
+from nodepool_ocb.noderole import placed, settle, with_hooks
 from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.session import Session, ZnodeStat
@@ -227,7 +227,7 @@ class Annealer:
 
     @staticmethod
     def _unsettled(vertex: Vertex) -> bool:
-        return settled(vertex.record, vertex.waiting, 0.0) is not vertex.record
+        return placed(vertex, vertex.record, 0, 0.0) is not vertex.record
 
     def _settle(self, unsettled: list[Vertex]) -> None:
         """Write what the rule about neighbours says, where whoever moved them did not come to it."""

@@ -6,14 +6,16 @@ Records go last: while one stands, whoever looks next knows what is still to be 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.image import BuildView, UploadView, removable
-from nodepool_ocb.model import Check, Delete, Set, Upload
+from nodepool_ocb.model import Check, Delete, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
@@ -23,6 +25,8 @@ from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
+
+_BARE: Final = re.compile(r"/provider(/[^/]+(/images(/lock)?)?)?")  # what stays below a build when its uploads are gone
 
 
 def do(site: Site, image: str, step: Step) -> None:
@@ -80,6 +84,8 @@ def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
     if znode is None:
         return
     record = codec.decode(Upload, znode)
+    if record.state is not UploadState.DELETE:
+        return  # somebody wants it again
     uploader = site.uploaders.get(upload.provider)
     if record.external_id is not None:
         refused = (
@@ -97,7 +103,7 @@ def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
 def _remove_build(site: Site, image: str, build: BuildView) -> None:
     view = site.look(image)
     found = view.build(build.id) if view else None
-    if found is None or found.record.state is not build.record.state or not found.bare:
+    if found is None or found.version != build.version or not found.bare:
         return  # it is decided anew on what is there now
     name = named(image, build.id)
     ours = build.record.builder_id == site.builder_id and build.record.filename  # none: it was not to have files yet
@@ -105,8 +111,20 @@ def _remove_build(site: Site, image: str, build: BuildView) -> None:
     if faults:
         log.warning("%s stays: %s", name, "; ".join(faults))
         return
+    site.session.commit(_bare_removal(site, paths.build(image, build.id), build.version))
     log.info("%s is deleted (%s)", name, build.record.state)
-    site.session.commit(removal(site.session, paths.build(image, build.id)))
+
+
+def _bare_removal(site: Site, path: str, version: int) -> list[Delete]:
+    """The deletions of a build at this version and of the empty znodes below it.
+
+    Raises Stale where one is not empty: an upload began meanwhile, or somebody holds its lock.
+    """
+    below = [change for change in removal(site.session, path) if change.path != path]
+    for change in below:
+        if _BARE.fullmatch(change.path.removeprefix(path)) is None:
+            raise Stale(f"{change.path} came meanwhile: nothing was deleted", change.path)
+    return [*below, Delete(path, version)]
 
 
 # -- files --
@@ -123,7 +141,10 @@ def uploaded(site: Site, image: str, build: BuildView) -> tuple[str, ...]:
 def remove_uploaded(site: Site, image: str, build: BuildView, formats: Sequence[str]) -> None:
     """Remove the files of these formats. Raises Stale, Unavailable, or Invalid where a format is none."""
     record = replace(build.record, removed=(*build.record.removed, *formats))
-    site.session.commit([Set(paths.build(image, build.id), record, build.version)])
+    still = [
+        Check(_path(image, each), each.version) for each in build.uploads if each.record.state is UploadState.READY
+    ]
+    site.session.commit([*still, Set(paths.build(image, build.id), record, build.version)])
     for format in formats:
         for fault in site.shelf.remove_format(named(image, build.id), format):
             log.warning("%s", fault)

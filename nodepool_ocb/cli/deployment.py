@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb import committing, deployments, structure
+from nodepool_ocb import committing, deployments, structure, unreadable
 from nodepool_ocb.cli import assigning, completion, connection, output, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, role_of
@@ -128,6 +128,7 @@ def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> Non
         definition = role_of(world, role).record
         if deployment.record.state is not DeploymentState.PROPOSED:
             raise Conflict(f"deployment {name} is COMMITTED; first: nodepool-ocb deployment propose {name}")
+        unreadable.refuse(world, [paths.deployment_role(name, role)])
         stored = world.deployment_roles.get((name, role))
         before = stored.record if stored else DeploymentRole()
         catalogue = {each: known.record for each, known in world.roles.items()}
@@ -174,6 +175,7 @@ def commit(name: str, alone: bool, wait: bool, timeout_seconds: float | None, dr
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         now, by = opened.now(), connection.me()
         bound = _bound(world, name)
+        unreadable.refuse_commit(world, bound, {vertex.node.name for vertex in bound} | _nodes(world, name))
         yield from committing.apply_to(world, [] if alone else bound, Event.COMMIT, now, by)
         if name != deployments.SYSTEM:  # last: annealers find all of it committed
             changes = deployments.turn(world, name, DeploymentState.COMMITTED, now, by)
@@ -181,6 +183,10 @@ def commit(name: str, alone: bool, wait: bool, timeout_seconds: float | None, dr
                 yield changes
 
     waiting.change_and_wait(decide, (lambda world: _names(world, name)) if wait else None, timeout_seconds, dry_run)
+
+
+def _nodes(world: World, name: str) -> set[str]:
+    return {view.name for view in world.nodes.values() if view.record and view.record.deployment == name}
 
 
 def _names(world: World, name: str) -> Iterable[str]:

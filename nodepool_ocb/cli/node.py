@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from nodepool_ocb import aliveness, binding, committing, nodes
+from nodepool_ocb import aliveness, binding, committing, nodes, unreadable
 from nodepool_ocb.cli import assigning, completion, connection, output, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, record_of, role_of
@@ -208,6 +208,7 @@ def commit(fqdn: str, wait: bool, timeout_seconds: float | None, dry_run: bool) 
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         noderoles = node_of(world, fqdn).noderoles.values()
+        unreadable.refuse_commit(world, noderoles, [fqdn])
         return committing.apply_to(world, noderoles, Event.COMMIT, opened.now(), connection.me())
 
     def chosen(world: World) -> list[str]:

@@ -9,7 +9,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, blobs, committing, structure
+from nodepool_ocb import binding, blobs, committing, structure, unreadable
 from nodepool_ocb.cli import assigning, completion, connection, output, runs, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, noderole_of, role_of
@@ -159,6 +159,8 @@ def _act(event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: flo
             state, meant = vertex.record.state, committing.MEANT_FOR[event]
             if state not in meant and state not in DONE.get(event, ()):
                 raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}")
+        if event is Event.COMMIT:
+            unreadable.refuse_commit(world, chosen)
         return committing.apply_to(world, chosen, event, opened.now(), connection.me())
 
     waiting.change_and_wait(decide, (lambda _: names) if wait else None, timeout_seconds, dry_run)

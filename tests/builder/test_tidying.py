@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import providers
 from nodepool_ocb.config import BuilderSettings
-from nodepool_ocb.errors import Unavailable
+from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.model import Build, BuildState, Change, Cluster, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
@@ -21,7 +21,7 @@ from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
-from nodepool_ocb.tidy import RemoveBuild, Tidier, tidy
+from nodepool_ocb.tidy import RemoveBuild, RemoveUpload, Tidier, tidy
 from nodepool_ocb_builder import checksums, tidying
 from nodepool_ocb_builder.leaks import Leaks
 from nodepool_ocb_builder.orphans import Orphans
@@ -168,7 +168,7 @@ def test_what_bears_another_stamp_than_the_record_is_not_deleted_there(place: Pl
     place.upload(state=UploadState.DELETE, external_id=external_id, key="of-a-former-life")
     view = place.site.look("jammy")
     assert view is not None
-    tidying.do(place.site, "jammy", tidying.RemoveUpload(view.builds[0].uploads[0]))
+    tidying.do(place.site, "jammy", RemoveUpload(view.builds[0].uploads[0]))
     assert [kept.external_id for kept in place.uploader.list()] == [external_id]
     view = place.site.look("jammy")
     assert view is not None
@@ -192,7 +192,7 @@ def test_files_are_removed_by_the_name_of_their_record_and_not_by_what_it_says(p
         _delete(place.site.session, paths.upload("jammy", ID, "cloud", ID))
         view = place.site.look("jammy")
         assert view is not None
-        tidying.do(place.site, "jammy", tidying.RemoveBuild(view.builds[0]))
+        tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
         assert not place.site.shelf.file(NAME, "raw").exists()
     assert victim.exists()
     assert (place.site.shelf.folder / "builder_id.txt.bak").exists()
@@ -220,7 +220,7 @@ def test_a_record_stays_while_its_files_do(place: Place) -> None:
     assert view is not None
     chattr(stuck, "+i")
     try:
-        tidying.do(place.site, "jammy", tidying.RemoveBuild(view.builds[0]))
+        tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
         assert place.site.look("jammy").builds  # type: ignore[union-attr]
     finally:
         chattr(stuck, "-i")
@@ -257,6 +257,74 @@ def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(plac
     view = place.site.look("jammy")
     assert view is not None
     assert view.builds[0].uploads[0].record.state is UploadState.READY
+
+
+def test_a_build_that_came_back_meanwhile_is_not_removed(place: Place) -> None:
+    """Aborted when it was decided, set right by its builder meanwhile, and aborted a second time."""
+    record = place.build(state=BuildState.ABORTED)
+    view = place.site.look("jammy")
+    assert view is not None
+    _set(place.site.session, paths.build("jammy", ID), replace(record, state=BuildState.BUILDING))
+    _set(place.site.session, paths.build("jammy", ID), record)
+    tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
+    assert place.site.session.get(paths.build("jammy", ID)) is not None
+    assert place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_what_changes_between_the_look_and_the_deletion_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build is aborted and bare at the look, and ready when it would be deleted."""
+    record = place.build(state=BuildState.ABORTED, builder_id="elsewhere")
+    look, view = place.site.look, place.site.look("jammy")
+    assert view is not None
+
+    def late(image: str) -> object:
+        seen = look(image)
+        _set(place.site.session, paths.build("jammy", ID), replace(record, state=BuildState.READY))
+        return seen
+
+    monkeypatch.setattr(place.site, "look", late)
+    tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
+    assert place.site.session.get(paths.build("jammy", ID)) is not None
+
+
+def test_an_upload_that_begins_between_the_look_and_the_deletion_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.build(state=BuildState.DELETE, builder_id="elsewhere")
+    look, view = place.site.look, place.site.look("jammy")
+    assert view is not None
+
+    def late(image: str) -> object:
+        seen = look(image)
+        place.upload(state=UploadState.UPLOADING)
+        return seen
+
+    monkeypatch.setattr(place.site, "look", late)
+    tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
+    assert place.site.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
+
+
+def test_an_upload_whose_deletion_was_taken_back_stays(place: Place) -> None:
+    place.build()
+    external_id = place.sent()
+    upload = place.upload(state=UploadState.DELETE, external_id=external_id)
+    view = place.site.look("jammy")
+    assert view is not None
+    _set(place.site.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.READY))
+    tidying.do(place.site, "jammy", RemoveUpload(view.builds[0].uploads[0]))
+    assert [kept.external_id for kept in place.uploader.list()] == [external_id]
+    assert place.site.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
+
+
+def test_files_stay_where_an_upload_was_deleted_meanwhile(place: Place) -> None:
+    place.build()
+    upload = place.upload(external_id="e")
+    view = place.site.look("jammy")
+    assert view is not None
+    _set(place.site.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.DELETE))
+    with pytest.raises(Stale):
+        tidying.remove_uploaded(place.site, "jammy", view.builds[0], ("raw",))
+    assert place.site.shelf.file(NAME, "raw").exists()
 
 
 def chattr(path: Path, how: str) -> None:
