@@ -255,13 +255,17 @@ def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[
     if isinstance(outcome, Succeeded):
         return Event.SUCCEED, {}
     if isinstance(outcome, Lost):
-        return Event.LOSE, {}
+        return Event.LOSE, {"not_before": now + _pause(record, role)}
     done = isinstance(outcome, Failed) and outcome.exit_code == 0  # and what it gave back cannot be kept
     if isinstance(outcome, Failed) and record.attempt <= role.retries and not (done and "destructive" in role.flags):
-        doublings = min(record.attempt - 1, MOST_DOUBLINGS)
-        wait = min(role.backoff_seconds * 2**doublings, LONGEST_BACKOFF_SECONDS)
-        return Event.DEFER, {"not_before": now + wait}
+        return Event.DEFER, {"not_before": now + _pause(record, role)}
     return Event.FAIL, {}
+
+
+def _pause(record: NodeRole, role: Role) -> float:
+    """Seconds from this attempt to the next: doubles with each."""
+    doublings = min(max(record.attempt - 1, 0), MOST_DOUBLINGS)
+    return float(min(role.backoff_seconds * 2**doublings, LONGEST_BACKOFF_SECONDS))
 
 
 def _taken(ticket: deque[None]) -> bool:

@@ -15,7 +15,8 @@ from nodepool_ocb.cli.finding import deployment_of
 from nodepool_ocb.cli.rolling import Key
 from nodepool_ocb.deployments import SYSTEM, below
 from nodepool_ocb.errors import Conflict, Invalid
-from nodepool_ocb.model import DeploymentState, Node, State
+from nodepool_ocb.model import Check, DeploymentState, Node, State
+from nodepool_ocb.store import paths
 from nodepool_ocb.world import World
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def start(
             strategy.show(chosen, plan, {"name": chosen.name, "deployment": place, "inventory": rollout.head.inventory})
             raise click.exceptions.Exit(10)
         strategy.remark(plan)
-        key = Key(place, rollouts.begin(opened, place, rollout))
+        committed = [Check(paths.deployment(each), world.deployments[each].version) for each in below(world, place)]
+        key = Key(place, rollouts.begin(opened, place, rollout, committed))
         rolling.warn_of_nobody(opened)
     if wait:
         output.say(f"rollout {key} begins")

@@ -156,10 +156,10 @@ def _standing(session: Session, deployment: str) -> tuple[Rollouts, int]:
 # -- beginning --
 
 
-def begin(session: Session, deployment: str, rollout: Rollout) -> str:
+def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[Check] = ()) -> str:
     """Write a rollout that ``planning.begin`` made; gives its id. An annealer will drive it.
 
-    Raises Conflict while another of the deployment is under way.
+    Raises Conflict while another of the deployment is under way, Stale where what was ``judged`` has moved on.
     """
     session.ensure(paths.ROLLOUTS)
     with contextlib.suppress(Stale):  # another made it
@@ -175,7 +175,7 @@ def begin(session: Session, deployment: str, rollout: Rollout) -> str:
         session.commit(changes)
     counts = replace(rollouts, newest=identity, over=False, driver=None, since=rollout.head.started)
     try:
-        session.commit([Set(paths.rollouts(deployment), counts, version), Set(place, head, 0)])
+        session.commit([*judged, Set(paths.rollouts(deployment), counts, version), Set(place, head, 0)])
     except Stale:
         _remove(session, place)
         _refuse_another(session, deployment, _standing(session, deployment)[0])
