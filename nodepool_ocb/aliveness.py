@@ -52,6 +52,11 @@ def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[C
     return [Set(paths.node(view.name), alive, view.version)]
 
 
+def pinned(view: NodeView, host_key: str) -> list[Change]:
+    """The machine is alive and showed its key, where the record has none: from now on that key counts."""
+    return [Set(paths.node(view.name), replace(_present(view), host_keys=(host_key,)), view.version)]
+
+
 def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
     """The node with other fields; ``alive=False`` is a death. Roles with a hook on_node_change get it to run.
 

@@ -157,3 +157,16 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         annealer=replace(annealer, log_dir=absolute(annealer.log_dir)),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
     )
+
+
+def loose_keys(settings: SshSettings) -> list[str]:
+    """A sentence for each private key that others than its owner may use.
+
+    ssh refuses such a key. We warn: without a key every machine would count as dead, and what is on it would run again.
+    """
+    found = []
+    for name in settings.key_files:
+        path = Path(name).expanduser()
+        if path.exists() and path.stat().st_mode & 0o077:
+            found.append(f"key file {name} may be used by others than its owner; chmod 600 {name}")
+    return found

@@ -95,7 +95,7 @@ def hindrances(
             vertex.name,
             record.since,
             f"hook {record.hooks[0]} has not run yet",
-            "wait for an annealer",
+            "wait; if it stays, no annealer has the code of the role: install its package, and restart the annealer",
         )
     backs_off = backoff_left(record, now)
     if backs_off:

@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 2.0
+LONGEST_AGAIN_SECONDS: Final = (
+    60.0  # for one whose code is not here; it goes on at once when the role is imported again
+)
+MOST_AT_ONCE: Final = 16  # hooks under way; each holds what it sees
 SEPARATOR: Final = "/"
 REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
 
@@ -62,10 +66,16 @@ class Hooking:
         self._site = site
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hook")
         self._under_way: set[tuple[str, str]] = set()
+        self._queue: dict[tuple[str, str], None] = {}  # names alone: what a hook sees is put together when it runs
+        self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
+        self._missing: dict[tuple[str, str], int] = {}  # how often in a row its code was not installed here
+        self._said: set[tuple[str, str]] = set()
 
     def look(self, touched: Touched) -> None:
         """Make appointments for whatever has a hook to run among what changed."""
         for vertex in touched.vertices:
+            if vertex.role in self._of_role:
+                self._index(vertex)
             if vertex.record.hooks:
                 self._appoint("hook-noderole", vertex.name, vertex.node.name)
         for fqdn in touched.nodes:
@@ -86,6 +96,9 @@ class Hooking:
     def keep(self, what: str, whom: str) -> None:
         """An appointment has come: run the hook, unless it runs already."""
         if (what, whom) in self._under_way:
+            return
+        if len(self._under_way) >= MOST_AT_ONCE:
+            self._queue[what, whom] = None
             return
         job = {"hook-noderole": self._noderole, "hook-node": self._node, "hook-deployment": self._deployment}[what](
             whom
@@ -138,7 +151,39 @@ class Hooking:
 
     def _ended(self, what: str, whom: str, applied: bool) -> None:
         self._under_way.discard((what, whom))
-        self._appoint(what, whom, whom, 0.0 if applied else AGAIN_SECONDS)  # another hook may wait
+        missing = 0 if applied else self._missing.get((what, whom), 0)
+        wait = 0.0 if applied else min(AGAIN_SECONDS * 2 ** min(missing, 10), LONGEST_AGAIN_SECONDS)
+        self._appoint(what, whom, whom, wait)  # another hook may wait
+        while self._queue and len(self._under_way) < MOST_AT_ONCE:
+            following = next(iter(self._queue))
+            del self._queue[following]
+            self.keep(*following)
+
+    def _installed(self, what: str, whom: str, role: str, barclamp: str, hook: str) -> bool:
+        """Whether the code is here; where it is not, said once a role, and asked for less and less often."""
+        if find(role, barclamp) is not None:
+            self._missing.pop((what, whom), None)
+            return True
+        self._missing[what, whom] = self._missing.get((what, whom), 0) + 1
+        if (role, hook) not in self._said:
+            self._said.add((role, hook))
+            log.warning(
+                "%s of role %s: its code is not installed on this host; another annealer has to run it", hook, role
+            )
+        return False
+
+    def _index(self, vertex: Vertex) -> None:
+        known = self._of_role[vertex.role]
+        if self._site.world.vertex(vertex.name) is vertex:
+            known[vertex.name] = vertex.record
+        else:
+            known.pop(vertex.name, None)
+
+    def _noderoles_of(self, role: str) -> dict[str, NodeRole]:
+        """All noderoles of a role, as they are now."""
+        if role not in self._of_role:
+            self._of_role[role] = {v.name: v.record for v in self._site.world.vertices() if v.role == role}
+        return dict(self._of_role[role])
 
     # -- noderole hooks --
 
@@ -154,7 +199,7 @@ class Hooking:
 
         def work() -> Done | None:
             hooked = Hooked(name, node, record, attributes.blob(_system(self._site.session, name)))
-            if not _installed(vertex.role, role.barclamp, hook):
+            if not self._installed("hook-noderole", name, vertex.role, role.barclamp, hook):
                 return None
             error = _call(vertex.role, role.barclamp, hook, hooked)
             return Done([hooked], error, _systems(self._site.session, hooked))
@@ -220,12 +265,12 @@ class Hooking:
         hook, world = node.hooks[0], self._site.world
         roles = [name for name in _by_depth(world) if hook in world.roles[name].record.hooks]
         barclamps = {name: world.roles[name].record.barclamp for name in roles}
-        own = {name: {v.name: v.record for v in world.vertices() if v.role == name} for name in roles}
+        own = {name: self._noderoles_of(name) for name in roles}
 
         def work() -> Done | None:
             done = Done([], None, {})
             for name in roles:
-                if not _installed(name, barclamps[name], hook):
+                if not self._installed("hook-node", fqdn, name, barclamps[name], hook):
                     return None
                 hooked = Hooked(fqdn, node, noderoles=own[name])
                 if _call(name, barclamps[name], hook, hooked) is None:
@@ -292,7 +337,7 @@ class Hooking:
 
         def work() -> Done | None:
             hooked = Hooked(deployment, attributes=record.system)
-            if not _installed(name, barclamp, hook):
+            if not self._installed("hook-deployment", whom, name, barclamp, hook):
                 return None
             return Done([hooked], _call(name, barclamp, hook, hooked), {})
 

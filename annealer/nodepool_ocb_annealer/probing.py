@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from nodepool_ocb import metrics
-from nodepool_ocb.aliveness import died, revived
+from nodepool_ocb.aliveness import died, pinned, revived
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.probe import Alive, Prober, Unreachable
@@ -115,6 +115,8 @@ class Probing:
                 log.info("%s is alive", fqdn)
                 keys = [answer.host_key] if answer.host_key else []
                 self._site.send(revived(view, self._site.session.now(), keys), lambda _: None, f"{fqdn} alive")
+            elif answer.host_key and not node.host_keys:
+                self._site.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
             self._next(view)
             return
         metrics.PROBES.labels("failed").inc()
