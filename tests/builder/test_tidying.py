@@ -153,6 +153,22 @@ def test_what_an_older_attempt_made_is_a_leak_once_it_cannot_be_going_on(place: 
     assert not list(place.uploader.list())
 
 
+def test_an_upload_whose_leak_was_deleted_does_not_come_back_as_ready(place: Place) -> None:
+    """Its builder was cut off for longer than an upload may take, and then wrote what it had done."""
+    place.build()
+    external_id = place.sent()
+    place.upload(state=UploadState.FAILED, reason="here died while it sent it")
+    leaks = Leaks(place.site)
+    leaks.look("cloud")
+    threading.Event().wait(0.6)  # the time that an upload to this provider may take
+    leaks.look("cloud")
+    assert not list(place.uploader.list())
+    Uploading(place.site, "jammy", ID, "cloud")._end(place.stamp, Sent(external_id))
+    view = place.site.look("jammy")
+    assert view is not None
+    assert not view.builds[0].at("cloud"), "nobody is told of an image that is not there"
+
+
 @pytest.mark.parametrize("part", ["cluster", "provider"])
 def test_what_belongs_to_another_cluster_or_provider_is_no_leak(place: Place, part: str) -> None:
     place.build()
