@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from yard import Builder, Yard
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import BuildState, Daemon, Delete, Json, Set
+from nodepool_ocb.model import Build, BuildState, Create, Daemon, Delete, Json, Set
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
@@ -196,3 +196,23 @@ def forget(session: Session, path: str) -> None:
     znode = session.get(path)
     if znode is not None:
         session.commit([Delete(path, znode.version)])
+
+
+def test_a_build_under_way_takes_nothing_of_another_cluster_with_it(yard: Yard, chroot: str) -> None:
+    image = yard.image("jammy", 120.0)
+    builder = yard.builder(image).start()
+    yard.until(yard.history, "it is being built")
+    builder.freeze()
+    yard.until(lambda: registered(yard, builder) is None, "its session is over")
+    forget(yard.session, "/ocb")
+    forget(yard.session, "/nodepool")
+    init(ZooKeeperSettings(hosts=yard.server.hosts + chroot))
+    path = paths.build("jammy", "0000000001")
+    theirs = Build(builder="b", builder_id="b", filename="x", state=BuildState.READY, state_time=time.time())
+    yard.session.ensure(paths.builds("jammy"))
+    yard.session.commit([Create(path, theirs)])
+    builder.thaw()
+    assert builder.wait(60.0) == 9
+    znode = yard.session.get(path)
+    assert znode is not None
+    assert codec.decode(Build, znode) == theirs

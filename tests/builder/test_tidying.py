@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import providers
 from nodepool_ocb.config import BuilderSettings
-from nodepool_ocb.errors import Stale
+from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.model import Build, BuildState, Change, Cluster, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
@@ -23,6 +24,7 @@ from nodepool_ocb.store.session import Session
 from nodepool_ocb.tidy import RemoveBuild, RemoveUpload, Tidier, tidy
 from nodepool_ocb_builder import checksums, tidying
 from nodepool_ocb_builder.leaks import Leaks
+from nodepool_ocb_builder.orphans import Orphans
 from nodepool_ocb_builder.shelf import Shelf
 from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.uploading import Uploading
@@ -338,3 +340,55 @@ def _set(session: Session, path: str, record: Build | Upload) -> None:
 
 def _delete(session: Session, path: str) -> None:
     session.commit(removal(session, path))
+
+
+# -- what is absent --
+
+
+def age(place: Place) -> None:
+    """Orphans are looked for twice, and their grace is over at once."""
+    place.site.settings = replace(place.site.settings, orphan_grace_seconds=1e-9)
+    orphans = Orphans(place.site)
+    for _ in range(2):
+        orphans.look({}, (), ())
+
+
+def test_a_file_whose_record_the_caller_did_not_know_yet_stays(place: Place) -> None:
+    place.build()
+    age(place)
+    assert place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_a_file_without_a_record_goes_and_a_young_one_stays(place: Place) -> None:
+    place.build()
+    place.site.session.commit(removal(place.site.session, paths.build("jammy", ID)))
+    os.utime(place.site.shelf.file(NAME, "raw"), (0, 0))
+    orphans = Orphans(place.site)
+    for _ in range(2):
+        orphans.look({}, (), ())
+    assert place.site.shelf.file(NAME, "raw").exists()
+    age(place)
+    assert not place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_what_another_cluster_lacks_is_not_missing(place: Place) -> None:
+    place.build()
+    session = place.site.session
+    session.commit(removal(session, paths.build("jammy", ID)))
+    found = session.get(paths.CLUSTER)
+    assert found is not None
+    session.commit([Set(paths.CLUSTER, Cluster(id="theirs"), found.version)])
+    with pytest.raises(Unavailable, match="another one"):
+        age(place)
+    with pytest.raises(Unavailable, match="another one"):
+        place.site.look("jammy")
+    assert place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_a_build_that_never_got_as_far_as_a_file_takes_none_of_an_older_build_with_it(place: Place) -> None:
+    place.build(state=BuildState.ABORTED, filename="")
+    view = place.site.look("jammy")
+    assert view is not None
+    tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
+    assert place.site.session.get(paths.build("jammy", ID)) is None
+    assert place.site.shelf.file(NAME, "raw").exists()
