@@ -334,7 +334,9 @@ def test_a_rollout_that_begins_raises_the_structure_so_that_no_deployment_goes_m
     assert after.version == before.version + 1
 
 
-def test_where_a_deployment_between_cannot_be_read_no_rollout_begins_beside_one_that_may_be_above(session: Session) -> None:
+def test_where_a_deployment_between_cannot_be_read_no_rollout_begins_beside_one_that_may_be_above(
+    session: Session,
+) -> None:
     """Whoever drives the one above may still know it as it was."""
     rollouts.begin(session, "lab", rollout())
     garble(session, "sub")
