@@ -13,6 +13,7 @@ import msgspec
 
 from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
 from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.store.paths import split_cluster
 from nodepool_ocb.world import Vertex, World
 
 
@@ -135,12 +136,13 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
             text = f"its parent {parent.name} is {record.state}"
             advice = f"nodepool-ocb noderole explain {parent.name}"
             yield Reason(Code.PARENT_WAITING, parent.name, record.since, text, advice)
-    present = {parent.name for parent in vertex.parents}
+    present = {parent.name for parent in vertex.above}
     for name in vertex.record.parents:
         if name not in present:
-            yield Reason(
-                Code.PARENT_WAITING, name, 0.0, f"its parent {name} does not exist", "bind it again, or unbind"
-            )
+            text = f"its parent {name} does not exist"
+            if cluster := split_cluster(name):
+                text = f"its parents are every {cluster[0]} of deployment {cluster[1]}, and there is none"
+            yield Reason(Code.PARENT_WAITING, name, 0.0, text, "bind it again, or unbind")
 
 
 def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
@@ -154,7 +156,7 @@ def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
 
 def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
     node, view = vertex.node.record, vertex.node
-    if node is None or not (node.alive or node.virtual):
+    if node is None or node.dying or not (node.alive or node.virtual):
         text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
         advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)

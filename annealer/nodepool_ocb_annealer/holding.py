@@ -236,6 +236,8 @@ class Holding:
     def _follow(self, held: Held, finished: Finished, ending: Ending) -> tuple[Held | None, list[Change]]:
         """The next noderole to hold on the same node, if there is one, and the transaction that ends this one."""
         site = self._site
+        if held.smallest:
+            return None, ending.smallest()
         if site.draining or not ending.may_pass_on:
             return None, ending.alone()
         hold, view = held.hold, held.hold.vertex.node
@@ -258,8 +260,8 @@ class Holding:
         if self._held.get(held.fqdn) is not held:
             return
         held.writing = False
-        if isinstance(refused, Invalid):  # what came back does not fit in ZooKeeper
-            self._end(held, Finished(Failed(str(refused)), finished.ended))
+        if isinstance(refused, Invalid):
+            self._too_large(held, finished, refused)
             return
         if refused is not None:
             self._refused(held, finished, refused)
@@ -274,6 +276,17 @@ class Holding:
         self._held[held.fqdn] = following
         site.working.pass_on(held, following)
         self._run(following)
+
+    def _too_large(self, held: Held, finished: Finished, refused: Invalid) -> None:
+        """A run is to blame only for what it gave back itself: first its outcome is written without any neighbour."""
+        if not held.smallest:
+            log.warning("%s: its end is written without its neighbours: %s", held.name, refused)
+            held.smallest = True
+            self._end(held, finished)
+        elif finished.results:
+            self._end(held, Finished(Failed(str(refused)), finished.ended))
+        else:
+            self._refused(held, finished, refused)
 
     def _refused(self, held: Held, finished: Finished, refused: OcbError) -> None:
         """Read first: the outcome may be there, or a neighbour moved on, or somebody touched the wall."""
@@ -306,8 +319,6 @@ class Holding:
         site = self._site
         if vertex.node.claim is None and site.ranking.of(vertex.node.name) == 0:
             moved = apply({vertex: Event.LOSE}, time.time(), by=site.identity)
-            changes = [
-                *claim.settling(moved, first=vertex),
-                *claim.accounted(vertex, time.time(), "abandoned", "a parent is not well any more"),
-            ]
+            account = claim.accounted(vertex, time.time(), "abandoned", "a parent is not well any more")
+            changes = claim.settling(moved, (vertex,), list(account))
             site.send(changes, lambda _: None, f"letting go {vertex.name}")

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, metrics, nodes
-from nodepool_ocb.claim import Hold, settling
+from nodepool_ocb import aliveness, blobs, limits, metrics, nodes
+from nodepool_ocb.claim import Hold, leaving, settling, writes
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Set, State
@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 2.0
 SEPARATOR: Final = "/"
-DELETIONS_AT_ONCE: Final = 400
 
 
 class Site(Protocol):
@@ -118,10 +117,19 @@ class Hooking:
 
     def _done(self, what: str, whom: str, job: Job, done: Done | None) -> None:
         changes = self._changes(what, whom, job, done)
-        if changes:
-            self._site.send(changes, lambda refused: self._ended(what, whom, refused is None), f"{what} {whom}")
+        self._send(what, whom, list(limits.parts(limits.singly(changes))), applied=False)
+
+    def _send(self, what: str, whom: str, parts: list[list[Change]], applied: bool) -> None:
+        """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
+        if parts:
+            first, *rest = parts
+            self._site.send(
+                first,
+                lambda refused: self._send(what, whom, rest if refused is None else [], applied=refused is None),
+                f"{what} {whom}",
+            )
         else:
-            self._ended(what, whom, applied=False)
+            self._ended(what, whom, applied)
 
     @staticmethod
     def _changes(what: str, whom: str, job: Job, done: Done | None) -> list[Change]:
@@ -171,13 +179,13 @@ class Hooking:
             moved = apply({vertex: Event.FAIL}, time.time(), by=self._site.identity, reason=f"{hook}: {done.error}")
             own = moved.get(vertex, record)
             moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
-            return list(settling(moved, first=vertex))
+            return settling(moved, (vertex,))
         changes = self._wanted(vertex.node, done)
         path = paths.noderole(vertex.role, vertex.node.name)
         now = changes.get(path)
         base = now.data if isinstance(now, Set) and isinstance(now.data, NodeRole) else record
         kept = tuple(name for name in base.hooks if name != hook)
-        changes[path] = Set(path, replace(base, hooks=kept), vertex.version)
+        changes |= {change.path: change for change in writes(vertex, replace(base, hooks=kept))}
         return list(changes.values())
 
     def _wanted(self, view: NodeView | None, done: Done) -> dict[str, Change]:
@@ -189,7 +197,8 @@ class Hooking:
                 changes += aliveness.changed(world, view, time.time(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
             events = {each: Event.REFRESH for each in found if each is not None and each.record.state is State.ACTIVE}
-            changes += settling(apply(events, time.time(), by=identity))
+            moved = apply(events, time.time(), by=identity)
+            changes += [change for each, record in moved.items() for change in writes(each, record)]
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
                 path = paths.system(*paths.split_noderole(name))
@@ -251,7 +260,7 @@ class Hooking:
             """The next part: the node itself goes last, and while it is ``deleting`` nobody claims it."""
             nodes.deletable(view)
             claimed = any(change.path == paths.claim(fqdn) for change in done.removals)
-            return [] if claimed else list(done.removals[:DELETIONS_AT_ONCE])
+            return [] if claimed else limits.cut((), leaving(view.noderoles.values(), done.removals))
 
         return Job(work, write)
 

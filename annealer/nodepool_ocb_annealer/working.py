@@ -22,12 +22,12 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import claim, metrics
+from nodepool_ocb import claim, limits, metrics
 from nodepool_ocb.aliveness import died
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Jig, Lost, Order, Outcome, Succeeded, Unreachable
-from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Role, Run
+from nodepool_ocb.model import Change, Check, Delete, NodeRole, Role, Run
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
@@ -55,6 +55,7 @@ class Held:
         self.finished: Finished | None = None  # what is to be written
         self.writing = False  # ... and is under way
         self.refusals = 0
+        self.smallest = False  # what was to be written with it was refused as too large
         self.stop = threading.Event()  # for the jig: leave the run alone
         self.gone = threading.Event()  # the node is not ours any more
         self.ending: str | None = None  # the run is to be ended on its machine, and why
@@ -95,6 +96,7 @@ class Ending(msgspec.Struct, frozen=True):
     """What a finished run comes to."""
 
     alone: Callable[[], list[Change]]  # the transaction that writes it and gives the node back
+    smallest: Callable[[], list[Change]]  # the same without any neighbour
     moved: dict[Vertex, NodeRole]
     run: Run
     event: Event
@@ -296,10 +298,10 @@ class Working:
         if hold.epoch <= attributes.RUNS_KEPT or random.random() > LOOK_FOR_OLD_RUNS:
             return  # the node has not seen as many, or it is not its turn
         names = sorted(self._session.children(paths.runs(*place)) or [])
-        surplus = names[: 1 - attributes.RUNS_KEPT]
-        if surplus:
+        surplus = limits.singly(Delete(paths.run(*place, name), 0) for name in names[: 1 - attributes.RUNS_KEPT])
+        if deletions := limits.cut((), surplus):
             try:
-                self._session.commit([Delete(paths.run(*place, name), 0) for name in surplus])
+                self._session.commit(deletions)
             except OcbError as error:
                 log.info("old runs of %s stay for now: %s", hold.vertex.name, error)
 
@@ -315,26 +317,30 @@ class Working:
             return self._dead(hold, outcome, run, now)
         if vertex.record.ending:  # whatever it came to
             moved = apply({vertex: Event.FAIL}, now, by=hold.annealer, reason=vertex.record.ending)
-            return Ending(partial(claim.finishing, hold, moved, run), moved, run, Event.FAIL, may_pass_on=False)
+            return self._of_run(hold, moved, run, Event.FAIL)
         event, more = _event(outcome, hold.record, role, now)
         moved = apply({vertex: event}, now, by=hold.annealer, reason=run.reason)
         if more:
             moved[vertex] = replace(moved[vertex], **more)
-        alone = partial(claim.finishing, hold, moved, run, finished.results)
-        return Ending(alone, moved, run, event, may_pass_on=event is Event.SUCCEED)
+        return self._of_run(hold, moved, run, event, finished.results)
+
+    @staticmethod
+    def _of_run(
+        hold: claim.Hold, moved: dict[Vertex, NodeRole], run: Run, event: Event, results: Sequence[Change] = ()
+    ) -> Ending:
+        alone = partial(claim.finishing, hold, moved, run, results)
+        own = {hold.vertex: moved[hold.vertex]}
+        smallest = partial(claim.finishing, hold, own, run, results)
+        return Ending(alone, smallest, moved, run, event, may_pass_on=event is Event.SUCCEED)
 
     @staticmethod
     def _dead(hold: claim.Hold, outcome: Unreachable, run: Run, now: float) -> Ending:
         reason = f"{outcome.step}: {outcome.reason}"
-        dead = died(hold.vertex.node, now, reason, by=hold.annealer, told=hold.vertex)
-        if any(change.path == paths.noderole(hold.vertex.role, hold.fqdn) for change in dead):
-            dead.append(Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run))
-        # else the node is not available and the noderole stays in TRANSITION: who takes it over accounts for the run
-        changes: list[Change] = [
-            Check(paths.fence(hold.fqdn), hold.epoch), *dead, Delete(paths.claim(hold.fqdn), hold.claim_version)
-        ]  # fmt: skip
+        end = Check(paths.fence(hold.fqdn), hold.epoch), Delete(paths.claim(hold.fqdn), hold.claim_version)
+        # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
+        changes = died(hold.vertex.node, now, reason, by=hold.annealer, ended=(hold.vertex, run), together=end)
         log.warning("%s is not alive: %s", hold.fqdn, reason)
-        return Ending(lambda: changes, {}, run, Event.NODE_DIED, may_pass_on=False)
+        return Ending(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED, may_pass_on=False)
 
     @staticmethod
     def _record(hold: claim.Hold, finished: Finished) -> Run:

@@ -11,12 +11,12 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, binding, committing, nodes
+from nodepool_ocb import aliveness, binding, claim, committing, limits, nodes
 from nodepool_ocb.cli import assigning, completion, connection, output, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, record_of, role_of
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Change, Json, Node, Set, State
+from nodepool_ocb.model import Change, Delete, Json, Node, Set, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, World
@@ -241,13 +241,13 @@ def _deletion(opened: Any, world: World, fqdn: str) -> Iterator[Sequence[Change]
         return
     below = {each for vertex in view.noderoles.values() for each in binding.removable(vertex)}
     elsewhere = sorted((v for v in below if v.node is not view), key=world.depth, reverse=True)
-    changes: list[Change] = []
+    changes: list[Delete] = []
     for vertex in elsewhere:
         changes += removal(opened, paths.noderole(vertex.role, vertex.node.name))
     changes += removal(opened, paths.node(fqdn))
     if not any(each.path == paths.node(fqdn) and getattr(each, "version", -1) == view.version for each in changes):
         raise Stale(f"node {fqdn} changed", paths.node(fqdn))
-    if len(changes) > connection.MOST_CHANGES:  # more than one transaction: nobody begins anything between them
+    if not limits.fits(changes):  # more than one transaction: nobody begins anything between them
         yield [Set(paths.node(fqdn), replace(record_of(view), available=False), view.version)]
         changes[-1] = msgspec.structs.replace(changes[-1], version=view.version + 1)
-    yield from connection.parts(changes)
+    yield from limits.parts(claim.leaving(below, changes))

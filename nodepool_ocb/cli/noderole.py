@@ -10,13 +10,13 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, blobs, committing
+from nodepool_ocb import binding, blobs, claim, committing, limits
 from nodepool_ocb.cli import assigning, completion, connection, output, runs, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.cli.telling import explain, log
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Change, Check, Delete, Json, Set, State
+from nodepool_ocb.model import Change, Check, Delete, Json, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
@@ -210,8 +210,8 @@ def retry(
             if vertex.record.state is not State.ERROR and vertex not in pausing:
                 hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; retry is for what failed; {hint}")
-        hurried = [Set(_path(v), replace(v.record, not_before=0.0, by=connection.me()), v.version) for v in pausing]
-        yield from connection.parts(hurried)
+        hurried = ((v, replace(v.record, not_before=0.0, by=connection.me())) for v in pausing)
+        yield from limits.parts(list(claim.writes(vertex, record)) for vertex, record in hurried)
         yield from committing.apply_to(world, chosen, Event.RETRY, now, connection.me())
 
     waiting.change_and_wait(decide, (lambda _: retried) if wait else None, timeout_seconds, dry_run)
@@ -278,13 +278,14 @@ def unbind(name: str, yes: bool, dry_run: bool) -> None:
         surprise = [vertex.name for vertex in vertices if vertex.name not in going]
         if surprise:
             raise Conflict(f"{', '.join(surprise)} was bound below {name} meanwhile; look again")
-        yield from connection.parts([change for vertex in vertices for change in _removal(opened, vertex)])
+        deletions = (change for vertex in vertices for change in _removal(opened, vertex))
+        yield from limits.parts(claim.leaving(vertices, deletions))
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
 
 
-def _removal(opened: Any, vertex: Vertex) -> list[Change]:
+def _removal(opened: Any, vertex: Vertex) -> list[Delete]:
     """The deletions of one noderole; its record at the version that it was judged by."""
     from nodepool_ocb.store.removal import removal
 

@@ -199,10 +199,22 @@ def before_parents(evidence: Evidence) -> Iterator[str]:
             marks[entry.noderole].append(entry)
     for entry in evidence.entries:
         told = evidence.noderoles.get(entry.noderole)
-        for parent in told.record.parents if told and entry.event is Event.STARTED else ():
+        for parent in _parents(evidence, told.record) if told and entry.event is Event.STARTED else ():
             newest = next((mark for mark in reversed(marks[parent]) if mark.time <= entry.time), None)
             if newest is None or newest.exit_code != 0:
                 yield f"{_name(entry)} was started before its parent {parent} had ended well"
+
+
+def _parents(evidence: Evidence, record: NodeRole) -> Iterator[str]:
+    """The noderoles that a record waits for, clusters opened."""
+    for parent in record.parents:
+        cluster = paths.split_cluster(parent)
+        if cluster is None:
+            yield parent
+            continue
+        for name, told in evidence.noderoles.items():
+            if (told.record.deployment, True) == (cluster[1], cluster[0] in told.record.serves):
+                yield name
 
 
 def unfinished(evidence: Evidence) -> Iterator[str]:
