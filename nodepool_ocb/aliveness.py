@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import limits
+from nodepool_ocb import limits, structure
 from nodepool_ocb.claim import accounted, writes
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Create, Node, Run, Set, State
@@ -112,8 +112,13 @@ def _all_told(view: NodeView) -> Node:
 
 
 def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
-    """The node with other fields; ``alive=False`` is a death. Roles with a hook on_node_change get it to run."""
+    """The node with other fields; ``alive=False`` is a death. Roles with a hook on_node_change get it to run.
+
+    Raises Conflict where it would move to a deployment that does not exist, or be alive while it is still ``dying``.
+    """
     node = _all_told(view) if fields.get("alive") else _present(view)
+    if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
+        raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
     if fields.get("alive") is False and node.alive:
         first, *rest = died(view, now, fields.pop("reason", None) or f"marked so by {by or 'a person'}", by)
         assert isinstance(first, Set), "died() names the node first"
@@ -124,7 +129,9 @@ def changed(world: World, view: NodeView, now: float, by: str | None = None, **f
     if "alive" in fields or "available" in fields:
         fields.setdefault("since", now)
     hooks = with_hook(world, node.hooks, "on_node_change")
-    return [Set(paths.node(view.name), replace(node, **fields, hooks=hooks), view.version), *rest]
+    return structure.raised(
+        world, [Set(paths.node(view.name), replace(node, **fields, hooks=hooks), view.version), *rest]
+    )
 
 
 def with_hook(world: World, pending: tuple[str, ...], hook: str) -> tuple[str, ...]:

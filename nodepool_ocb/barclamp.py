@@ -207,16 +207,23 @@ class _Reader:
     def compare(self) -> None:
         """Look at the roles beside each other and the known ones; leave out what can never be bound."""
         self._misplaced_flags()
-        for finding in roles.problems({**self._known, **self.roles}):
+        while self._leave_out():
+            pass  # what is left out stays as it was before, and that may contradict another
+        for finding in roles.loose_ends({**self._known, **self.roles}):
+            if finding.role in self.roles:
+                self.warnings.append(self._told(finding))
+
+    def _leave_out(self) -> bool:
+        """Leave out the roles that have problems; whether there were any."""
+        before = len(self.roles)
+        for finding in list(roles.problems({**self._known, **self.roles})):
             to_blame = sorted((finding.others | {finding.role}) & self.roles.keys())
             if to_blame:
                 first = finding.role if finding.role in to_blame else to_blame[0]
                 self.problems.append(self._told(replace(finding, role=first)))
             for name in to_blame:
                 del self.roles[name]
-        for finding in roles.loose_ends({**self._known, **self.roles}):
-            if finding.role in self.roles:
-                self.warnings.append(self._told(finding))
+        return len(self.roles) < before
 
     def _told(self, finding: roles.Finding) -> str:
         origin = self._origins[finding.role]

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb import limits
+from nodepool_ocb import limits, structure
 from nodepool_ocb.circles import knots
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import Change, Check, Create, DeploymentRole, Gate, NodeRole, Raise, Role, State
@@ -93,6 +93,8 @@ def _explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
         vertex = world.vertex(name)
         if vertex is None:
             raise NotFound(f"parent {name} does not exist; see: nodepool-ocb noderole list")
+        if _leaves(vertex.node):
+            raise Conflict(f"node {vertex.node.name} is being deleted; nothing new can depend on {name}")
         for each in (vertex.role, *world.role_of(vertex).provides):
             chosen.setdefault(each, []).append(vertex)
     return chosen
@@ -143,6 +145,9 @@ class _Binder:
         if role in self._view.noderoles or role in self._parents:
             return
         self._permit(role, definition, because)
+        shared = self._world.deployment_roles.get((self._deployment, role))
+        if shared is not None and shared.record.deleting:
+            raise Conflict(f"deployment {self._deployment} is being deleted; nothing can be bound in it")
         self._parents[role] = set()
         stack.append((role, iter(sorted(set(definition.requires) - {role}))))
 
@@ -236,6 +241,7 @@ class _Binder:
         found = [
             vertex
             for node in self._world.nodes.values()
+            if not _leaves(node)
             for name in able
             if (vertex := node.noderoles.get(name)) is not None and vertex.record.deployment == deployment
         ]
@@ -313,7 +319,7 @@ class _Binder:
             changes += [Create(path, record), Create(f"{path}/runs")]
         gates = self._gates(new)
         changes += [*self._parents_stand({gate.path for gate in gates}), *gates]
-        return Plan(tuple(new), tuple(changes) if new else (), tuple(self._explanations))
+        return Plan(tuple(new), tuple(structure.raised(self._world, changes)) if new else (), tuple(self._explanations))
 
     def _refuse_circles(self) -> None:
         """Raises Conflict where a new noderole would stand above itself: as a member of a cluster, or by given parents."""
@@ -410,6 +416,10 @@ class _Binder:
                 path, version = paths.noderole(parent.role, parent.node.name), parent.version
             if parent is not None and path not in raised:
                 yield Check(path, version)
+
+
+def _leaves(node: NodeView) -> bool:
+    return node.record is not None and node.record.deleting
 
 
 def lineage(world: World, deployment: str) -> list[str]:

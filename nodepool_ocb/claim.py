@@ -20,9 +20,10 @@ from msgspec.structs import replace
 
 from nodepool_ocb import limits
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Change, Check, Claim, Create, Delete, Fence, Gate, NodeRole, Raise, Run, Set, State
+from nodepool_ocb.model import Change, Check, Claim, Create, Delete, Fence, NodeRole, Run, Set, State
 from nodepool_ocb.noderole import Event, after, satisfied
 from nodepool_ocb.store import paths
+from nodepool_ocb.structure import gates_raised
 from nodepool_ocb.world import ClusterView, NodeView, Vertex, World
 
 
@@ -185,22 +186,8 @@ def _outcome(hold: Hold, run: Run | None, results: Iterable[Change]) -> Iterable
 def writes(vertex: Vertex, record: NodeRole) -> Iterator[Change]:
     """The record of a noderole that exists is to be this one."""
     if vertex.record.serves and satisfied(vertex.record) and not satisfied(record):
-        yield from raised(vertex)
+        yield from gates_raised(vertex)
     yield Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
-
-
-def raised(member: Vertex) -> Iterator[Change]:
-    """The gates of a member that goes away, or ceases to be satisfied."""
-    for role in member.record.serves:
-        yield Raise(paths.gate(member.record.deployment, role), Gate(by=member.name))
-
-
-def leaving(vertices: Iterable[Vertex], deletions: Iterable[Delete]) -> Iterator[Sequence[Change]]:
-    """Deletions as units: that of a noderole, if it is one of these, raises its gates in the same transaction."""
-    going = {paths.noderole(vertex.role, vertex.node.name): vertex for vertex in vertices if vertex.record.serves}
-    for deletion in deletions:
-        vertex = going.get(deletion.path)
-        yield (*raised(vertex), deletion) if vertex is not None else (deletion,)
 
 
 def settling(

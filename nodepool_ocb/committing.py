@@ -1,8 +1,9 @@
 """What people do to noderoles that exist: commit, propose, retry, refresh, redeploy, end; any number of them at once.
 
 Each gives transactions one after the other, cut by limits, and each of these is whole by itself: stopping between two of
-them leaves some noderoles moved and the others as they were. While they are given the world is brought to what the ones before will have
-made of it, so the caller writes each before it takes the next, and begins anew with a fresh world if one is refused.
+them leaves some noderoles moved and the others as they were. While they are given the world is brought to what the ones
+before will have made of it, so the caller writes each before it takes the next, and begins anew with a fresh world if one
+is refused.
 """
 
 from __future__ import annotations

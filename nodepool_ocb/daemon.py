@@ -1,8 +1,8 @@
 """A daemon's life: turns, signals, systemd, health pages, and an end that nothing can prevent.
 
 ``serve`` runs ``turn`` whenever ``wake`` is set, or after as many seconds as the turn said. A turn that
-raises is logged and counted, and the next comes after a back-off; a turn that hangs is seen by systemd's
-watchdog and by /health/live.
+raises is logged and counted, and the next comes after a back-off; but NoCluster ends the daemon. A turn that hangs
+is seen by systemd's watchdog and by /health/live.
 
 SIGTERM and SIGINT set ``stop``: turns go on until ``drained`` says so, and a second signal ends the process
 at once. SIGHUP calls ``reload`` between two turns. Signals are read by a thread: setting an Event in a
@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Final
 
 from nodepool_ocb import metrics
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.errors import NoCluster, OcbError
 from nodepool_ocb.health import Pages, Trouble
 from nodepool_ocb.logs import setup_logging
 from nodepool_ocb.page import Page
@@ -135,6 +135,8 @@ class _Loop:
         metrics.TURNS.inc()
         try:
             wait = self._turn()
+        except NoCluster:
+            raise  # no later turn is better: the process ends, and its next start looks again
         except Exception as error:
             self._failed(error)
             return

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb import structure
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import Change, Create, Deployment, DeploymentState, Set
 from nodepool_ocb.store import paths
@@ -24,7 +25,7 @@ def create(world: World, name: str, parent: str, now: float, by: str | None = No
         raise Conflict(f"deployment {name} exists already")
     _of(world, parent)
     made = Deployment(parent=parent, since=now, by=by)
-    return [Create(paths.deployment(name), made), Create(paths.deployment_roles(name))]
+    return structure.raised(world, [Create(paths.deployment(name), made), Create(paths.deployment_roles(name))])
 
 
 def turn(world: World, name: str, state: DeploymentState, now: float, by: str | None = None) -> list[Change]:

@@ -72,3 +72,9 @@ class Denied(OcbError):
     """ZooKeeper refuses what this identity asked."""
 
     exit_code = 8
+
+
+class NoCluster(OcbError):
+    """Where ZooKeeper was asked there is no cluster, or another one than this daemon belongs to: nothing was touched."""
+
+    exit_code = 9

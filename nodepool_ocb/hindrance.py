@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,9 @@ from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
 from nodepool_ocb.noderole import satisfied
 from nodepool_ocb.store.paths import split_cluster
 from nodepool_ocb.world import Vertex, World
+
+LONGEST_BACKOFF_SECONDS: Final = 900.0  # between two attempts of a noderole
+MOST_STEP_SECONDS: Final = 60.0  # that the clocks of two leaders are expected to differ
 
 
 class Code(StrEnum):
@@ -89,18 +93,33 @@ def hindrances(
             f"hook {record.hooks[0]} has not run yet",
             "wait for an annealer",
         )
-    if record.not_before > now and record.state is State.TODO:
+    backs_off = backoff_left(record, now)
+    if backs_off:
         yield Reason(
             Code.BACKOFF,
             vertex.name,
             record.since,
-            f"runs again in {record.not_before - now:.0f} s, after attempt {record.attempt}: {record.reason or 'it failed'}",
+            f"runs again in {backs_off:.0f} s, after attempt {record.attempt}: {record.reason or 'it failed'}",
             f"wait, or: nodepool-ocb noderole retry {vertex.name}",
         )
     if not world.annealers:
         yield Reason(
             Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", "systemctl start nodepool-ocb-annealer"
         )
+
+
+def backoff_left(record: NodeRole, now: float) -> float:
+    """How many seconds until its next attempt; 0 where it need not wait.
+
+    What lies further ahead than any back-off was written while a clock was wrong, and holds nothing back.
+
+    >>> backoff_left(NodeRole(state=State.TODO, since=0.0, not_before=90.0), 60.0)
+    30.0
+    >>> backoff_left(NodeRole(state=State.TODO, since=9e9, not_before=9e9), 60.0)
+    0.0
+    """
+    left = record.not_before - now
+    return left if record.state is State.TODO and 0 < left <= LONGEST_BACKOFF_SECONDS + MOST_STEP_SECONDS else 0.0
 
 
 def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:

@@ -27,18 +27,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Room:
-    """A transaction that is being filled; ``changes`` is what is in it. A gate is raised once in it, however often asked."""
+    """A transaction that is being filled; ``changes`` is what is in it. A gate is raised once in it, however often asked.
 
-    def __init__(self, together: Iterable[Change] = ()) -> None:
+    ``beside`` is what will be written with it, and is not in it.
+    """
+
+    def __init__(self, together: Iterable[Change] = (), beside: Sequence[Change] = ()) -> None:
         self.changes: list[Change] = list(together)
         self._raised = {change.path for change in self.changes if isinstance(change, Raise)}
-        self._size = sum(map(size, self.changes))
+        self._most = MOST_CHANGES - len(beside)
+        self._size = sum(map(size, (*self.changes, *beside)))
 
     def take(self, unit: Sequence[Change]) -> bool:
         """Put in a unit, if there is room for all of it; an empty transaction takes any."""
         fresh = [change for change in unit if not (isinstance(change, Raise) and change.path in self._raised)]
         more = sum(map(size, fresh))
-        full = len(self.changes) + len(fresh) > MOST_CHANGES or self._size + more > MOST_BYTES
+        full = len(self.changes) + len(fresh) > self._most or self._size + more > MOST_BYTES
         if full and self.changes:
             return False
         self.changes += fresh
@@ -79,13 +83,13 @@ def cut(together: Iterable[Change], following: Iterable[Sequence[Change]]) -> li
     return room.changes
 
 
-def parts(units: Iterable[Sequence[Change]]) -> Iterator[list[Change]]:
-    """All of the units, in as few transactions as their order allows."""
-    room = Room()
+def parts(units: Iterable[Sequence[Change]], beside: Sequence[Change] = ()) -> Iterator[list[Change]]:
+    """All of the units, in as few transactions as their order allows, each with room for ``beside``."""
+    room = Room(beside=beside)
     for unit in units:
         if not room.take(unit):
             yield room.changes
-            room = Room(unit)
+            room = Room(unit, beside)
     if room.changes:
         yield room.changes
 

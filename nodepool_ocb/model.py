@@ -103,6 +103,16 @@ class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     by: str | None = None  # the member that raised it last: "role@fqdn"
 
 
+class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``/ocb/structure``: its version rises whenever roles, deployments, nodes or noderoles come, go or are linked anew.
+
+    Both numbers are the highest that anything deleted ever had: what is made under the same name later begins above them.
+    """
+
+    generation: int = 0  # of noderoles
+    epoch: int = 0  # of nodes
+
+
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``nodes/<fqdn>/claim``, ephemeral: who works on the node now."""
 
@@ -247,7 +257,9 @@ class Upload(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state_time: float
     format: str
     external_id: str | None = None  # what the provider calls it
-    external_name: str | None = None  # what it was called by us: <image>-<build>-<upload>
+    external_name: str | None = None  # what it was called by us: <image>-<build>-<upload>-<provider>-<key>
+    cluster: str = ""  # the id of the cluster that is stamped on what the newest attempt made
+    key: str = ""  # of the newest attempt, drawn by chance: the part of the stamp that no other attempt has
     builder: str | None = None
     attempt: int = 1  # how often this upload has been tried
     reason: str | None = None
@@ -285,7 +297,7 @@ class Holder(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``/ocb/cluster``: the id that is stamped on every external object."""
+    """``/ocb/cluster``: the id that is stamped on every external object; made by ``nodepool-ocb init`` alone."""
 
     id: str
     admin_domain: str | None = None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import binding
+from nodepool_ocb import binding, limits, structure
 from nodepool_ocb.aliveness import with_hook
-from nodepool_ocb.errors import Conflict, Invalid, NotFound
-from nodepool_ocb.model import Change, Create, Fence, Node, Set, State
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
+from nodepool_ocb.model import Change, Check, Create, Delete, Fence, Node, Set, State
 from nodepool_ocb.store import paths
-from nodepool_ocb.world import NodeView, World, node_of
+from nodepool_ocb.world import NodeView, Vertex, World, node_of
 
 LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -47,7 +47,8 @@ def create(
     ]
     roles = [] if node.virtual else _roles_of_new(world, node.admin, jigs)
     bound = binding.plan_all(world, roles, NodeView(fqdn, world, made), now=now, by=by, jigs=jigs)
-    return binding.Plan(bound.noderoles, (*changes, *bound.changes), bound.explanations)
+    whole = structure.raised(world, (*changes, *bound.changes))
+    return binding.Plan(bound.noderoles, tuple(whole), bound.explanations)
 
 
 def _roles_of_new(world: World, admin: bool, jigs: Collection[str] | None) -> list[str]:
@@ -74,23 +75,65 @@ def check_name(fqdn: str, admin_domain: str | None) -> None:
 def delete(world: World, fqdn: str) -> list[Change]:
     """Ask for a node's deletion: hooks of on_node_delete run first, then an annealer takes it away.
 
-    Empty where no role has such a hook: then the caller takes it away (store.removal). Raises NotFound, or Conflict where
-    it may not go.
+    Empty where no role has such a hook, or they have run: then the caller takes it away (``taking_away``). Raises NotFound,
+    or Conflict where it may not go.
     """
     view = node_of(world, fqdn)
-    deletable(view)
-    assert view.record is not None, "node_of gives only nodes that exist"
-    hooks = with_hook(world, view.record.hooks, "on_node_delete")
-    if "on_node_delete" not in hooks:
-        return []
-    return [Set(paths.node(fqdn), replace(view.record, deleting=True, hooks=hooks), view.version)]
+    record = _record(view)
+    going(view)
+    busy = view.busy if record.alive or record.virtual else None  # nobody takes it over where nobody gets
+    if busy is not None and not record.deleting:
+        raise Conflict(f"{busy.name} is in TRANSITION; wait until it ends: nodepool-ocb noderole wait {busy.name}")
+    hooks = record.hooks if record.deleting else with_hook(world, record.hooks, "on_node_delete")
+    return _marked(view, hooks) if "on_node_delete" in hooks else []
 
 
-def deletable(view: NodeView) -> None:
-    """Raises Conflict while something works on the node, or noderoles of other nodes depend on its own."""
+def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterator[list[Change]]:
+    """The transactions that delete a node with all that goes with it: ``deletions``, leaves first, the node last.
+
+    Where they are several the node is marked as ``deleting`` first: nobody claims or binds there any more, and an annealer
+    goes on where the caller stops. Write each before taking the next. Raises Stale where something else would have to go
+    too.
+    """
+    view = node_of(world, fqdn)
+    there = {change.path for change in deletions}
+    missing = [vertex.name for vertex in going(view) if paths.noderole(vertex.role, vertex.node.name) not in there]
+    if missing or paths.node(fqdn) not in there:
+        raise Stale(f"{', '.join(missing) or fqdn} changed meanwhile: read it again", paths.node(fqdn))
+    if not limits.fits(structure.raised(world, deletions)) and not _record(view).deleting:
+        yield from structure.written(world, _marked(view, _record(view).hooks))
+        world.put_node(fqdn, replace(_record(view), deleting=True), view.version + 1)
+        deletions = [*deletions[:-1], Delete(paths.node(fqdn), view.version)]
+    yield from structure.in_parts(world, ([change] for change in deletions))
+
+
+def _marked(view: NodeView, hooks: tuple[str, ...]) -> list[Change]:
+    """Refused where somebody has claimed the node since."""
+    marked = replace(_record(view), deleting=True, hooks=hooks)
+    return structure.raised(
+        view.world, [Check(paths.fence(view.name), view.fence), Set(paths.node(view.name), marked, view.version)]
+    )
+
+
+def going(view: NodeView) -> list[Vertex]:
+    """The noderoles that go with a node: its own, and the PROPOSED ones of other nodes that depend on them; parents first.
+
+    Raises Conflict while something works on the node, or where what depends on it elsewhere was committed.
+    """
     if view.claim is not None:
         raise Conflict(f"{view.claim.noderole} is at work on {view.name}; wait until it ends")
-    for vertex in view.noderoles.values():
+    above = {vertex: vertex for vertex in view.noderoles.values()}  # each to that of the node which it depends on
+    found = list(above)
+    for vertex in found:  # grows while it is walked
         for child in vertex.children:
             if child.node is not view and child.record.state is not State.PROPOSED:
-                raise Conflict(f"{child.name} depends on {vertex.name}; unbind it first")
+                raise Conflict(f"{child.name} depends on {above[vertex].name}; unbind it first")
+            if child not in above:
+                above[child] = above[vertex]
+                found.append(child)
+    return sorted(found, key=lambda vertex: (view.world.depth(vertex), vertex.name))
+
+
+def _record(view: NodeView) -> Node:
+    assert view.record is not None, "node_of gives only nodes that exist"
+    return view.record

@@ -28,6 +28,7 @@ from nodepool_ocb.model import (
     Role,
     Rollouts,
     State,
+    Structure,
 )
 from nodepool_ocb.noderole import claimable, satisfied
 from nodepool_ocb.store import paths
@@ -124,6 +125,11 @@ class NodeView(msgspec.Struct, eq=False):
     ready: set[Vertex] = set()  # those whose own state lets an annealer take them
 
     @property
+    def epoch(self) -> int:
+        """The epoch of its newest claim; it never falls, also where the node was deleted and created again."""
+        return self.fence
+
+    @property
     def busy(self) -> Vertex | None:
         """The noderole in TRANSITION on this node, if there is one."""
         return next((v for v in self.noderoles.values() if v.record.state is State.TRANSITION), None)
@@ -134,6 +140,7 @@ class World:
 
     def __init__(self) -> None:
         self.cluster: Stored[Cluster] | None = None
+        self.structure: Stored[Structure] | None = Stored(Structure(), 0)  # a new tree's; never newer than the rest
         self.roles: dict[str, Stored[Role]] = {}
         self.deployments: dict[str, Stored[Deployment]] = {}
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
@@ -207,6 +214,9 @@ class World:
 
     def put_cluster(self, stored: Stored[Cluster]) -> None:
         self.cluster = stored
+
+    def put_structure(self, stored: Stored[Structure] | None) -> None:
+        self.structure = stored
 
     def put_role(self, name: str, stored: Stored[Role]) -> None:
         self.roles[sys.intern(name)] = stored

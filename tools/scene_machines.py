@@ -31,6 +31,10 @@ class MachinesScene:
             f"A private ZooKeeper ({self._play.built['zookeeper']}), two annealers, and {len(self._play.built['machines'])}"
             f" machines: sshd processes on 127.0.0.0/8, each with a directory that it takes for its root. {COUNT} come first."
         )
+        self._play.say(
+            "Its cluster was made before the daemons were started, by the first command of every new cluster:"
+        )
+        self._play.run("init")
         self._play.run("daemon list")
         self._play.run(f"barclamp import {ROOT / 'etc/barclamps'}")
 

@@ -24,7 +24,7 @@ from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import BUILDER, DaemonProcess
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper import Server, init
 
 MACHINES: Final = 18  # of which the first scene takes six
 ANNEALERS: Final = ("annealer-1", "annealer-2")
@@ -70,7 +70,7 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     (folder / "pid").write_text(f"{os.getpid()}\n")
     server = up.enter_context(Server(fsync=False))
     farm = up.enter_context(Farm(MACHINES, folder / "machines"))
-    zookeeper = ZooKeeperSettings(hosts=server.hosts, session_timeout_seconds=4.0)
+    zookeeper = init(ZooKeeperSettings(hosts=server.hosts, session_timeout_seconds=4.0))
     sections = {"ssh": farm.settings(), "annealer": TUNING}
     for name in ANNEALERS:
         up.enter_context(DaemonProcess(zookeeper, folder / name, sections))

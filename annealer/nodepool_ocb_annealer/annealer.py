@@ -22,12 +22,12 @@ from msgspec.structs import replace
 
 from nodepool_ocb import aliveness, claim, limits, metrics
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import OcbError, Stale, Unavailable
+from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Change, Create, Daemon, Set, State
 from nodepool_ocb.noderole import settle, settled, with_hooks
-from nodepool_ocb.store import paths
+from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.session import Session, ZnodeStat
 from nodepool_ocb.store.tree import Touched
@@ -65,6 +65,7 @@ class Annealer:
         self.stop = threading.Event()  # set by a signal: drain, then end
         self.world = World()
         self.identity, self.settings, self.daemon = identity, settings, daemon
+        self.cluster = ""  # its id; known once there is a session, and the same in every later one
         self.jigs, self.prober = jigs, prober
         self.session = session
         self.cache = Cache(session, self.world, self.wake.set)
@@ -109,6 +110,9 @@ class Annealer:
         except Unavailable as gone:
             log.warning("ZooKeeper: %s", gone)
             return AGAIN_SECONDS
+        except NoCluster:
+            self.session.close()  # what is under way is of another cluster: nothing of it is written here
+            raise
         return self.agenda.seconds(time.monotonic(), at_most=self.settings.sweep_seconds)
 
     def _take_posted(self) -> None:
@@ -128,6 +132,7 @@ class Annealer:
         self.holding.void()
         self.rolling.void()
         session = self.session.id
+        self.cluster = clusters.current(self.session, self.cluster).id
         self._register()
         touched = self.cache.load()
         self.rolling.look_at_all()
@@ -225,7 +230,7 @@ class Annealer:
 
     def _settle(self, unsettled: list[Vertex]) -> None:
         """Write what the rule about neighbours says, where whoever moved them did not come to it."""
-        moved = with_hooks(settle({}, time.time(), also=unsettled))
+        moved = with_hooks(settle({}, self.session.now(), also=unsettled))
         for changes in limits.parts(list(claim.writes(vertex, record)) for vertex, record in moved.items()):
             self.send(changes, partial(self._settled, list(claim.written(moved, changes))), "settling")
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from nodepool_ocb import claim, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
-from nodepool_ocb.hindrance import runnable
+from nodepool_ocb.hindrance import backoff_left, runnable
 from nodepool_ocb.jigs.jig import Failed, Jig
 from nodepool_ocb.model import Change, NodeRole, State
 from nodepool_ocb.noderole import Event, apply, claimable
@@ -120,7 +120,7 @@ class Holding:
 
     def _next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
         """The noderole to run next: the least deep in the graph, then by name."""
-        site, now = self._site, time.time()
+        site, now = self._site, self._site.session.now()
         planned: Mapping[Vertex, NodeRole] = moved or {}
         candidates: list[Vertex] = []
         turning = [vertex for vertex in planned if vertex.node is view and vertex not in view.ready]
@@ -132,8 +132,8 @@ class Holding:
                 self._let_go(vertex)
             elif runnable(site.world, vertex, now, site.jigs, moved):
                 candidates.append(vertex)
-            elif record.not_before > now:
-                site.agenda.at(time.monotonic() + record.not_before - now, ("consider", view.name))
+            elif left := backoff_left(record, now):
+                site.agenda.at(time.monotonic() + left, ("consider", view.name))
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         return min(candidates, key=lambda vertex: (site.world.depth(vertex), vertex.name))
@@ -155,7 +155,7 @@ class Holding:
             return
         self._ready_since.pop(fqdn, None)
         try:
-            hold = claim.take(site.world, vertex, site.identity, site.working.name_run(vertex.node), time.time())
+            hold = claim.take(site.world, vertex, site.identity, site.working.name_run(vertex.node), site.session.now())
             changes = claim.claiming(site.world, hold)
         except (Conflict, NotFound) as incomplete:
             log.warning("cannot claim %s: %s", vertex.name, incomplete)
@@ -207,7 +207,7 @@ class Holding:
             site.working.start(held, lambda ended: self._ended(held, ended), finished.again_after)
             return
         try:
-            ending = site.working.ending(held, finished, time.time())
+            ending = site.working.ending(held, finished, site.session.now())
         except Conflict as refused:
             log.error("%s: %s", held.name, refused)
             self._drop(held)
@@ -247,7 +247,7 @@ class Holding:
         record = ending.moved.get(vertex, vertex.record)
         run = site.working.name_run(view)
         try:
-            following = claim.take_next(site.world, hold, vertex, record, run, time.time())
+            following = claim.take_next(site.world, hold, vertex, record, run, site.session.now())
             changes = claim.passing_on(site.world, hold, ending.moved, ending.run, following, finished.results)
         except (Conflict, NotFound):
             return None, ending.alone()
@@ -318,7 +318,8 @@ class Holding:
         """Nobody runs it, and a parent is not well any more: it is to wait again."""
         site = self._site
         if vertex.node.claim is None and site.ranking.of(vertex.node.name) == 0:
-            moved = apply({vertex: Event.LOSE}, time.time(), by=site.identity)
-            account = claim.accounted(vertex, time.time(), "abandoned", "a parent is not well any more")
+            now = site.session.now()
+            moved = apply({vertex: Event.LOSE}, now, by=site.identity)
+            account = claim.accounted(vertex, now, "abandoned", "a parent is not well any more")
             changes = claim.settling(moved, (vertex,), list(account))
             site.send(changes, lambda _: None, f"letting go {vertex.name}")

@@ -17,15 +17,15 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, limits, metrics, nodes
-from nodepool_ocb.claim import Hold, leaving, settling, writes
+from nodepool_ocb import aliveness, blobs, limits, metrics, nodes, structure
+from nodepool_ocb.claim import Hold, settling, writes
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import OcbError, Stale, Unavailable
+from nodepool_ocb.errors import Conflict, OcbError, Stale, Unavailable
 from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Set, State
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.role import Hooked, find
 from nodepool_ocb.store import paths
-from nodepool_ocb.store.removal import removal
+from nodepool_ocb.store.removal import judged, subtree
 from nodepool_ocb.store.session import Session, Znode
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.world import NodeView, Vertex, World
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 2.0
 SEPARATOR: Final = "/"
+REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
 
 
 class Site(Protocol):
@@ -176,7 +177,9 @@ class Hooking:
         if vertex.record is not record:
             return []  # it moved on: the hook runs again
         if done.error:
-            moved = apply({vertex: Event.FAIL}, time.time(), by=self._site.identity, reason=f"{hook}: {done.error}")
+            moved = apply(
+                {vertex: Event.FAIL}, self._site.session.now(), by=self._site.identity, reason=f"{hook}: {done.error}"
+            )
             own = moved.get(vertex, record)
             moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
             return settling(moved, (vertex,))
@@ -194,10 +197,10 @@ class Hooking:
         changes: list[Change] = []
         for hooked in done.hooked:
             if hooked.set_node and view is not None:
-                changes += aliveness.changed(world, view, time.time(), by=identity, **hooked.set_node)
+                changes += aliveness.changed(world, view, self._site.session.now(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
             events = {each: Event.REFRESH for each in found if each is not None and each.record.state is State.ACTIVE}
-            moved = apply(events, time.time(), by=identity)
+            moved = apply(events, self._site.session.now(), by=identity)
             changes += [change for each, record in moved.items() for change in writes(each, record)]
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
@@ -249,18 +252,27 @@ class Hooking:
 
         return Job(work, write)
 
-    def _delete(self, view: NodeView) -> Job:
+    def _delete(self, view: NodeView) -> Job | None:
         """The hooks of on_node_delete have run: the node goes."""
-        session, fqdn = self._site.session, view.name
+        session, world, fqdn = self._site.session, self._site.world, view.name
+        try:
+            elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
+        except Conflict as refused:
+            log.warning("%s cannot be deleted: %s", fqdn, refused)
+            self._appoint("hook-node", fqdn, fqdn, REFUSED_SECONDS)
+            return None
+        places = [*(paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere), paths.node(fqdn)]
 
         def work() -> Done | None:
-            return Done([], None, {}, removal(session, paths.node(fqdn)))
+            return Done([], None, {}, [znode for place in places for znode in subtree(session, place)])
 
         def write(done: Done) -> list[Change]:
             """The next part: the node itself goes last, and while it is ``deleting`` nobody claims it."""
-            nodes.deletable(view)
-            claimed = any(change.path == paths.claim(fqdn) for change in done.removals)
-            return [] if claimed else limits.cut((), leaving(view.noderoles.values(), done.removals))
+            try:
+                return next(nodes.taking_away(world, fqdn, judged(world, done.going)))
+            except OcbError as refused:
+                log.info("%s is not deleted yet: %s", fqdn, refused)
+                return []
 
         return Job(work, write)
 
@@ -274,7 +286,8 @@ class Hooking:
             return None
         record, path, barclamp = stored.record, paths.deployment_role(deployment, name), role.record.barclamp
         if record.deleting and not record.hooks:
-            self._site.send([Delete(path, stored.version)], lambda _: None, f"deleting {whom}")
+            deletion = structure.raised(self._site.world, [Delete(path, stored.version)])
+            self._site.send(deletion, lambda _: None, f"deleting {whom}")
             return None
         if not record.hooks:
             return None
@@ -300,7 +313,7 @@ class Done(msgspec.Struct):
     hooked: list[Hooked]
     error: str | None
     systems: dict[str, Znode | None]  # the system attributes of the noderoles that they want to change
-    removals: list[Delete] = []
+    going: list[Znode] = []
 
 
 class Job(NamedTuple):

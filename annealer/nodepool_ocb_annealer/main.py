@@ -6,10 +6,11 @@ import logging
 import os
 import secrets
 import socket
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from nodepool_ocb import config, metrics
 from nodepool_ocb.daemon import serve
@@ -17,7 +18,6 @@ from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Daemon
 from nodepool_ocb.program import Asked, program
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def run(asked: Asked) -> None:
-    """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start."""
+    """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     settings = asked.settings
     jigs = installed(settings)
     identity = name()
@@ -35,7 +35,7 @@ def run(asked: Asked) -> None:
         host=socket.gethostname(),
         pid=os.getpid(),
         version=version("nodepool-ocb"),
-        started=time.time(),
+        started=0.0,
         jigs=tuple(sorted(jigs)),
         slots=settings.annealer.slots,
     )
@@ -50,7 +50,7 @@ def run(asked: Asked) -> None:
         annealer.working.resize(annealer.settings)
 
     try:
-        tree.bootstrap(session, admin_domain=settings.admin_domain, now=time.time())
+        annealer.daemon = replace(annealer.daemon, started=session.now())
         serve(
             annealer.turn,
             annealer.wake,

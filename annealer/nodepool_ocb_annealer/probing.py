@@ -19,6 +19,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.probe import Alive, Prober, Unreachable
 from nodepool_ocb.model import Change, Node
+from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, World
 from nodepool_ocb_annealer.agenda import Agenda
 from nodepool_ocb_annealer.ranking import Ranking
@@ -37,6 +38,7 @@ class Site(Protocol):
     agenda: Agenda
     ranking: Ranking
     settings: AnnealerSettings
+    session: Session
     prober: Prober | None
 
     def post(self, call: Callable[[], None]) -> None: ...
@@ -103,7 +105,7 @@ class Probing:
             if not (node.alive or node.dying):
                 log.info("%s is alive", fqdn)
                 keys = [answer.host_key] if answer.host_key else []
-                self._site.send(revived(view, time.time(), keys), lambda _: None, f"{fqdn} alive")
+                self._site.send(revived(view, self._site.session.now(), keys), lambda _: None, f"{fqdn} alive")
             self._next(view)
             return
         metrics.PROBES.labels("failed").inc()
@@ -119,7 +121,7 @@ class Probing:
             and (node.alive or not (node.reason or "").startswith(f"{answer.step}:"))
         ):
             log.warning("%s is not alive: %s", fqdn, reason)
-            self._site.send(died(view, time.time(), reason), lambda _: None, f"{fqdn} not alive")
+            self._site.send(died(view, self._site.session.now(), reason), lambda _: None, f"{fqdn} not alive")
         self._next(view)
 
     def _failed(self, fqdn: str) -> int:

@@ -113,7 +113,7 @@ class Rolling:
         for deployment, drive in list(self._driven.items()):
             self._forget(deployment)
             known = drive.driven.versions
-            handed = rollouts.taken_over(deployment, known.rollouts, known.version, None, time.time())
+            handed = rollouts.taken_over(deployment, known.rollouts, known.version, None, self._site.session.now())
             log.info("%s: handed over", drive.driven.name)
             self._site.send([*handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name)
 
@@ -185,7 +185,7 @@ class Rolling:
             host=site.daemon.host,
             pid=site.daemon.pid,
             purpose=f"rollout {identity} of deployment {deployment}",
-            since=time.time(),
+            since=site.session.now(),
         )
         lock = self._locks.take(paths.rollout_lock(deployment, identity), me)
         if lock is None:
@@ -193,7 +193,7 @@ class Rolling:
             return
         try:
             site.session.commit(
-                rollouts.taken_over(deployment, stored.record, stored.version, site.identity, time.time())
+                rollouts.taken_over(deployment, stored.record, stored.version, site.identity, site.session.now())
             )
             found = rollouts.read(site.session, deployment, identity)
         except BaseException:
@@ -222,12 +222,12 @@ class Rolling:
             self._leave(deployment, drive)
             return
         started = time.monotonic()
-        move = driving.move(site.world, drive.driven, time.time(), site.cache.quarantined)
+        move = driving.move(site.world, drive.driven, site.session.now(), site.cache.quarantined)
         ended = time.monotonic()
         metrics.ROLLOUT_STEP_SECONDS.observe(ended - started)
         drive.not_before = ended + max(PAUSE_SECONDS, (SHARE - 1) * (ended - started))
         if move.due is not None:
-            self._appoint(deployment, ended + max(move.due - time.time(), 0.0))
+            self._appoint(deployment, ended + max(move.due - site.session.now(), 0.0))
         if not move.changes:
             drive.quiet_since = None
         elif move.quiet and self._may_wait(drive, ended):

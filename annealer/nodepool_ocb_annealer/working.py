@@ -26,6 +26,7 @@ from nodepool_ocb import claim, limits, metrics
 from nodepool_ocb.aliveness import died
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError, Stale, Unavailable
+from nodepool_ocb.hindrance import LONGEST_BACKOFF_SECONDS
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Jig, Lost, Order, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import Change, Check, Delete, NodeRole, Role, Run
 from nodepool_ocb.noderole import Event, apply
@@ -39,7 +40,6 @@ log = logging.getLogger(__name__)
 
 REACH_AGAIN_SECONDS: Final = 1.0
 TRUST_SECONDS: Final = 0.1
-LONGEST_BACKOFF_SECONDS: Final = 900.0
 LOOK_FOR_OLD_RUNS: Final = 0.2  # of the runs
 INSTANT: Final = Succeeded(attributes={}, exit_code=0, tail="", log=None)
 
@@ -177,7 +177,7 @@ class Working:
     def start(self, held: Held, done: Callable[[Finished], None], after_seconds: float = 0.0) -> Finished | None:
         """Run the jig of what is held: gives what it came to where there is nothing to run, else ``done`` is called later."""
         if self._instant(held.role):
-            return Finished(Failed(held.ending) if held.ending else INSTANT, time.time())
+            return Finished(Failed(held.ending) if held.ending else INSTANT, self._session.now())
         sources = attributes.sources(self._world, held.hold.vertex, held.role)
         self._threads.submit(self._work, held, held.role, sources, done, after_seconds)
         return None
@@ -219,12 +219,14 @@ class Working:
                 finished = self._end(held, held.ending)
         except (Stale, Unavailable) as error:
             log.warning("%s: %s", held.name, error)
-            finished = Finished(Unreachable("zookeeper", str(error)), time.time(), again_after=REACH_AGAIN_SECONDS)
+            finished = Finished(
+                Unreachable("zookeeper", str(error)), self._session.now(), again_after=REACH_AGAIN_SECONDS
+            )
         except OcbError as error:
-            finished = Finished(Failed(str(error)), time.time())
+            finished = Finished(Failed(str(error)), self._session.now())
         except Exception as error:
             log.exception("%s: jig %s raised", held.name, role.jig)
-            finished = Finished(Failed(f"jig {role.jig} raised {type(error).__name__}: {error}"), time.time())
+            finished = Finished(Failed(f"jig {role.jig} raised {type(error).__name__}: {error}"), self._session.now())
         if finished is not None:
             self._post(lambda: done(finished))
 
@@ -238,10 +240,10 @@ class Working:
         hold, started = held.hold, time.monotonic()
         if hold.previous_epoch is not None and "destructive" in role.flags and not self._jigs[role.jig].attaches:
             return Finished(
-                Lost(f"it was started under epoch {hold.previous_epoch}, and nobody saw it end"), time.time()
+                Lost(f"it was started under epoch {hold.previous_epoch}, and nobody saw it end"), self._session.now()
             )
         if "on_transition" in role.hooks and (error := on_transition(self._session, hold, role.barclamp)):
-            return Finished(Failed(f"on_transition: {error}"), time.time())
+            return Finished(Failed(f"on_transition: {error}"), self._session.now())
         blobs = attributes.read(self._session, sources)
         sent = attributes.visible(sources, blobs)
         outcome = self._jigs[role.jig].run(self._order(hold, role, sent), held.stop)
@@ -255,7 +257,7 @@ class Working:
         results: list[Change] = []
         if isinstance(outcome, Succeeded):
             results = attributes.wall_changes(hold.vertex, blobs, sent, outcome.attributes)
-        ended = time.time()
+        ended = self._session.now()
         self._drop_old_runs(hold)
         return Finished(outcome, ended, results, again_after, sent)
 
@@ -265,8 +267,10 @@ class Working:
         outcome = self._jigs[held.role.jig].end(self._order(hold, held.role, {}))
         if isinstance(outcome, Unreachable):
             held.unreached += 1
-            return Finished(outcome, time.time(), again_after=REACH_AGAIN_SECONDS if held.unreached < 2 else None)
-        return Finished(outcome or Failed(reason), time.time())
+            return Finished(
+                outcome, self._session.now(), again_after=REACH_AGAIN_SECONDS if held.unreached < 2 else None
+            )
+        return Finished(outcome or Failed(reason), self._session.now())
 
     def _order(self, hold: claim.Hold, role: Role, sent: dict[str, Any]) -> Order:
         record = hold.vertex.node.record

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.diskimages import Diskimage
-from nodepool_ocb.errors import Stale, Unavailable
+from nodepool_ocb.errors import NoCluster, Stale, Unavailable
 from nodepool_ocb.image import Due, ImageView, due, due_uploads
-from nodepool_ocb.model import BuildState, Change, Cluster, Create, Daemon, Delete, Set
-from nodepool_ocb.store import codec, paths
+from nodepool_ocb.model import BuildState, Change, Create, Daemon, Delete, Set
+from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb_builder import space
 from nodepool_ocb_builder.backends import missing
@@ -80,6 +80,9 @@ class Builder:
         except Unavailable as gone:
             log.warning("ZooKeeper: %s", gone)
             return AGAIN_SECONDS
+        except NoCluster:
+            session.close()  # what is under way is of another cluster: nothing of it is written here
+            raise
         now = time.time()
         waits = [self._look_at(view, now) for view in self.cache.images.values()]
         if not self.stop.is_set():
@@ -91,9 +94,8 @@ class Builder:
         """A new session: say that we are there, see that every image is known, read all."""
         session, site = self.site.session, self.site
         began = session.id
+        site.cluster = clusters.current(session, site.cluster).id
         self._register()
-        znode = session.get(paths.CLUSTER)
-        site.cluster = codec.decode(Cluster, znode).id if znode else ""
         session.ensure(*map(paths.builds, site.diskimages))
         site.locks.sweep()
         self.cache.load()

@@ -20,7 +20,6 @@ from nodepool_ocb.logpages import LogPage
 from nodepool_ocb.model import Daemon
 from nodepool_ocb.program import Asked, program
 from nodepool_ocb.providers.provider import Uploader
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_builder import backends, isolation
 from nodepool_ocb_builder.backends import Backend
@@ -35,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def run(asked: Asked) -> None:
-    """Build until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start."""
+    """Build until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     settings = asked.settings
     tools = backends.installed()
     wants = load(settings, tools)
@@ -64,7 +63,6 @@ def run(asked: Asked) -> None:
         builder.reconfigured()
 
     try:
-        tree.bootstrap(session, admin_domain=settings.admin_domain, now=time.time())
         serve(
             builder.turn,
             builder.wake,

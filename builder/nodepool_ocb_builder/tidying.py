@@ -30,6 +30,7 @@ from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb_builder.shelf import named, remove_all
 from nodepool_ocb_builder.site import Site
+from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,11 @@ def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
     record = codec.decode(Upload, znode)
     uploader = site.uploaders.get(upload.provider)
     if record.external_id is not None:
-        refused = uploader.delete(record.external_id) if uploader else Refused("this builder has no such provider")
+        refused = (
+            uploader.delete(record.external_id, stamp_of(image, replace(upload, record=record)))
+            if uploader
+            else Refused("this builder has no such provider")
+        )
         if refused is not None:
             log.warning("%s-%s stays at %s: %s", image, upload.build, upload.provider, refused.reason)
             return

@@ -7,6 +7,7 @@ the builder that has a build's files sends them, so a record that somebody else 
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,14 +20,17 @@ from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.image import UPLOAD_ATTEMPTS, BuildView, DueUpload, UploadView, due_uploads
 from nodepool_ocb.model import BuildState, Change, Check, Create, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Item, Refused, Sent
+from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import paths
 from nodepool_ocb_builder import checksums
 from nodepool_ocb_builder.shelf import named
 from nodepool_ocb_builder.site import GivenUp, Site
+from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
 
 FIRST_ATTEMPT: Final = 1
+KEY_BYTES: Final = 6  # of chance in the key of an attempt
 
 
 class Uploading:
@@ -81,20 +85,20 @@ class Uploading:
 
     def _upload(self, due: DueUpload) -> None:
         began = time.monotonic()
-        upload = self._begin(due)
+        stamp = self._begin(due)
         log.info("uploading %s-%s to %s", self.image, self.build, self.provider)
         try:
             checksums.verify(self._file(due))
         except (Invalid, OSError) as wrong:
-            self._spoiled(upload, str(wrong))
+            self._spoiled(stamp.upload, str(wrong))
             return
-        outcome = self._sent(self._item(due, upload))
-        self.site.insist(lambda: self._end(upload, outcome))
+        outcome = self._sent(self._item(due, stamp))
+        self.site.insist(lambda: self._end(stamp, outcome))
         metrics.UPLOADS.labels("ready" if isinstance(outcome, Sent) else "failed").inc()
         metrics.UPLOAD_SECONDS.observe(time.monotonic() - began)
 
-    def _begin(self, due: DueUpload) -> str:
-        """The record that says ``uploading``, new or of the attempt before; gives its id."""
+    def _begin(self, due: DueUpload) -> Stamp:
+        """The record that says ``uploading``, new or of the attempt before; gives the stamp of this attempt."""
         site, build = self.site, due.build.record
         record = Upload(
             state=UploadState.UPLOADING,
@@ -102,6 +106,8 @@ class Uploading:
             format=due.format,
             builder=site.host,
             attempt=due.upload.record.attempt + 1 if due.upload else FIRST_ATTEMPT,
+            cluster=site.cluster,
+            key=secrets.token_hex(KEY_BYTES),
             username=build.username,
             python_path=build.python_path,
             shell_type=build.shell_type,
@@ -112,30 +118,24 @@ class Uploading:
             upload, version = path.rpartition("/")[2], 0
         else:
             upload, version = due.upload.id, due.upload.version
-        record = replace(record, external_name=self._name(upload))
+        stamp = stamp_of(self.image, UploadView(self.build, self.provider, upload, record, version, locked=True))
+        record = replace(record, external_name=stamp.external_name)
         site.session.commit([Set(self._path(upload), record, version)])
-        return upload
+        return stamp
 
     def _file(self, due: DueUpload) -> Path:
         return self.site.shelf.file(named(self.image, self.build), due.format)
 
-    def _name(self, upload: str) -> str:
-        """What we call it at the provider."""
-        return f"{named(self.image, self.build)}-{upload}"
-
     def _path(self, upload: str) -> str:
         return paths.upload(self.image, self.build, self.provider, upload)
 
-    def _item(self, due: DueUpload, upload: str) -> Item:
+    def _item(self, due: DueUpload, stamp: Stamp) -> Item:
         site, sums = self.site, due.build.record.checksums.get(due.format, {})
         return Item(
             file=self._file(due),
             format=due.format,
-            external_name=self._name(upload),
-            image=self.image,
-            build=self.build,
-            upload=upload,
-            cluster=site.cluster,
+            stamp=stamp,
+            external_name=stamp.external_name,
             md5=str(sums.get("md5", "")),
             sha256=str(sums.get("sha256", "")),
             size=int(sums.get("size", 0)),
@@ -152,15 +152,15 @@ class Uploading:
         wrong = self._uploader.verify(outcome.external_id, item)
         if wrong is None:
             return outcome
-        self._uploader.delete(outcome.external_id)
+        self._uploader.delete(outcome.external_id, item.stamp)
         return wrong
 
-    def _end(self, upload: str, outcome: Sent | Refused) -> None:
+    def _end(self, stamp: Stamp, outcome: Sent | Refused) -> None:
         """Write what became of it; what nobody wants any more is deleted there. Raises Stale or Unavailable."""
-        _, found = self._found(upload)
-        if found is None:
+        _, found = self._found(stamp.upload)
+        if found is None or stamp_of(self.image, found) != stamp:
             if isinstance(outcome, Sent):
-                self._uploader.delete(outcome.external_id)
+                self._uploader.delete(outcome.external_id, stamp)
             return
         now = time.time()
         if isinstance(outcome, Refused):
@@ -176,7 +176,7 @@ class Uploading:
             )
         if found.record.state is UploadState.DELETE:  # asked for meanwhile: it goes, and now it is known what
             record = replace(record, state=UploadState.DELETE, state_time=found.record.state_time)
-        self.site.session.commit([Set(self._path(upload), record, found.version)])
+        self.site.session.commit([Set(self._path(stamp.upload), record, found.version)])
 
     def _found(self, upload: str) -> tuple[BuildView | None, UploadView | None]:
         """The build and the upload as they are now. Raises Unavailable."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 import click
 
+from nodepool_ocb import structure
 from nodepool_ocb.cli import connection, output
 from nodepool_ocb.cli.common import Noun, dry_run_option
 from nodepool_ocb.errors import Invalid
@@ -61,7 +63,7 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
         outcome[:] = [found]
         if found.problems and not force:
             raise Invalid(found.problems)
-        yield from connection.parts(_changes(world, found.roles))
+        yield from structure.in_parts(world, ([each] for each in _changes(world, found.roles)))
 
     with connection.session() as opened:
         try:
@@ -75,15 +77,26 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
 
 
 def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:
-    """Those roles that are new or different."""
+    """Those roles that are new or different, each after all that it requires: what a part of them leaves has no circle."""
     changes: list[Change] = []
-    for name, role in roles.items():
+    for name in _required_first({**{name: stored.record for name, stored in world.roles.items()}, **roles}):
+        role = roles.get(name)
         stored = world.roles.get(name)
+        if role is None:
+            continue
         if stored is None:
             changes.append(Create(paths.role(name), role))
         elif stored.record != role:
             changes.append(Set(paths.role(name), role, stored.version))
     return changes
+
+
+def _required_first(catalogue: Mapping[str, Role]) -> list[str]:
+    graph = {name: [need for need in role.requires if need in catalogue] for name, role in catalogue.items()}
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError:  # of roles that no import has written
+        return sorted(graph)
 
 
 def _complain(warnings: Sequence[str]) -> None:

@@ -76,7 +76,7 @@ def _not_begun(view: ImageView, request: int, last: BuildView | None, now: float
 
 def ask(opened: Session, name: str, reason: str | None) -> tuple[Change, int]:
     """Raise the flag, also where one stands already; gives what was written, and the request's number."""
-    record = BuildRequest(by=connection.me(), reason=reason, at=time.time())
+    record = BuildRequest(by=connection.me(), reason=reason, at=opened.now())
     path = paths.request_build(name)
     for _ in range(connection.ATTEMPTS):
         znode = opened.get(path)
@@ -123,7 +123,7 @@ def _standings(name: str, request: int, deadline: float | None) -> Iterator[tupl
         show = _live(stack) if terminal else _said()
         for opened, images in imaging.followed(deadline, TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS):
             view = images.get(name)
-            now = standing(view, request, time.time())
+            now = standing(view, request, opened.now())
             with suppress(Unavailable):  # who is there is only told; the images say when it matters
                 builders = imaging.builders(opened)
             if now.outcome is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import random
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb import limits
+from nodepool_ocb import limits, structure
 from nodepool_ocb.cli.common import asked
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import Change, Check, Create, Delete, Gate, Json, Raise, Record
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.session import Session
 
 CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, also on a busy machine
-ATTEMPTS: Final = 3
+ATTEMPTS: Final = 40  # each loses to somebody whose change was written, so many people get on side by side
+LONGEST_PAUSE_SECONDS: Final = 1.0
 
 Decide = Callable[["Session", World], Iterable[Sequence[Change]]]
 
@@ -47,8 +49,10 @@ def session(
     ctx: click.Context | None = None,
     timeout_seconds: float = CONNECT_SECONDS,
     on_connected: Callable[[], None] | None = None,
+    founding: bool = False,
 ) -> Iterator[Session]:
-    """A session that is closed at the end; raises Unavailable, Denied or Invalid."""
+    """A session that is closed at the end; raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``."""
+    from nodepool_ocb.store import clusters
     from nodepool_ocb.store.session import Session
 
     for library in ("kazoo", "nodepool_ocb.store"):  # what matters comes to us as exceptions
@@ -56,6 +60,8 @@ def session(
     made = Session(settings(ctx).zookeeper, on_connected=on_connected)
     made.start(timeout_seconds)
     try:
+        if not founding:
+            clusters.current(made)
         yield made
     finally:
         made.close()
@@ -96,12 +102,9 @@ def on_this_host(host: str) -> bool:
 def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Change]:
     """Write what ``decide`` gives, transaction by transaction; gives all changes.
 
-    Where somebody changed the same things meanwhile it reads and decides again, and raises Stale at the third time.
+    Where somebody changed the same things meanwhile it reads and decides again, after a pause that grows and differs from
+    theirs; raises Stale after ``ATTEMPTS``.
     """
-    from nodepool_ocb.store import tree
-
-    if not dry_run:
-        tree.bootstrap(opened, admin_domain=settings().admin_domain, now=time.time())
     return decided(opened, lambda: decide(opened, load(opened)), dry_run)
 
 
@@ -111,12 +114,14 @@ def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], d
     for attempt in range(1, ATTEMPTS + 1):
         try:
             for transaction in decide():
+                assert not structure.forgotten(transaction), "what comes or goes raises the structure"
                 if not dry_run:
                     opened.commit(transaction)
                 changes += transaction
         except Stale as stale:
             if attempt == ATTEMPTS:
                 raise Stale(f"others keep changing the same things ({stale}); try again", stale.path) from stale
+            time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.01 * 2**attempt)))
         else:
             break
     return changes
@@ -186,7 +191,7 @@ def _of_image(path: str) -> tuple[str, str] | None:
 
 
 def _told(change: Change) -> dict[str, Json] | None:
-    """A change as people name it; None for what only keeps order (checks, fences, gates, empty znodes)."""
+    """A change as people name it; None for what only keeps order (checks, fences, gates, the structure, empty znodes)."""
     from nodepool_ocb.store.places import place
 
     data = None if isinstance(change, Check | Delete) else change.data
@@ -206,7 +211,7 @@ def _told(change: Change) -> dict[str, Json] | None:
     if what is None:
         return {"change": verb, "kind": "attributes", "name": _owner(change.path), "state": None}
     kind = what.kind.__name__
-    if kind in ("Fence", "Claim") and isinstance(change, Create | Delete):
+    if kind == "Structure" or (kind in ("Fence", "Claim") and isinstance(change, Create | Delete)):
         return None
     names = {"NodeRole": f"{what.below}@{what.name}", "DeploymentRole": f"{what.below} in {what.name}"}
     return {

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb import committing, deployments
+from nodepool_ocb import committing, deployments, structure
 from nodepool_ocb.cli import assigning, completion, connection, output, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, role_of
@@ -19,6 +18,9 @@ from nodepool_ocb.model import Change, Check, Create, DeploymentRole, Deployment
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
 
 name_argument = click.argument("name", shell_complete=completion.deployments)
 
@@ -41,7 +43,7 @@ def create(name: str, parent: str) -> None:
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment_of(world, parent)
-        yield deployments.create(world, name, parent, time.time(), connection.me())
+        yield deployments.create(world, name, parent, opened.now(), connection.me())
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide))
@@ -135,9 +137,9 @@ def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> Non
         path = paths.deployment_role(name, role)
         if stored is None:
             hooks = tuple(hook for hook in definition.hooks if hook == "on_deployment_create")
-            yield [check, Create(path, DeploymentRole(user=user, hooks=hooks))]
+            yield structure.raised(world, [check, Create(path, DeploymentRole(user=user, hooks=hooks))])
         elif user != before.user:
-            yield [check, Set(path, replace(before, user=user), stored.version)]
+            yield [structure.unchanged(world), check, Set(path, replace(before, user=user), stored.version)]
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
@@ -151,7 +153,7 @@ def propose(name: str, dry_run: bool) -> None:
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment_of(world, name)
-        changes = deployments.turn(world, name, DeploymentState.PROPOSED, time.time(), connection.me())
+        changes = deployments.turn(world, name, DeploymentState.PROPOSED, opened.now(), connection.me())
         if changes:
             yield changes
 
@@ -169,8 +171,8 @@ def commit(name: str, alone: bool, wait: bool, timeout_seconds: float | None, dr
     if alone and wait:
         raise click.UsageError("--no-noderoles and --wait contradict each other: nothing would become ACTIVE")
 
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        now, by = time.time(), connection.me()
+    def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
+        now, by = opened.now(), connection.me()
         bound = _bound(world, name)
         yield from committing.apply_to(world, [] if alone else bound, Event.COMMIT, now, by)
         if name != deployments.SYSTEM:  # last: annealers find all of it committed
@@ -212,9 +214,8 @@ def delete(name: str, yes: bool) -> None:
 
 def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]]:
     """Where roles have a hook for it, their removal by an annealer; else, or when that was done, the deployment's."""
-    from nodepool_ocb.store.removal import removal
+    from nodepool_ocb.store.removal import removal_as_judged
 
-    stored = deployment_of(world, name)
     deployments.deletable(world, name)
     hooked: list[Change] = []
     for (deployment, role), below in sorted(world.deployment_roles.items()):
@@ -223,9 +224,12 @@ def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]
             hooks = tuple(dict.fromkeys((*below.record.hooks, "on_deployment_delete")))
             marked = replace(below.record, deleting=True, hooks=hooks)
             hooked.append(Set(paths.deployment_role(name, role), marked, below.version))
-    changes = hooked or removal(opened, paths.deployment(name))
-    if not hooked and getattr(changes[-1], "version", -1) != stored.version:
-        raise Stale(f"deployment {name} changed", paths.deployment(name))
-    yield changes
-    if not hooked:
-        yield from connection.parts(removal(opened, paths.rollouts(name)))
+    if hooked:
+        yield structure.raised(world, hooked)
+        return
+    own = removal_as_judged(opened, world, paths.deployment(name))
+    if not own:
+        raise Stale(f"deployment {name} is gone", paths.deployment(name))
+    history = removal_as_judged(opened, world, paths.rollouts(name))
+    yield from connection.parts(history[:-1])  # first: a deployment of the same name has no rollouts of this one
+    yield from structure.in_parts(world, ([each] for each in [*history[-1:], *own]))

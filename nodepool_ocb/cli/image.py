@@ -150,13 +150,8 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
 @click.option("--for", "seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d.")
 def pause(name: str, reason: str | None, until: float | None, seconds: float | None) -> None:
     """Let no build of an image begin; one that is under way goes on, and uploads too."""
-    now = time.time()
     if until is not None and seconds is not None:
         raise click.UsageError("--until and --for contradict each other")
-    ends = now + seconds if seconds is not None else until
-    if ends is not None and ends <= now:
-        raise click.UsageError(f"--until {times.shown(ends)} is over")
-    record = Pause(by=connection.me(), reason=reason, at=now, until=ends)
 
     def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
         there = imaging.image_of(known, name).pause
@@ -164,6 +159,11 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
         yield [Create(path, record) if there is None else Set(path, record, there.version)]
 
     with connection.session() as opened:
+        now = opened.now()
+        ends = now + seconds if seconds is not None else until
+        if ends is not None and ends <= now:
+            raise click.UsageError(f"--until {times.shown(ends)} is over")
+        record = Pause(by=connection.me(), reason=reason, at=now, until=ends)
         connection.report(imaging.change(opened, decide))
 
 
@@ -207,7 +207,7 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
             view = imaging.image_of(known, name)
             now = [build for build in _deletable(view, id, force) if build.id in chosen]
             spared = [Check(paths.build(name, build.id), build.version) for build in view.ready() if build not in now]
-            for part in connection.parts([_deletion(name, build) for build in now]):
+            for part in connection.parts([_deletion(name, build, opened.now()) for build in now]):
                 yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
 
         connection.report(imaging.change(opened, decide, dry_run), dry_run)
@@ -232,11 +232,11 @@ def _going(view: ImageView, build: BuildView) -> str:
     return f"{view.name}-{build.id}{uploads}{', which is being built' if under_way else ''}"
 
 
-def _deletion(name: str, build: BuildView) -> Change:
+def _deletion(name: str, build: BuildView, now: float) -> Change:
     record = replace(
         build.record,
         state=BuildState.DELETE,
-        state_time=time.time(),
+        state_time=now,
         reason=f"{connection.me()} asked for its deletion",
     )
     return Set(paths.build(name, build.id), record, build.version)

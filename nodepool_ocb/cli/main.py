@@ -20,6 +20,7 @@ from nodepool_ocb.errors import OcbError
 
 #: noun → (the module whose ``command`` it is, what --help says of it)
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
+    "init": ("nodepool_ocb.cli.init", "Make a new cluster in ZooKeeper, once."),
     "status": ("nodepool_ocb.cli.status", "Everything at a glance, errors first."),
     "barclamp": ("nodepool_ocb.cli.barclamp", "Check and import the documents that define roles."),
     "role": ("nodepool_ocb.cli.role", "The roles that can be bound to nodes."),
@@ -100,7 +101,7 @@ def cli() -> None:
 
     A noderole is a role on a node, written ROLE@FQDN. Start with `status`; ask `noderole explain ROLE@FQDN` why
     something does not move. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 timed out, 6 in error,
-    7 no ZooKeeper, 8 denied, 10 a dry run found changes.
+    7 no ZooKeeper, 8 denied, 9 no cluster there, 10 a dry run found changes.
     """
 
 

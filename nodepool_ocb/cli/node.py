@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
-from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, binding, claim, committing, limits, nodes
+from nodepool_ocb import aliveness, binding, committing, nodes
 from nodepool_ocb.cli import assigning, completion, connection, output, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, record_of, role_of
-from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Change, Delete, Json, Node, Set, State
+from nodepool_ocb.model import Change, Delete, Json, Node, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
 
 #: The order in which a node's noderoles tell of it: errors hide behind nothing.
 WORST: Final = (State.ERROR, State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED, State.ACTIVE)
@@ -61,7 +61,7 @@ def create(
         deployment_of(world, node.deployment)
         admin_domain = domain or (world.cluster.record.admin_domain if world.cluster else None)
         plan = nodes.create(
-            world, fqdn, node, admin_domain=admin_domain, now=time.time(), jigs=active_jigs(world), by=connection.me()
+            world, fqdn, node, admin_domain=admin_domain, now=opened.now(), jigs=active_jigs(world), by=connection.me()
         )
         explanations[:] = plan.explanations
         yield plan.changes
@@ -151,7 +151,7 @@ def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
         fields = assigning.node_fields(node, assignments)
         fields = {name: value for name, value in fields.items() if getattr(node, name) != value}
         if fields:
-            yield aliveness.changed(world, view, time.time(), connection.me(), **fields)
+            yield aliveness.changed(world, view, opened.now(), connection.me(), **fields)
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
@@ -188,7 +188,7 @@ def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], d
         if deployment is not None:
             deployment_of(world, deployment)
         plan = binding.plan(
-            world, role, fqdn, now=time.time(), by=connection.me(), deployment=deployment, jigs=active_jigs(world),
+            world, role, fqdn, now=opened.now(), by=connection.me(), deployment=deployment, jigs=active_jigs(world),
             parents=parents,
         )  # fmt: skip
         explanations[:] = plan.explanations
@@ -206,9 +206,9 @@ def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], d
 def commit(fqdn: str, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     """Commit all noderoles of a node that are PROPOSED."""
 
-    def decide(_: object, world: World) -> Iterable[Sequence[Change]]:
+    def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         noderoles = node_of(world, fqdn).noderoles.values()
-        return committing.apply_to(world, noderoles, Event.COMMIT, time.time(), connection.me())
+        return committing.apply_to(world, noderoles, Event.COMMIT, opened.now(), connection.me())
 
     def chosen(world: World) -> list[str]:
         return [vertex.name for vertex in node_of(world, fqdn).noderoles.values()]
@@ -225,29 +225,30 @@ def delete(fqdn: str, yes: bool) -> None:
         view = node_of(connection.load(opened), fqdn)
         bound = ", ".join(sorted(view.noderoles)) or "no noderoles"
         confirm(f"delete node {fqdn} with its noderoles and their history ({bound})", yes)
-        changes = connection.change(opened, lambda session, world: _deletion(session, world, fqdn))
+        begun: list[Sequence[Change]] = []
+
+        def decide(session: Any, world: World) -> Iterator[Sequence[Change]]:
+            if begun and fqdn not in world.nodes:
+                return  # an annealer went on with it, and has finished
+            for transaction in _deletion(session, world, fqdn):
+                yield transaction
+                begun.append(transaction)
+
+        changes = connection.change(opened, decide)
         connection.report(changes)
-        if any(isinstance(change, Set) and getattr(change.data, "deleting", False) for change in changes):
+        if not any(isinstance(change, Delete) for change in changes):
             output.say(f"{fqdn} goes when the hooks of on_node_delete have run")
 
 
 def _deletion(opened: Any, world: World, fqdn: str) -> Iterator[Sequence[Change]]:
-    from nodepool_ocb.store.removal import removal
+    from nodepool_ocb.store.removal import removal_as_judged
 
-    view = node_of(world, fqdn)
     asked = nodes.delete(world, fqdn)
     if asked:
         yield asked
         return
-    below = {each for vertex in view.noderoles.values() for each in binding.removable(vertex)}
-    elsewhere = sorted((v for v in below if v.node is not view), key=world.depth, reverse=True)
-    changes: list[Delete] = []
-    for vertex in elsewhere:
-        changes += removal(opened, paths.noderole(vertex.role, vertex.node.name))
-    changes += removal(opened, paths.node(fqdn))
-    if not any(each.path == paths.node(fqdn) and getattr(each, "version", -1) == view.version for each in changes):
-        raise Stale(f"node {fqdn} changed", paths.node(fqdn))
-    if not limits.fits(changes):  # more than one transaction: nobody begins anything between them
-        yield [Set(paths.node(fqdn), replace(record_of(view), available=False), view.version)]
-        changes[-1] = msgspec.structs.replace(changes[-1], version=view.version + 1)
-    yield from limits.parts(claim.leaving(below, changes))
+    view = world.nodes[fqdn]
+    elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
+    places = [paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere]
+    deletions = [each for place in (*places, paths.node(fqdn)) for each in removal_as_judged(opened, world, place)]
+    yield from nodes.taking_away(world, fqdn, deletions)

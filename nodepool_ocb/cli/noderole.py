@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, blobs, claim, committing, limits
+from nodepool_ocb import binding, blobs, claim, committing, limits, structure
 from nodepool_ocb.cli import assigning, completion, connection, output, runs, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.cli.telling import explain, log
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Change, Check, Delete, Json, State
+from nodepool_ocb.model import Change, Check, Json, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.session import Session
 
 #: What asks for nothing more where it has been done already.
 DONE: Final = {Event.COMMIT: frozenset(State) - {State.PROPOSED}, Event.PROPOSE: frozenset({State.PROPOSED})}
@@ -127,15 +129,18 @@ def set_(name: str, assignments: Sequence[str], dry_run: bool) -> None:
     def decide(opened: Any, world: World) -> Iterator[Sequence[Change]]:
         vertex = noderole_of(world, name)
         path = paths.user(vertex.role, vertex.node.name)
-        before = runs.attributes(opened, vertex)["user"]
+        user = runs.layer(opened, path)
+        before = user.value
         catalogue = {each: known.record for each, known in world.roles.items()}
         after = assigning.assigned(before, assignments, lambda key: roles.place(catalogue, vertex.role, key))
         shared = world.deployment_roles.get((vertex.record.deployment, vertex.role))
+        where = paths.deployment_role(vertex.record.deployment, vertex.role)
+        shares = [Check(where, shared.version)] if shared else []
         below = blobs.merge(roles.template(catalogue, vertex.role), shared.record.user if shared else {})
         roles.checked(catalogue, vertex.role, after, below)
         if after != before:
             here = paths.noderole(vertex.role, vertex.node.name)
-            yield [Check(here, vertex.version), runs.writing(opened, path, after)]
+            yield [structure.unchanged(world), Check(here, vertex.version), *shares, user.becoming(after)]
 
     with connection.session() as opened:
         changes = connection.change(opened, decide, dry_run)
@@ -148,13 +153,13 @@ def set_(name: str, assignments: Sequence[str], dry_run: bool) -> None:
 def _act(event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     """Apply one event to noderoles that are named; refused where the state of one has no use for it."""
 
-    def decide(_: object, world: World) -> Iterable[Sequence[Change]]:
+    def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
         for vertex in chosen:
             state, meant = vertex.record.state, committing.MEANT_FOR[event]
             if state not in meant and state not in DONE.get(event, ()):
                 raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}")
-        return committing.apply_to(world, chosen, event, time.time(), connection.me())
+        return committing.apply_to(world, chosen, event, opened.now(), connection.me())
 
     waiting.change_and_wait(decide, (lambda _: names) if wait else None, timeout_seconds, dry_run)
 
@@ -199,12 +204,12 @@ def retry(
         raise click.UsageError("give noderoles, or --failed [--deployment D]")
     retried: dict[str, None] = {}
 
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+    def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         if deployment is not None:
             deployment_of(world, deployment)
         chosen = [noderole_of(world, name) for name in names] if names else _failed(world, deployment)
         retried.update(dict.fromkeys(vertex.name for vertex in chosen))
-        now = time.time()
+        now = opened.now()
         pausing = [vertex for vertex in chosen if vertex.record.state is State.TODO and vertex.record.not_before > now]
         for vertex in chosen:
             if vertex.record.state is not State.ERROR and vertex not in pausing:
@@ -233,7 +238,7 @@ def _path(vertex: Vertex) -> str:
 def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
     """End what runs on the machines; the noderoles are then in ERROR, and may be retried."""
 
-    def decide(_: object, world: World) -> Iterable[Sequence[Change]]:
+    def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
         for vertex in chosen:
             if vertex.record.state is not State.TRANSITION:
@@ -241,7 +246,7 @@ def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
                 hint = back if vertex.record.state in (State.TODO, State.BLOCKED) else ""
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs{hint}")
         me = connection.me()
-        return committing.apply_to(world, chosen, Event.END, time.time(), me, f"{reason} ({me})")
+        return committing.apply_to(world, chosen, Event.END, opened.now(), me, f"{reason} ({me})")
 
     waiting.change_and_wait(decide, None, None, dry_run)
 
@@ -256,8 +261,8 @@ def redeploy(name: str, yes: bool, wait: bool, timeout_seconds: float | None) ->
     if vertex.record.once is not None:
         confirm(f"run {name} again, which is destructive and was {vertex.record.once}, on {vertex.node.name}", yes)
 
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        yield committing.redeploy(noderole_of(world, name), time.time(), connection.me())
+    def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
+        yield committing.redeploy(noderole_of(world, name), opened.now(), connection.me())
 
     waiting.change_and_wait(decide, (lambda _: [name]) if wait else None, timeout_seconds)
 
@@ -273,21 +278,14 @@ def unbind(name: str, yes: bool, dry_run: bool) -> None:
     if not dry_run:
         confirm(f"delete {', '.join(going)} with their attributes and history", yes)
 
+    from nodepool_ocb.store.removal import removal_as_judged
+
     def decide(opened: Any, world: World) -> Iterator[Sequence[Change]]:
         vertices = binding.removable(noderole_of(world, name))
         surprise = [vertex.name for vertex in vertices if vertex.name not in going]
         if surprise:
             raise Conflict(f"{', '.join(surprise)} was bound below {name} meanwhile; look again")
-        deletions = (change for vertex in vertices for change in _removal(opened, vertex))
-        yield from limits.parts(claim.leaving(vertices, deletions))
+        yield from structure.in_parts(world, (removal_as_judged(opened, world, _path(vertex)) for vertex in vertices))
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
-
-
-def _removal(opened: Any, vertex: Vertex) -> list[Delete]:
-    """The deletions of one noderole; its record at the version that it was judged by."""
-    from nodepool_ocb.store.removal import removal
-
-    here = _path(vertex)
-    return [Delete(here, vertex.version) if each.path == here else each for each in removal(opened, here)]

@@ -6,7 +6,6 @@ changes what the engine decides from, and the annealer that drives the rollout d
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -258,7 +257,7 @@ def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]
         asked[:] = ask(rollout)
         return asked
 
-    after = rollouts.steer(opened, *key, decide, time.time())
+    after = rollouts.steer(opened, *key, decide, opened.now())
     if not asked:
         output.say("nothing to do")
     for decision in asked:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from nodepool_ocb.cli import connection, output, rolling, rolloutwatch
@@ -99,7 +97,7 @@ def cancel(rollout: str | None, deployment: str | None, reason: str | None) -> N
     """Send nothing more, take back what has not begun, and end what runs."""
     with connection.session() as opened:
         key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: steering.cancel(found, time.time(), connection.me(), reason))
+        rolling.steer(opened, key, lambda found: steering.cancel(found, opened.now(), connection.me(), reason))
 
 
 @command.command()
@@ -109,7 +107,7 @@ def resume(rollout: str | None, deployment: str | None) -> None:
     """Go on where a rollout was stopped or cancelled; what failed stays failed."""
     with connection.session() as opened:
         key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: steering.resume(found, time.time(), connection.me()))
+        rolling.steer(opened, key, lambda found: steering.resume(found, opened.now(), connection.me()))
 
 
 @command.command()
@@ -120,7 +118,7 @@ def retry(rollout: str | None, deployment: str | None, failed: bool) -> None:  #
     """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
     with connection.session() as opened:
         key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: steering.retry(found, time.time(), connection.me()))
+        rolling.steer(opened, key, lambda found: steering.retry(found, opened.now(), connection.me()))
 
 
 @command.command()
@@ -147,5 +145,5 @@ def accept(group: str, rollout: str | None, deployment: str | None, reason: str)
         key = rolling.find(opened, rollout, deployment)
         by = connection.me()
         rolling.steer(
-            opened, key, lambda found: steering.accept(found, rolling.group_of(found, group), reason, time.time(), by)
+            opened, key, lambda found: steering.accept(found, rolling.group_of(found, group), reason, opened.now(), by)
         )

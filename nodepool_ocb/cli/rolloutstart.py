@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,7 @@ def start(
         place = _deployment(world, deployment)
         nodes = _nodes(world, place)
         plan = planning.plan(chosen, nodes)
-        rollout = planning.begin(chosen, nodes, time.time(), connection.me())
+        rollout = planning.begin(chosen, nodes, opened.now(), connection.me())
         _refuse(opened, world, place, rollout)
         _refuse_criteria(plan, force)
         if dry_run:
@@ -148,7 +147,7 @@ def _refuse_another(opened: Session, place: str) -> None:
     key, head = Key(place, newest), found[0].head
     holder = rolling.driver(opened, key)
     who = f"{holder.daemon} on {holder.host} drives it" if holder else "nobody drives it now"
-    since = output.age(time.time() - head.started)
+    since = output.age(opened.now() - head.started)
     end = "" if head.state is RolloutState.CANCELLING else f", or end it: nodepool-ocb rollout cancel {key}"
     raise Conflict(
         f"rollout {key} is under way: {head.by or 'somebody'} started it {since} ago, it is {head.state}, and {who};"

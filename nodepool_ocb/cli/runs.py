@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Change, Create, Json, Run, Set
 from nodepool_ocb.store import paths
@@ -41,7 +43,21 @@ def attributes(opened: Session, vertex: Vertex) -> dict[str, Json]:
     }
 
 
-def writing(opened: Session, path: str, value: Json) -> Change:
-    """The change that puts a blob at a path, which may be absent."""
+class Layer(msgspec.Struct, frozen=True):
+    """Attributes as they were read; ``version`` is None where nobody has set any."""
+
+    path: str
+    value: Json
+    version: int | None
+
+    def becoming(self, value: Json) -> Change:
+        """The change that puts other attributes in their place, unless somebody did meanwhile."""
+        return Create(self.path, value) if self.version is None else Set(self.path, value, self.version)
+
+
+def layer(opened: Session, path: str) -> Layer:
+    """One layer of a noderole's attributes; raises Invalid where it is no JSON."""
+    from nodepool_ocb.store import codec
+
     znode = opened.get(path)
-    return Create(path, value) if znode is None else Set(path, value, znode.version)
+    return Layer(path, (codec.decode_json(znode) or {}) if znode else {}, znode.version if znode else None)

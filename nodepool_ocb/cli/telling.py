@@ -37,7 +37,7 @@ def explain(name: str) -> None:
     with connection.session() as opened:
         world = connection.load(opened)
         vertex = noderole_of(world, name)
-        explanation = explained(world, vertex, time.time(), _rollouts(opened, line(world, vertex.record.deployment)))
+        explanation = explained(world, vertex, opened.now(), _rollouts(opened, line(world, vertex.record.deployment)))
         failed = explanation.failed
         last = runs.recorded(opened, failed)[-1:] if failed else []
     run = {"run": last[0][0], "noderole": failed.name, **output.plain(last[0][1])} if failed and last else None

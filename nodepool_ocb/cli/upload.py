@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 import click
@@ -60,7 +59,7 @@ def delete(name: str, build: str, provider: str, id: str | None, force: bool, ye
             view = imaging.image_of(known, name)
             now = [each for each in _deletable(view, build, provider, id, force) if each.id in chosen]
             spared = [Check(_path(name, each), each.version) for each in _ready(view, provider) if each not in now]
-            for part in connection.parts([_deletion(name, each) for each in now]):
+            for part in connection.parts([_deletion(name, each, opened.now()) for each in now]):
                 yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
 
         connection.report(imaging.change(opened, decide, dry_run), dry_run)
@@ -98,11 +97,11 @@ def _told(upload: UploadView) -> str:
     return f"{name} at {upload.provider}"
 
 
-def _deletion(name: str, upload: UploadView) -> Change:
+def _deletion(name: str, upload: UploadView, now: float) -> Change:
     record = replace(
         upload.record,
         state=UploadState.DELETE,
-        state_time=time.time(),
+        state_time=now,
         reason=f"{connection.me()} asked for its deletion",
     )
     return Set(_path(name, upload), record, upload.version)

@@ -8,16 +8,20 @@ from nodepool_ocb.providers.provider import (
     Uploader,
     faults,
     installed,
+    not_ours,
     open,
 )
+from nodepool_ocb.providers.stamp import Stamp
 
 __all__ = [
     "Item",
     "Kept",
     "Refused",
     "Sent",
+    "Stamp",
     "Uploader",
     "faults",
     "installed",
+    "not_ours",
     "open",
 ]

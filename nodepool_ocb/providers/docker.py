@@ -1,14 +1,15 @@
 """Driver docker: a tar becomes an image of a container engine, as `docker import` makes it.
 
 The stamp is in the image's labels, so the engine makes both at once or none. The external id is the engine's
-(``sha256:...``); the image is tagged ``[<repository>/]<image>:<build>-<upload>``. An image that a container uses is not
-deleted, by nobody's force.
+(``sha256:...``). The tag is ``[<repository>/]<image>:<build>-<upload>-<provider>-<key>``, which no other image ever gets. An
+image that a container uses is not deleted, by nobody's force.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +17,9 @@ from nodepool_ocb.checks import faults_in_value
 from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.model import Json
 from nodepool_ocb.nodepool import Provider
-from nodepool_ocb.providers.provider import STAMP, Item, Kept, Refused, Sent
+from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
 from nodepool_ocb.providers.sending import GivenUp, Stream, attended
+from nodepool_ocb.providers.stamp import STAMP, Stamp
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -39,6 +41,7 @@ OPTIONS: Final[Json] = {
     "additionalProperties": False,
 }
 ANSWER_SECONDS: Final = 60.0
+TAG_CHARACTERS: Final = 100  # before the key
 
 
 class Docker:
@@ -74,19 +77,20 @@ class Docker:
                 image = _inspected(engine, external_id)
         except _errors() as error:
             return self._refused(error)
-        labels = image["Config"]["Labels"] or {}
-        if not item.stamp.items() <= labels.items():
-            return Refused(
-                f"image {external_id} of provider {self._name} does not bear the stamp of {item.external_name}"
-            )
+        foreign = not_ours(external_id, self._name, _stamp_on(image), item.stamp)
+        if foreign is not None:
+            return foreign
         layers = image["RootFS"].get("Layers", [])
         if layers != [f"sha256:{item.sha256}"]:  # an engine names a layer by the sum of its tar
             return Refused(f"image {external_id} of provider {self._name} was made of something else: {layers}")
         return None
 
-    def delete(self, external_id: str) -> Refused | None:
+    def delete(self, external_id: str, stamp: Stamp) -> Refused | None:
         try:
             with self._engine() as engine:
+                foreign = not_ours(external_id, self._name, _stamp_on(_inspected(engine, external_id)), stamp)
+                if foreign is not None:
+                    return foreign
                 users = engine.containers.list(all=True, filters={"ancestor": external_id}, ignore_removed=True)
                 if users:
                     names = ", ".join(sorted(str(container.name) for container in users))
@@ -111,8 +115,7 @@ class Docker:
     def close(self) -> None: ...
 
     def _send(self, item: Item) -> Sent | Refused:
-        labels = {**item.meta, **item.stamp}
-        repository = "/".join(filter(None, [self._repository, item.image.lower()]))
+        repository = "/".join(filter(None, [self._repository, item.stamp.image.lower()]))
         try:
             with Stream(item) as stream:
                 try:
@@ -120,8 +123,8 @@ class Docker:
                         answer = engine.api.import_image(
                             src=stream,
                             repository=repository,
-                            tag=f"{item.build}-{item.upload}",
-                            changes=[_label(key, value) for key, value in sorted(labels.items())],
+                            tag=_tag(item.stamp),
+                            changes=[_label(key, value) for key, value in sorted(item.labels.items())],
                         )
                     sent = self._answered(answer)
                 except _errors() as error:
@@ -143,8 +146,8 @@ class Docker:
         """An image whose answer was lost on its way."""
         with contextlib.suppress(Unavailable):
             for kept in self.list():
-                if (kept.cluster, kept.build, kept.upload) == (item.cluster, item.build, item.upload):
-                    self.delete(kept.external_id)
+                if kept.stamp == item.stamp:
+                    self.delete(kept.external_id, item.stamp)
 
     @contextlib.contextmanager
     def _engine(self, timeout_seconds: float = ANSWER_SECONDS) -> Iterator[DockerClient]:
@@ -188,6 +191,20 @@ def _remove(engine: DockerClient, external_id: str) -> None:
     tags = _inspected(engine, external_id)["RepoTags"]
     for tag in tags or [external_id]:
         engine.api.remove_image(tag)
+
+
+def _stamp_on(image: Json) -> Stamp | None:
+    return Stamp.of(image["Config"]["Labels"] or {})
+
+
+def _tag(stamp: Stamp) -> str:
+    """At most 128 letters, digits and ``_ . -``; the key keeps two from being the same where they are cut.
+
+    >>> _tag(Stamp(cluster="c", provider="west+1", image="jammy", build="0000000001", upload="0000000000", key="5f0c"))
+    '0000000001-0000000000-west_1-5f0c'
+    """
+    readable = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{stamp.build}-{stamp.upload}-{stamp.provider}")
+    return f"{readable[:TAG_CHARACTERS]}-{stamp.key}"
 
 
 def _label(key: str, value: str) -> str:

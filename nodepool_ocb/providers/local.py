@@ -21,8 +21,9 @@ from nodepool_ocb.checks import faults_in_value
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import Json
 from nodepool_ocb.nodepool import Provider
-from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent
+from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
 from nodepool_ocb.providers.sending import BLOCK_BYTES, GivenUp, Stream, why_give_up
+from nodepool_ocb.providers.stamp import Stamp
 
 OPTIONS: Final[Json] = {
     "type": "object",
@@ -68,13 +69,15 @@ class Local:
         except OSError as error:
             refused = self._refused(error)
         if refused is not None:
-            self.delete(external_id)
+            self.delete(external_id, item.stamp)
             return refused
         return Sent(external_id)
 
     def verify(self, external_id: str, item: Item) -> Refused | None:
         deadline = time.monotonic() + item.timeout_seconds
         digest, size = hashlib.sha256(), 0
+        if (self._directory / external_id).exists() and (foreign := self._not_ours(external_id, item.stamp)):
+            return foreign
         try:
             with (self._directory / external_id).open("rb") as file:
                 while block := file.read(BLOCK_BYTES):
@@ -92,12 +95,16 @@ class Local:
                            f"sha256 {digest.hexdigest()}")  # fmt: skip
         return None
 
-    def delete(self, external_id: str) -> Refused | None:
+    def delete(self, external_id: str, stamp: Stamp) -> Refused | None:
         if not _plain(external_id):
             return Refused(f"provider {self._name} can have no `{external_id}`", lasting=True)
+        names = (external_id, f".{external_id}{PART}", f"{external_id}.json")  # the stamp goes last
+        there = [path for path in (self._directory / name for name in names) if os.path.lexists(path)]
+        if there and (foreign := self._not_ours(external_id, stamp)):
+            return foreign
         try:
-            for name in (external_id, f".{external_id}{PART}", f"{external_id}.json"):  # the stamp goes last
-                (self._directory / name).unlink(missing_ok=True)
+            for path in there:
+                path.unlink(missing_ok=True)
         except OSError as error:
             return self._refused(error)
         return None
@@ -119,10 +126,17 @@ class Local:
 
     def close(self) -> None: ...
 
+    def _not_ours(self, external_id: str, stamp: Stamp) -> Refused | None:
+        return not_ours(external_id, self._name, _stamp_of(self._directory / f"{external_id}.json"), stamp)
+
     def _stamp(self, external_id: str, item: Item) -> Refused | None:
         """Write the stamp, whole or not at all; None when it is ours."""
         side = _Side(
-            external_name=item.external_name, stamp=item.stamp, meta=dict(item.meta), sha256=item.sha256, size=item.size
+            external_name=item.external_name,
+            stamp=item.stamp.labels,
+            meta=dict(item.meta),
+            sha256=item.sha256,
+            size=item.size,
         )
         final = self._directory / f"{external_id}.json"
         part = self._directory / f".{external_id}.json.{os.getpid()}{PART}"
@@ -130,10 +144,10 @@ class Local:
             with part.open("wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(side)) + b"\n")
                 os.fsync(file.fileno())
-            os.link(part, final)  # unlike a renaming, this takes no name away from another cluster
+            os.link(part, final)  # unlike a renaming, this takes no name away from anybody
         except FileExistsError:
             if _stamp_of(final) != item.stamp:
-                return Refused(f"{final} is somebody else's; give each cluster a directory of its own", lasting=True)
+                return Refused(f"{final} is somebody else's; look who writes to this directory besides", lasting=True)
         finally:
             part.unlink(missing_ok=True)
         return None
@@ -176,9 +190,9 @@ def _side(path: Path) -> _Side | None:
         return None
 
 
-def _stamp_of(path: Path) -> dict[str, str] | None:
+def _stamp_of(path: Path) -> Stamp | None:
     side = _side(path)
-    return None if side is None else side.stamp
+    return None if side is None else Stamp.of(side.stamp)
 
 
 def _kept(path: Path) -> Kept | None:

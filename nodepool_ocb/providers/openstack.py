@@ -15,8 +15,9 @@ from nodepool_ocb.checks import faults_in_value
 from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.model import Json
 from nodepool_ocb.nodepool import Provider
-from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent
+from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
 from nodepool_ocb.providers.sending import GivenUp, Stream, attended, why_give_up
+from nodepool_ocb.providers.stamp import Stamp
 
 if TYPE_CHECKING:
     from openstack.connection import Connection
@@ -62,6 +63,9 @@ class OpenStack:
         image = self._asked(lambda cloud: cloud.image.get_image(external_id))
         if isinstance(image, Refused):
             return image
+        foreign = not_ours(external_id, self._name, Stamp.of(image.properties or {}), item.stamp)
+        if foreign is not None:
+            return foreign
         what = f"image {external_id} of provider {self._name}"
         if image.status != "active":
             return Refused(f"{what} is {image.status}, and should be active")
@@ -75,8 +79,17 @@ class OpenStack:
             return Refused(f"{what} is not what was sent: its sha256 is {image.hash_value}")
         return None
 
-    def delete(self, external_id: str) -> Refused | None:
-        refused: Refused | None = self._asked(lambda cloud: cloud.image.delete_image(external_id, ignore_missing=True))
+    def delete(self, external_id: str, stamp: Stamp) -> Refused | None:
+        def delete(cloud: Connection) -> Refused | None:
+            image = _found(cloud, external_id)
+            if image is None:
+                return None
+            foreign = not_ours(external_id, self._name, Stamp.of(image.properties or {}), stamp)
+            if foreign is None:
+                cloud.image.delete_image(external_id, ignore_missing=True)
+            return foreign
+
+        refused: Refused | None = self._asked(delete)
         return refused
 
     def list(self) -> Iterator[Kept]:
@@ -115,7 +128,7 @@ class OpenStack:
             container_format="bare",
             md5=item.md5,
             sha256=item.sha256,
-            meta={**item.meta, **item.stamp},
+            meta=item.labels,
             allow_duplicates=True,  # it looks for a name that nothing has yet; two would not be harmed by each other
             validate_checksum=False,  # it cannot, of a stream; verify does
             use_import=self._options.get("use-import", False),
@@ -142,8 +155,9 @@ class OpenStack:
         if isinstance(found, Refused):
             return
         for image in found:
-            if item.stamp.items() <= (image.properties or {}).items():
-                self.delete(image.id)
+            kept = _kept(image)
+            if kept is not None and kept.stamp == item.stamp:
+                self.delete(kept.external_id, item.stamp)
 
     def _asked(self, question: Callable[[Connection], Any]) -> Any:
         """What the cloud says to a question, or Refused."""
@@ -193,6 +207,16 @@ def _cause(error: BaseException) -> BaseException:
     while type(error).__name__ == "SDKException" and error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+def _found(cloud: Connection, external_id: str) -> Any:
+    """An image, or None where there is none of this id."""
+    from openstack.exceptions import NotFoundException
+
+    try:
+        return cloud.image.get_image(external_id)
+    except NotFoundException:
+        return None
 
 
 def _kept(image: Any) -> Kept | None:

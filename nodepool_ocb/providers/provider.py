@@ -1,8 +1,8 @@
 """What every driver of a provider is: an image's file goes in, what the provider calls it comes out.
 
 What is expected, down to a provider that answers nothing, is a value: Refused says why, and whether trying again can
-help. Every external object carries a stamp from the moment that it exists (STAMP), so that what a dead builder left is
-found by ``list``; an object without our stamp is never touched. A driver is named by an entry point of the group
+help. Every external object carries a stamp from the moment that it exists, so that what a dead builder left is found by
+``list``. An object is only touched by who knows its whole stamp. A driver is named by an entry point of the group
 ``nodepool_ocb.providers``: docs/providers.md.
 """
 
@@ -19,9 +19,9 @@ import msgspec
 from nodepool_ocb.checks import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.providers.stamp import Stamp
 
 GROUP: Final = "nodepool_ocb.providers"
-STAMP: Final = "nodepool_ocb_"  # what the keys of the stamp begin with: nodepool_ocb_cluster, _image, _build, _upload
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,11 +29,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     file: Path
     format: str
-    external_name: str  # <image>-<build>-<upload>
-    image: str
-    build: str
-    upload: str
-    cluster: str  # id of the cluster
+    stamp: Stamp  # whose object it becomes
+    external_name: str  # what it is to be called: ``stamp.external_name``
     sha256: str
     md5: str
     size: int
@@ -42,14 +39,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float
 
     @property
-    def stamp(self) -> dict[str, str]:
-        """What the external object says about itself."""
-        return {
-            f"{STAMP}cluster": self.cluster,
-            f"{STAMP}image": self.image,
-            f"{STAMP}build": self.build,
-            f"{STAMP}upload": self.upload,
-        }
+    def labels(self) -> dict[str, str]:
+        """What is written on the external object: the stamp, which nothing in ``meta`` may replace."""
+        return {**self.meta, **self.stamp.labels}
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -66,22 +58,28 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """An external object with a stamp, of this cluster or of another; it may be half made."""
+    """An external object with a stamp, of this cluster and provider or of others; it may be half made."""
 
     external_id: str
     external_name: str
-    cluster: str | None = None
-    image: str | None = None
-    build: str | None = None
-    upload: str | None = None
+    stamp: Stamp
 
     @staticmethod
-    def stamped(external_id: str, external_name: str, labels: Mapping[str, str]) -> Kept | None:
+    def stamped(external_id: str, external_name: str, labels: Mapping[str, object]) -> Kept | None:
         """What ``labels`` say about an object; None when they hold no stamp."""
-        if f"{STAMP}cluster" not in labels:
-            return None
-        stamp = {key: labels.get(STAMP + key) for key in ("cluster", "image", "build", "upload")}
-        return Kept(external_id=external_id, external_name=external_name, **stamp)
+        stamp = Stamp.of(labels)
+        return None if stamp is None else Kept(external_id=external_id, external_name=external_name, stamp=stamp)
+
+
+def not_ours(external_id: str, provider: str, found: Stamp | None, expected: Stamp) -> Refused | None:
+    """Why an object that bears the stamp ``found`` is not to be touched for ``expected``; None where they are the same."""
+    if found == expected:
+        return None
+    whose = f"that of {found.external_name} of cluster {found.cluster}" if found else "none"
+    return Refused(
+        f"image {external_id} of provider {provider} is not {expected.external_name}: the stamp on it is {whose}",
+        lasting=True,
+    )
 
 
 class Uploader(Protocol):
@@ -92,13 +90,13 @@ class Uploader(Protocol):
         stop, what was begun is deleted again."""
 
     def verify(self, external_id: str, item: Item) -> Refused | None:
-        """None when the provider has it whole: size and checksum, where it can tell."""
+        """None when the provider has it whole, under the item's stamp: size and checksum, where it can tell."""
 
-    def delete(self, external_id: str) -> Refused | None:
-        """None when it is gone, which it may have been already."""
+    def delete(self, external_id: str, stamp: Stamp) -> Refused | None:
+        """None when it is gone, which it may have been already; an object that bears another stamp is refused."""
 
     def list(self) -> Iterable[Kept]:
-        """All that carries a stamp, of any cluster. Raises Unavailable where the provider cannot tell."""
+        """All that carries a stamp, of any cluster and provider. Raises Unavailable where the provider cannot tell."""
 
     def close(self) -> None:
         """Give back connections."""

@@ -44,7 +44,7 @@ class Completion:
 
     __slots__ = ("_done",)
 
-    def __init__(self, done: Callable[[Any], None]) -> None:
+    def __init__(self, done: Callable[[Any], object]) -> None:
         self._done = done
 
     def set(self, value: Any) -> None:

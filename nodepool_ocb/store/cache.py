@@ -67,21 +67,30 @@ class Cache:
         if self._connection != self._session.connections:
             return self.sweep()
         self._absorb()
-        dirty, self._dirty = sorted(self._dirty), set()
+        first = self._dirty & {paths.STRUCTURE}
+        self._dirty -= first
+        dirty: list[str] = []
         try:
+            structure = self._session.get_many(sorted(first))
+            self._absorb()  # what belongs to that version is dirty by now, and is shown before it
+            dirty = sorted(self._dirty - {paths.STRUCTURE})
+            self._dirty.difference_update(dirty)
             gates = self._read(dirty)
             if gates:
                 self._absorb()
-                again, self._dirty = self._dirty | set(self._behind(gates)), set()
-                dirty += [*gates, *again]
+                again = (self._dirty - {paths.STRUCTURE}).union(self._behind(gates))
+                self._dirty -= again
+                dirty += again
                 changed_again = self._read(sorted(again))
                 for path, znode in gates.items():
                     self._tree.put(path, znode)
                 if changed_again:
                     self._dirty.update(changed_again)  # shown by the next refresh, after their members
                     self._wake()
+            for znode in structure:
+                self._tree.put(paths.STRUCTURE, znode)
         except BaseException:
-            self._dirty.update(dirty)
+            self._dirty.update(dirty, first)
             raise
         return self._tree.touched()
 
@@ -113,10 +122,10 @@ class Cache:
         dirty, self._dirty = self._dirty, set()
         connection = self._session.connections
         try:
-            self._session.get(paths.ROOT)
+            _, structure = self._session.get_many([paths.ROOT, paths.STRUCTURE])
             zxid = self._session.last_zxid  # whatever was written up to here, the reads that follow see
             if zxid != self._swept:
-                self._tree.read(self._session)
+                self._tree.read(self._session, structure)
                 self._swept = zxid
             self._connection = connection
         except BaseException:

@@ -56,6 +56,7 @@ class ZnodeStat(msgspec.Struct, frozen=True, gc=False):
     version: int
     mzxid: int
     ephemeral_owner: int = 0
+    mtime: float = 0.0  # seconds since the epoch; 0 for what was created, where ZooKeeper does not say it
 
 
 class Raw(NamedTuple):
@@ -240,8 +241,8 @@ def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] 
             offset += 4 + _INT.unpack_from(buffer, offset)[0]
             stats.append(ZnodeStat(0, zxid, owner))
         elif opcode == _SET:
-            mzxid, _, _, version, ephemeral_owner, _ = _STAT.unpack_from(buffer, offset)
-            stats.append(ZnodeStat(version, mzxid, ephemeral_owner))
+            mzxid, _, mtime, version, ephemeral_owner, _ = _STAT.unpack_from(buffer, offset)
+            stats.append(ZnodeStat(version, mzxid, ephemeral_owner, mtime / 1000))
             offset += 68
         else:
             stats.append(None)

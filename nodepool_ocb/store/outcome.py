@@ -67,7 +67,7 @@ def _absent(change: Change, znode: Znode | None) -> Verdict:
 def stats(changes: Sequence[Change], found: Sequence[Znode | None]) -> list[ZnodeStat | None]:
     """What the lost answer of an applied transaction would have said, as well as it can be known."""
     return [
-        ZnodeStat(znode.version, znode.mzxid, znode.ephemeral_owner)
+        ZnodeStat(znode.version, znode.mzxid, znode.ephemeral_owner, znode.mtime if isinstance(change, Set) else 0.0)
         if znode is not None and isinstance(change, Create | Set | Raise)
         else None
         for change, znode in zip(changes, found, strict=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 ROOT = "/ocb"
 CLUSTER = "/ocb/cluster"
+STRUCTURE = "/ocb/structure"
+CLOCK = "/ocb/clock"
 ROLES = "/ocb/roles"
 DEPLOYMENTS = "/ocb/deployments"
 NODES = "/ocb/nodes"

@@ -23,6 +23,7 @@ from nodepool_ocb.model import (
     Record,
     Role,
     Rollouts,
+    Structure,
 )
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.reading import Reading
@@ -61,6 +62,8 @@ def place(path: str) -> Place | None:
             return Place(_SECTIONS[section], name)
         case ["cluster"]:
             return Place(Cluster)
+        case ["structure"]:
+            return Place(Structure)
     return None
 
 
@@ -71,7 +74,7 @@ _SECTIONS: Final[Mapping[str, Kind]] = {
 
 
 class Listing(NamedTuple):
-    """The names of all that a world shows."""
+    """The names of all that a world shows, but for the structure's."""
 
     roles: list[str]
     deployments: dict[str, list[str]]  # to their deployment roles

@@ -35,6 +35,11 @@ class Reading:
         self._hosts = hosts
         self._patience = patience_seconds
 
+    @property
+    def hosts(self) -> str:
+        """As configured: "host:port,host:port/chroot"."""
+        return self._hosts
+
     def get(self, path: str) -> Znode | None:
         """The znode at ``path``, None where there is none."""
         return self.get_many([path])[0]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -23,7 +24,7 @@ from kazoo.retry import KazooRetry
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Unavailable, Unknown
 from nodepool_ocb.model import Change, Create, Json, Record
-from nodepool_ocb.store import access, frames, outcome, transaction
+from nodepool_ocb.store import access, clock, frames, outcome, paths, transaction
 from nodepool_ocb.store.answers import Answer, Completion
 from nodepool_ocb.store.frames import Znode as Znode
 from nodepool_ocb.store.frames import ZnodeStat as ZnodeStat
@@ -61,6 +62,7 @@ class Session(Reading):
         self._on_connected = on_connected
         self._up = threading.Event()
         self._closed = threading.Event()
+        self._clock = clock.Clock()
         self._acl = access.acl(settings)
         self.ambiguous = 0
         self.unresolved = 0
@@ -159,6 +161,26 @@ class Session(Reading):
         zxid: int = self._client.last_zxid
         return zxid
 
+    # -- time --
+
+    def now(self) -> float:
+        """Seconds since the epoch by ZooKeeper's clock, which is the same for all hosts: for every time that is written
+        or compared with one that was. It may step by as much as the clocks of two leaders differ.
+
+        The first call writes ``/ocb/clock`` and waits; raises Unavailable. Where there is no tree yet, or this identity
+        may not write, it is this host's clock until a write tells more.
+        """
+        if not self._clock.known:
+            self._ask_time()
+        return self._clock.at(time.monotonic()) if self._clock.known else time.time()
+
+    def _ask_time(self) -> None:
+        write, make = clock.questions(self._client.chroot + paths.CLOCK, self._acl)
+        for question in (write, make, write):  # the last where another made it meanwhile
+            sent = time.monotonic()
+            if self._clock.heed(self._reply(self._send(question.request)), question.members, sent):
+                return
+
     # -- writing --
 
     def commit(self, changes: Sequence[Change]) -> Stats:
@@ -171,7 +193,8 @@ class Session(Reading):
         if not changes:
             return []
         packed = self._pack(changes)
-        result = self._result(changes, self._send(packed.request).get(self._patience))
+        sent = time.monotonic()
+        result = self._result(changes, self._send(packed.request).get(self._patience), sent)
         if isinstance(result, Unknown):
             return self.resolve(changes)
         if isinstance(result, OcbError):
@@ -188,7 +211,8 @@ class Session(Reading):
         except Invalid as wrong:
             done(wrong)
             return
-        self._client.submit(packed.request, Completion(lambda value: done(self._result(changes, value))))
+        sent = time.monotonic()
+        self._client.submit(packed.request, Completion(lambda value: done(self._result(changes, value, sent))))
 
     def _pack(self, changes: Sequence[Change]) -> transaction.Packed:
         packed = transaction.pack(changes, self._client.chroot, self._acl)
@@ -257,9 +281,10 @@ class Session(Reading):
             self.ambiguous += 1
         raise error
 
-    def _result(self, changes: Sequence[Change], value: Any) -> Stats | OcbError:
+    def _result(self, changes: Sequence[Change], value: Any, sent: float) -> Stats | OcbError:
         if isinstance(value, frames.Reply):
             result = frames.unpack_multi(value, transaction.owners(changes, self.id))
+            self._clock.heed_stats(result, sent)
             return transaction.refusal(changes, result) if isinstance(result, frames.Refused) else result
         error = self._translated(value, changes[0].path)
         if isinstance(error, Unknown):
@@ -289,6 +314,10 @@ class Session(Reading):
     def _connected_again(self) -> None:
         for root in self._client.watchers:
             self._client.submit(frames.add_watch(root), Answer(), first=True)
+        if self._clock.known:  # this host may have slept, or the leader be another
+            write, sent = clock.questions(self._client.chroot + paths.CLOCK, self._acl)[0], time.monotonic()
+            heed = partial(self._clock.heed, members=write.members, sent=sent)
+            self._client.submit(write.request, Completion(heed))
         self.connections += 1
         self._up.set()
         if self._on_connected is not None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid, Stale
+from nodepool_ocb.errors import Conflict, Invalid, Stale
 from nodepool_ocb.model import (
     Claim,
     Cluster,
@@ -32,6 +32,7 @@ from nodepool_ocb.model import (
     Record,
     Role,
     Rollouts,
+    Structure,
 )
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.frames import Znode
@@ -90,8 +91,11 @@ class Tree:
         touched.nodes.update(vertex.node.name for vertex in touched.turned)
         return touched
 
-    def read(self, session: Session) -> None:
-        """Read everything, and drop what is gone; raises Unavailable or Denied with part of it done."""
+    def read(self, session: Session, structure: Znode | None) -> None:
+        """Read everything, and drop what is gone; raises Unavailable or Denied with part of it done.
+
+        ``structure`` is that znode, read before: it is shown last, so whatever belongs to its version is in the world then.
+        """
         listed = listing(session)
         names, gates = list(listed.paths()), list(listed.gate_paths())
         with undisturbed():
@@ -103,6 +107,7 @@ class Tree:
                 self.put(path, znode)
         for path in self._gone(listed):
             self.put(path, None)
+        self.put(paths.STRUCTURE, structure)
 
     def _read_noderoles(self, session: Session, nodes: Mapping[str, list[str]]) -> None:
         """As ``put`` for each; most of a sweep ends at the comparison, most of a first load in the last lines."""
@@ -165,6 +170,8 @@ class Tree:
             return world.cluster_view(at.below, at.name).mzxid
         elif at.kind is Cluster:
             return world.cluster.mzxid if world.cluster else 0
+        elif at.kind is Structure:
+            return world.structure.mzxid if world.structure else 0
         return shown.mzxid if shown else 0
 
     def keep(self, at: Place, record: Record | None, version: int, mzxid: int, owner: int = 0) -> None:
@@ -204,6 +211,8 @@ class Tree:
             touched.rollouts = True
         elif isinstance(record, Cluster):
             world.put_cluster(Stored(record, version, mzxid))
+        elif isinstance(record, Structure):
+            world.put_structure(Stored(record, version, mzxid))
 
     def _keep_noderole(self, at: Place, record: NodeRole, version: int, mzxid: int) -> None:
         self._touched.vertices.add(self.world.put_noderole(at.name, at.below, record, version, mzxid))
@@ -232,6 +241,8 @@ class Tree:
         elif at.kind is Rollouts and at.name in world.rollouts:
             world.drop_rollouts(at.name)
             touched.rollouts = True
+        elif at.kind is Structure:
+            world.put_structure(None)
 
     def _drop_of_node(self, at: Place, undecodable: bool) -> None:
         world, touched = self.world, self._touched
@@ -283,26 +294,34 @@ def load(session: Session, quarantined: dict[str, str] | None = None) -> World:
     Raises Unavailable or Denied.
     """
     tree = Tree(World())
-    tree.read(session)
+    tree.read(session, session.get(paths.STRUCTURE))
     if quarantined is not None:
         quarantined.update(tree.quarantined)
     return tree.world
 
 
-def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> None:
-    """Make ``/ocb``, the cluster's id and the deployment "system", as far as they are absent; any number may do so at
-    once.
+def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> bool:
+    """Make a new cluster, with its chroot, its id, its structure and the deployment "system"; False where it is there already.
+
+    Any number may do so at once: the id comes in one transaction with all that a cluster must have. Raises Conflict where
+    there is part of a tree without an id, Unavailable or Denied.
     """
     session.ensure(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS)
+    system = Deployment(parent=None, state=DeploymentState.COMMITTED, since=now)
     first = [
         Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),
-        Create(
-            paths.deployment("system"),
-            Deployment(parent=None, state=DeploymentState.COMMITTED, since=now),
-        ),
+        Create(paths.STRUCTURE, Structure()),
+        Create(paths.deployment("system"), system),
         Create(paths.deployment_roles("system")),
     ]
-    for change, found in zip(first, session.get_many([change.path for change in first]), strict=True):
-        if found is None:
-            with contextlib.suppress(Stale):  # another made it at the same moment
-                session.commit([change])
+    try:
+        session.commit(first)
+    except Stale as there:
+        session.sync()
+        if session.get(paths.CLUSTER) is None:
+            raise Conflict(
+                f"{there.path} is there, and {paths.CLUSTER} is not: a part of a cluster was lost; restore it"
+                " (each builder's images-dir has the id in cluster_id.txt)"
+            ) from None
+        return False
+    return True

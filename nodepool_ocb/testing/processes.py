@@ -24,6 +24,7 @@ import yaml
 from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper import free_port
 
@@ -51,6 +52,7 @@ class DaemonProcess:
         self.log = folder / "log"
         self.pages = f"127.0.0.1:{free_port()}"  # HOST:PORT of /metrics and /health
         self.config = folder / "nodepool-ocb.yaml"
+        self.environment: dict[str, str] = {}  # more of it, each time that it is started
         self._launcher = launcher
         settings: dict[str, Any] = {
             "zookeeper": {key: value for key, value in msgspec.to_builtins(zookeeper).items() if value is not None},
@@ -122,10 +124,15 @@ class DaemonProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | environment,
+                env=os.environ | self.environment | environment,
                 start_new_session=True,
             )
         return self
+
+    def begin_again(self) -> None:
+        """As systemd would, where it ended because ZooKeeper was not there when it began."""
+        if self._process is not None and self._process.poll() == Unavailable.exit_code:
+            self.begin()
 
     def start(self, timeout_seconds: float = 60.0) -> Self:
         """Return when it is ready: everything has been read. Raises RuntimeError with the end of its log otherwise."""

@@ -19,6 +19,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.proxy import Proxy as Proxy
 
 JARS = Path("/usr/share/java")
@@ -159,6 +162,13 @@ class Server:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def init(settings: ZooKeeperSettings) -> ZooKeeperSettings:
+    """Make a cluster at a place, as ``nodepool-ocb init`` does: no daemon starts without; gives the place."""
+    with Session(settings) as session:
+        tree.bootstrap(session, now=session.now())
+    return settings
 
 
 def free_port() -> int:

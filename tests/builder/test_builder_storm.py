@@ -1,32 +1,42 @@
-"""Storms over builders: killed, frozen, cut off, ZooKeeper restarted; what they promise holds all the time, and at the end."""
+"""Storms over builders: killed, frozen, cut off, their disks full, ZooKeeper restarted; their clocks are hours apart, records
+turn unreadable for a while, and two providers share a cloud. What they promise holds all the time, and at the end.
+"""
 
 from __future__ import annotations
 
 import random
 import time
 from collections import Counter, defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from yard import SESSION_SECONDS, Yard, spoiled
+from yard import SESSION_SECONDS, Builder, Yard, spoiled
 
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import BuildState, UploadState
-from nodepool_ocb.store import images
-from nodepool_ocb.testing.storm import Storm
+from nodepool_ocb.store import images, paths
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.clocks import skewed
+from nodepool_ocb.testing.disks import SmallDisk, mountable
+from nodepool_ocb.testing.processes import CutDaemon
+from nodepool_ocb.testing.storm import Mend, Storm
+from nodepool_ocb.testing.troubles import Unreadable
 from nodepool_ocb.testing.zookeeper import Server
 
 IMAGES = ("jammy", "noble", "bookworm")
-CLOUDS = ("north", "south")
+CLOUDS = {"north": "north", "south": "south", "west": "south"}  # provider → where its images lie
+HOURS = (0.0, 3.0)  # the builders' clocks are so far ahead
 KEEP = 2
-CALM_SECONDS = 60.0
+CALM_SECONDS = 180.0
 
 
 class Watch:
     """Looks at the records all the time, and asks for a build now and then."""
 
-    def __init__(self, yard: Yard, seed: int) -> None:
+    def __init__(self, yard: Yard, seed: int, spoiling: Unreadable) -> None:
         self._yard = yard
+        self._spoiling = spoiling
         self._chance = random.Random(seed)
         self._ever: dict[str, dict[str, int]] = defaultdict(dict)  # image → builds seen ready → the request of each
         self.requests: dict[str, set[int]] = defaultdict(set)  # image → the requests seen
@@ -34,10 +44,13 @@ class Watch:
 
     def look(self) -> None:
         """Whatever ZooKeeper says now must be right now."""
+        spoiled, unread = self._spoiling.times, dict[str, str]()
         try:
-            views = images.read(self._yard.session, IMAGES)
+            views = images.read(self._yard.session, IMAGES, unread)
         except Unavailable:
             return  # it is part of the storm
+        if unread or self._spoiling.spoiled or self._spoiling.times != spoiled:
+            return  # what is spoiled now is not seen
         for name, view in views.items():
             building = [build.id for build in view.builds if build.record.state is BuildState.BUILDING]
             if len(building) > 1:
@@ -68,19 +81,46 @@ class Watch:
         ]
 
 
+def records(session: Session) -> list[str]:
+    """The paths of whatever may turn unreadable: builds and uploads."""
+    views = images.read(session, IMAGES)
+    builds = [(name, build) for name, view in views.items() for build in view.builds]
+    uploads = [paths.upload(name, each.id, one.provider, one.id) for name, each in builds for one in each.uploads]
+    return [*(paths.build(name, build.id) for name, build in builds), *uploads]
+
+
+def disk_full(builder: CutDaemon) -> Mend:
+    """There is no room for images."""
+    assert isinstance(builder, Builder)
+    disk = SmallDisk(builder.images)
+    disk.fill()
+    return disk.free
+
+
+def missing(yard: Yard) -> list[str]:
+    """Providers that do not have the newest build of an image."""
+    newest = [(name, ready[0]) for name in IMAGES if (ready := yard.view(name).ready())]
+    return [
+        f"{name} at {provider}"
+        for name, build in newest
+        for provider in CLOUDS
+        if not any(each.provider == provider and each.record.state is UploadState.READY for each in build.uploads)
+    ]
+
+
 def misplaced(yard: Yard) -> list[str]:
     """Files without a record, and uploads that are not where they are said to be, or where nobody says."""
     found = []
     recorded = {f"{name}-{build.id}" for name in IMAGES for build in yard.builds(name)}
     for builder in yard.builders:
         found += [name for name in builder.files() if name.partition(".")[0] not in recorded]
-    for cloud in CLOUDS:
+    for cloud in set(CLOUDS.values()):
         said = {
             upload.record.external_id
             for name in IMAGES
             for build in yard.builds(name)
             for upload in build.uploads
-            if upload.provider == cloud and upload.record.state is UploadState.READY
+            if CLOUDS[upload.provider] == cloud and upload.record.state is UploadState.READY
         }
         there = set(yard.provided(cloud))
         found += [f"{cloud}: {name}" for name in sorted(said ^ there, key=str)]
@@ -96,12 +136,20 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
-    with Server(fsync=False) as server, Yard(server, chroot, tmp_path) as yard:
+    with ExitStack() as disks, Server(fsync=False) as server, Yard(server, chroot, tmp_path) as yard:
         diskimages = [yard.image(name, 0.5 + index, ("raw", "tar")) for index, name in enumerate(IMAGES)]
-        providers = [yard.provider(cloud, *IMAGES, format="raw") for cloud in CLOUDS]
-        for _ in range(2):
-            yard.builder(*diskimages, providers=providers, build_workers=2, leak_seconds=2.0).begin()
-        watch = Watch(yard, seed)
+        providers = [
+            yard.provider(name, *IMAGES, format="raw", directory=str(tmp_path / "providers" / cloud))
+            for name, cloud in CLOUDS.items()
+        ]
+        for hours in HOURS:
+            builder = yard.builder(*diskimages, providers=providers, build_workers=2, leak_seconds=2.0)
+            builder.environment |= skewed(hours * 3600) if hours else {}
+            if mountable():
+                disks.enter_context(SmallDisk(builder.images, 4 << 20))
+            builder.begin()
+        spoiling = Unreadable(yard.settings(5.0), seed, records)
+        watch = Watch(yard, seed, spoiling)
         asked = began = time.monotonic()
 
         def meanwhile() -> None:
@@ -113,8 +161,10 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
                 asked = time.monotonic()
                 watch.ask()
 
-        storm = Storm(yard.builders, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5))
-        storm.blow(seconds, every_seconds, meanwhile)
+        more = (disk_full,) if mountable() else ()
+        storm = Storm(yard.builders, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5), more=more)
+        with spoiling:
+            storm.blow(seconds, every_seconds, meanwhile)
 
         def calm() -> bool:
             meanwhile()
@@ -122,6 +172,7 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
                 return (
                     all(yard.view(name).request is None for name in IMAGES)
                     and not any(yard.builds(name, BuildState.BUILDING, BuildState.ABORTED) for name in IMAGES)
+                    and not missing(yard)
                     and not misplaced(yard)
                 )
             except Unavailable:
@@ -129,7 +180,8 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
 
         yard.until(calm, "nothing is left to be done", CALM_SECONDS)
         watch.look()  # what came to its end since it last looked
-        print(f"{dict(storm.faults)}, {len(yard.history())} builds begun, {len(yard.history('end'))} made")
+        made = f"{len(yard.history())} builds begun, {len(yard.history('end'))} made"
+        print(f"{dict(storm.faults)}, {spoiling.times} records spoiled, {made}")
         assert all(builder.running() for builder in yard.builders), "nobody gave up"
         assert not watch.faults
         assert not watch.unanswered()

@@ -16,6 +16,7 @@ from nodepool_ocb.image import Tidier, tidy
 from nodepool_ocb.model import Build, BuildState, Change, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
+from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
@@ -47,6 +48,7 @@ class Place:
         wants = Nodepool(providers=(provider,))
         self.site = Site(session, shelf, BuilderSettings(), wants, {}, {"cloud": self.uploader})
         self.site.cluster = "ours"
+        self.stamp = Stamp(cluster="ours", provider="cloud", image="jammy", build=ID, upload=ID, key="k")
 
     def build(self, **fields: Json) -> Build:
         """Its record, ready, with a file of format raw, in ZooKeeper and on the disk."""
@@ -61,7 +63,9 @@ class Place:
         return record
 
     def upload(self, **fields: Json) -> Upload:
-        record = Upload(**{"state": UploadState.READY, "state_time": 1.0, "format": "raw"} | fields)
+        record = Upload(
+            **{"state": UploadState.READY, "state_time": 1.0, "format": "raw", "cluster": "ours", "key": "k"} | fields
+        )
         self._put(Create(paths.upload("jammy", ID, "cloud", ID), record))
         return record
 
@@ -71,8 +75,8 @@ class Place:
         sums = checksums.compute(file)
         sent = self.uploader.upload(
             Item(
-                file=file, format="raw", external_name=f"{NAME}-{ID}", image="jammy", build=ID, upload=ID,
-                cluster="ours", stop=threading.Event(), timeout_seconds=10.0, **sums,
+                file=file, format="raw", external_name=self.stamp.external_name, stamp=self.stamp,
+                stop=threading.Event(), timeout_seconds=10.0, **sums,
             )
         )  # fmt: skip
         assert isinstance(sent, Sent)
@@ -128,6 +132,41 @@ def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_
     threading.Event().wait(0.6)  # the time that an upload to this provider may take
     leaks.look("cloud")
     assert not list(place.uploader.list())
+
+
+def test_what_an_older_attempt_made_is_a_leak_once_it_cannot_be_going_on(place: Place) -> None:
+    place.build()
+    place.sent()
+    place.upload(key="of-a-newer-attempt", external_id="another")
+    leaks = Leaks(place.site)
+    for _ in range(3):
+        leaks.look("cloud")
+    assert list(place.uploader.list())
+    threading.Event().wait(0.6)  # the time that an upload to this provider may take
+    leaks.look("cloud")
+    assert not list(place.uploader.list())
+
+
+@pytest.mark.parametrize("part", ["cluster", "provider"])
+def test_what_belongs_to_another_cluster_or_provider_is_no_leak(place: Place, part: str) -> None:
+    place.build()
+    place.stamp = replace(place.stamp, **{part: "another"})
+    external_id = place.sent()
+    assert place.look_twice() == [external_id]
+
+
+def test_what_bears_another_stamp_than_the_record_is_not_deleted_there(place: Place) -> None:
+    """An image had this name before, or somebody wrote the record by hand."""
+    place.build()
+    external_id = place.sent()
+    place.upload(state=UploadState.DELETE, external_id=external_id, key="of-a-former-life")
+    view = place.site.look("jammy")
+    assert view is not None
+    tidying.do(place.site, "jammy", tidying.RemoveUpload(view.builds[0].uploads[0]))
+    assert [kept.external_id for kept in place.uploader.list()] == [external_id]
+    view = place.site.look("jammy")
+    assert view is not None
+    assert view.builds[0].uploads, "the record tells of it"
 
 
 def test_files_are_removed_by_the_name_of_their_record_and_not_by_what_it_says(place: Place) -> None:

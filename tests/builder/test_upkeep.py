@@ -8,6 +8,7 @@ from pathlib import Path
 from yard import Yard
 
 from nodepool_ocb.model import BuildState, UploadState
+from nodepool_ocb.testing.glance import Glance
 
 
 def test_an_image_is_built_by_a_builder_with_its_label_and_by_no_other(yard: Yard) -> None:
@@ -86,6 +87,48 @@ def test_what_a_provider_has_of_us_and_no_record_names_is_deleted_when_it_was_se
     yard.until(lambda: leak not in yard.provided("cloud"), "the leak is gone")
     assert yard.provided("cloud") == sorted([ours, foreign]), "what others own stays"
     assert builder.metric("nodepool_ocb_leaks_total") == 1
+
+
+def test_two_providers_of_one_cloud_take_nothing_from_each_other(yard: Yard) -> None:
+    with Glance() as glance:
+        clouds = yard.folder / "clouds.yaml"
+        glance.write_clouds(clouds)
+        where = {"driver": "openstack", "cloud": "test", "region-name": "RegionOne", "diskimages": [{"name": "jammy"}]}
+        builder = yard.builder(
+            yard.image("jammy", formats=("qcow2",)),
+            providers=[{"name": name, **where} for name in ("east", "west")],
+            leak_seconds=0.5,
+        )
+        builder.begin(OS_CLIENT_CONFIG_FILE=str(clouds))
+        yard.until(lambda: len(yard.uploads("jammy", UploadState.READY)) == 2, "both have it")
+        (upload, _) = yard.builds("jammy")[0].uploads
+        leak = {**glance.images[str(upload.record.external_id)], "id": "leak", "nodepool_ocb_build": "0000000099"}
+        glance.images["leak"] = leak
+        yard.until(lambda: "leak" not in glance.images, "the looks for leaks go on, and find one")
+        ready = {str(each.record.external_id) for each in yard.builds("jammy")[0].uploads}
+        assert set(glance.images) == ready
+        assert len(yard.uploads("jammy", UploadState.READY)) == 2
+        builder.terminate()
+        builder.wait()
+
+
+def test_two_providers_in_one_directory_take_nothing_from_each_other(yard: Yard) -> None:
+    shared = str(yard.folder / "providers" / "both")
+    names = ("east", "west")
+    providers = [{**yard.provider(name, "jammy"), "directory": shared} for name in names]
+    builder = yard.builder(yard.image("jammy"), providers=providers, leak_seconds=0.5).start()
+    yard.until(lambda: len(yard.uploads("jammy", UploadState.READY)) == 2, "both have it")
+    (ours, _) = yard.provided("both")
+    side = json.loads((Path(shared) / f"{ours}.json").read_text())
+    side["stamp"]["nodepool_ocb_build"] = "0000000099"
+    (Path(shared) / "leak.raw.json").write_text(json.dumps(side))
+    yard.until(lambda: builder.metric("nodepool_ocb_leaks_total") == 1, "the looks for leaks go on, and find one")
+    assert len(yard.provided("both")) == 2
+    yard.configure(builder, yard.image("jammy"), providers=[providers[0], {**providers[1], "diskimages": []}])
+    builder.reload()
+    yard.until(lambda: len(yard.uploads("jammy")) == 1, "one is to have it no more")
+    (left,) = yard.provided("both")
+    assert "-east-" in left
 
 
 def test_a_damaged_file_is_sent_nowhere_and_another_build_takes_its_place(yard: Yard) -> None:

@@ -16,7 +16,6 @@ from typing import Final
 import yaml
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.image import BuildView, ImageView
 from nodepool_ocb.model import BuildRequest, BuildState, Create, Json, Set, UploadState
 from nodepool_ocb.store import images, paths, tree
@@ -54,11 +53,6 @@ class Builder(CutDaemon):
     def id(self) -> str:
         return (self.images / "builder_id.txt").read_text().strip()
 
-    def begin_again(self) -> None:
-        """As systemd would, where it ended because ZooKeeper was not there when it began."""
-        if self._process is not None and self._process.poll() == Unavailable.exit_code:
-            self.begin()
-
     def files(self) -> list[str]:
         """What lies in its images-dir, without what belongs to the builder itself."""
         own = {"builder_id.txt", ".lock", "builds"}
@@ -71,7 +65,7 @@ class Yard:
     def __init__(self, server: Server, chroot: str, folder: Path) -> None:
         self.server, self.folder, self._chroot = server, folder, chroot
         self.builders: list[Builder] = []
-        self.session = Session(ZooKeeperSettings(hosts=server.hosts + chroot, session_timeout_seconds=30.0))
+        self.session = Session(self.settings(30.0))
         self.history_file = folder / "history"
         self.fail = folder / "fail"  # while it exists, builds fail
 
@@ -87,6 +81,10 @@ class Yard:
             builder.discard(10.0)
             print(f"-- {builder.config.parent.name} --\n{builder.said}")  # pytest shows it where the test fails
         self.session.close()
+
+    def settings(self, session_seconds: float) -> ZooKeeperSettings:
+        """For a session that nobody disturbs."""
+        return ZooKeeperSettings(hosts=self.server.hosts + self._chroot, session_timeout_seconds=session_seconds)
 
     # -- builders --
 

@@ -34,8 +34,9 @@ Ocb = Callable[..., Result]
 
 
 @pytest.fixture
-def ocb(zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ocb:
-    """Run the command line in this process: ``ocb("node", "list")``."""
+def ocb(zk_settings: ZooKeeperSettings, zk_session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ocb:
+    """Run the command line in this process, below a chroot with a new cluster: ``ocb("node", "list")``."""
+    assert zk_session.connected
     monkeypatch.setenv("NODEPOOL_OCB_ZOOKEEPER", zk_settings.hosts)
     monkeypatch.setenv("HOME", str(tmp_path))
 

@@ -511,6 +511,7 @@ def test_records_move_from_one_zookeeper_to_another(
     file.write_text(exported.stdout)
     before = {build.id: build for build in builder.view().builds if build.record.state is not BUILDING}
     hosts = ("--zookeeper", f"{zk_settings.hosts}-copy")
+    ask("init", *hosts)
     assert ask("image", "import", str(file), "--dry-run", *hosts, exit_code=10)["changes"]
     assert ask("image", "import", str(file), *hosts)["changes"]
     assert ask("image", "import", str(file), *hosts)["changes"] == []

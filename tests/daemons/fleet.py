@@ -60,9 +60,10 @@ class Fleet:
     def __init__(self, server: Server, chroot: str, folder: Path, machines: int = 1) -> None:
         self.server, self.folder = server, folder
         self._chroot = chroot
+        self.hosts = server.hosts + chroot
         self.farm = Farm(machines, folder / "machines")
         self.annealers: list[CutDaemon] = []
-        self.session = Session(ZooKeeperSettings(hosts=server.hosts + chroot, session_timeout_seconds=30.0))
+        self.session = Session(self.settings(30.0))
         self.nodes: list[str] = []
 
     def __enter__(self) -> Fleet:
@@ -86,6 +87,10 @@ class Fleet:
         self.session.close()
         self.farm.__exit__(kind, error, trace)
 
+    def settings(self, session_seconds: float) -> ZooKeeperSettings:
+        """For a session that nobody disturbs."""
+        return ZooKeeperSettings(hosts=self.hosts, session_timeout_seconds=session_seconds)
+
     # -- annealers --
 
     def annealer(
@@ -103,6 +108,11 @@ class Fleet:
         annealer = CutDaemon(self.server.port, zookeeper, folder, sections, launcher)
         self.annealers.append(annealer)
         return annealer
+
+    def revive(self) -> None:
+        """Start those again that ended because ZooKeeper was not there when they began."""
+        for annealer in self.annealers:
+            annealer.begin_again()
 
     def living(self) -> int:
         """How many annealers ZooKeeper knows."""
@@ -234,6 +244,7 @@ class Fleet:
         noderoles = {
             vertex.name: Told(vertex.record, "destructive" in world.role_of(vertex).flags, self.runs(vertex.name))
             for vertex in world.vertices()
+            if vertex.node.name in self.nodes
         }
         return Evidence(
             self.entries(),

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from nodepool_ocb.model import NodeRole, Run, State
+from nodepool_ocb.store import paths
 
 
 class Event(StrEnum):

@@ -1,4 +1,5 @@
-"""Storms: many noderoles, and every second or so an annealer is killed, frozen or cut off, or ZooKeeper restarted.
+"""Storms: many noderoles, and every second or so an annealer is killed, frozen or cut off, or ZooKeeper restarted; the
+annealers' clocks are hours apart, and people change a cluster meanwhile (troubles.py).
 
 What the machines noted must be as if nothing had happened. The seed of a storm is in its output; the same seed gives
 the same faults in the same order.
@@ -7,19 +8,29 @@ the same faults in the same order.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import cycle, islice, pairwise
 from pathlib import Path
 
 import pytest
 from fleet import SESSION_SECONDS, Fleet
 from staging import PHASES, Staged, document, generations, stack
+from troubles import (
+    FLAKY,
+    FLOOD,
+    Refreshing,
+    cluster,
+    wrong_clocks,
+)
 
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.storm import Fault, Mend, Storm
 from nodepool_ocb.testing.zookeeper import Server
 
-CALM_SECONDS = 90.0  # after the storm, until all is ACTIVE
+CALM_SECONDS = 240.0  # after the storm, until nothing is left to be done
+LASTS = (0.2, 1.0, SESSION_SECONDS + 1.5)  # seconds for which a thing stays broken
+HOURS = (0.0, 3.0, -2.0)  # the annealers' clocks are so far ahead
 EXCESS = 0.02  # more starts than noderoles: runs are attached to, not run again
 
 
@@ -35,47 +46,75 @@ def cut_machines(fleet: Fleet, seed: int) -> Fault:
     return machines
 
 
-def grid(fleet: Fleet, levels: int, seconds: Sequence[float]) -> int:
-    """Each noderole has two parents one level up: on its own machine and on the next. Gives how many there are."""
+def grid(fleet: Fleet, nodes: Sequence[str], levels: int, seconds: Sequence[float]) -> int:
+    """Each noderole has two parents one level up: on its own machine and on the next. Gives how many there are.
+
+    Beside them each machine has one that fails once, and is tried again.
+    """
     for level, lasts in enumerate(islice(cycle(seconds), levels)):
         flags = ("destructive",) if level % 5 == 2 else ()
-        fleet.add_role(f"step-{level}", fleet.work(lasts, flags=flags))
+        fleet.add_role(f"step-{level}", fleet.work(lasts, FLOOD if level % 5 == 1 else "", flags=flags))
+    fleet.add_role("flaky", fleet.work(0.2, FLAKY, retries=1, backoff_seconds=1.0))
+    for node in nodes:
+        fleet.bind("flaky", node)
     for level in range(levels):
-        for index, node in enumerate(fleet.nodes):
-            beside = fleet.nodes[(index + 1) % len(fleet.nodes)]
+        for index, node in enumerate(nodes):
+            beside = nodes[(index + 1) % len(nodes)]
             above = {f"step-{level - 1}@{node}", f"step-{level - 1}@{beside}"} if level else set()
             fleet.bind(f"step-{level}", node, above)
-    return levels * len(fleet.nodes)
+    return (levels + 1) * len(nodes)
+
+
+def annealers(fleet: Fleet) -> None:
+    """Three, whose clocks are hours apart."""
+    for _ in HOURS:
+        fleet.annealer()
+    wrong_clocks(fleet.annealers, HOURS)
+    for annealer in fleet.annealers:
+        annealer.begin()
+
+
+def until_calm(fleet: Fleet, over: Callable[[], bool], seconds: float) -> None:
+    """Meanwhile those begin again that ended because ZooKeeper was not there when they began."""
+
+    def holds() -> bool:
+        fleet.revive()
+        return over()
+
+    fleet.until(holds, "nothing is left to be done", seconds)
 
 
 @pytest.mark.parametrize(
-    ("machines", "levels", "seconds", "every_seconds"),
+    ("machines", "levels", "seconds", "every_seconds", "clustered"),
     [
-        pytest.param(8, 5, 20.0, 1.5, id="short"),
-        pytest.param(20, 10, 300.0, 4.0, id="long", marks=pytest.mark.long),
+        pytest.param(8, 5, 20.0, 1.5, (3, 6), id="short"),
+        pytest.param(20, 10, 300.0, 4.0, (100, 200), id="long", marks=pytest.mark.long),
     ],
 )
 def test_after_a_storm_every_promise_holds(
-    chroot: str, tmp_path: Path, machines: int, levels: int, seconds: float, every_seconds: float
-) -> None:
+    chroot: str, tmp_path: Path, machines: int, levels: int, seconds: float, every_seconds: float,
+    clustered: tuple[int, int],
+) -> None:  # fmt: skip
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     lasting = (SESSION_SECONDS + 1, 0.5, SESSION_SECONDS + 2, 1.0, 2.0)
     if seconds > 60:
         lasting = tuple(each * 10 for each in lasting)
-    with Server(fsync=False) as server, Fleet(server, chroot, tmp_path, machines=machines) as fleet:
-        count = grid(fleet, levels, lasting)
-        for _ in range(3):
-            fleet.annealer().begin()
-        storm = Storm(
-            fleet.annealers, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5), more=(cut_machines(fleet, seed),)
-        )
-        storm.blow(seconds, every_seconds)
-        fleet.until_all_active(CALM_SECONDS)
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(fsync=False))
+        fleet = stack.enter_context(Fleet(server, chroot, tmp_path, machines=machines))
+        count = grid(fleet, fleet.nodes, levels, lasting)
+        members = cluster(fleet, *clustered)
+        annealers(fleet)
+        storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=(cut_machines(fleet, seed),))
+        with Refreshing(fleet, seed, members) as refreshing:
+            storm.blow(seconds, every_seconds, fleet.revive)
+        until_calm(fleet, lambda: not fleet.unfinished(), CALM_SECONDS)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
-        print(f"{dict(storm.faults)}, {sum(fleet.starts().values())} starts of {count} noderoles")
+        starts = fleet.starts()
+        print(f"{dict(storm.faults)}, {refreshing.times} refreshes, {sum(starts.values())} starts of {count} noderoles")
         assert not fleet.faults()
-        assert sum(fleet.starts().values()) <= count * (1 + EXCESS)
+        assert sum(starts.values()) <= (count + machines) * (1 + EXCESS), "one of each machine fails once"
         assert sum(work.begins for work in fleet.evidence().work) >= count, "the scripts witness it"
 
 
@@ -92,13 +131,14 @@ def test_after_a_storm_a_rollout_has_done_everything_once(
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     phases = [{**phase, "timeout_seconds": 3600.0} for phase in PHASES]
-    with Server(fsync=False) as server, Fleet(server, chroot, tmp_path, machines=machines) as fleet:
+    with ExitStack() as leaving:
+        server = leaving.enter_context(Server(fsync=False))
+        fleet = leaving.enter_context(Fleet(server, chroot, tmp_path, machines=machines))
         lasts = seconds / groups / 2
         fleet.add_role("os", fleet.work(lasts, flags=("destructive",)))
         fleet.add_role("app", fleet.work(lasts))
         stack(fleet)
-        for _ in range(3):
-            fleet.annealer().begin()
+        annealers(fleet)
         named = [
             {
                 "name": f"g{number}",
@@ -110,14 +150,12 @@ def test_after_a_storm_a_rollout_has_done_everything_once(
             for number in range(groups)
         ]
         staged = Staged(fleet, document(named, phases))
-        storm = Storm(
-            fleet.annealers, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5), more=(cut_machines(fleet, seed),)
-        )
-        storm.blow(seconds, every_seconds)
-        over = staged.until_over(CALM_SECONDS + seconds)
+        storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=(cut_machines(fleet, seed),))
+        storm.blow(seconds, every_seconds, fleet.revive)
+        until_calm(fleet, lambda: staged.over, CALM_SECONDS + seconds)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
         print(f"{dict(storm.faults)}, {sum(fleet.starts().values())} starts of {2 * machines} noderoles")
-        assert (over.head.state, set(staged.states().values())) == ("success", {"success"})
+        assert (staged.now.head.state, set(staged.states().values())) == ("success", {"success"})
         assert not fleet.faults()
         assert set(generations(fleet).values()) == {1}, "nothing was committed twice"
         assert over_in_order(staged, groups), "no group began before the one that it depends on was done"

@@ -58,10 +58,10 @@ def dock(engine: Engine, tmp_path: Path) -> Iterator[Ledger]:
     """An uploader to the engine, which in the end has of this test's cluster what the uploader says that it has."""
     ledger = Ledger(providers.open(docker_provider(engine.url)))
     yield ledger
-    left = {kept.external_id for kept in ledger.list() if kept.cluster == str(tmp_path)}
-    assert left == ledger.ready
-    for external_id in left:
-        assert ledger.delete(external_id) is None
+    left = [kept for kept in ledger.list() if kept.stamp.cluster == str(tmp_path)]
+    assert {kept.external_id for kept in left} == ledger.ready
+    for kept in left:
+        assert ledger.delete(kept.external_id, kept.stamp) is None
     ledger.close()
 
 

@@ -15,27 +15,35 @@ import tarfile
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.nodepool import Provider
-from nodepool_ocb.providers import Item, Kept, Refused, Sent, Uploader
+from nodepool_ocb.providers import Item, Kept, Refused, Sent, Stamp, Uploader
+
+NOBODY: Final = Stamp(cluster="nobody", provider="x", image="x", build="x", upload="x", key="x")
 
 _numbers = itertools.count(1)
 
 
 def new_item(file: Path, image_format: str = "qcow2", cluster: str = "ours", timeout_seconds: float = 60.0) -> Item:
     """An upload of its own of a file that is there."""
-    data, upload = file.read_bytes(), f"{next(_numbers):010}"
+    data, number = file.read_bytes(), next(_numbers)
+    stamp = Stamp(
+        cluster=cluster,
+        provider="west",
+        image="debian",
+        build="0000000007",
+        upload=f"{number:010}",
+        key=secrets.token_hex(6),
+    )
     return Item(
         file=file,
         format=image_format,
-        external_name=f"debian-0000000007-{upload}",
-        image="debian",
-        build="0000000007",
-        upload=upload,
-        cluster=cluster,
+        stamp=stamp,
+        external_name=stamp.external_name,
         sha256=hashlib.sha256(data).hexdigest(),
         md5=hashlib.md5(data, usedforsecurity=False).hexdigest(),
         size=len(data),
@@ -43,6 +51,12 @@ def new_item(file: Path, image_format: str = "qcow2", cluster: str = "ours", tim
         stop=threading.Event(),
         timeout_seconds=timeout_seconds,
     )
+
+
+def stamped(item: Item, **parts: str) -> Item:
+    """The same file for another upload: its stamp differs in these parts."""
+    stamp = replace(item.stamp, **parts)
+    return replace(item, stamp=stamp, external_name=stamp.external_name)
 
 
 class Trickle:
@@ -98,18 +112,21 @@ class Ledger:
     def __init__(self, uploader: Uploader) -> None:
         self.uploader = uploader
         self.ready: set[str] = set()
+        self.stamps: dict[str, Stamp] = {}  # of all that it was told to send
 
     def upload(self, item: Item) -> Sent | Refused:
         sent = self.uploader.upload(item)
         if isinstance(sent, Sent):
             self.ready.add(sent.external_id)
+            self.stamps[sent.external_id] = item.stamp
         return sent
 
     def verify(self, external_id: str, item: Item) -> Refused | None:
         return self.uploader.verify(external_id, item)
 
-    def delete(self, external_id: str) -> Refused | None:
-        refused = self.uploader.delete(external_id)
+    def delete(self, external_id: str, stamp: Stamp | None = None) -> Refused | None:
+        """Under the stamp that it was sent with, unless another is given."""
+        refused = self.uploader.delete(external_id, stamp or self.stamps.get(external_id, NOBODY))
         if refused is None:
             self.ready.discard(external_id)
         return refused
@@ -147,11 +164,13 @@ def openstack_provider() -> Provider:
 UPLOAD = """
 import sys, threading
 from pathlib import Path
+from typing import Final
 from msgspec.json import decode
 from nodepool_ocb import providers
 from nodepool_ocb.nodepool import Provider
 fields = decode(sys.argv[2])
-item = providers.Item(**{**fields, "file": Path(fields["file"]), "stop": threading.Event()})
+stamp = providers.Stamp(**fields["stamp"])
+item = providers.Item(**{**fields, "file": Path(fields["file"]), "stamp": stamp, "stop": threading.Event()})
 providers.open(decode(sys.argv[1], type=Provider)).upload(item)
 """
 
@@ -184,4 +203,4 @@ class Site(msgspec.Struct):
 
     def list(self) -> list[Kept]:
         """What it keeps of this test's cluster."""
-        return [kept for kept in self.ledger.list() if kept.cluster == self.cluster]
+        return [kept for kept in self.ledger.list() if kept.stamp.cluster == self.cluster]

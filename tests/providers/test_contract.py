@@ -6,8 +6,9 @@ import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from msgspec.structs import replace
-from sites import Site, Trickle, refused, sent
+from sites import Site, Trickle, refused, sent, stamped
 
 
 def test_what_is_sent_is_verified_listed_with_its_stamp_and_deleted(site: Site) -> None:
@@ -15,10 +16,9 @@ def test_what_is_sent_is_verified_listed_with_its_stamp_and_deleted(site: Site) 
     external_id = sent(site.ledger.upload(item))
     assert site.ledger.verify(external_id, item) is None
     (kept,) = site.list()
-    assert (kept.external_id, kept.cluster) == (external_id, item.cluster)
-    assert (kept.image, kept.build, kept.upload) == (item.image, item.build, item.upload)
-    assert item.build in kept.external_name
-    assert item.upload in kept.external_name
+    assert (kept.external_id, kept.stamp) == (external_id, item.stamp)
+    for part in (item.stamp.build, item.stamp.upload, item.stamp.provider, item.stamp.key):
+        assert part in kept.external_name
     assert site.ledger.delete(external_id) is None
     assert site.list() == []
 
@@ -31,13 +31,11 @@ def test_what_is_gone_is_deleted_once_more_without_complaint(site: Site) -> None
 
 def test_several_are_sent_at_once(site: Site) -> None:
     items = [site.item()]
-    items += [
-        replace(items[0], upload=f"100000000{n}", external_name=f"debian-0000000007-100000000{n}") for n in range(3)
-    ]
+    items += [stamped(items[0], upload=f"100000000{n}") for n in range(3)]
     with ThreadPoolExecutor(4) as pool:
         ids = [sent(outcome) for outcome in pool.map(site.ledger.upload, items)]
-    assert {kept.upload: kept.external_id for kept in site.list()} == {
-        item.upload: external_id for item, external_id in zip(items, ids, strict=True)
+    assert {kept.stamp: kept.external_id for kept in site.list()} == {
+        item.stamp: external_id for item, external_id in zip(items, ids, strict=True)
     }
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(site.ledger.delete, ids)] == [None] * 4
@@ -104,3 +102,27 @@ def test_what_was_made_of_another_file_is_not_verified(site: Site) -> None:
     external_id = sent(site.ledger.upload(item))
     other = secrets.token_hex(32)
     assert refused(site.ledger.verify(external_id, replace(item, sha256=other, md5=other[:32]))).reason
+
+
+PARTS = ("cluster", "provider", "image", "build", "upload", "key")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_differs_in_one_part_of_the_stamp_is_neither_deleted_nor_verified(site: Site, part: str) -> None:
+    item = site.item()
+    external_id = sent(site.ledger.upload(item))
+    other = stamped(item, **{part: "other"})
+    assert refused(site.ledger.uploader.delete(external_id, other.stamp)).lasting
+    assert refused(site.ledger.verify(external_id, other)).lasting
+    assert site.ledger.verify(external_id, item) is None
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "cluster"])
+def test_what_is_undone_is_this_attempts_own(site: Site, part: str) -> None:
+    """The other is refused as its file is spoiled; what it began is taken away, and nothing else."""
+    item = site.item()
+    external_id = sent(site.ledger.upload(item))
+    other = replace(stamped(item, **{part: "other"}), sha256="0" * 64)
+    assert "sha256" in refused(site.ledger.upload(other)).reason
+    assert site.ledger.verify(external_id, item) is None
+    assert [kept.stamp for kept in site.list()] == [item.stamp]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sites import Ledger, docker_provider, new_item, refused, sent, shell_tar, tar_file
+from sites import Ledger, docker_provider, new_item, refused, sent, shell_tar, stamped, tar_file
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Unavailable
@@ -32,11 +32,11 @@ def test_a_container_of_the_image_runs(engine: Engine, dock: Ledger, tmp_path: P
 
 
 def test_an_image_bears_tag_stamp_and_meta(engine: Engine, dock: Ledger, item: Item) -> None:
-    item = replace(item, image="openEuler-22")
+    item = stamped(item, image="openEuler-22", provider="west+1")
     external_id = sent(dock.upload(item))
     (image,) = json.loads(engine.run("image", "inspect", external_id))
-    assert image["RepoTags"] == [f"ci/openeuler-22:{item.build}-{item.upload}"]
-    assert image["Config"]["Labels"] == {**item.meta, **item.stamp}
+    assert image["RepoTags"] == [f"ci/openeuler-22:0000000007-{item.stamp.upload}-west_1-{item.stamp.key}"]
+    assert image["Config"]["Labels"] == {**item.meta, **item.stamp.labels}
 
 
 def test_what_is_no_tar_makes_no_image(dock: Ledger, tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_an_image_with_several_tags_is_deleted_with_all(engine: Engine, dock: Le
 
 def test_an_image_that_lost_its_tag_is_listed_and_deleted(engine: Engine, dock: Ledger, item: Item) -> None:
     external_id = sent(dock.upload(item))
-    (kept,) = [kept for kept in dock.list() if kept.upload == item.upload]
+    (kept,) = [kept for kept in dock.list() if kept.stamp == item.stamp]
     engine.run("tag", tagged_elsewhere(engine), kept.external_name)
-    assert [kept.external_id for kept in dock.list() if kept.upload == item.upload] == [external_id]
+    assert [kept.external_id for kept in dock.list() if kept.stamp == item.stamp] == [external_id]
     assert dock.delete(external_id) is None
 
 
@@ -84,6 +84,22 @@ def test_images_of_others_are_not_listed(engine: Engine, dock: Ledger) -> None:
     engine.run("rmi", other)
 
 
+def test_two_images_whose_ids_are_the_same_are_two(engine: Engine, dock: Ledger, tmp_path: Path) -> None:
+    """Ids of builds and uploads begin anew with each image: what one undoes is not the other's."""
+    debian = new_item(tar_file(tmp_path / "debian.tar"), "tar", str(tmp_path))
+    fedora = new_item(tar_file(tmp_path / "fedora.tar"), "tar", str(tmp_path))
+    fedora = replace(stamped(fedora, image="fedora", upload=debian.stamp.upload), sha256="0" * 64)  # spoiled
+    external_id = sent(dock.upload(debian))
+    assert refused(dock.upload(fedora)).lasting
+    assert dock.verify(external_id, debian) is None
+    assert external_id in engine.run("images", "--all", "--no-trunc")
+
+
+def test_the_longest_names_fit_into_a_tag(dock: Ledger, item: Item) -> None:
+    longest = stamped(item, provider="p" * 200)
+    assert dock.verify(sent(dock.upload(longest)), longest) is None
+
+
 def test_a_label_has_no_line_break(dock: Ledger, item: Item) -> None:
     outcome = refused(dock.upload(replace(item, meta={"motd": "two\nlines"})))
     assert "motd" in outcome.reason
@@ -94,7 +110,7 @@ def test_where_no_engine_listens_it_may_be_back_later(item: Item) -> None:
     uploader = providers.open(docker_provider("tcp://127.0.0.1:9"))
     assert not refused(uploader.upload(item)).lasting
     assert not refused(uploader.verify("x", item)).lasting
-    assert not refused(uploader.delete("x")).lasting
+    assert not refused(uploader.delete("x", item.stamp)).lasting
     with pytest.raises(Unavailable, match="provider engine"):
         list(uploader.list())
 

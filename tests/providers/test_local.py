@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
-from sites import Ledger, Trickle, image_file, local_provider, new_item, refused, sent, uploading_process
+from sites import Ledger, Trickle, image_file, local_provider, new_item, refused, sent, stamped, uploading_process
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Unavailable
@@ -53,7 +53,7 @@ def test_the_side_file_says_what_the_image_is(laboratory: Ledger, item: Item, tm
     external_id = sent(laboratory.upload(item))
     assert msgspec.json.decode((tmp_path / "laboratory" / f"{external_id}.json").read_bytes()) == {
         "external_name": item.external_name,
-        "stamp": item.stamp,
+        "stamp": item.stamp.labels,
         "meta": item.meta,
         "sha256": item.sha256,
         "size": item.size,
@@ -68,15 +68,18 @@ def test_a_copy_that_was_damaged_is_not_verified(laboratory: Ledger, item: Item,
     assert "is not what was sent" in refused(laboratory.verify(external_id, item)).reason
 
 
-def test_what_a_killed_builder_left_is_listed_and_deleted(laboratory: Ledger, item: Item, tmp_path: Path) -> None:
+def test_what_a_killed_builder_left_is_listed_and_deleted(
+    laboratory: Ledger, item: Item, tmp_path: Path, until: Callable[..., None]
+) -> None:
     with Trickle(item, tmp_path) as trickle:
         provider = local_provider(tmp_path / "laboratory")
         with uploading_process(provider, trickle.item) as builder:
             trickle.write(200_000)
+            until(lambda: [*laboratory.list()])
             builder.kill()
     (kept,) = laboratory.list()
-    assert (kept.build, kept.upload) == (item.build, item.upload)
-    assert laboratory.delete(kept.external_id) is None
+    assert kept.stamp == item.stamp
+    assert laboratory.delete(kept.external_id, kept.stamp) is None
     assert [*(tmp_path / "laboratory").iterdir()] == []
 
 
@@ -94,10 +97,32 @@ def test_temporary_files_go_when_they_are_old(laboratory: Ledger, item: Item, tm
 
 def test_two_clusters_in_one_directory_take_nothing_from_each_other(laboratory: Ledger, item: Item) -> None:
     external_id = sent(laboratory.upload(item))
-    outcome = refused(laboratory.upload(replace(item, cluster="theirs")))
+    outcome = refused(laboratory.upload(replace(item, stamp=replace(item.stamp, cluster="theirs"))))
     assert outcome.lasting
     assert "is somebody else's" in outcome.reason
     assert laboratory.verify(external_id, item) is None
+
+
+def test_two_providers_in_one_directory_keep_their_images_apart(laboratory: Ledger, item: Item) -> None:
+    east = stamped(item, provider="east")
+    both = [sent(laboratory.upload(item)), sent(laboratory.upload(east))]
+    assert {kept.external_id for kept in laboratory.list()} == set(both)
+    assert "is not" in refused(laboratory.uploader.delete(both[0], east.stamp)).reason
+    assert laboratory.delete(both[1]) is None
+    assert laboratory.verify(both[0], item) is None
+
+
+def test_a_file_without_a_stamp_is_not_deleted(laboratory: Ledger, item: Item, tmp_path: Path) -> None:
+    folder = tmp_path / "laboratory"
+    folder.mkdir()
+    (folder / "theirs.raw").touch()
+    assert "the stamp on it is none" in refused(laboratory.delete("theirs.raw", item.stamp)).reason
+    (folder / "theirs.raw").unlink()
+
+
+def test_the_longest_names_fit_into_the_name_of_a_file(laboratory: Ledger, item: Item) -> None:
+    longest = stamped(item, image="i" * 200, provider="p" * 200)
+    assert laboratory.verify(sent(laboratory.upload(longest)), longest) is None
 
 
 def test_files_of_others_are_not_listed(laboratory: Ledger, tmp_path: Path) -> None:

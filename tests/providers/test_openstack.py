@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sites import Ledger, image_file, new_item, openstack_provider, refused, sent, uploading_process
+from sites import Ledger, image_file, new_item, openstack_provider, refused, sent, stamped, uploading_process
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Unavailable
@@ -26,7 +26,7 @@ def item(tmp_path: Path) -> Item:
 
 def test_an_image_bears_stamp_meta_and_checksums(glance: Glance, cloud: Ledger, item: Item) -> None:
     image = glance.images[sent(cloud.upload(item))]
-    assert item.stamp.items() | item.meta.items() <= image.items()
+    assert item.stamp.labels.items() | item.meta.items() <= image.items()
     assert (image["name"], image["status"], image["size"]) == (item.external_name, "active", item.size)
     assert (image["disk_format"], image["container_format"]) == ("qcow2", "bare")
     assert image["owner_specified.openstack.sha256"] == item.sha256
@@ -80,8 +80,8 @@ def test_what_could_not_be_deleted_is_told_by_the_list(glance: Glance, cloud: Le
     glance.answer("DELETE", ONE, 500, times=2)
     assert not refused(cloud.upload(item)).lasting
     (kept,) = cloud.list()
-    assert (kept.cluster, kept.build, kept.upload) == (item.cluster, item.build, item.upload)
-    assert cloud.delete(kept.external_id) is None
+    assert kept.stamp == item.stamp
+    assert cloud.delete(kept.external_id, kept.stamp) is None
 
 
 def test_an_upload_stops_although_the_cloud_is_silent(glance: Glance, cloud: Ledger, tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_what_a_killed_builder_left_is_told_by_the_list(glance: Glance, cloud: L
         assert come.wait(20.0)
         builder.kill()
     (kept,) = cloud.list()
-    assert (kept.cluster, kept.build, kept.upload) == (item.cluster, item.build, item.upload)
-    assert cloud.delete(kept.external_id) is None
+    assert kept.stamp == item.stamp
+    assert cloud.delete(kept.external_id, kept.stamp) is None
 
 
 def test_data_that_was_damaged_on_its_way_is_not_verified(glance: Glance, cloud: Ledger, item: Item) -> None:
@@ -144,6 +144,11 @@ def test_questions_that_fail_once_succeed_later(glance: Glance, cloud: Ledger, i
     assert not outcome.lasting
 
 
+def test_the_longest_names_fit_into_the_name_of_an_image(glance: Glance, cloud: Ledger, item: Item) -> None:
+    longest = stamped(item, image="i" * 200, provider="p" * 200)
+    assert len(glance.images[sent(cloud.upload(longest))]["name"]) <= 255
+
+
 def test_a_question_is_asked_again_of_a_cloud_that_is_away(glance: Glance, cloud: Ledger, item: Item) -> None:
     external_id = sent(cloud.upload(item))
     glance.answer("GET", ONE, 503)
@@ -156,11 +161,16 @@ def test_a_protected_image_stays(glance: Glance, cloud: Ledger, item: Item) -> N
     assert refused(cloud.delete(external_id)).lasting
 
 
-def test_only_what_is_stamped_is_listed_over_all_pages(glance: Glance, cloud: Ledger, tmp_path: Path) -> None:
+def test_only_what_is_stamped_is_listed_over_all_pages(
+    glance: Glance, cloud: Ledger, item: Item, tmp_path: Path
+) -> None:
     small = image_file(tmp_path / "image", 1000)
     ids = {sent(cloud.upload(new_item(small))) for _ in range(8)}
     ours = {"owner": glance.images[min(ids)]["owner"], "status": "active"}
-    strangers = {"by-hand": ours, "public": {"owner": "somebody", "nodepool_ocb_cluster": "x", "status": "active"}}
+    strangers = {
+        "by-hand": ours,
+        "public": {"owner": "somebody", **dict.fromkeys(item.stamp.labels, "x"), "status": "active"},
+    }
     glance.images |= {key: {"id": key, "name": key, **values} for key, values in strangers.items()}
     assert {kept.external_id for kept in cloud.list()} == ids
     for key in strangers:
@@ -192,6 +202,6 @@ def test_a_cloud_where_nobody_listens_may_be_back_later(glance: Glance, item: It
     clouds.write_text(clouds.read_text().replace(glance.url, "http://127.0.0.1:9"))
     uploader = providers.open(openstack_provider())
     assert not refused(uploader.upload(item)).lasting
-    assert not refused(uploader.delete("x")).lasting
+    assert not refused(uploader.delete("x", item.stamp)).lasting
     with pytest.raises(Unavailable):
         list(uploader.list())

@@ -34,7 +34,7 @@ def test_a_transaction_answers_with_the_stats_that_reading_would_give(zk_session
     stats = zk_session.commit([Check("/ocb/b", 0), Set("/ocb/a", {"n": 1}, 0), Delete("/ocb/b", 0)])
     now = zk_session.get("/ocb/a")
     assert now is not None
-    assert stats == [None, ZnodeStat(1, now.mzxid), None]
+    assert stats == [None, ZnodeStat(1, now.mzxid, mtime=now.mtime), None]
     assert zk_session.get("/ocb/b") is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, claim, committing, limits
+from nodepool_ocb import binding, claim, committing, limits, structure
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.hindrance import Code, hindrances
 from nodepool_ocb.model import (
@@ -152,11 +152,14 @@ def test_whatever_takes_members_back_raises_their_gate_once_in_each_transaction(
 def test_a_member_that_is_deleted_raises_its_gate_in_the_same_transaction() -> None:
     made = world()
     first, second = members(made, 2)
-    deletions = [
-        Delete(f"{paths.noderole(v.role, v.node.name)}{below}", 7) for v in (first, second) for below in ("/runs", "")
-    ]
-    parts = list(limits.parts(claim.leaving([first], deletions)))
-    assert [type(change) for change in parts[0]] == [Delete, Raise, Delete, Delete, Delete]
+    other = put(made, "net@n0.example.com", State.ACTIVE)
+    gone = Delete(paths.noderole(first.role, first.node.name), 7)
+    assert Raise(GATE, Gate(by=first.name)) in structure.raised(made, [gone])
+    groups = [[Delete(paths.noderole(v.role, v.node.name), 7)] for v in (first, second)]
+    (changes,) = structure.in_parts(made, groups)
+    assert [change.path for change in changes].count(GATE) == 1
+    changes = structure.raised(made, [Delete(paths.noderole(other.role, other.node.name), 7)])
+    assert not any(isinstance(change, Raise) for change in changes)
 
 
 # -- the graph --

@@ -20,7 +20,7 @@ from benchmarks import ensemble
 from benchmarks.figure import Figure, Plan
 from nodepool_ocb.testing import counters
 from nodepool_ocb.testing.processes import BUILDER, DaemonProcess, await_that
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper import Server, init
 
 IMAGES: Final = 30
 PROVIDERS: Final = 4
@@ -82,7 +82,7 @@ def _builder(server: Server, folder: Path, images: int) -> Iterator[DaemonProces
     """A builder that has built everything and uploaded nothing."""
     configure(folder, images, pause=True)
     sections = {"builder": {"build_workers": 2, "upload_workers": WORKERS, "free_bytes": 0}}
-    with DaemonProcess(ensemble.settings(server), folder, sections, BUILDER) as process:
+    with DaemonProcess(init(ensemble.settings(server)), folder, sections, BUILDER) as process:
         built = 'nodepool_ocb_builds_total{outcome="ready"}'
         await_that(lambda: process.metric(built) >= images, PATIENCE_SECONDS, "all is built", alive=process.running)
         yield process

@@ -1,0 +1,34 @@
+"""``nodepool-ocb init``."""
+
+from __future__ import annotations
+
+import click
+
+from nodepool_ocb.cli import connection, output
+from nodepool_ocb.cli.common import Verb
+from nodepool_ocb.errors import Conflict
+
+
+@click.command(cls=Verb)
+@click.option("--admin-domain", metavar="DOMAIN", help="New nodes must be inside it; else as the configuration says.")
+def command(admin_domain: str | None) -> None:
+    """Make a new cluster in ZooKeeper, with its chroot, once.
+
+    Daemons and all other commands refuse a place without a cluster. Where there is one already, it stays as it is, and
+    this ends with 0 too; with 4 where it has another --admin-domain.
+    """
+    from nodepool_ocb.store import clusters, tree
+
+    with connection.session(founding=True) as opened:
+        domain = admin_domain or connection.settings().admin_domain
+        made = tree.bootstrap(opened, admin_domain=domain, now=opened.now())
+        cluster, place = clusters.current(opened), clusters.place(opened)
+    if admin_domain and cluster.admin_domain != admin_domain:
+        raise Conflict(
+            f"the cluster {cluster.id} is there already, with {cluster.admin_domain or 'no'} admin domain;"
+            " set admin_domain in the configuration instead"
+        )
+    if not made:
+        output.say("it is there already, and stays as it is")
+    shown = {"cluster": cluster.id, "place": place, "admin_domain": cluster.admin_domain, "made": made}
+    output.thing(shown, cluster.id)

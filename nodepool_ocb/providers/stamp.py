@@ -1,0 +1,57 @@
+"""The stamp of an external object: which attempt of which upload made it. Pure.
+
+A cluster, a provider, an image, a build and an upload have names that may live twice: ids begin anew with each image, and a
+tree can be made anew. The ``key`` is drawn for each attempt and lives once. So two stamps are the same only if all of them is;
+``==`` is the one comparison, and nobody compares parts of two stamps to decide on an object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+STAMP: Final = "nodepool_ocb_"  # what the names of the labels begin with: nodepool_ocb_cluster, _provider, ...
+READABLE_CHARACTERS: Final = 180  # of a name, before its key: what file systems (255 bytes) and clouds (255) take
+
+_ODD: Final = re.compile(r"[^A-Za-z0-9_.+~@-]")
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """What an external object says about itself, on labels, properties, or in a file beside it."""
+
+    cluster: str  # the id of the cluster whose record names it
+    provider: str  # as the configuration calls it
+    image: str
+    build: str
+    upload: str
+    key: str  # of the attempt
+
+    @staticmethod
+    def of(labels: Mapping[str, object]) -> Stamp | None:
+        """The stamp among an object's labels; None where it has none, or not a whole one: then it is not ours."""
+        found = {field: labels.get(STAMP + field) for field in Stamp.__struct_fields__}
+        if not all(isinstance(value, str) and value for value in found.values()):
+            return None
+        return msgspec.convert(found, Stamp)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """As it is written on the object."""
+        return {STAMP + field: getattr(self, field) for field in self.__struct_fields__}
+
+    def belongs_to(self, cluster: str, provider: str) -> bool:
+        """Whether it is for this cluster and this provider to look after the object."""
+        return (self.cluster, self.provider) == (cluster, provider)
+
+    @property
+    def external_name(self) -> str:
+        """What the object is called by us: for people, cut where it is long, and by its key never that of another object.
+
+        >>> Stamp(cluster="c", provider="west", image="jammy", build="0000000001", upload="0000000000", key="5f0c").external_name
+        'jammy-0000000001-0000000000-west-5f0c'
+        """
+        readable = _ODD.sub("_", f"{self.image}-{self.build}-{self.upload}-{self.provider}")
+        return f"{readable[:READABLE_CHARACTERS]}-{self.key}"

@@ -1,0 +1,68 @@
+"""A small disk for one folder, which a test fills and frees: a tmpfs of its own, unmounted at the end.
+
+Mounting takes the rights of root: ask ``mountable`` first.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+_CHUNK: Final = b"\0" * 4096
+
+
+@functools.cache
+def mountable() -> bool:
+    """Whether a tmpfs can be mounted here."""
+    with tempfile.TemporaryDirectory(prefix="nodepool-ocb-disk-") as folder:
+        try:
+            with SmallDisk(Path(folder), 65536):
+                return True
+        except (OSError, subprocess.CalledProcessError):
+            return False
+
+
+class SmallDisk:
+    """``folder``, made where it is absent, with no more room than ``size_bytes``; a context manager."""
+
+    def __init__(self, folder: Path, size_bytes: int = 1 << 20) -> None:
+        self.folder, self._size = folder, size_bytes
+        self._ballast = folder / "ballast"
+
+    def mount(self) -> Self:
+        """Raises CalledProcessError or OSError where that is not allowed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        options = f"size={self._size},mode=0755"
+        command = ["mount", "-t", "tmpfs", "-o", options, "nodepool-ocb-test", str(self.folder)]
+        subprocess.run(command, check=True, capture_output=True)
+        return self
+
+    def unmount(self) -> None:
+        """At once, also while files on it are open."""
+        subprocess.run(["umount", "--lazy", str(self.folder)], check=False, capture_output=True)
+
+    def fill(self) -> None:
+        """Leave no room at all."""
+        with self._ballast.open("ab", buffering=0) as ballast:
+            try:
+                while True:
+                    ballast.write(_CHUNK)
+            except OSError as full:
+                if full.errno != errno.ENOSPC:
+                    raise
+
+    def free(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self.mount()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unmount()

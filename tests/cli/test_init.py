@@ -1,0 +1,106 @@
+"""``nodepool-ocb init``, and what every other command says where nobody has called it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from nodepool_ocb.cli.main import NOUNS, cli
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import Cluster, Delete
+from nodepool_ocb.store import codec, paths, tree
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.zookeeper import Server
+
+#: Arguments that get every verb as far as ZooKeeper; the rest need none.
+VERBS = [
+    "status", "deployment list", "deployment show x", "deployment create x", "deployment commit x", "node list",
+    "node create n1.example.com", "node show n1.example.com", "noderole list", "noderole retry --failed", "role list",
+    "rollout list", "image list", "image show x", "image build x", "upload list", "daemon list", "lock list", "graph",
+    "config check", f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}",
+]  # fmt: skip
+
+
+@pytest.fixture
+def at(zookeeper: Server, chroot: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+    """Run the command line below a chroot that is not there."""
+    monkeypatch.setenv("NODEPOOL_OCB_ZOOKEEPER", f"{zookeeper.hosts}{chroot}/new")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return lambda *arguments: CliRunner().invoke(cli, arguments, prog_name="nodepool-ocb")
+
+
+def test_init_makes_the_chroot_and_a_cluster_once(at: Callable[..., Result], zookeeper: Server, chroot: str) -> None:
+    first, again = at("init", "-o", "name"), at("init", "-o", "name")
+    assert (first.exit_code, again.exit_code) == (0, 0), (first.output, again.output)
+    assert first.stdout == again.stdout
+    assert "there already" in again.stderr
+    with Session(ZooKeeperSettings(hosts=f"{zookeeper.hosts}{chroot}/new")) as session:
+        world = tree.load(session)
+    assert world.cluster is not None
+    assert world.cluster.record.id == first.stdout.strip()
+    assert set(world.deployments) == {"system"}
+    assert at("deployment", "create", "lab").exit_code == 0
+
+
+def test_a_repeated_init_does_not_pretend_to_have_set_another_admin_domain(at: Callable[..., Result]) -> None:
+    assert at("init", "--admin-domain", "example.com").exit_code == 0
+    assert at("init", "--admin-domain", "example.com").exit_code == 0
+    other = at("init", "--admin-domain", "example.org")
+    assert other.exit_code == 4
+    assert "example.com" in other.stderr
+    assert at("node", "create", "n1.example.org").exit_code == 1
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_refuses_a_place_without_a_cluster(
+    at: Callable[..., Result], verb: str, zookeeper: Server, chroot: str
+) -> None:
+    answer = at(*verb.split())
+    assert answer.exit_code == 9, answer.output
+    assert answer.stdout == ""
+    assert answer.stderr.count("\n") == 1
+    for part in (zookeeper.hosts, f"chroot {chroot}/new", "zookeeper.hosts", "nodepool-ocb init"):
+        assert part in answer.stderr
+    with Session(ZooKeeperSettings(hosts=zookeeper.hosts)) as session:
+        assert session.get(chroot) is None  # and nothing was made
+
+
+def test_every_noun_is_tried_without_a_cluster() -> None:
+    tried = {verb.split()[0] for verb in VERBS}
+    with click.Context(cli) as ctx:
+        assert set(cli.list_commands(ctx)) == set(NOUNS)
+    assert set(NOUNS) - tried == {"init", "completion"}
+
+
+def test_many_who_init_at_once_make_one_cluster(zookeeper: Server, chroot: str) -> None:
+    settings = ZooKeeperSettings(hosts=zookeeper.hosts + chroot)
+    made: list[bool] = []
+    start = threading.Barrier(8)
+
+    def init() -> None:
+        with Session(settings) as session:
+            start.wait()
+            made.append(tree.bootstrap(session))
+
+    threads = [threading.Thread(target=init) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    assert sorted(made) == [False] * 7 + [True]
+
+
+def test_a_tree_whose_id_was_lost_gets_no_new_one(zk_session: Session) -> None:
+    znode = zk_session.get(paths.CLUSTER)
+    assert znode is not None
+    assert codec.decode(Cluster, znode).id
+    zk_session.commit([Delete(paths.CLUSTER, znode.version)])
+    with pytest.raises(Conflict, match="restore it"):
+        tree.bootstrap(zk_session)
+    assert zk_session.get(paths.CLUSTER) is None

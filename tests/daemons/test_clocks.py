@@ -1,0 +1,59 @@
+"""Annealers whose clocks are wrong by hours: ZooKeeper's time alone counts."""
+
+from __future__ import annotations
+
+from fleet import Fleet
+from staging import Staged, acting, document, nodes, propose, roles
+
+from nodepool_ocb.model import Node, State
+from nodepool_ocb.testing.clocks import skewed
+
+HOUR = 3600.0
+N1 = "n1.example.com"
+
+
+def test_a_driver_whose_clock_is_two_hours_ahead_takes_over_and_nothing_is_late(fleet: Fleet) -> None:
+    before = fleet.session.now()
+    staged = taken_over(fleet, takes=3.0, timeout_seconds=900.0, first=-HOUR, second=HOUR)
+    staged.until_over(90.0)
+    assert staged.states()["n1"] == "success"
+    assert_dated(staged, before)
+
+
+def test_a_driver_whose_clock_is_two_hours_behind_takes_over_and_time_runs_out_when_it_has(fleet: Fleet) -> None:
+    before = fleet.session.now()
+    staged = taken_over(fleet, takes=600.0, timeout_seconds=15.0, first=HOUR, second=-HOUR)
+    rollout = staged.until_over(90.0)
+    assert staged.states()["n1"] == "unknown"
+    assert "ran out of time" in str(rollout.nodes[N1].reason)
+    assert_dated(staged, before)
+
+
+def taken_over(fleet: Fleet, takes: float, timeout_seconds: float, first: float, second: float) -> Staged:
+    """A rollout of one node that takes so long; its driver, with the first clock, is killed while the node is at work."""
+    nodes(fleet, {N1: Node()})
+    roles(fleet, slow=acting(takes))
+    propose(fleet, "slow", N1)
+    driver = fleet.annealer().begin(**skewed(first))
+    strategy = document(
+        [{"name": "all", "selectors": [{"node_names": ["n1"]}]}],
+        ({"name": "deploy", "timeout_seconds": timeout_seconds},),
+    )
+    staged = Staged(fleet, strategy)
+    fleet.until_state(f"slow@{N1}", State.TRANSITION)
+    fleet.annealer().begin(**skewed(second))
+    fleet.until(lambda: fleet.living() == 2, "the second is there")
+    driver.kill()
+    return staged
+
+
+def assert_dated(staged: Staged, before: float) -> None:
+    """Nothing is written under another time than ZooKeeper's."""
+    fleet, rollout = staged.fleet, staged.now
+    stamps = [
+        rollout.head.since,
+        rollout.nodes[N1].since,
+        rollout.groups["all"].since,
+        fleet.record(f"slow@{N1}").since,
+    ]
+    assert all(before - 120 <= stamp <= fleet.session.now() + 1 for stamp in stamps)

@@ -1,0 +1,68 @@
+"""Another world: a place in ZooKeeper without a cluster, or with another one. Real daemons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import Delete
+from nodepool_ocb.store import paths
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.processes import ANNEALER, BUILDER, DaemonProcess
+from nodepool_ocb.testing.zookeeper import Server, init
+
+Until = Callable[..., None]
+
+
+@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER], ids=["annealer", "builder"])
+def test_a_daemon_waits_for_init_by_ending(
+    zookeeper: Server, chroot: str, tmp_path: Path, until: Until, launcher: Collection[str]
+) -> None:
+    (tmp_path / "nodepool.yaml").write_text(yaml.safe_dump({"images-dir": str(tmp_path / "images")}))
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{chroot}/typo")
+    daemon = DaemonProcess(settings, tmp_path, launcher=launcher)
+    try:
+        assert daemon.begin().wait(60.0) == 9
+        last = daemon.said.splitlines()[-1]
+        for part in (zookeeper.hosts, f"chroot {chroot}/typo", "nodepool-ocb init"):
+            assert part in last
+        with Session(ZooKeeperSettings(hosts=zookeeper.hosts)) as session:
+            assert session.get(chroot) is None
+        init(settings)
+        daemon.begin()  # as systemd does
+        until(daemon.ready, 60.0)
+    finally:
+        daemon.close()
+
+
+@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER], ids=["annealer", "builder"])
+def test_a_daemon_that_meets_another_cluster_in_its_place_ends_and_registers_nowhere(
+    zookeeper: Server, chroot: str, tmp_path: Path, until: Until, launcher: Collection[str]
+) -> None:
+    (tmp_path / "nodepool.yaml").write_text(yaml.safe_dump({"images-dir": str(tmp_path / "images")}))
+    settings = init(ZooKeeperSettings(hosts=zookeeper.hosts + chroot, session_timeout_seconds=4.0))
+    with Session(ZooKeeperSettings(hosts=zookeeper.hosts)) as session, DaemonProcess(
+        settings, tmp_path, launcher=launcher
+    ) as daemon:  # fmt: skip
+        kind = "annealer" if launcher is ANNEALER else "builder"
+        daemon.freeze()
+        until(lambda: not session.children(chroot + paths.daemons(kind)), 60.0)  # its session is over
+        delete(session, chroot)
+        init(settings)
+        daemon.thaw()
+        assert daemon.wait(60.0) == 9
+        assert "it is another one" in daemon.said.splitlines()[-1]
+        assert not session.children(chroot + paths.daemons(kind))
+
+
+def delete(session: Session, path: str) -> None:
+    """A znode and all below it."""
+    for name in session.children(path) or ():
+        delete(session, f"{path}/{name}")
+    znode = session.get(path)
+    if znode is not None:
+        session.commit([Delete(path, znode.version)])

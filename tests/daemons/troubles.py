@@ -1,0 +1,89 @@
+"""What people do to a cluster in a storm, and what there is to do it to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final
+
+from fleet import DEPLOYMENT, Fleet
+from person import Person
+
+from nodepool_ocb.model import Role
+from nodepool_ocb.testing.clocks import skewed
+from nodepool_ocb.testing.processes import CutDaemon
+from nodepool_ocb.testing.troubles import MENDED_SECONDS, Trouble
+
+#: Fails the first time on each machine.
+FLAKY: Final = 'mark=${OCB_RUN%/runs/*}/flaky; [ -e "$mark" ] || { : >"$mark"; exit 1; }'
+#: Some megabytes of words.
+FLOOD: Final = 'yes "a line that says little, and there are many of them" | head -n 40000'
+
+
+class Commands(Trouble):
+    """A trouble that somebody makes with commands."""
+
+    def __init__(self, fleet: Fleet, seed: int, nodes: Sequence[str]) -> None:
+        super().__init__(seed)
+        self.fleet, self.nodes = fleet, nodes
+        self._person = Person(fleet.hosts)
+
+    def insist(self, *words: str, done: Sequence[int] = (0,)) -> None:
+        """Again and again until the command is done: what works now ends, and ZooKeeper comes back."""
+        deadline = time.monotonic() + MENDED_SECONDS
+        while (code := self._person.does(*words)) not in done:
+            assert time.monotonic() < deadline, (words, code, self._person.said)
+            time.sleep(0.2)
+
+    def try_once(self, *words: str) -> None:
+        self._person.does(*words)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._person.__exit__(kind, error, trace)
+
+
+class Refreshing(Commands):
+    """Members of a cluster run again in place, or are taken back and committed once more."""
+
+    def round(self) -> None:
+        self.pause(0.5, 2.0)
+        member = f"member@{self.chance.choice(self.nodes)}"
+        if self.chance.random() < 0.7:
+            self.try_once("noderole", "refresh", member)
+        else:
+            self.try_once("noderole", "propose", member)
+            self.insist("noderole", "commit", member)
+
+
+# -- what there is to be troubled --
+
+
+def cluster(fleet: Fleet, members: int, children: int) -> list[str]:
+    """A cluster of so many on nodes without machines, and children of all of it; gives the members' nodes."""
+    fleet.add_role("member", Role(barclamp="fleet", jig="test", flags=("cluster",), parameters={"delay": 0.2}))
+    fleet.add_role("child", Role(barclamp="fleet", jig="noop", requires=("member",)))
+    names = [f"v{number}.farm.example.com" for number in range(members + children)]
+    with Person(fleet.hosts) as person:
+        for number, name in enumerate(names):
+            role = "member" if number < members else "child"
+            for words in (("create", name, "--virtual", "--deployment", DEPLOYMENT), ("bind", name, role)):
+                assert person.does("node", *words) == 0, person.said
+        for name in names:
+            assert person.does("node", "commit", name) == 0, person.said
+    return names[:members]
+
+
+# -- faults of daemons' hosts --
+
+
+def wrong_clocks(daemons: Sequence[CutDaemon], hours: Sequence[float]) -> None:
+    """The clock of each is so many hours ahead, whenever it is started."""
+    for daemon, ahead in zip(daemons, hours, strict=True):
+        if ahead:
+            daemon.environment |= skewed(ahead * 3600)
