@@ -388,6 +388,7 @@ class _Binder:
             deployment=self._deployment,
             parents=parents,
             serves=tuple(self._serves(role)),
+            generation=structure.stored(self._world).record.generation,
             by=by,
             hooks=hooks,
         )

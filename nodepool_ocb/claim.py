@@ -1,8 +1,8 @@
 """Claim, finish, release: each one transaction, and the transaction is the whole check (docs/zookeeper.md).
 
-The fence of a node only ever rises: its version is the epoch of the newest claim. A claim carries the version of
-everything that it was decided from; what is written for a run carries the epoch of its claim, so that nobody whose node
-was taken over changes anything.
+The fence of a node only ever rises: its version on top of the node's epoch_base is the epoch of the newest claim. A claim
+carries the version of everything that it was decided from; what is written for a run carries the fence of its claim, so that
+nobody whose node was taken over changes anything.
 
 A claim below a cluster carries the version of the cluster's gate instead of one for each member. ``writes`` is the only
 place that writes the record of a noderole which exists, and it raises the gates of a member that ceases to be satisfied.
@@ -24,7 +24,7 @@ from nodepool_ocb.model import Change, Check, Claim, Create, Delete, Fence, Node
 from nodepool_ocb.noderole import Event, after, satisfied
 from nodepool_ocb.store import paths
 from nodepool_ocb.structure import gates_raised
-from nodepool_ocb.world import ClusterView, NodeView, Vertex, World
+from nodepool_ocb.world import ClusterView, NodeView, Vertex, World, ordered_with
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -35,9 +35,11 @@ class Hold(msgspec.Struct, frozen=True):
     annealer: str
     run: str
     epoch: int
+    fence: int  # the version of the node's fence in this epoch
     started: float
     claim_version: int = 0  # of the claim's znode: it rises when the claim passes to the next noderole
     previous_epoch: int | None = None  # of the run that is taken over
+    jig: str | None = None  # that the run is ordered with; of a run that is taken over, that it was ordered with
 
     @property
     def fqdn(self) -> str:
@@ -52,16 +54,22 @@ def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> H
 def take_next(world: World, hold: Hold, vertex: Vertex, record: NodeRole, run: str, now: float) -> Hold:
     """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``hold`` leaves it."""
     following = _hold(world, vertex, record, hold.annealer, run, now)
-    return msgspec.structs.replace(following, epoch=hold.epoch + 1, claim_version=hold.claim_version + 1)
+    return msgspec.structs.replace(
+        following, epoch=hold.epoch + 1, fence=hold.fence + 1, claim_version=hold.claim_version + 1
+    )
 
 
 def _hold(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Hold:
     taking_over = record.state is State.TRANSITION
-    epoch = vertex.node.fence + 1
+    epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
     claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
     if "destructive" in world.role_of(vertex).flags:
         claimed = replace(claimed, once="started")
-    return Hold(vertex, claimed, annealer, run, epoch, now, previous_epoch=record.epoch if taking_over else None)
+    jig = ordered_with(vertex) if taking_over else None
+    previous = record.epoch if taking_over else None
+    return Hold(
+        vertex, claimed, annealer, run, epoch, fence, now, previous_epoch=previous, jig=jig or world.role_of(vertex).jig
+    )
 
 
 def claiming(world: World, hold: Hold) -> list[Change]:
@@ -72,7 +80,7 @@ def claiming(world: World, hold: Hold) -> list[Change]:
     vertex, node = hold.vertex, hold.vertex.node
     return [
         *_conditions(world, vertex, hold.record, written={}),
-        Set(paths.fence(node.name), Fence(run=hold.run, annealer=hold.annealer), node.fence),
+        Set(paths.fence(node.name), _fence(hold), node.fence),
         Create(paths.claim(node.name), _claim(hold), ephemeral=True),
         *writes(vertex, hold.record),
         *accounted(vertex, hold.started, "abandoned", f"taken over by {hold.annealer} as run {hold.run}"),
@@ -87,7 +95,7 @@ def finishing(
     ``moved``: the noderole's new record and those of the neighbours whom it moves; ``results``: its wall.
     """
     together = [
-        Check(paths.fence(hold.fqdn), hold.epoch),
+        Check(paths.fence(hold.fqdn), hold.fence),
         *_outcome(hold, run, results),
         Delete(paths.claim(hold.fqdn), hold.claim_version),
     ]
@@ -108,7 +116,7 @@ def passing_on(
     first = dict.fromkeys([hold.vertex, following.vertex, *needed])
     together = [  # raises Conflict as claiming() does
         *_conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),
-        Set(paths.fence(hold.fqdn), Fence(run=following.run, annealer=following.annealer), hold.epoch),
+        Set(paths.fence(hold.fqdn), _fence(following), hold.fence),
         *_outcome(hold, run, results),
         Set(paths.claim(hold.fqdn), _claim(following), hold.claim_version),
     ]
@@ -122,7 +130,14 @@ def giving_back(view: NodeView) -> list[Change]:
 
 def releasing(hold: Hold) -> list[Change]:
     """Give the node back and leave the noderole in TRANSITION: another annealer attaches to its run at once."""
-    return [Check(paths.fence(hold.fqdn), hold.epoch), Delete(paths.claim(hold.fqdn), hold.claim_version)]
+    return [Check(paths.fence(hold.fqdn), hold.fence), Delete(paths.claim(hold.fqdn), hold.claim_version)]
+
+
+def leaving(hold: Hold, reason: str) -> list[Change]:
+    """As releasing(), with a word in the noderole on why; who takes it over finds it there."""
+    vertex = hold.vertex
+    told = replace(vertex.record, reason=reason)
+    return [*releasing(hold), *writes(vertex, told)]
 
 
 def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Change]:
@@ -154,6 +169,10 @@ def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRol
     return Check(paths.gate(cluster.deployment, cluster.role), cluster.gate)
 
 
+def _fence(hold: Hold) -> Fence:
+    return Fence(run=hold.run, annealer=hold.annealer, jig=hold.jig)
+
+
 def _claim(hold: Hold) -> Claim:
     return Claim(annealer=hold.annealer, noderole=hold.vertex.name, run=hold.run, epoch=hold.epoch, since=hold.started)
 
@@ -162,6 +181,7 @@ def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable
     """The record of a run whose annealer will not write it: every attempt is accounted for, one to one."""
     before = vertex.record
     if before.state is State.TRANSITION and before.run is not None:
+        reason = f"{reason}; {before.reason}" if before.reason else reason
         run = Run(
             annealer=before.by or "unknown",
             started=before.since,

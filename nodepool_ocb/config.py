@@ -45,7 +45,7 @@ class ZooKeeperSettings(Section, frozen=True, kw_only=True):
 
 
 class AnnealerSettings(Section, frozen=True, kw_only=True):
-    """How an annealer works; all but ``slots`` in seconds."""
+    """How an annealer works."""
 
     slots: int = 10  # noderoles at a time (seed 000, "Delayed Jobs and Queuing")
     probe_seconds: float = 60.0  # between two looks at an idle machine
@@ -53,7 +53,11 @@ class AnnealerSettings(Section, frozen=True, kw_only=True):
     sweep_seconds: float = 30.0  # between two comparisons of the cache with ZooKeeper
     drain_seconds: float = 0.5  # that running work may still take after SIGTERM before it is passed on
     steal_delay_seconds: float = 0.2  # that each rank waits for the one before it
-    log_dir: str | None = "/var/log/nodepool-ocb"  # whole outputs of jigs; None: keep only the tails
+    log_dir: str | None = "/var/log/nodepool-ocb"  # outputs of jigs; None: keep only the tails
+    log_run_bytes: int = 16 << 20  # of one run's output
+    log_keep: int = 10  # runs of a noderole
+    log_keep_seconds: float = 30 * 86400.0
+    log_total_bytes: int = 1 << 30  # of all outputs
 
 
 class BuilderSettings(Section, frozen=True, kw_only=True):
@@ -67,6 +71,7 @@ class BuilderSettings(Section, frozen=True, kw_only=True):
     arch: str | None = None  # as `uname -m` says it; None: this machine's
     keep: int = 2  # ready builds of an image, with their uploads
     failed_keep_seconds: float = 86400.0  # that failed records stay, to be read
+    gone_seconds: float = 3600.0  # before what only a builder that is not there could send is built anew
     orphan_grace_seconds: float = 3600.0  # before a file without a record is removed
     sweep_seconds: float = 30.0  # between two readings of everything
     cleanup_seconds: float = 60.0  # between two looks for what is left over

@@ -14,11 +14,11 @@ import msgspec
 
 from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
 from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.skew import MOST_STEP_SECONDS
 from nodepool_ocb.store.paths import split_cluster
-from nodepool_ocb.world import Vertex, World
+from nodepool_ocb.world import Vertex, World, ordered_with
 
 LONGEST_BACKOFF_SECONDS: Final = 900.0  # between two attempts of a noderole
-MOST_STEP_SECONDS: Final = 60.0  # that the clocks of two leaders are expected to differ
 
 
 class Code(StrEnum):
@@ -194,9 +194,15 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason
 def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Iterator[Reason]:
     stored = world.roles.get(vertex.role)
     role: Role | None = stored.record if stored else None
-    if role is None or (role.jig not in jigs and world.annealers):
-        jig = role.jig if role else "(unknown role)"
+    jig = _jig(vertex, role) if role else "(unknown role)"
+    if role is None or (jig not in jigs and world.annealers):
         text = f"no living annealer has the jig {jig}" if role else f"role {vertex.role} was never imported"
         yield Reason(
             Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp"
         )
+
+
+def _jig(vertex: Vertex, role: Role) -> str:
+    """The jig that is needed: of a run that is under way, the one that it was ordered with."""
+    under_way = ordered_with(vertex) if vertex.record.state is State.TRANSITION else None
+    return under_way or role.jig

@@ -31,6 +31,10 @@ SLOTS: Final = Gauge("nodepool_ocb_slots", "How many jigs this annealer may run 
 SLOTS_BUSY: Final = Gauge("nodepool_ocb_slots_busy", "How many jigs it runs now.")
 RUNS: Final = Counter("nodepool_ocb_runs", "Runs that ended.", ["jig", "outcome"])
 RUN_SECONDS: Final = Histogram("nodepool_ocb_run_seconds", "How long a run took.", ["jig"], buckets=_LONG)
+HOST_FAULTS: Final = Counter(
+    "nodepool_ocb_host_faults", "Nodes left to other annealers because this host failed while it worked on them."
+)
+RUN_LOG_FAILURES: Final = Counter("nodepool_ocb_run_log_failures", "Runs whose output could not be kept in a file.")
 TAKEOVERS: Final = Counter("nodepool_ocb_takeovers", "Runs taken over from an annealer that died or let go.")
 HOOK_SECONDS: Final = Histogram("nodepool_ocb_hook_seconds", "How long a hook took.", ["hook"], buckets=_FAST)
 HOOK_FAILURES: Final = Counter("nodepool_ocb_hook_failures", "Hooks that raised.", ["hook"])

@@ -61,8 +61,9 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     hooks: tuple[str, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
     deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
     dying: bool = (
-        False  # not alive, and some noderoles here are still to be told; nobody claims or revives it meanwhile
+        False  # not alive, and not all of its noderoles are set back yet; nobody claims or revives it meanwhile
     )
+    epoch_base: int = 0  # its epochs are above this: the highest of all nodes that were deleted before it was created
 
 
 class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
@@ -73,7 +74,7 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     deployment: str = "system"
     parents: tuple[str, ...] = ()  # "role@fqdn", or "role@*deployment" for a cluster's members; sorted
     serves: tuple[str, ...] = ()  # the cluster roles as which it is a member of its deployment's clusters
-    generation: int = 0  # counts the runs that somebody meant (semantics)
+    generation: int = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
     run: str | None = None  # the newest run; its record is runs/<run>
     epoch: int = 0  # the node's epoch under which that run was claimed
     attempt: int = 0  # runs of this generation's work since the last success or RETRY by a person
@@ -124,10 +125,19 @@ class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``nodes/<fqdn>/fence``: the znode's version is the node's epoch; the data is the token of the newest claim."""
+    """``nodes/<fqdn>/fence``: the znode's version and the node's epoch_base make its epoch; the data is the newest claim's."""
 
     run: str | None = None
     annealer: str | None = None
+    jig: str | None = None  # that the run was ordered with: whoever takes it over asks the machine by the same one
+
+
+class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a builder's configuration says of an image, as far as builders are compared."""
+
+    formats: tuple[str, ...] = ()
+    rebuild_age_seconds: float = 0.0
+    digest: str = ""  # of all of it but secrets: the same where builders make the same of it
 
 
 class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -141,6 +151,8 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     jigs: tuple[str, ...] = ()
     slots: int = 0
     pages: str | None = None  # HOST:PORT of what it serves over HTTP
+    providers: tuple[str, ...] = ()  # of a builder: those that it reaches
+    images: Mapping[str, ImageSettings] = {}  # of a builder: those that its configuration has
 
 
 class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

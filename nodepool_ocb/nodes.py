@@ -39,7 +39,13 @@ def create(
         raise Conflict(f"node {fqdn} exists already; nodepool-ocb node show {fqdn}")
     if node.deployment not in world.deployments:
         raise NotFound(f"deployment {node.deployment} does not exist; nodepool-ocb deployment create {node.deployment}")
-    made = replace(node, since=now, hooks=with_hook(world, (), "on_node_create"), alive=node.alive or node.virtual)
+    made = replace(
+        node,
+        since=now,
+        hooks=with_hook(world, (), "on_node_create"),
+        alive=node.alive or node.virtual,
+        epoch_base=structure.stored(world).record.epoch,
+    )
     changes: list[Change] = [
         Create(paths.node(fqdn), made),
         Create(paths.fence(fqdn), Fence()),

@@ -32,14 +32,14 @@ def raised(world: World, changes: Iterable[Change]) -> list[Change]:
     """
     transaction = _with_gates(world, changes)
     if not _raises(transaction) and any(_comes_or_goes(each) or _leaves(world, each) for each in transaction):
-        stored = _stored(world)
-        transaction.append(Set(paths.STRUCTURE, _above_all_deleted(world, stored.record, transaction), stored.version))
+        before = stored(world)
+        transaction.append(Set(paths.STRUCTURE, _above_all_deleted(world, before.record, transaction), before.version))
     return transaction
 
 
 def unchanged(world: World) -> Check:
     """For a decision that rests on the structure and does not change it."""
-    return Check(paths.STRUCTURE, _stored(world).version)
+    return Check(paths.STRUCTURE, stored(world).version)
 
 
 def in_parts(world: World, groups: Iterable[Sequence[Change]]) -> Iterator[list[Change]]:
@@ -127,7 +127,8 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
     return replace(record, generation=generation, epoch=epoch)
 
 
-def _stored(world: World) -> Stored[Structure]:
+def stored(world: World) -> Stored[Structure]:
+    """Raises Conflict where it cannot be read."""
     if world.structure is None:
         raise Conflict(f"{paths.STRUCTURE} cannot be read, and nothing may come or go without it: restore it")
     return world.structure

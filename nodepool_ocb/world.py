@@ -22,6 +22,7 @@ from nodepool_ocb.model import (
     Daemon,
     Deployment,
     DeploymentRole,
+    Fence,
     Node,
     NodeRole,
     Record,
@@ -118,6 +119,7 @@ class NodeView(msgspec.Struct, eq=False):
     version: int = -1
     mzxid: int = 0
     fence: int = -1
+    newest: Fence | None = None  # what the fence says of the newest claim
     claim: Claim | None = None
     claim_owner: int = 0  # the session that holds the claim
     claim_version: int = -1
@@ -126,8 +128,8 @@ class NodeView(msgspec.Struct, eq=False):
 
     @property
     def epoch(self) -> int:
-        """The epoch of its newest claim; it never falls, also where the node was deleted and created again."""
-        return self.fence
+        """That of its newest claim. It never falls, not even where the node is deleted and created again."""
+        return (self.record.epoch_base if self.record else 0) + self.fence
 
     @property
     def busy(self) -> Vertex | None:
@@ -268,8 +270,9 @@ class World:
                 self.drop_noderole(fqdn, role)
             del self.nodes[fqdn]
 
-    def put_fence(self, fqdn: str, version: int) -> None:
-        self.node(fqdn).fence = version
+    def put_fence(self, fqdn: str, version: int, newest: Fence | None = None) -> None:
+        view = self.node(fqdn)
+        view.fence, view.newest = version, newest
 
     def put_claim(self, fqdn: str, claim: Claim | None, owner: int = 0, version: int = -1) -> None:
         view = self.node(fqdn)
@@ -435,6 +438,12 @@ def opened(above: Iterable[Vertex | ClusterView]) -> dict[Vertex, None]:
         else:
             found[each] = None
     return found
+
+
+def ordered_with(vertex: Vertex) -> str | None:
+    """The jig with which the newest run of a noderole in TRANSITION was ordered; None where nothing says so."""
+    newest = vertex.node.newest
+    return newest.jig if newest is not None and newest.run == vertex.record.run else None
 
 
 def ancestors(vertex: Vertex) -> list[list[Vertex]]:

@@ -1,8 +1,8 @@
 """One turn of the annealer: read what changed, decide, send transactions; all state here is a cache and can be lost.
 
 Everything runs on the turn thread. Answers of ZooKeeper, jigs, probes and hooks come in through ``post`` as calls to make
-at the start of the next turn. The work itself is in five rooms: holding (claims and what follows), working (slots and
-jigs), probing, hooking, rolling (rollouts that it drives).
+at the start of the next turn. The work itself is in six rooms: holding (claims and what follows), working (slots and
+jigs), probing, hooking, rolling (rollouts that it drives), tidying.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from nodepool_ocb_annealer.hooking import Hooking
 from nodepool_ocb_annealer.probing import Probing
 from nodepool_ocb_annealer.ranking import Ranking
 from nodepool_ocb_annealer.rolling import Rolling
+from nodepool_ocb_annealer.tidying import Tidying
 from nodepool_ocb_annealer.working import Working
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Annealer:
         self.probing = Probing(self)
         self.hooking = Hooking(self)
         self.rolling = Rolling(self)
+        self.tidying = Tidying(self)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._session = 0  # the session in which the cache was loaded
         self._draining_since: float | None = None
@@ -191,6 +193,8 @@ class Annealer:
             self._sweep()
         elif what == "probe":
             self.probing.probe(whom)
+        elif what == "tidy":
+            self.tidying.keep()
         elif what == "rollout":
             self.rolling.keep(whom)
         else:
@@ -269,7 +273,7 @@ class Annealer:
     def close(self) -> None:
         """End the threads; runs on machines go on."""
         self.lost()
-        for threads in (self.working, self.probing, self.hooking):
+        for threads in (self.working, self.probing, self.hooking, self.tidying):
             threads.close()
 
     def _drain(self) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from nodepool_ocb import blobs, roles
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Change, Create, Json, Role, Set, State
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session, Znode
 from nodepool_ocb.world import Vertex, World, ancestors
 
-RUNS_KEPT: Final = 10
 Blobs = Mapping[str, Znode | None]
 
 
@@ -88,10 +88,19 @@ def wall_changes(vertex: Vertex, read: Blobs, sent: Json, returned: Json) -> lis
     znode, wall = read[path], blobs.wall(sent, returned)
     if znode is None:
         return [Create(path, wall)] if wall else []
-    wall = blobs.merge(blob(znode), wall)
-    return [Set(path, wall, znode.version)] if wall != blob(znode) else []
+    try:
+        before = blob(znode)
+    except Invalid:  # spoiled while the jig ran: it is written over
+        return [Set(path, wall, znode.version)]
+    wall = blobs.merge(before, wall)
+    return [Set(path, wall, znode.version)] if wall != before else []
 
 
 def blob(znode: Znode | None) -> dict[str, Any]:
-    """The attributes that a znode holds; none where it is absent or empty."""
-    return msgspec.json.decode(znode.data, type=dict[str, Any]) if znode is not None and znode.data else {}
+    """The attributes that a znode holds; none where it is absent or empty. Raises Invalid, naming its path."""
+    if znode is None or not znode.data:
+        return {}
+    try:
+        return msgspec.json.decode(znode.data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"{znode.path}: these are no attributes: {error}; set them again") from error

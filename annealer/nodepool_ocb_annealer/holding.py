@@ -2,6 +2,7 @@
 
 All on the turn thread. An answer that says no, or none at all, makes the cache read again before anything is tried again.
 When the session is lost every hold is void at once: its jig is told to leave the run alone, and nothing is written for it.
+What this host fails at goes back to the others, with its noderole in TRANSITION (faults).
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from nodepool_ocb import claim, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.hindrance import backoff_left, runnable
-from nodepool_ocb.jigs.jig import Failed, Jig
+from nodepool_ocb.jigs.jig import Failed, Jig, Unknown
 from nodepool_ocb.model import Change, NodeRole, State
 from nodepool_ocb.noderole import Event, apply, claimable
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, Vertex, World
 from nodepool_ocb_annealer.agenda import Agenda
+from nodepool_ocb_annealer.faults import Faults
+from nodepool_ocb_annealer.held import Finished, Held
 from nodepool_ocb_annealer.ranking import Ranking
-from nodepool_ocb_annealer.working import Ending, Finished, Held, Working
+from nodepool_ocb_annealer.tidying import Tidying
+from nodepool_ocb_annealer.working import Ending, Working
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,7 @@ class Site(Protocol):
     agenda: Agenda
     ranking: Ranking
     working: Working
+    tidying: Tidying
     jigs: dict[str, Jig]
     identity: str
     settings: AnnealerSettings
@@ -60,9 +65,14 @@ class Holding:
         self._held: dict[str, Held] = {}
         self._starved: set[str] = set()  # nodes with work for which there was no slot
         self._ready_since: dict[str, float] = {}  # monotonic
+        self._faults = Faults()
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def runs(self) -> set[str]:
+        """The runs that go on here."""
+        return {held.hold.run for held in self._held.values()}
 
     # -- one node --
 
@@ -85,7 +95,7 @@ class Holding:
         vertex = self._next(view)
         if vertex is None:
             self._ready_since.pop(fqdn, None)
-        elif self._our_turn(fqdn):
+        elif self._well(fqdn) and self._our_turn(fqdn):
             self._claim(vertex)
 
     def retry(self, fqdn: str) -> None:
@@ -147,10 +157,19 @@ class Holding:
             return False
         return True
 
+    def _well(self, fqdn: str) -> bool:
+        """Whether this host is fit to work on the node; else it looks again when that may be over."""
+        until = self._faults.until(fqdn, time.monotonic())
+        if until is not None:
+            self._ready_since.pop(fqdn, None)
+            self._site.agenda.at(until, ("consider", fqdn))
+        return until is None
+
     def _claim(self, vertex: Vertex) -> None:
         site = self._site
         fqdn = vertex.node.name
-        if not site.working.room(vertex) or len(self._held) >= MOST_IN_FLIGHT:
+        room = site.working.room(vertex) and not (self._faults.troubled and self._held)
+        if not room or len(self._held) >= MOST_IN_FLIGHT:
             self._starved.add(fqdn)
             return
         self._ready_since.pop(fqdn, None)
@@ -204,7 +223,12 @@ class Holding:
             self._give_back(view)
             return
         if finished.again_after is not None:
-            site.working.start(held, lambda ended: self._ended(held, ended), finished.again_after)
+            again = site.working.start(held, lambda ended: self._ended(held, ended), finished.again_after)
+            if again is not None:
+                self._leave(held, again)
+            return
+        if isinstance(finished.outcome, Unknown):
+            self._leave(held, finished)
             return
         try:
             ending = site.working.ending(held, finished, site.session.now())
@@ -221,6 +245,18 @@ class Holding:
             f"end of {held.name}",
         )
 
+    def _leave(self, held: Held, finished: Finished) -> None:
+        """This host fails at it: the node goes back, its run goes on if it was started, and others attach to it."""
+        reason = getattr(finished.outcome, "reason", "")
+        log.warning("%s is left to others: %s", held.name, reason)
+        metrics.HOST_FAULTS.inc()
+        self._faults.fault(held.fqdn, time.monotonic())
+        held.releasing = True
+        held.let_go()
+        untouched = held.untouched and not held.hold.vertex.record.ending
+        changes = self._site.working.untouched(held, reason) if untouched else claim.leaving(held.hold, reason)
+        self._site.send(changes, partial(self._released, held), f"leaving {held.name}")
+
     def _superseded(self, held: Held) -> bool:
         """Whether the noderole or the node went on without us: then the result is nobody's any more."""
         site = self._site
@@ -230,7 +266,7 @@ class Holding:
             site.world.vertex(vertex.name) is not vertex
             or record.state is not State.TRANSITION
             or record.run != hold.run
-            or vertex.node.fence != hold.epoch
+            or vertex.node.fence != hold.fence
         )
 
     def _follow(self, held: Held, finished: Finished, ending: Ending) -> tuple[Held | None, list[Change]]:
@@ -267,6 +303,9 @@ class Holding:
             self._refused(held, finished, refused)
             return
         COUNT[event].inc()
+        site.tidying.ended(held)
+        if held.slot:
+            self._faults.well(held.fqdn)
         if following is None:
             self._drop(held)
             self.consider(held.fqdn)
@@ -284,7 +323,8 @@ class Holding:
             held.smallest = True
             self._end(held, finished)
         elif finished.results:
-            self._end(held, Finished(Failed(str(refused)), finished.ended))
+            code = getattr(finished.outcome, "exit_code", None)
+            self._end(held, Finished(Failed(str(refused), code), finished.ended))
         else:
             self._refused(held, finished, refused)
 
@@ -292,8 +332,8 @@ class Holding:
         """Read first: the outcome may be there, or a neighbour moved on, or somebody touched the wall."""
         site = self._site
         held.refusals += 1
-        if isinstance(refused, Stale) and refused.path == paths.wall(held.hold.vertex.role, held.fqdn):
-            site.working.read_wall_again(held, finished, lambda ended: self._ended(held, ended))
+        wall = isinstance(refused, Stale) and refused.path == paths.wall(held.hold.vertex.role, held.fqdn)
+        if wall and site.working.read_wall_again(held, finished, lambda ended: self._ended(held, ended)):
             return
         wait = min(FIRST_AGAIN_SECONDS * 2 ** min(held.refusals, 10), LONGEST_AGAIN_SECONDS)
         site.agenda.at(time.monotonic() + wait, ("end", held.fqdn))

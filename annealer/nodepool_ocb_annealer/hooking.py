@@ -174,8 +174,8 @@ class Hooking:
         return Job(work, write)
 
     def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
-        if vertex.record is not record:
-            return []  # it moved on: the hook runs again
+        if self._site.world.vertex(vertex.name) is not vertex or vertex.record is not record:
+            return []  # it moved on, or is another of the same name: the hook runs again
         if done.error:
             moved = apply(
                 {vertex: Event.FAIL}, self._site.session.now(), by=self._site.identity, reason=f"{hook}: {done.error}"
@@ -240,7 +240,7 @@ class Hooking:
             return done
 
         def write(done: Done) -> list[Change]:
-            if view.record is not node:
+            if world.nodes.get(fqdn) is not view or view.record is not node:
                 return []
             changes = self._wanted(view, done)
             path = paths.node(fqdn)
@@ -339,7 +339,7 @@ def on_transition(session: Session, hold: Hold, barclamp: str) -> str | None:
         path = paths.system(vertex.role, vertex.node.name)
         merged = blobs.merge(attributes.blob(znode), wanted)
         write = Set(path, merged, znode.version) if znode else Create(path, merged)
-        session.commit([Check(paths.fence(hold.fqdn), hold.epoch), write])
+        session.commit([Check(paths.fence(hold.fqdn), hold.fence), write])
     return error
 
 

@@ -86,19 +86,25 @@ class Probing:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
+        answer: Alive | Unreachable | None = None
         try:
-            answer: Alive | Unreachable = prober.probe(fqdn, node)
-        except Exception as error:
+            answer = prober.probe(fqdn, node)
+        except Exception:  # a fault of this host says nothing about the machine
             log.exception("the probe of %s raised", fqdn)
-            answer = Unreachable("probe", f"{type(error).__name__}: {error}")
-        self._site.post(lambda: self._answered(fqdn, answer))
+        self._site.post(lambda: self._answered(fqdn, node, answer))
 
-    def _answered(self, fqdn: str, answer: Alive | Unreachable) -> None:
+    def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | None) -> None:
         self._under_way.discard(fqdn)
         view = self._site.world.nodes.get(fqdn)
         if view is None or view.record is None:
             return
         node = view.record
+        if _reached_by(node) != _reached_by(asked):
+            self.probe(fqdn)  # that was another machine, or another way to it
+            return
+        if answer is None:
+            self._next(view)
+            return
         if isinstance(answer, Alive):
             metrics.PROBES.labels("alive").inc()
             self._failures.pop(fqdn, None)
@@ -139,6 +145,10 @@ class Probing:
         alive = view.record.alive
         wait = settings.probe_seconds if alive else settings.dead_probe_seconds
         self._site.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
+
+
+def _reached_by(node: Node) -> tuple[object, ...]:
+    return node.addresses, node.user, node.host_keys
 
 
 def _probed(node: Node) -> bool:

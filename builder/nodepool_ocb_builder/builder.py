@@ -21,11 +21,12 @@ from nodepool_ocb.diskimages import Diskimage
 from nodepool_ocb.errors import NoCluster, Stale, Unavailable
 from nodepool_ocb.image import Due, ImageView, due, due_uploads
 from nodepool_ocb.model import BuildState, Change, Create, Daemon, Delete, Set
-from nodepool_ocb.store import clusters, paths
+from nodepool_ocb.store import clusters, codec, paths
 from nodepool_ocb.store.images import ImageCache
-from nodepool_ocb_builder import space
+from nodepool_ocb_builder import company, space
 from nodepool_ocb_builder.backends import missing
 from nodepool_ocb_builder.building import Building
+from nodepool_ocb_builder.company import Company
 from nodepool_ocb_builder.crew import Crew
 from nodepool_ocb_builder.housekeeping import Housekeeping
 from nodepool_ocb_builder.patience import Patience
@@ -55,7 +56,7 @@ class Builder:
         self._keeping = Housekeeping(site, self._patience, self.wake.set)
         self._counted: set[str] = set()  # the images that metrics are there for
         self._session = 0  # the session in which the cache was loaded
-        self._living: frozenset[str] = frozenset()
+        self._company = Company()
         self._draining_since: float | None = None
 
     # -- the turn --
@@ -77,13 +78,13 @@ class Builder:
                 self._sweep()
             else:
                 self.cache.refresh()
+            now = session.now()
         except Unavailable as gone:
             log.warning("ZooKeeper: %s", gone)
             return AGAIN_SECONDS
         except NoCluster:
             session.close()  # what is under way is of another cluster: nothing of it is written here
             raise
-        now = time.time()
         waits = [self._look_at(view, now) for view in self.cache.images.values()]
         if not self.stop.is_set():
             self._keeping.look_around(self.cache, self._at_work())
@@ -107,12 +108,16 @@ class Builder:
         """Our znode; one of our own id from a session before is of a process that is no more, for the directory is ours."""
         session, path = self.site.session, paths.daemon("builder", self.site.builder_id)
         session.ensure(paths.daemons("builder"))
+        self.daemon = replace(self.daemon, providers=tuple(self.site.uploaders), images=company.settings(self.site))
         znode = session.get(path)
-        if znode is not None and znode.ephemeral_owner == session.id:
+        ours = znode is not None and znode.ephemeral_owner == session.id
+        if znode is not None and ours and znode.data == codec.encode(self.daemon):
             return
-        old: list[Change] = [Delete(path, znode.version)] if znode else []
+        changes: list[Change] = [Create(path, self.daemon, ephemeral=True)]
+        if znode is not None:
+            changes = [Set(path, self.daemon, znode.version)] if ours else [Delete(path, znode.version), *changes]
         try:
-            session.commit([*old, Create(path, self.daemon, ephemeral=True)])
+            session.commit(changes)
         except Stale:
             raise Unavailable(f"{path} was changed while we wrote it") from None
 
@@ -138,8 +143,10 @@ class Builder:
         self._look_who_lives()
 
     def _look_who_lives(self) -> None:
-        self._living = frozenset(self.site.session.children(paths.daemons("builder")) or ())
-        if self.site.builder_id not in self._living:  # somebody took our znode away
+        site = self.site
+        builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
+        site.gone = self._company.look(site.session, builders, site.settings.gone_seconds)
+        if site.builder_id not in self._company.living:  # somebody took our znode away
             self._register()
 
     # -- one image --
@@ -150,7 +157,7 @@ class Builder:
             return float("inf")
         building = self._at_work().get(view.name)
         working = building.id if building else None
-        tidied = self._keeping.tidy(view, working, self._living, now)
+        tidied = self._keeping.tidy(view, working, self._company.living, now)
         return min(tidied, self._build(view, now), self._upload(view, now))
 
     def _at_work(self) -> dict[str, Building]:

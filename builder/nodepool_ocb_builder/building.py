@@ -70,7 +70,7 @@ class Building:
             view = site.look(self.image.name) if self._lock else None
             if view is None:
                 return
-            decision = due(view, site.wanted(self.image), time.time(), site.settings.retry_seconds)
+            decision = due(view, site.wanted(self.image), site.session.now(), site.settings.retry_seconds)
             if isinstance(decision, Due):
                 self._build(view, decision.reason)
         finally:
@@ -128,7 +128,10 @@ class Building:
         for build in view.builds:
             if build.record.state is BuildState.BUILDING and build.id != self.id:
                 record = replace(
-                    build.record, state=BuildState.ABORTED, state_time=time.time(), reason="its builder lost the lock"
+                    build.record,
+                    state=BuildState.ABORTED,
+                    state_time=self.site.session.now(),
+                    reason="its builder lost the lock",
                 )
                 try:
                     self.site.session.commit([Set(paths.build(view.name, build.id), record, build.version)])
@@ -136,7 +139,7 @@ class Building:
                     log.info("%s-%s was changed meanwhile", view.name, build.id)
 
     def _begin(self, view: ImageView) -> None:
-        site, image, now = self.site, self.image, time.time()
+        site, image, now = self.site, self.image, self.site.session.now()
         record = Build(
             builder=site.host,
             builder_id=site.builder_id,
@@ -233,7 +236,7 @@ class Building:
     def _write(self, state: BuildState, **fields: object) -> None:
         """Our build's end, with the request that it fulfils. Raises TakenOver, Stale or Unavailable."""
         view, build = self._own()
-        record = replace(build.record, state=state, state_time=time.time(), **fields)
+        record = replace(build.record, state=state, state_time=self.site.session.now(), **fields)
         more: list[Change] = []
         if state is BuildState.READY and view.request is not None and fulfilled(view, record):
             more = [Delete(paths.request_build(view.name), view.request.version)]

@@ -10,8 +10,9 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Final
 
-from nodepool_ocb.image import ImageView, MarkBuild, RemoveBuild, RemoveUpload, Step, Tidier, Wanted, tidy
+from nodepool_ocb.image import ImageView, Wanted
 from nodepool_ocb.store.images import ImageCache
+from nodepool_ocb.tidy import MarkBuild, RemoveBuild, RemoveUpload, Step, Tidier, tidy
 from nodepool_ocb_builder import tidying
 from nodepool_ocb_builder.building import Building
 from nodepool_ocb_builder.crew import Crew
@@ -72,6 +73,8 @@ class Housekeeping:
             carriers=frozenset(site.carriers(view.name)),
             providers=frozenset(site.uploaders),
             living=living,
+            gone=site.gone,
+            formats=image.formats if image else (),
             keep=(site.wanted(image) if image else Wanted((), 0.0)).keep,
             failed_keep_seconds=site.settings.failed_keep_seconds,
         )

@@ -63,6 +63,7 @@ def run(asked: Asked) -> None:
         builder.reconfigured()
 
     try:
+        builder.daemon = replace(builder.daemon, started=session.now())
         serve(
             builder.turn,
             builder.wake,

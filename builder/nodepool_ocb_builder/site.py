@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
@@ -48,6 +47,7 @@ class Site:
         self.locks = Locks(session)
         self.host = socket.gethostname()
         self.cluster = ""  # known once there is a session
+        self.gone: frozenset[str] = frozenset()  # the ids of builders that have not been there for long
         self.stopping = threading.Event()
         self.configure(settings, nodepool, uploaders)
 
@@ -64,7 +64,7 @@ class Site:
     def wanted(self, image: Diskimage) -> Wanted:
         """What the rules need to know of an image."""
         keep = self.settings.keep if image.keep is None else image.keep
-        return Wanted(image.formats, image.rebuild_age_seconds, image.pause, keep)
+        return Wanted(image.formats, image.rebuild_age_seconds, image.pause, keep, self.carriers(image.name), self.gone)
 
     def carriers(self, image: str) -> dict[str, Carrier]:
         """The providers that are to have an image, as far as we can upload to them."""
@@ -77,7 +77,7 @@ class Site:
 
     def holder(self, purpose: str) -> Holder:
         """What a lock of ours says."""
-        return Holder(daemon="builder", host=self.host, pid=os.getpid(), purpose=purpose, since=time.time())
+        return Holder(daemon="builder", host=self.host, pid=os.getpid(), purpose=purpose, since=self.session.now())
 
     def look(self, image: str) -> ImageView | None:
         """An image as it is now, no older than this call; None where it is gone. Raises Unavailable."""

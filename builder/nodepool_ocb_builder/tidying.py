@@ -13,21 +13,12 @@ from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.image import (
-    BuildView,
-    ImageView,
-    MarkBuild,
-    MarkUpload,
-    RemoveBuild,
-    RemoveUpload,
-    Step,
-    UploadView,
-    removable,
-)
+from nodepool_ocb.image import BuildView, ImageView, UploadView, removable
 from nodepool_ocb.model import Check, Delete, Set, Upload
 from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
+from nodepool_ocb.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step
 from nodepool_ocb_builder.shelf import named, remove_all
 from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.stamping import stamp_of
@@ -54,7 +45,7 @@ def do(site: Site, image: str, step: Step) -> None:
 def _mark_build(site: Site, image: str, step: MarkBuild) -> None:
     build, instead = step.build, step.instead
     log.info("%s: %s → %s: %s", named(image, build.id), build.record.state, step.state, step.reason)
-    record = replace(build.record, state=step.state, state_time=time.time(), reason=step.reason)
+    record = replace(build.record, state=step.state, state_time=site.session.now(), reason=step.reason)
     unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
     site.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
 
@@ -63,7 +54,7 @@ def _mark_upload(site: Site, image: str, step: MarkUpload) -> None:
     upload, instead = step.upload, step.instead
     name = f"{named(image, upload.build)} at {upload.provider}"
     log.info("%s: %s → %s: %s", name, upload.record.state, step.state, step.reason)
-    record = replace(upload.record, state=step.state, state_time=time.time(), reason=step.reason)
+    record = replace(upload.record, state=step.state, state_time=site.session.now(), reason=step.reason)
     unless = [Check(_path(image, instead), instead.version)] if instead else []
     site.session.commit([*unless, Set(_path(image, upload), record, upload.version)])
 
@@ -145,7 +136,7 @@ def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[
     """
     known = {named(view.name, build.id) for view in views.values() for build in view.builds} | set(working)
     known |= {named(*path.split("/")[3:6:2]) for path in unread if path.count("/") >= 5}
-    now = time.time()
+    now = time.time()  # files bear the times of this host
     for path in site.shelf.orphans(known, now - site.settings.orphan_grace_seconds):
         faults = remove_all([path])
         log.log(

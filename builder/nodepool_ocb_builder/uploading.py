@@ -80,7 +80,7 @@ class Uploading:
         if view is None:
             return None
         carriers = site.carriers(self.image)
-        due, _ = due_uploads(view, carriers, site.builder_id, time.time(), site.settings.retry_seconds)
+        due, _ = due_uploads(view, carriers, site.builder_id, site.session.now(), site.settings.retry_seconds)
         return next((each for each in due if (each.build.id, each.provider) == (self.build, self.provider)), None)
 
     def _upload(self, due: DueUpload) -> None:
@@ -102,7 +102,7 @@ class Uploading:
         site, build = self.site, due.build.record
         record = Upload(
             state=UploadState.UPLOADING,
-            state_time=time.time(),
+            state_time=site.session.now(),
             format=due.format,
             builder=site.host,
             attempt=due.upload.record.attempt + 1 if due.upload else FIRST_ATTEMPT,
@@ -162,7 +162,7 @@ class Uploading:
             if isinstance(outcome, Sent):
                 self._uploader.delete(outcome.external_id, stamp)
             return
-        now = time.time()
+        now = self.site.session.now()
         if isinstance(outcome, Refused):
             log.warning("%s-%s to %s: %s", self.image, self.build, self.provider, outcome.reason)
             attempt = UPLOAD_ATTEMPTS if outcome.lasting else found.record.attempt
@@ -191,12 +191,13 @@ class Uploading:
 
         def write() -> None:
             build, found = self._found(upload)
+            now = self.site.session.now()
             changes: list[Change] = []
             if found is not None:
-                record = replace(found.record, state=UploadState.DELETE, state_time=time.time(), reason=reason)
+                record = replace(found.record, state=UploadState.DELETE, state_time=now, reason=reason)
                 changes.append(Set(self._path(upload), record, found.version))
             if build is not None and build.record.state is BuildState.READY:
-                failed = replace(build.record, state=BuildState.FAILED, state_time=time.time(), reason=reason)
+                failed = replace(build.record, state=BuildState.FAILED, state_time=now, reason=reason)
                 changes.append(Set(paths.build(self.image, self.build), failed, build.version))
             self.site.session.commit(changes)
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.cli import rolloutlines
 from nodepool_ocb.hindrance import Code, Reason, why_not
 from nodepool_ocb.model import State
 from nodepool_ocb.noderole import satisfied
@@ -25,11 +26,11 @@ from nodepool_ocb.world import Vertex, World
 #: deployment → the name of its newest rollout, and that
 Rollouts = Mapping[str, tuple[str, Rollout]]
 
-#: What to do about a wait; with the names of the rollout and of the group.
+#: What to do about a wait; with the name of the rollout, and the command lines that let it go on.
 ADVICE: Final[Mapping[Kind, str]] = {
     Kind.WAITING: "wait, or look: nodepool-ocb rollout show {rollout}",
-    Kind.PAUSED: "nodepool-ocb rollout promote {group} {rollout}",
-    Kind.LOST: "mend the cause; once the rollout is over: nodepool-ocb rollout retry {rollout}",
+    Kind.PAUSED: "{promote}",
+    Kind.LOST: "mend the cause; once the rollout is over: {retry}",
     Kind.LEFT_OUT: "nodepool-ocb rollout show {rollout}; then resume or retry it, or begin another",
 }
 
@@ -96,7 +97,11 @@ def _of_rollouts(world: World, vertex: Vertex, rollouts: Rollouts) -> Iterator[R
         left = range(passed, len(rollout.head.strategy.phases))
         if any(vertex in observer.noderoles(vertex.node.name, phase) for phase in left):
             code = Code.ROLLOUT_WAITING if found.kind in (Kind.WAITING, Kind.PAUSED) else Code.ROLLOUT_LEFT_OUT
-            advice = ADVICE[found.kind].format(rollout=name, group=found.group)
+            lines = {
+                "promote": rolloutlines.promote(name, rollout, found.group),
+                "retry": rolloutlines.retry(name, rollout),
+            }
+            advice = ADVICE[found.kind].format(rollout=name, **lines)
             yield Reason(code, f"{name} {found.group}", found.since, f"rollout {name}: {found.text}", advice)
 
 

@@ -131,7 +131,7 @@ def show(fqdn: str) -> None:
     node = {
         "name": fqdn,
         **output.plain(record_of(view)),
-        "epoch": view.fence,
+        "epoch": view.epoch,
         "claim": msgspec.to_builtins(view.claim),
     }
     table = output.table(below, ("noderole", "state", "since", "reason"))

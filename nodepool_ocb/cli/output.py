@@ -276,6 +276,13 @@ def fields(value: Mapping[str, Json]) -> Table:
     return made
 
 
+def verbatim(lines: Iterable[str]) -> Text:
+    """Lines to be copied: never folded or cut."""
+    from rich.text import Text
+
+    return Text("\n".join(lines), no_wrap=True, overflow="ignore")
+
+
 def cell(column: str, value: Json) -> Text:
     """A value as a table shows it."""
     from rich.text import Text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from nodepool_ocb.cli import completion, output
+from nodepool_ocb.cli import completion, output, rolloutlines
 from nodepool_ocb.cli.common import did_you_mean, unknown
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import Holder, Json
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.session import Session
 
 NOBODY: Final = "no annealer is running: nothing of a rollout moves; systemctl start nodepool-ocb-annealer"
+MOST_LINES: Final = 10
 GROUP_COLUMNS: Final = ("group", "critical", "state", "phase", "batch", "nodes", "since", "detail")
 NODE_COLUMNS: Final = ("node", "state", "group", "since", "reason")
 
@@ -136,6 +137,7 @@ def row(key: Key, head: RolloutRecord, holder: Holder | None) -> dict[str, Json]
         "reason": head.reason,
         "since": head.since,
         "started": head.started,
+        "attempt": head.attempt,
         "by": head.by,
         "groups": len(head.groups),
         "nodes": head.nodes,
@@ -174,6 +176,7 @@ def document(key: Key, rollout: Rollout, holder: Holder | None) -> dict[str, Jso
         "groups": [group_row(rollout, each) for each in in_turn(rollout)],
         "nodes": {state: nodes for state, nodes in named.items() if nodes},
         "failed": [node_row(rollout, node) for node, progress in rollout.nodes.items() if progress.state in LOST],
+        "next": list(rolloutlines.all_of(str(key), rollout)),
     }
 
 
@@ -241,6 +244,8 @@ def tables(told: Mapping[str, Json]) -> list[RenderableType]:
     ]
     if told["failed"]:
         parts += ["", output.table(told["failed"], NODE_COLUMNS)]
+    if told["next"]:
+        parts += ["", output.verbatim(["to go on:", *(f"  {line}" for line in told["next"][:MOST_LINES])])]
     return parts
 
 

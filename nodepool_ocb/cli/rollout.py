@@ -27,6 +27,10 @@ for verb in (check, plan, select, start):
     command.add_command(verb)
 
 reason_option = click.option("--reason", help="Why.")
+attempt_option = click.option(
+    "--attempt", type=click.IntRange(1), default=1, show_default=True,
+    help="Which attempt is meant, as `show` has it: refused where somebody let it go on since.",
+)  # fmt: skip
 
 
 # -- looking --
@@ -103,34 +107,40 @@ def cancel(rollout: str | None, deployment: str | None, reason: str | None) -> N
 @command.command()
 @rollout_argument
 @deployment_option
-def resume(rollout: str | None, deployment: str | None) -> None:
+@attempt_option
+def resume(rollout: str | None, deployment: str | None, attempt: int) -> None:
     """Go on where a rollout was stopped or cancelled; what failed stays failed."""
     with connection.session() as opened:
         key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: steering.resume(found, opened.now(), connection.me()))
+        rolling.steer(opened, key, lambda found: steering.resume(found, opened.now(), connection.me(), attempt))
 
 
 @command.command()
 @rollout_argument
 @deployment_option
 @click.option("--failed", is_flag=True, help="Only what failed: so it is without this, too.")
-def retry(rollout: str | None, deployment: str | None, failed: bool) -> None:  # noqa: ARG001
+@attempt_option
+def retry(rollout: str | None, deployment: str | None, failed: bool, attempt: int) -> None:  # noqa: ARG001
     """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
     with connection.session() as opened:
         key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: steering.retry(found, opened.now(), connection.me()))
+        rolling.steer(opened, key, lambda found: steering.retry(found, opened.now(), connection.me(), attempt))
 
 
 @command.command()
 @click.argument("group")
 @rollout_argument
 @deployment_option
-def promote(group: str, rollout: str | None, deployment: str | None) -> None:
-    """Let a group that pauses after a batch go on with the next."""
+@click.option("--batch", type=click.IntRange(1), required=True, help="The batch after which it pauses.")
+@attempt_option
+def promote(group: str, rollout: str | None, deployment: str | None, batch: int, attempt: int) -> None:
+    """Let a group that pauses after a batch go on with the next. `show` and `wait` print the command."""
     with connection.session() as opened:
         key = rolling.find(opened, rollout, deployment)
         rolling.steer(
-            opened, key, lambda found: steering.promote(found, rolling.group_of(found, group), connection.me())
+            opened,
+            key,
+            lambda found: steering.promote(found, rolling.group_of(found, group), batch, connection.me(), attempt),
         )
 
 
@@ -139,11 +149,14 @@ def promote(group: str, rollout: str | None, deployment: str | None) -> None:
 @rollout_argument
 @deployment_option
 @click.option("--reason", required=True, help="Why its failure may count as success.")
-def accept(group: str, rollout: str | None, deployment: str | None, reason: str) -> None:
+@attempt_option
+def accept(group: str, rollout: str | None, deployment: str | None, reason: str, attempt: int) -> None:
     """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout."""
     with connection.session() as opened:
         key = rolling.find(opened, rollout, deployment)
         by = connection.me()
         rolling.steer(
-            opened, key, lambda found: steering.accept(found, rolling.group_of(found, group), reason, opened.now(), by)
+            opened,
+            key,
+            lambda found: steering.accept(found, rolling.group_of(found, group), reason, opened.now(), by, attempt),
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from nodepool_ocb.cli import output, rolling
+from nodepool_ocb.cli import output, rolling, rolloutlines
 from nodepool_ocb.cli.following import Following
 from nodepool_ocb.cli.rolling import Key
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 TICK_SECONDS: Final = 5.0  # annealers come and go
 SHARE: Final = 4  # times as long as a read took nothing is read: a large rollout changes all the time
 LIVE_GROUPS: Final = 30
-
-#: What to do about an end, with the name of the rollout.
-ADVICE: Final[Mapping[str, str]] = {
-    "failed": "; mend the cause, then: nodepool-ocb rollout retry {}",
-    "cancelled": "; to go on: nodepool-ocb rollout resume {}",
-}
 
 
 class View(NamedTuple):
@@ -220,7 +214,7 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
         for last in _shown(key, views(key, deadline)):
             now = standing(last.rollout, fail_fast)
             if now.outcome:
-                ended = _error(key, now, last.rollout is not None and last.rollout.over)
+                ended = _error(key, now, last.rollout)
                 break
     except TimedOut:
         ended = TimedOut(f"rollout {key} goes on beyond the time-out; to wait on: nodepool-ocb rollout wait {key}")
@@ -270,14 +264,20 @@ def _moved(rollout: Rollout, group: str) -> str:
     return f"group {group}: {record.state}" + (f": {record.detail}" if record.detail else "")
 
 
-def _error(key: Key, now: Standing, over: bool) -> OcbError | None:
-    match now.outcome:
-        case RolloutState.SUCCESS:
-            return None
-        case "deleted":
-            return NotFound(f"rollout {key} was deleted")
-        case "paused":
-            return InError(f"rollout {key}: {now.sentence}: nodepool-ocb rollout promote {now.group} {key.deployment}")
+def _error(key: Key, now: Standing, rollout: Rollout | None) -> OcbError | None:
+    if rollout is None:
+        return NotFound(f"rollout {key} was deleted")
+    if now.outcome == RolloutState.SUCCESS:
+        return None
+    if now.group is not None:
+        return InError(f"rollout {key}: {now.sentence}: {rolloutlines.promote(str(key), rollout, now.group)}")
     assert now.outcome is not None, "what is open has no error"
     told = now.sentence if now.sentence.startswith(now.outcome) else f"{now.outcome}: {now.sentence}"
-    return InError(f"rollout {key}: {told}{ADVICE[now.outcome].format(key) if over else ''}")
+    return InError(f"rollout {key}: {told}{_advice(key, rollout) if rollout.over else ''}")
+
+
+def _advice(key: Key, rollout: Rollout) -> str:
+    """What to do about an end that is not well."""
+    if rollout.head.state is RolloutState.CANCELLED:
+        return f"; to go on: {rolloutlines.resume(str(key), rollout)}"
+    return f"; mend the cause, then: {rolloutlines.retry(str(key), rollout)}"

@@ -9,6 +9,7 @@ from nodepool_ocb.jigs.jig import (
     Order,
     Outcome,
     Succeeded,
+    Unknown,
     Unreachable,
     installed,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Order",
     "Outcome",
     "Succeeded",
+    "Unknown",
     "Unreachable",
     "installed",
 ]

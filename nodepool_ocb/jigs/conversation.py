@@ -17,7 +17,7 @@ from nodepool_ocb.jigs.attributes import apply
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Lost, Order, Outcome, Succeeded, Unreachable
 from nodepool_ocb.jigs.link import Broken, Link
 from nodepool_ocb.jigs.output import Output
-from nodepool_ocb.jigs.protocol import Data, Frame, Heard
+from nodepool_ocb.jigs.protocol import WRITTEN_BYTES, Data, Frame, Heard, Nonsense, number
 from nodepool_ocb.jigs.runner import Runner, keep
 
 FOLLOW_AFTER_SECONDS: Final = 0.3
@@ -26,7 +26,9 @@ REST_SECONDS: Final = 30.0  # for the rest of the output of a run that has ended
 
 
 class Conversation:
-    """Raises Broken from ``outcome`` when the connection ends first: then the same order is to be given again."""
+    """Raises Broken from ``outcome`` when the connection ends first, Nonsense when it is no runner that answers: then the
+    same order is to be given again.
+    """
 
     def __init__(
         self, order: Order, link: Link, runner: Runner, output: Output, settings: SshSettings, first: bool
@@ -38,7 +40,8 @@ class Conversation:
         self._inline = 0  # the same, of what comes with the result
         self._run = order.run  # or the one that we are attached to
         self._running_since = time.monotonic() if first else None
-        self._written = b""
+        self._written: list[bytes] = []
+        self._written_bytes = 0
 
     def outcome(self, stop: threading.Event, deadline: float, held: Callable[[], None]) -> Outcome:
         """``held`` is called when the machine tells that it has taken the order."""
@@ -47,7 +50,7 @@ class Conversation:
             while not stop.is_set():
                 for heard in self._runner.hear(LISTEN_SECONDS):
                     if (outcome := self._answer(heard, held)) is not None:
-                        whole = True
+                        whole = not isinstance(heard, Data)
                         return outcome
                 if time.monotonic() > deadline:
                     return Unreachable("run", "the machine's runner did not answer in the run's time")
@@ -67,17 +70,19 @@ class Conversation:
                 self._output.take(self._inline, data)
                 self._inline += len(data)
             case Data("WRITTEN", data):
-                self._written += data
+                return self._take_written(data)
             case Frame("OUTPUT", (start, *_)):
-                self._inline = int(start)
+                self._inline = number(start)
             case Frame("STARTED" | "ATTACHED" as how, (run, *_)):
                 held()
                 self._begin(run, anew=how == "STARTED")
             case Frame("DONE", (_, word, code, _, size)):
                 self._rest(size)
-                return self._ended(word, int(code))
+                return self._ended(word, number(code))
+            case Frame("SURPLUS", (size, *_)):
+                self._written_bytes = number(size)
             case Frame("FENCED", (epoch, *_)):
-                return Fenced(int(epoch))
+                return Fenced(number(epoch))
             case Frame("GONE", words):
                 raise Broken(" ".join(words))
             case Frame("LOST", words):
@@ -86,7 +91,22 @@ class Conversation:
                 return Unreachable("run", " ".join(words))
             case Frame("BROKEN", words):
                 return Failed("the machine's runner: " + " ".join(words))
+            case Frame("WRITTEN"):
+                self._written.clear()
+                self._written_bytes = 0
+            case Frame(word):
+                raise Nonsense(f"the word {word[:20]!r}")
         return None
+
+    def _take_written(self, data: bytes) -> Outcome | None:
+        """Where it is more than can be kept the connection is cut: no runner sends that."""
+        self._written.append(data)
+        self._written_bytes += len(data)
+        return self._too_much(None) if self._written_bytes > WRITTEN_BYTES else None
+
+    def _too_much(self, code: int | None) -> Outcome:
+        said = f"write_attribute: more than {WRITTEN_BYTES} bytes were given back, and nothing of it is kept"
+        return Failed(said, code, self._output.tail, None, self._output.file)
 
     def _begin(self, run: str, anew: bool) -> None:
         self._run = run
@@ -98,16 +118,18 @@ class Conversation:
                 self._follower = None
 
     def _ended(self, word: str, code: int) -> Outcome:
-        order, tail = self._order, self._output.tail
+        order, tail, log = self._order, self._output.tail, self._output.file
+        if self._written_bytes > WRITTEN_BYTES:
+            return self._too_much(code)
         try:
-            attributes = apply(order.attributes, self._written)
+            attributes = apply(order.attributes, b"".join(self._written))
         except ValueError as wrong:
-            return Failed(str(wrong), code, tail, None, order.log)
+            return Failed(str(wrong), code, tail, None, log)
         if word == "timeout":
-            return Failed(f"timed out after {order.timeout_seconds:g} s", code, tail, attributes, order.log)
+            return Failed(f"timed out after {order.timeout_seconds:g} s", code, tail, attributes, log)
         if code != 0:
-            return Failed(f"exit code {code}", code, tail, attributes, order.log)
-        return Succeeded(attributes, code, tail, order.log)
+            return Failed(f"exit code {code}", code, tail, attributes, log)
+        return Succeeded(attributes, code, tail, log)
 
     # -- the output of a longer run --
 
@@ -126,19 +148,19 @@ class Conversation:
         for heard in self._follower.hear(timeout_seconds):
             match heard:
                 case Frame("FOLLOWING", (start, *_)):
-                    self._followed = int(start)
+                    self._followed = number(start)
                 case Data("FOLLOWING", data):
                     self._output.take(self._followed, data)
                     self._followed += len(data)
 
     def _rest(self, size: str) -> None:
         """The run has ended with this much output, which was not sent where somebody follows it."""
-        if size == "-" or self._output.position >= int(size):
+        if size == "-" or self._output.position >= number(size):
             return
         self._running_since = float("-inf")
         deadline = time.monotonic() + REST_SECONDS
         self._follow()
-        while self._output.position < int(size):
+        while self._output.position < number(size):
             if time.monotonic() > deadline:
                 raise Broken("the rest of the output did not come")
             self._take_followed(LISTEN_SECONDS)

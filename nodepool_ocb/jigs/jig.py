@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings
 from nodepool_ocb.model import Json, Node, Role
 
 TAIL_BYTES: Final = 4096  # of the output, kept in the record of the run
+LOG_BYTES: Final = 16 << 20  # of the output, kept in a file
+REASON_CHARACTERS: Final = 1000
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +35,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     attributes: dict[str, Json] = {}  # all that is visible to the role
     timeout_seconds: float = 1800.0
-    log: Path | None = None  # where the whole output goes
+    log: Path | None = None  # where the output goes
+    log_bytes: int = LOG_BYTES  # of it, at most
 
     @property
     def destructive(self) -> bool:
@@ -78,13 +82,23 @@ class Lost(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Unknown(msgspec.Struct, frozen=True):
+    """This host failed while it asked: nothing says whether the run was started, goes on, or has ended. Ask again.
+
+    ``begun``: whether it may have been started; False only where that is certain.
+    """
+
+    reason: str
+    begun: bool = True
+
+
 class Detached(msgspec.Struct, frozen=True):
     """We were told to stop: the run goes on without us, and nothing follows from this."""
 
     reason: str = "told to stop"
 
 
-Outcome: TypeAlias = Succeeded | Failed | Unreachable | Fenced | Lost | Detached
+Outcome: TypeAlias = Succeeded | Failed | Unreachable | Fenced | Lost | Unknown | Detached
 
 
 class Jig(Protocol):
@@ -106,13 +120,27 @@ class Jig(Protocol):
         """
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
-        """Do it, in the order's time; when ``stop`` is set the node is not ours any more: leave the run alone."""
+        """Do it, in the order's time; when ``stop`` is set the node is not ours any more: leave the run alone.
+
+        What it raises is taken for Unknown.
+        """
 
     def end(self, order: Order) -> Unreachable | Fenced | None:
         """Have what still runs for the order's noderole and generation ended on the machine; None when nothing does."""
 
     def close(self) -> None:
         """Give back connections; runs go on."""
+
+
+def bounded(outcome: Outcome) -> Outcome:
+    """The same with texts that can be stored: a reason and a tail of bounded length, without lone surrogates."""
+    changed = {}
+    for field, most in (("reason", REASON_CHARACTERS), ("tail", TAIL_BYTES)):
+        text = getattr(outcome, field, None)
+        if isinstance(text, str):
+            whole = text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
+            changed[field] = whole.encode("utf-8", "replace").decode()
+    return replace(outcome, **changed)
 
 
 def installed(settings: Settings) -> dict[str, Jig]:

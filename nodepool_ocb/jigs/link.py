@@ -6,6 +6,7 @@ none, although its kernel acknowledges every packet.
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import time
@@ -22,6 +23,9 @@ from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.model import Node
 
 KEEPALIVE_SECONDS: Final = 5.0
+BEFORE_LOGIN_BYTES: Final = 1 << 18
+PACKET_BYTES: Final = 1 << 20
+OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})  # no fault of a machine
 STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say is in our answers
@@ -32,10 +36,21 @@ class Broken(Exception):
 
 
 class _Socket(socket.socket):
-    """Acknowledges at once: sshd holds a second small packet back until the first is, which would take 40 ms."""
+    """Acknowledges at once: sshd holds a second small packet back until the first is, which would take 40 ms.
+
+    What it takes is bounded: paramiko's is not, neither the lines before SSH begins nor a packet.
+    """
+
+    before_login: int | None = BEFORE_LOGIN_BYTES  # what may still come before the login is done
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
+        if size > PACKET_BYTES:
+            raise OSError(f"it sends a packet of {size} bytes, which is no SSH")
         data = super().recv(size, flags)
+        if self.before_login is not None:
+            self.before_login -= len(data)
+            if self.before_login < 0:
+                raise OSError(f"it sends more than {BEFORE_LOGIN_BYTES} bytes before the login, which is no SSH")
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # it wears off
         return data
 
@@ -130,7 +145,10 @@ class Link:
 def connect(
     fqdn: str, node: Node, settings: SshSettings, keys: Sequence[paramiko.PKey], pinned: Sequence[str]
 ) -> Link | Unreachable:
-    """Log in at the first of the node's addresses that lets us; else what went wrong at the one that came furthest."""
+    """Log in at the first of the node's addresses that lets us; else what went wrong at the one that came furthest.
+
+    Raises OSError for what this host lacks: open files, memory.
+    """
     worst: Unreachable | None = None
     for address in node.addresses or (fqdn,):
         answer = _connect(fqdn, node, address, settings, keys, pinned)
@@ -151,14 +169,18 @@ def _connect(
     except (ValueError, OSError) as error:
         return Unreachable("resolve", f"{address}: {_words(error)}")
     try:
-        transport = _Transport(_socket(places, timeout))
+        sock = _socket(places, timeout)
+        transport = _Transport(sock)
     except OSError as error:
+        if error.errno in OURS:
+            raise
         return Unreachable("connect", f"{address}: {_words(error)}")
     answer = _log_in(transport, node.user, address, settings, keys, pinned)
     if answer is not None:
         transport.sock.close()
         transport.close()
         return answer
+    sock.before_login = None
     keepalive = min(KEEPALIVE_SECONDS, timeout / 2)
     transport.packetizer.set_keepalive(keepalive, transport.ask_keepalive)
     transport.sock.settimeout(min(1.0, keepalive / 2))
@@ -166,7 +188,7 @@ def _connect(
     return Link(fqdn, node, transport, keepalive)
 
 
-def _socket(places: Sequence[tuple[Any, ...]], timeout_seconds: float) -> socket.socket:
+def _socket(places: Sequence[tuple[Any, ...]], timeout_seconds: float) -> _Socket:
     """Connected to the first place that takes us; raises the last OSError."""
     failure: OSError | None = None
     for family, kind, protocol, _, place in places:

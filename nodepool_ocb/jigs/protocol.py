@@ -41,6 +41,8 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "bin/read_attribute": "read_attribute.sh",
     "bin/write_attribute": "write_attribute.sh",
 }
+FRAME_BYTES: Final = 4096  # of one frame; no runner says more
+WRITTEN_BYTES: Final = 1 << 20  # of attributes given back: twice what a noderole can hold
 LINES_BYTES: Final = 4096  # a shell reads byte by byte: beyond this a program is the cheaper reader
 _END: Final = "end of this file"
 
@@ -62,8 +64,18 @@ class Data(msgspec.Struct, frozen=True):
 Heard: TypeAlias = Frame | Data
 
 
+class Nonsense(ValueError):
+    """This is not what a runner says."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the machine says what its runner would not: {what}")
+
+
 class Ear:
-    """Takes bytes as they come, gives frames and data; data is held back only where it may be the begin of a frame."""
+    """Takes bytes as they come, gives frames and data; data is held back only where it may be the begin of a frame.
+
+    It holds back FRAME_BYTES at most, and raises Nonsense where a frame is longer.
+    """
 
     def __init__(self, token: str) -> None:
         self._mark = b"\n" + token.encode() + b" "
@@ -81,6 +93,8 @@ class Ear:
             if place:
                 yield Data(self._section, self._buffer[:place])
                 self._buffer = self._buffer[place:]
+            if (len(self._buffer) if end < 0 else end - place) > FRAME_BYTES:
+                raise Nonsense(f"a frame of more than {FRAME_BYTES} bytes")
             if end < 0:
                 return
             word, *arguments = self._buffer[len(self._mark) : end - place].decode("utf-8", "replace").split(" ")
@@ -102,6 +116,17 @@ class Ear:
                 return len(self._buffer) - place
             place = self._buffer.rfind(b"\n", max(0, len(self._buffer) - len(self._mark)), place)
         return 0
+
+
+def number(text: str) -> int:
+    """A count in a frame; raises Nonsense.
+
+    >>> number("12")
+    12
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise Nonsense(f"{text[:20]!r} where a number belongs")
+    return int(text)
 
 
 def name(order: Order) -> str:

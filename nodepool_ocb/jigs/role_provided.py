@@ -52,5 +52,5 @@ class RoleProvidedJig:
 def _work(provided: role.Role, order: Order, answers: queue.SimpleQueue[Outcome]) -> None:
     try:
         answers.put(Succeeded(dict(provided.run(order))))
-    except Exception as error:  # other people's code: whatever it raises is its failure
+    except (Exception, SystemExit) as error:  # other people's code: whatever it raises is its failure
         answers.put(Failed(f"{type(error).__name__}: {error}"))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable
+from typing import Final
 
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.link import Broken, Link
-from nodepool_ocb.jigs.protocol import Data, Ear, Frame, Heard
+from nodepool_ocb.jigs.protocol import Data, Ear, Frame, Heard, Nonsense
 
-CHUNK_BYTES = 65536
+CHUNK_BYTES: Final = 65536
+NOISE_BYTES: Final = 1 << 20  # that a login may print, and a shell complain of
+LAST_WORDS_BYTES: Final = 1000
 
 
 class Runner:
@@ -22,6 +25,7 @@ class Runner:
         self._link = link
         self._ear = Ear(self.token)
         self._noise = b""
+        self._noise_bytes = 0
         self._channel = link.channel(protocol.BOOTSTRAP, timeout_seconds)
         try:
             self._greet(state_dir, timeout_seconds)
@@ -50,7 +54,10 @@ class Runner:
         self._link.heard()
         if not data:
             raise Broken(self._last_words())
-        return [heard for heard in self._ear.hear(data) if not self._is_noise(heard)]
+        try:
+            return [heard for heard in self._ear.hear(data) if not self._is_noise(heard)]
+        except Nonsense as wrong:
+            raise Broken(str(wrong)) from wrong
 
     @property
     def more(self) -> bool:
@@ -76,7 +83,10 @@ class Runner:
     def _is_noise(self, heard: Heard) -> bool:
         """What a login prints, and what the shell complains of."""
         if isinstance(heard, Data) and not heard.word:
-            self._noise = (self._noise + heard.data)[-1000:]
+            self._noise = (self._noise + heard.data[-LAST_WORDS_BYTES:])[-LAST_WORDS_BYTES:]
+            self._noise_bytes += len(heard.data)
+            if self._noise_bytes > NOISE_BYTES:
+                raise Nonsense(f"more than {NOISE_BYTES} bytes that belong to nothing")
             return True
         return False
 

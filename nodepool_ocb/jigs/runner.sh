@@ -154,7 +154,7 @@ await() { # CONDITION HARDER: waits until it is false; after two seconds does wh
 
 start() {
   offset=0
-  case $epoch in *[02468]0) prune ;; esac
+  if crowded; then prune; fi
   [ ! -e "$files.script" ] || rm -f "$files".*
   store || { say BROKEN "cannot write to $files.script"; return 1; }
   keep &
@@ -211,14 +211,23 @@ hundredths() { # sets $hundredths: the uptime, as a whole number
   hundredths=$((${up%.*} * 100 + 1${up#*.} - 100))
 }
 
-prune() { # the newest twenty runs stay, and a megabyte of history
+crowded() { # whether there are more than thirty runs
+  set -- "$state"/runs/*.script
+  [ $# -gt 30 ]
+}
+
+prune() { # the newest twenty runs stay, and a megabyte of history; what was left half done goes
   set --
   for old in $(ls -t "$state/runs" | grep '\.script$' | tail -n +21); do
     [ "$old" = "$key.script" ] || set -- "$@" "$state/runs/${old%script}"*
   done
   [ $# -eq 0 ] || rm -f "$@"
   [ ! -s "$state/history" ] || [ "$(wc -c <"$state/history")" -lt 1048576 ] || mv -f "$state/history" "$state/history.1"
-  for old in "$state"/incoming.*; do [ -d "/proc/${old##*.}" ] || rm -rf "$old"; done
+  for old in "$state"/runs/*; do
+    run_of=${old##*@}
+    [ -e "${old%@*}@${run_of%%.*}.script" ] || rm -f "$old"
+  done
+  for old in "$state"/incoming.* "$state"/install.* "$state"/new-*.*; do [ -d "/proc/${old##*.}" ] || rm -rf "$old"; done
 }
 
 # -- orders --
@@ -334,8 +343,8 @@ give() { # the output that is not known yet, what was written, the exit code
     if [ "$offset" = 0 ]; then cat "$files.output"; else tail -c "+$((offset + 1))" "$files.output"; fi
   fi
   if [ -s "$files.written" ]; then
-    say WRITTEN
-    cat "$files.written"
+    surplus=$(($(wc -c <"$files.written")))
+    if [ "$surplus" -gt 1048576 ]; then say SURPLUS "$surplus"; else say WRITTEN && cat "$files.written"; fi
   fi
   say DONE "$how" "$word" "$code" "$run" "$size"
 }

@@ -6,6 +6,7 @@ broken connection is simply made again and the same order given again, until the
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -14,12 +15,14 @@ from typing import Final
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.conversation import Conversation
-from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unreachable
+from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unknown, Unreachable
 from nodepool_ocb.jigs.link import Broken, Link
 from nodepool_ocb.jigs.output import Output
-from nodepool_ocb.jigs.protocol import Frame
+from nodepool_ocb.jigs.protocol import Frame, Nonsense
 from nodepool_ocb.jigs.runner import borrow, keep
 from nodepool_ocb.jigs.ssh import Pool, pool
+
+log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 90.0  # beyond the order's own time, which the machine keeps: for ending what ran before it
 REMEMBERED: Final = 10_000
@@ -41,10 +44,10 @@ class ScriptJig:
         if not order.definition.script:
             return Failed(f"role {order.role} has no script")
         key = (order.node, protocol.name(order))
-        with Output(order.log) as output:
+        with Output(order.log, order.log_bytes) as output:
             errand = Errand(order, stop, output, self._pool, self._asked.get(key, order.previous_epoch))
             outcome = errand.outcome()
-        if errand.sent and isinstance(outcome, Unreachable | Detached):
+        if errand.sent and isinstance(outcome, Unreachable | Unknown | Detached):
             self._asked.setdefault(key, order.epoch)  # asked again, a destructive role is not taken for a new one
             while len(self._asked) > REMEMBERED:
                 self._asked.popitem(last=False)
@@ -59,7 +62,7 @@ class ScriptJig:
             return link
         try:
             return _end(link, order, self._settings)
-        except Broken as broken:
+        except (Broken, Nonsense) as broken:
             self._pool.discard(link)
             return Unreachable("run", str(broken))
         finally:
@@ -81,7 +84,7 @@ def _end(link: Link, order: Order, settings: SshSettings) -> Unreachable | Fence
                     return None
                 case Frame("FENCED", (epoch, *_)):
                     keep(link, runner)
-                    return Fenced(int(epoch))
+                    return Fenced(protocol.number(epoch))
                 case Frame("BUSY" | "BROKEN", words):
                     runner.close()
                     return Unreachable("run", " ".join(words))
@@ -102,14 +105,23 @@ class Errand:
 
     def outcome(self) -> Outcome:
         while not self._stop.is_set():
-            link = self._pool.take(self._order.node, self._order.record)
-            failure = link if isinstance(link, Unreachable) else self._try(link)
-            if not isinstance(failure, Unreachable):
+            failure = self._attempt()
+            if not isinstance(failure, Unreachable | Unknown):
                 return failure
             if not self.sent or self._given_up():
                 return failure
             self._stop.wait(BACKOFF_SECONDS[min(self._losses, len(BACKOFF_SECONDS)) - 1])
         return Detached()
+
+    def _attempt(self) -> Outcome:
+        """Unreachable where the connection broke, Unknown where this host failed: maybe only for now."""
+        try:
+            link = self._pool.take(self._order.node, self._order.record)
+            return link if isinstance(link, Unreachable) else self._try(link)
+        except Exception as error:
+            if not self._losses:
+                log.warning("%s on %s: this host failed at it", self._order.role, self._order.node, exc_info=True)
+            return Unknown(f"{type(error).__name__}: {error}", begun=self.sent)
 
     def _given_up(self) -> bool:
         """After a loss the machine gets three times the connection's time-out to come back."""
@@ -132,9 +144,12 @@ class Errand:
                 self._before = self._order.epoch  # from now on it may have been started
             conversation = Conversation(self._order, link, runner, self._output, settings, first)
             return conversation.outcome(self._stop, self._deadline, self._held)
-        except Broken as broken:
+        except (Broken, Nonsense) as broken:
             self._pool.discard(link)
             return Unreachable("run", str(broken))
+        except BaseException:
+            self._pool.discard(link)
+            raise
         finally:
             self._pool.give_back(link)
 

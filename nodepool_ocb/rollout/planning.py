@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Node
 from nodepool_ocb.rollout import selecting
-from nodepool_ocb.rollout.records import GroupRecord, Progress, Rollout, RolloutRecord, ranges
+from nodepool_ocb.rollout.records import GroupRecord, Progress, Rollout, RolloutRecord, ranges, split
 from nodepool_ocb.rollout.selecting import Index, positions
 from nodepool_ocb.strategy import Criteria, InFlight, Strategy
 
@@ -107,7 +107,7 @@ def begin(strategy: Strategy, nodes: Mapping[str, Node], now: float, by: str | N
         started=now,
         by=by,
     )
-    return Rollout(head, groups, progress, members)
+    return Rollout(head, groups, progress, members, split(progress))
 
 
 def _domains(limits: InFlight, node: Node) -> Iterator[str]:

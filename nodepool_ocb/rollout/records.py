@@ -1,10 +1,10 @@
 """A rollout as ZooKeeper holds it, and as one value.
 
-Three kinds of znodes, each below 256 KiB for 1,000 groups and any number of nodes::
+Three kinds of znodes, each below 256 KiB for 1,000 groups and any number of nodes, whatever becomes of these::
 
     rollouts/<deployment>/<id>                  RolloutRecord: the rules, the names of the groups, how it stands
     rollouts/<deployment>/<id>/groups/<group>   GroupRecord: its definition, its members, how it stands
-    rollouts/<deployment>/<id>/nodes/<part>     NodesRecord: NODES_A_PART nodes each, in the order of their names
+    rollouts/<deployment>/<id>/nodes/<part>     NodesRecord: nodes in the order of their names, as many as fit
 
 Who is a member is decided once, when the rollout begins. A group's members are positions in the sorted names of the
 rollout's nodes, written as ranges ("0-12,15"): 200 groups of 5,000 nodes each take kilobytes. The rollout's own znode is
@@ -14,9 +14,12 @@ of which touches one kind of znode only: so a round may be written in any number
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
@@ -25,8 +28,11 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Record
 from nodepool_ocb.strategy import Group, Strategy
 
-NODES_A_PART: Final = 300
-LETTERS: Final = 200  # of a node's reason
+PART_BYTES: Final = 200 * 1024  # of nodes, when each is at its largest
+REASON_BYTES: Final = 400  # of any text that says why, as JSON
+ERRORS_KEPT: Final = 128  # of a node
+MARK_BYTES: Final = 8
+OTHER_BYTES: Final = 400  # of a node: keys, numbers, states, and the name of a group, which has at most 63 letters
 
 
 class NodeState(StrEnum):
@@ -82,13 +88,45 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: float = 0.0  # when the state changed last
     attempt: int = 1  # +1 with each retry
     reason: str | None = None  # why it failed, is unknown, or was taken back
-    errors: Mapping[str, int] = {}  # role → generation of the noderoles in ERROR when it failed last, or was put back
+    errors: str = ""  # ``marks`` of the noderoles in ERROR when it failed last, or was put back
+    errors_left_out: int = 0  # how many more there were
     domains: tuple[str, ...] = ()  # "rack r1", "label zone:a": where the strategy limits nodes in flight
 
     @property
     def idle(self) -> NodeState:
         """What it is when it is neither in flight nor lost, and has not passed all."""
         return NodeState.PREPARED if self.passed else NodeState.NOT_STARTED
+
+    def noting(self, errors: Mapping[str, int]) -> Progress:
+        """With these as the noderoles in ERROR: role → generation. Of too many, the last by name are only counted."""
+        left_out = max(len(errors) - ERRORS_KEPT, 0)
+        return replace(self, errors=marks(errors)[: ERRORS_KEPT * MARK_BYTES], errors_left_out=left_out)
+
+    def noted(self, errors: Mapping[str, int]) -> bool:
+        """Whether all these were in ERROR already, in the same generation. What was only counted is not known to be."""
+        known = {self.errors[start : start + MARK_BYTES] for start in range(0, len(self.errors), MARK_BYTES)}
+        return all(marks({role: generation}) in known for role, generation in errors.items())
+
+
+def marks(errors: Mapping[str, int]) -> str:
+    """Eight digits for each noderole in ERROR (role → generation), by role: a fraction of what the names would take.
+
+    >>> marks({"os": 1, "app": 3})
+    '77ea2498d0eccad8'
+    """
+    return "".join(f"{crc32(f'{role} {generation}'.encode()):08x}" for role, generation in sorted(errors.items()))
+
+
+def brief(text: str) -> str:
+    """A text that says why, cut to REASON_BYTES as JSON.
+
+    >>> brief("no space left"), len(brief("x" * 9000)), len(brief("\\x1b" * 9000))
+    ('no space left', 400, 66)
+    """
+    short = text[:REASON_BYTES]
+    while (excess := len(msgspec.json.encode(short)) - 2 - REASON_BYTES) > 0:
+        short = short[: -(excess // 6 + 1)]
+    return short
 
 
 class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -129,6 +167,7 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     started: float = 0.0
     by: str | None = None  # who started it, or changed its course last
     reason: str | None = None  # why it stands where it stands
+    attempt: int = 1  # +1 whenever somebody lets it go on: resumes it, retries it, or accepts what ended it
     by_person: bool = False  # it was cancelled by somebody, not by a failure
     retrying: bool = False  # what failed is being put back, to be sent again
     heeded: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed
@@ -147,10 +186,26 @@ class Rollout(msgspec.Struct, frozen=True):
     groups: Mapping[str, GroupRecord]  # in the order of the document
     nodes: Mapping[str, Progress]  # in the order of their names
     members: Mapping[str, tuple[str, ...]]  # group → the names of its nodes
+    sizes: tuple[int, ...]  # how many nodes each part has; for good
 
     @property
     def over(self) -> bool:
         return self.head.state in OVER
+
+
+def split(nodes: Mapping[str, Progress]) -> tuple[int, ...]:
+    """How many nodes go into each part, so that none can outgrow its znode whatever becomes of its nodes."""
+    sizes, room = [0], PART_BYTES
+    for name, progress in nodes.items():
+        most = (
+            len(msgspec.json.encode((name, progress.domains))) + REASON_BYTES + ERRORS_KEPT * MARK_BYTES + OTHER_BYTES
+        )
+        if sizes[-1] and most > room:
+            sizes.append(0)
+            room = PART_BYTES
+        sizes[-1] += 1
+        room -= most
+    return tuple(size for size in sizes if size)
 
 
 def parts(rollout: Rollout) -> dict[str, Record]:
@@ -165,8 +220,9 @@ def changed(before: Rollout, after: Rollout) -> dict[str, Record]:
     """Those of the parts that differ; what it costs depends on what changed, as good as."""
     made: dict[str, Record] = {}
     if after.nodes is not before.nodes:
+        ends = list(accumulate(after.sizes))
         pairs = enumerate(zip(before.nodes.values(), after.nodes.values(), strict=True))
-        differing = {place // NODES_A_PART for place, (old, new) in pairs if old is not new and old != new}
+        differing = {bisect_right(ends, place) for place, (old, new) in pairs if old is not new and old != new}
         made |= {f"nodes/{part:04}": NodesRecord(nodes=nodes) for part, nodes in _in_parts(after, differing)}
     if after.groups is not before.groups:
         made |= {f"groups/{name}": record for name, record in after.groups.items() if record != before.groups[name]}
@@ -178,9 +234,9 @@ def changed(before: Rollout, after: Rollout) -> dict[str, Record]:
 def _in_parts(rollout: Rollout, wanted: Collection[int] | None = None) -> Iterator[tuple[int, dict[str, Progress]]]:
     """The nodes part by part: of all, or of these."""
     names = list(rollout.nodes) if wanted is None or wanted else []
-    for part, start in enumerate(range(0, len(names), NODES_A_PART)):
+    for part, (end, size) in enumerate(zip(accumulate(rollout.sizes), rollout.sizes, strict=True)):
         if wanted is None or part in wanted:
-            yield part, {name: rollout.nodes[name] for name in names[start : start + NODES_A_PART]}
+            yield part, {name: rollout.nodes[name] for name in names[end - size : end]}
 
 
 def whole(head: RolloutRecord, groups: Mapping[str, GroupRecord], nodes: Iterable[NodesRecord]) -> Rollout:
@@ -188,13 +244,15 @@ def whole(head: RolloutRecord, groups: Mapping[str, GroupRecord], nodes: Iterabl
 
     What decides, tells and draws need not look whether a name is known, or a phase there.
     """
-    every = {name: progress for record in nodes for name, progress in record.nodes.items()}
+    held = [record.nodes for record in nodes]
+    every = {name: progress for some in held for name, progress in some.items()}
     faults = [*_faults(head, groups), *_faults_of_nodes(head, every)]
     if faults:
         raise Invalid(faults)
     names = list(every)
     ordered = {name: groups[name] for name in head.groups}
-    return Rollout(head, ordered, every, {name: _members(name, record, names) for name, record in ordered.items()})
+    members = {name: _members(name, record, names) for name, record in ordered.items()}
+    return Rollout(head, ordered, every, members, tuple(map(len, held)))
 
 
 def _faults(head: RolloutRecord, groups: Mapping[str, GroupRecord]) -> Iterator[str]:

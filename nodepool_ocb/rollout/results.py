@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.records import (
     IN_FLIGHT,
-    LETTERS,
     Decision,
     GroupState,
     NodeState,
     Progress,
     Rollout,
     RolloutState,
+    brief,
 )
 from nodepool_ocb.rollout.seen import Seen
 
@@ -96,13 +96,11 @@ def _lost(progress: Progress, there: Seen, back: bool) -> bool:
     """Whether the phase has failed; not while it is about to be retried, and stands as it did when it failed before."""
     if progress.state is not NS.SENDING or back:
         return there.lost
-    return any(progress.errors.get(role) != generation for role, generation in there.errors.items()) or (
-        there.stuck > 0 and progress.attempt == 1
-    )
+    return not progress.noted(there.errors) or (there.stuck > 0 and progress.attempt == 1)
 
 
 def _failed(progress: Progress, there: Seen, reason: str, now: float) -> Progress:
-    return replace(progress, state=NS.FAILURE, since=now, reason=reason[:LETTERS], errors=there.errors)
+    return replace(progress, state=NS.FAILURE, since=now, reason=brief(reason)).noting(there.errors)
 
 
 def _told(progress: Progress) -> str:

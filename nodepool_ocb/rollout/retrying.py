@@ -32,10 +32,8 @@ def _nodes(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decis
 
 def _put_back(progress: Progress, there: Seen | None, now: float) -> Progress:
     """What is in ERROR by now is old, also what failed after the node was given up."""
-    errors = progress.errors if there is None else there.errors
-    return replace(
-        progress, state=progress.idle, attempt=progress.attempt + 1, since=now, reason=None, errors=errors
-    )  # fmt: skip
+    back = replace(progress, state=progress.idle, attempt=progress.attempt + 1, since=now, reason=None)
+    return back if there is None else back.noting(there.errors)
 
 
 def _groups(rollout: Rollout, now: float) -> list[Decision]:

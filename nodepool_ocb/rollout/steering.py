@@ -1,4 +1,8 @@
-"""What people ask of a rollout. Each gives the decisions to write, in one transaction; the engine does the rest."""
+"""What people ask of a rollout. Each gives the decisions to write, in one transaction; the engine does the rest.
+
+Whoever lets a rollout go on says what was seen: the batch after which a group pauses, and the ``attempt`` of the group, or
+of the rollout (None: not compared). So a repeat, or a second person, does no more than the first.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from nodepool_ocb.rollout.records import (
     GroupState,
     Rollout,
     RolloutState,
+    brief,
 )
 
 RS = RolloutState
@@ -28,21 +33,22 @@ def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | No
         raise Conflict(f"the rollout is over ({rollout.head.state}): there is nothing to cancel")
     if rollout.head.state is RS.CANCELLING and rollout.head.by_person:
         return []
-    told = f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else "")
+    told = brief(f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else ""))
     return [_headed(rollout, told, state=RS.CANCELLING, since=now, by_person=True, by=by)]
 
 
-def resume(rollout: Rollout, now: float, by: str | None = None) -> list[Decision]:
+def resume(rollout: Rollout, now: float, by: str | None = None, attempt: int | None = None) -> list[Decision]:
     """Go on where it was stopped or cancelled, by a person, a critical group or the breaker; what failed stays failed."""
     if rollout.head.state is RS.CANCELLING:
         raise Conflict("the rollout is being cancelled; wait until that is over, then resume")
     if rollout.head.state in (RS.RUNNING, RS.SUCCESS):
         hint = "; a group that pauses is promoted" if rollout.head.state is RS.RUNNING else ""
         raise Conflict(f"the rollout cannot be resumed: it is {rollout.head.state}{hint}")
+    _same_attempt("the rollout", rollout.head.attempt, attempt)
     return [_resumed(rollout, now, by, f"resumed by {by or 'somebody'}")]
 
 
-def retry(rollout: Rollout, now: float, by: str | None = None) -> list[Decision]:
+def retry(rollout: Rollout, now: float, by: str | None = None, attempt: int | None = None) -> list[Decision]:
     """Send again every node that failed, and let their groups and those that failed begin once more.
 
     One that is unknown is asked first: if it has failed, it is sent again, too.
@@ -53,21 +59,33 @@ def retry(rollout: Rollout, now: float, by: str | None = None) -> list[Decision]
     nothing = not any(failed(record) for record in rollout.groups.values())
     if nothing and not any(progress.state in LOST for progress in rollout.nodes.values()):
         raise Conflict("nothing failed in this rollout")
-    told = f"retried by {by or 'somebody'}"
-    return [_headed(rollout, told, state=RS.RUNNING, since=now, retrying=True, heeded=(), by_person=False, by=by)]
+    _same_attempt("the rollout", rollout.head.attempt, attempt)
+    return [_again(rollout, now, by, f"retried by {by or 'somebody'}", retrying=True, heeded=())]
 
 
-def promote(rollout: Rollout, group: str, by: str | None = None) -> list[Decision]:
-    """Let a group that pauses after a batch go on with the next."""
+def promote(
+    rollout: Rollout, group: str, batch: int, by: str | None = None, attempt: int | None = None
+) -> list[Decision]:
+    """Let a group that pauses after this batch (from 1) go on with the next; nothing where it was let go on already."""
     record = _group(rollout, group)
+    if record.attempt:
+        _same_attempt(f"group {group}", record.attempt, attempt)
+    if batch <= record.promoted:
+        return []
     if record.state is not GroupState.PAUSED:
         raise Conflict(f"group {group} does not pause: it is {record.state}")
-    promoted = replace(record, promoted=record.batch + 1, by=by)
-    return [Decision(group, promoted, f"promoted by {by or 'somebody'}")] if promoted != record else []
+    if batch != record.batch + 1:
+        raise Conflict(f"group {group} pauses after batch {record.batch + 1}, not {batch}; look at it again")
+    return [Decision(group, replace(record, promoted=batch, by=by), f"promoted by {by or 'somebody'}")]
 
 
-def accept(rollout: Rollout, group: str, reason: str, now: float, by: str | None = None) -> list[Decision]:
-    """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout."""
+def accept(
+    rollout: Rollout, group: str, reason: str, now: float, by: str | None = None, attempt: int | None = None
+) -> list[Decision]:
+    """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout.
+
+    Nothing where it is accepted already.
+    """
     record = _group(rollout, group)
     if record.state is not GroupState.FAILED:
         raise Conflict(f"group {group} has not failed: it is {record.state}")
@@ -75,6 +93,10 @@ def accept(rollout: Rollout, group: str, reason: str, now: float, by: str | None
         raise Conflict(f"group {group} was never sent: {record.detail}; accept what it depends on, or resume")
     if not reason.strip():
         raise Conflict("a failure is accepted for a reason; give one")
+    _same_attempt(f"group {group}", record.attempt, attempt)
+    if record.accepted is not None:
+        return []
+    reason = brief(reason)
     made = [Decision(group, replace(record, accepted=reason, by=by), f"accepted by {by or 'somebody'}: {reason}")]
     left_out = any(record.reason == DEPENDENCY and failed(record) for record in rollout.groups.values())
     if rollout.head.state is RS.FAILED or (rollout.head.state is RS.SUCCESS and left_out):
@@ -85,11 +107,24 @@ def accept(rollout: Rollout, group: str, reason: str, now: float, by: str | None
 def _resumed(rollout: Rollout, now: float, by: str | None, told: str) -> Decision:
     heeded = tuple(name for name, record in rollout.groups.items() if failed(record))
     forgiven = sum(progress.state in LOST for progress in rollout.nodes.values())
-    return _headed(rollout, told, state=RS.RUNNING, since=now, heeded=heeded, forgiven=forgiven, by_person=False, by=by)
+    return _again(rollout, now, by, told, heeded=heeded, forgiven=forgiven)
+
+
+def _again(rollout: Rollout, now: float, by: str | None, told: str, **fields: Any) -> Decision:
+    attempt = rollout.head.attempt + 1
+    return _headed(rollout, told, state=RS.RUNNING, since=now, by_person=False, by=by, attempt=attempt, **fields)
+
+
+def _same_attempt(what: str, now: int, seen: int | None) -> None:
+    if seen is not None and seen != now:
+        raise Conflict(
+            f"{what} is at attempt {now} by now, not {seen}: somebody let it go on; look at it again, then give"
+            f" --attempt {now}"
+        )
 
 
 def _headed(rollout: Rollout, told: str, **fields: Any) -> Decision:
-    return Decision("", replace(rollout.head, reason=told, **fields), told)
+    return Decision("", replace(rollout.head, reason=brief(told), **fields), told)
 
 
 def _group(rollout: Rollout, name: str) -> GroupRecord:

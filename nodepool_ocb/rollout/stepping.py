@@ -103,8 +103,7 @@ def _order(progress: Progress, there: Seen, recalled: bool, by_person: bool) -> 
     if progress.state is not NodeState.SENDING:
         return None
     if there.errors:
-        old = all(progress.errors.get(role) == generation for role, generation in there.errors.items())
-        return Order.RETRY if old else None
+        return Order.RETRY if progress.noted(there.errors) else None
     return Order.COMMIT if there.proposed else None
 
 

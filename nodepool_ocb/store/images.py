@@ -13,9 +13,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.image import BuildView, ImageView, Paused, Requested, UploadView
 from nodepool_ocb.model import Build, BuildRequest, Pause, Record, Upload
+from nodepool_ocb.skew import believed
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.locks import holders
@@ -131,10 +134,13 @@ class _Reader:
         if znode is None:
             return None
         try:
-            return codec.decode(kind, znode)
+            record = codec.decode(kind, znode)
         except Invalid as wrong:
             self.quarantined[znode.path] = str(wrong)
             return None
+        if isinstance(record, Build | Upload) and believed(record.state_time, znode.mtime) != record.state_time:
+            return replace(record, state_time=znode.mtime)  # its writer's clock was wrong, and this cannot be later
+        return record
 
     def _requested(self, znode: Znode | None) -> Requested | None:
         if znode is None:

@@ -142,7 +142,7 @@ class Tree:
             self.drop(at)
         elif self.mzxid(at) != znode.mzxid:
             try:
-                record = None if at.kind is Fence else codec.decode(at.kind, znode)
+                record = _fence(znode) if at.kind is Fence else codec.decode(at.kind, znode)
             except Invalid as wrong:
                 self.quarantined[path] = str(wrong)
                 self.drop(at, undecodable=True)
@@ -189,7 +189,7 @@ class Tree:
                 touched.nodes.add(at.name)
         elif at.kind is Fence:
             if world.node(at.name).fence != version:
-                world.put_fence(at.name, version)
+                world.put_fence(at.name, version, record if isinstance(record, Fence) else None)
                 touched.nodes.add(at.name)
         elif isinstance(record, Role):
             world.put_role(at.name, Stored(record, version, mzxid))
@@ -286,6 +286,14 @@ class Tree:
             for identity in daemons.keys() - set(listed.daemons.get(kind, ())):
                 yield paths.daemon(kind, identity)
         yield from map(paths.rollouts, world.rollouts.keys() - set(listed.rollouts))
+
+
+def _fence(znode: Znode) -> Fence | None:
+    """What a fence says; its version counts whatever it says."""
+    try:
+        return codec.decode(Fence, znode)
+    except Invalid:
+        return None
 
 
 def load(session: Session, quarantined: dict[str, str] | None = None) -> World:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from nodepool_ocb import providers
 from nodepool_ocb.config import BuilderSettings
-from nodepool_ocb.image import Tidier, tidy
 from nodepool_ocb.model import Build, BuildState, Change, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
@@ -20,6 +19,7 @@ from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
+from nodepool_ocb.tidy import Tidier, tidy
 from nodepool_ocb_builder import checksums, tidying
 from nodepool_ocb_builder.leaks import Leaks
 from nodepool_ocb_builder.shelf import Shelf

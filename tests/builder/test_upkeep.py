@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from msgspec.structs import replace
 from yard import Yard
 
-from nodepool_ocb.model import BuildState, UploadState
+from nodepool_ocb.model import BuildState, Set, UploadState
+from nodepool_ocb.store import paths
+from nodepool_ocb.testing.clocks import skewed
 from nodepool_ocb.testing.glance import Glance
 
 
@@ -155,6 +158,64 @@ def test_without_room_on_the_disk_no_build_begins_and_the_log_says_so(yard: Yard
     roomy = yard.builder(image).start()
     (build,) = yard.until_ready("jammy")
     assert build.record.builder_id == roomy.id
+
+
+def test_builders_whose_formats_differ_build_once_each_and_say_so_once(yard: Yard) -> None:
+    formats = {"qcow2": yard.image("jammy", formats=("qcow2",)), "raw": yard.image("jammy", formats=("raw",))}
+    builders = [yard.builder(image, sweep_seconds=0.5, keep=1).start() for image in formats.values()]
+    yard.until_ready("jammy", 2)
+    for builder in builders:
+        yard.until(lambda: "configured differently" in builder.said, "it is said")  # noqa: B023
+        sweeps = builder.metric("nodepool_ocb_sweeps_total")
+        yard.until(lambda: builder.metric("nodepool_ocb_sweeps_total") >= sweeps + 4, "more looks")  # noqa: B023
+    assert len(yard.history()) == 2
+    assert {build.record.formats for build in yard.view("jammy").ready()} == {("qcow2",), ("raw",)}
+    for builder in builders:
+        assert builder.said.count("configured differently") <= 2, "as the first comes alone, and as the second comes"
+        assert "jammy" in builder.said.partition("configured differently")[2].partition("\n")[0]
+
+
+def test_what_only_a_builder_that_is_gone_could_send_is_built_anew(yard: Yard) -> None:
+    image, cloud = yard.image("jammy"), yard.provider("cloud", "jammy")
+    paused = {**cloud, "diskimages": [{"name": "jammy", "pause": True}]}
+    first = yard.builder(image, providers=[paused]).start()
+    (lost,) = yard.until_ready("jammy")
+    first.kill()
+    yard.builder(image, providers=[cloud], sweep_seconds=0.5, gone_seconds=1.0).start()
+    (newest, _) = yard.until_ready("jammy", 2)
+    assert newest.id > lost.id
+    yard.until(lambda: (newest.id, "cloud") in yard.uploads("jammy", UploadState.READY), "it is uploaded")
+    assert len(yard.history()) == 2
+
+
+def test_builders_whose_clocks_are_hours_apart_agree_on_what_is_due(yard: Yard) -> None:
+    image = yard.image("jammy", rebuild_age=3600)
+    before = yard.session.now()
+    yard.builder(image, session_seconds=10.0).begin(**skewed(7 * 3600.0))
+    (build,) = yard.until_ready("jammy")
+    assert before - 60 <= build.record.state_time <= yard.session.now() + 1
+    other = yard.builder(image, session_seconds=10.0)
+    other.begin(**skewed(-7 * 3600.0))
+    yard.until(lambda: (other.images / "builder_id.txt").exists(), "the other begins")
+    path = paths.daemon("builder", other.id)
+    yard.until(lambda: yard.session.get(path), "the other is there")
+    yard.request("jammy")
+    yard.until(lambda: yard.view("jammy").request is None, "the request is fulfilled")
+    assert len(yard.history()) == 2
+    assert all(before - 60 <= each.record.state_time <= yard.session.now() + 1 for each in yard.builds("jammy"))
+
+
+def test_a_build_that_was_written_under_a_clock_ten_years_ahead_grows_old(yard: Yard) -> None:
+    image = yard.image("jammy", rebuild_age=1)
+    builder = yard.builder(image).start()
+    (build,) = yard.until_ready("jammy")
+    builder.kill()
+    view = yard.view("jammy").build(build.id)
+    assert view is not None
+    ahead = replace(view.record, state_time=yard.session.now() + 3650 * 86400.0)
+    yard.session.commit([Set(paths.build("jammy", build.id), ahead, view.version)])
+    builder.start()
+    yard.until(lambda: len(yard.history()) >= 2, "another is built")
 
 
 def test_two_builders_do_not_share_a_directory(yard: Yard) -> None:

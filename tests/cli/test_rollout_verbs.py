@@ -238,7 +238,8 @@ def test_status_tells_rollouts_under_way_and_those_that_failed(started: Session,
     ("line", "exit_code"),
     [
         ("list", 0), ("show", 0), ("show --report", 0), ("wait --timeout 0", 5), ("cancel", 0), ("resume", 4), ("retry", 4),
-        ("promote ntp-node", 4), ("accept ntp-node --reason so", 4), ("start --default", 4), ("promote none", 3),
+        ("promote ntp-node --batch 1", 4), ("accept ntp-node --reason so", 4), ("start --default", 4),
+        ("promote none --batch 1", 3),
     ],
 )  # fmt: skip
 def test_every_verb_answers_in_every_form(ocb: Ocb, line: str, exit_code: int, form: str) -> None:
@@ -274,7 +275,7 @@ def test_resume_goes_on_and_retry_sends_what_failed_again(started: Session, ask:
     ask("rollout", "resume", FIRST)
     assert Driver(started, failing("work@compute21")).run().nodes["compute21.example.com"].state is NodeState.FAILURE
     assert ocb("rollout", "resume").exit_code == 4
-    ask("rollout", "retry", "--failed")
+    ask("rollout", "retry", "--failed", "--attempt", "2")
     ended = Driver(started).run()
     assert {each.state for each in ended.nodes.values()} == {NodeState.SUCCESS}
     assert ocb("rollout", "retry").stderr == "error: nothing failed in this rollout\n"
@@ -286,11 +287,18 @@ def test_promote_lets_a_group_that_pauses_go_on(site: Session, ask: Ask, ocb: Oc
     ask("rollout", "start", file)
     driver = Driver(site)
     driver.run(lambda rollout: rollout.groups["monitoring-nodes"].state is GroupState.PAUSED)
-    assert ask("rollout", "show")["groups"][0]["batch"] == "1/2"
-    unknown = ocb("rollout", "promote", "monitoring-node")
+    shown = ask("rollout", "show")
+    line = f"nodepool-ocb rollout promote monitoring-nodes {shown['rollout']} --batch 1"
+    assert (shown["groups"][0]["batch"], shown["next"]) == ("1/2", [line])
+    assert f"to go on:\n  {line}\n" in ocb("rollout", "show").stdout
+    assert ocb("rollout", "promote", "monitoring-nodes").exit_code == 2, (
+        "without the batch nobody knows which pause is meant"
+    )
+    unknown = ocb("rollout", "promote", "monitoring-node", "--batch", "1")
     assert (unknown.exit_code, "did you mean monitoring-nodes?" in unknown.stderr) == (3, True)
-    assert ocb("rollout", "promote", "ntp-node").exit_code == 4
-    assert "promoted by" in ocb("rollout", "promote", "monitoring-nodes").stderr
+    assert ocb("rollout", "promote", "ntp-node", "--batch", "1").exit_code == 4
+    assert "promoted by" in ocb("rollout", "promote", "monitoring-nodes", "--batch", "1").stderr
+    assert "nothing to do" in ocb(*line.split()[1:]).stderr
     assert driver.run().head.state is RolloutState.SUCCESS
 
 

@@ -167,7 +167,7 @@ def test_every_end_that_is_not_well_says_what_to_do_next(started: Session, ocb: 
     Driver(started).run()
     cancelled = ocb("rollout", "wait").stderr.splitlines()[-1]
     assert cancelled.startswith(f"error: rollout {KEY}: cancelled by ")
-    assert cancelled.endswith(f"the power goes; to go on: nodepool-ocb rollout resume {KEY}")
+    assert cancelled.endswith(f"the power goes; to go on: nodepool-ocb rollout resume {KEY} --attempt 2")
 
 
 def test_wait_ends_when_the_rollout_is_gone(started: Session, ocb: Ocb) -> None:
@@ -197,7 +197,7 @@ def test_wait_ends_where_only_a_person_lets_it_go_on(site: Session, ask: Ask, oc
     assert answer.exit_code == 6
     assert answer.stderr.endswith(
         f"error: rollout {LAB}/{ID}: group monitoring-nodes pauses after batch 1: 1 of 1 successful, 0 failed;"
-        " it goes on when somebody promotes it: nodepool-ocb rollout promote monitoring-nodes lab\n"
+        f" it goes on when somebody promotes it: nodepool-ocb rollout promote monitoring-nodes {KEY} --batch 1\n"
     )
 
 
@@ -313,7 +313,7 @@ def test_a_rollout_waits_for_somebody_only_when_nothing_moves_by_itself() -> Non
     other = Group(name="b")
     paused = in_state(rollout_of(canary, other), "a", GroupState.PAUSED)
     assert standing(paused).outcome == "paused"
-    assert standing(apply(paused, steering.promote(paused, "a"))).outcome is None
+    assert standing(apply(paused, steering.promote(paused, "a", 1))).outcome is None
     assert standing(in_state(rollout_of(canary, other, parallel_groups=2), "a", GroupState.PAUSED)).outcome is None
     assert standing(in_state(paused, "b", GroupState.RUNNING)).outcome is None
     flying = replace(paused.nodes["ntp01"], state=NodeState.SENT)

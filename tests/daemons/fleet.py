@@ -59,7 +59,7 @@ class Fleet:
 
     def __init__(self, server: Server, chroot: str, folder: Path, machines: int = 1) -> None:
         self.server, self.folder = server, folder
-        self._chroot = chroot
+        self.chroot = chroot
         self.hosts = server.hosts + chroot
         self.farm = Farm(machines, folder / "machines")
         self.annealers: list[CutDaemon] = []
@@ -98,7 +98,7 @@ class Fleet:
     ) -> CutDaemon:
         """One more, not started yet; ``settings`` are of its section ``annealer``."""
         folder = self.folder / f"a{len(self.annealers)}"
-        zookeeper = ZooKeeperSettings(hosts=self._chroot, session_timeout_seconds=session_seconds)
+        zookeeper = ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
         sections = {
             "annealer": {
                 "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0

@@ -81,7 +81,7 @@ def without_fence() -> None:
 
     def same_epoch(hold: claim.Hold) -> claim.Hold:
         epoch = hold.vertex.node.fence
-        return replace(hold, epoch=epoch, record=replace(hold.record, epoch=epoch))
+        return replace(hold, epoch=epoch, fence=epoch, record=replace(hold.record, epoch=epoch))
 
     take, take_next = claim.take, claim.take_next
     claim.take = lambda *a, **k: same_epoch(take(*a, **k))

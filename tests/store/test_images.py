@@ -257,6 +257,18 @@ def test_what_is_mended_or_deleted_is_not_quarantined_any_more(shell: KazooClien
     assert set(quarantined) == {"/elsewhere"}
 
 
+def test_a_record_is_no_younger_than_its_znode(session: Session) -> None:
+    """It was written under a clock ten years ahead."""
+    ahead = session.now() + 3650 * 86400.0
+    build = add_build(session, "debian", state_time=ahead)
+    folder = paths.uploads("debian", build, "cloud")
+    session.ensure(folder)
+    session.create_next(folder + "/", Upload(state=UploadState.FAILED, state_time=ahead, format="raw"))
+    (view,) = look(session, "debian").builds
+    assert abs(view.record.state_time - session.now()) < 60.0
+    assert abs(view.uploads[0].record.state_time - session.now()) < 60.0
+
+
 # -- what changes while it is read --
 
 

@@ -157,7 +157,7 @@ class Driver:
             paused = [name for name, record in self.rollout.groups.items() if record.state is GroupState.PAUSED]
             due = step(self.rollout, self.machines.seen(self.rollout), self.now).due
             if promoting and paused:
-                self.write(promote(self.rollout, paused[0]))
+                self.write(promote(self.rollout, paused[0], self.rollout.groups[paused[0]].batch + 1))
             elif due is not None:
                 self.now = due
             else:

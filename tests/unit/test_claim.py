@@ -64,7 +64,7 @@ def test_a_claim_checks_everything_that_it_was_decided_from() -> None:
         Check(paths.deployment("system"), 3),
         Check(paths.noderole("net", "m"), 7),
     ]
-    assert changes[3] == Set(paths.fence("n"), Fence(run="r1", annealer="a"), 6)
+    assert changes[3] == Set(paths.fence("n"), Fence(run="r1", annealer="a", jig="noop"), 6)
     assert isinstance(changes[4], Create)
     assert changes[4].ephemeral
     assert isinstance(changes[4].data, Claim)
@@ -104,7 +104,7 @@ def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move(
     for number in range(350):
         put(made, f"c{number:04d}@m", State.BLOCKED, "a@n")
     last = put(made, "z@n", State.BLOCKED, "a@n")
-    hold = claim.Hold(done, done.record, "a", "r1", 6, 0.0)
+    hold = claim.Hold(done, done.record, "a", "r1", 6, 6, 0.0)
     moved = apply({done: Event.SUCCEED}, 1.0)
     assert last in moved
     following = claim.take_next(made, hold, last, moved[last], "r2", 1.0)
@@ -114,13 +114,13 @@ def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move(
     assert written[paths.noderole("a", "n")] == moved[done]
     assert len(changes) == limits.MOST_CHANGES
     assert following.epoch == 7
-    assert Set(paths.fence("n"), Fence(run="r2", annealer="a"), 6) in changes
+    assert Set(paths.fence("n"), Fence(run="r2", annealer="a", jig="noop"), 6) in changes
 
 
 def test_an_end_carries_the_epoch_of_its_claim_and_gives_the_node_back() -> None:
     made = world()
     vertex = put(made, "a@n", State.TRANSITION, run="r1", epoch=6)
-    hold = claim.Hold(vertex, vertex.record, "a", "r1", 6, 0.0, claim_version=2)
+    hold = claim.Hold(vertex, vertex.record, "a", "r1", 46, 6, 0.0, claim_version=2)
     changes = claim.finishing(hold, apply({vertex: Event.SUCCEED}, 1.0), run())
     assert changes[0] == Check(paths.fence("n"), 6)
     assert Delete(paths.claim("n"), 2) in changes
@@ -135,6 +135,19 @@ def test_a_take_over_accounts_for_the_attempt_before_it() -> None:
     record = next(c for c in claim.claiming(made, hold) if isinstance(c, Create) and "/runs/" in c.path)
     assert record.path == paths.run("a", "n", "r1")
     assert record.data.outcome == "abandoned"
+
+
+def test_a_take_over_keeps_the_jig_that_the_run_was_ordered_with() -> None:
+    made = world()
+    vertex = put(made, "a@n", State.TRANSITION, run="r1", epoch=6)
+    made.put_fence("n", 6, Fence(run="r1", annealer="dead", jig="script"))
+    hold = claim.take(made, vertex, "b", "r2", 9.0)
+    assert hold.jig == "script"
+    assert Set(paths.fence("n"), Fence(run="r2", annealer="b", jig="script"), 6) in claim.claiming(made, hold)
+    assert runnable(made, vertex, 9.0, {"noop", "script"})
+    assert [reason.subject for reason in hindrances(made, vertex, 9.0, {"noop"})] == ["script"]
+    made.put_fence("n", 6, Fence(run="r0", annealer="dead", jig="script"))  # of another run
+    assert claim.take(made, vertex, "b", "r2", 9.0).jig == "noop"
 
 
 def test_a_destructive_claim_says_that_it_was_started() -> None:

@@ -14,15 +14,9 @@ from nodepool_ocb.image import (
     Carrier,
     Due,
     ImageView,
-    MarkBuild,
-    MarkUpload,
     NotDue,
     Paused,
-    RemoveBuild,
-    RemoveUpload,
     Requested,
-    Step,
-    Tidier,
     UploadView,
     Wanted,
     due,
@@ -30,9 +24,9 @@ from nodepool_ocb.image import (
     fulfilled,
     removable,
     state_shown,
-    tidy,
 )
 from nodepool_ocb.model import Build, BuildRequest, BuildState, Holder, Pause, Upload, UploadState
+from nodepool_ocb.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step, Tidier, tidy
 
 DAY, MINUTE = 86400.0, 60.0
 NOW = 100 * DAY
@@ -155,16 +149,105 @@ def test_what_a_failure_holds_back(builds: list[BuildView], request_mzxid: int |
 
 
 def test_the_rebuild_age_has_a_jitter_of_a_tenth_that_all_builders_draw_alike() -> None:
-    drawn = {(name, n): rules.rebuild_at(name, build(n), DAY) for name in map(str, range(200)) for n in (1, 2)}
+    drawn = {(name, n): rules.rebuild_at(name, build(n), DAY, NOW) for name in map(str, range(200)) for n in (1, 2)}
     assert all(NOW + DAY <= at <= NOW + 1.1 * DAY for at in drawn.values())
-    assert drawn[("7", 1)] == rules.rebuild_at("7", build(1), DAY)
+    assert drawn[("7", 1)] == rules.rebuild_at("7", build(1), DAY, NOW)
     assert len(set(drawn.values())) == len(drawn)  # images differ, and so do the builds of one
     tenths = [int((at - NOW - DAY) / DAY * 100) for at in drawn.values()]
     assert all(20 <= tenths.count(tenth) <= 60 for tenth in range(10)), tenths  # 40 each, spread evenly
     image = view(build(1))
-    at = rules.rebuild_at("debian", build(1), DAY)
+    at = rules.rebuild_at("debian", build(1), DAY, NOW)
     assert due(image, WANTED, at - 1) == NotDue("the newest ready build is young enough", at)
     assert isinstance(due(image, WANTED, at), Due)
+
+
+# -- clocks that were wrong --
+
+AHEAD = -3650 * DAY  # as an age: written under a clock ten years ahead
+
+
+def test_a_time_in_the_future_holds_nothing_back() -> None:
+    assert isinstance(due(view(build(1, age=AHEAD)), WANTED, NOW), Due)
+    assert isinstance(due(view(failed(1, AHEAD)), WANTED, NOW), Due)
+    assert sent(view(build(1, "ready", 0.0, upload(1, state="failed", age=AHEAD)))) == ([("1", "p", "failed")], None)
+    for state in ("failed", "aborted", "delete"):
+        assert told(tidy(view(build(1, state, AHEAD)), SURVIVOR, NOW)) == ["remove 1"]
+    last = upload(1, "p", "failed", AHEAD, attempt=UPLOAD_ATTEMPTS)
+    assert told(tidy(view(build(1, "ready", 0.0, last)), OURS, NOW)) == ["1@p → delete"]
+
+
+def test_a_step_between_two_leaders_clocks_is_no_future() -> None:
+    assert isinstance(due(view(build(1, age=-30.0)), WANTED, NOW), NotDue)
+    assert isinstance(due(view(failed(1, -30.0)), WANTED, NOW), NotDue)
+
+
+# -- builders that differ, or are gone --
+
+A, B, C = (("qcow2",), ("raw",), ("vhd", "raw"))
+
+
+def test_builders_whose_formats_differ_build_once_each_and_then_rest() -> None:
+    """Three builders with formats of their own, and keep at one: each builds, tidies up, and looks again, for days."""
+    image, begun = view(), []
+    for round in range(6):
+        for name, formats in (("b1", A), ("b2", B), ("b3", C)):
+            if isinstance(due(image, Wanted(formats, rebuild_age_seconds=DAY, keep=1), NOW), Due):
+                begun.append((round, name))
+                number = len(begun)
+                image = view(*image.builds, build(number, builder_id=name, formats=formats))
+            tidier = Tidier(name, keep=1, living=frozenset({"b1", "b2", "b3"}), formats=formats)
+            steps = [step for step in tidy(image, tidier, NOW) if isinstance(step, MarkBuild)]
+            gone = {step.build.id for step in steps}
+            image = view(*(each for each in image.builds if each.id not in gone))
+    assert begun == [(0, "b1"), (0, "b2"), (0, "b3")]
+
+
+@pytest.mark.parametrize(
+    ("tidier", "expected"),
+    [
+        (Tidier("b1", keep=1, formats=B, living=frozenset({"b1", "b2"})), ["1 → delete"]),  # its own, and not wanted
+        (Tidier("b2", keep=1, formats=B, living=frozenset({"b1", "b2"})), []),  # another's, who may want it
+        (Tidier("b2", keep=1, formats=B), []),  # its builder may be back in a moment
+        (Tidier("b2", keep=1, formats=B, gone=frozenset({"b1"})), ["1 → delete"]),
+        (Tidier("b1", keep=1, formats=A, living=frozenset({"b1", "b2"})), []),
+    ],
+)
+def test_a_build_in_formats_of_its_own_is_for_its_builder_to_judge(tidier: Tidier, expected: list[str]) -> None:
+    image = view(build(1, formats=A), build(2, builder_id="b2", formats=B))
+    assert told(tidy(image, tidier, NOW)) == expected
+
+
+def test_a_provider_gets_the_newest_build_that_has_its_format_and_nothing_older_than_it_has() -> None:
+    old, new = build(1, formats=A), build(2, formats=B)
+    assert sent(view(old, new)) == ([("1", "p", None), ("2", "q", None)], None)
+    there = build(2, "ready", 0.0, upload(2, "p", format="raw"), formats=B)
+    assert sent(view(old, there)) == ([("2", "q", None)], None)
+
+
+def test_a_failed_upload_of_the_newest_build_in_its_format_waits_for_its_next_attempt() -> None:
+    old = build(1, "ready", 0.0, upload(1, "p", "failed", 9 * DAY), formats=A)
+    assert told(tidy(view(old, build(2, formats=B)), OURS, NOW)) == []
+
+
+ALL = {"p": Carrier("qcow2"), "q": Carrier("qcow2")}
+
+
+@pytest.mark.parametrize(
+    ("carriers", "uploads", "gone", "expected"),
+    [
+        (ALL, [upload(1, "p")], True, True),  # q would never get it
+        (ALL, [upload(1, "p")], False, False),  # its builder is there, or was a moment ago
+        (ALL, [upload(1, "p"), upload(1, "q")], True, False),  # nobody needs its files any more
+        (ALL, [upload(1, "p"), upload(1, "q", "failed")], True, True),
+        ({"p": Carrier("qcow2", pause=True)}, [], True, False),
+        ({}, [], True, True),  # it is made for its files
+    ],
+)
+def test_what_only_a_builder_that_is_gone_could_send_is_built_anew(
+    carriers: dict[str, Carrier], uploads: list[UploadView], gone: bool, expected: bool
+) -> None:
+    wanted = Wanted(("qcow2",), DAY, carriers=carriers, gone=frozenset({"b1"} if gone else ()))
+    assert isinstance(due(view(build(1, "ready", 0.0, *uploads)), wanted, NOW), Due) is expected
 
 
 @pytest.mark.parametrize(

@@ -16,23 +16,17 @@ from nodepool_ocb.image import (
     Carrier,
     Due,
     ImageView,
-    MarkBuild,
-    MarkUpload,
     NotDue,
     Paused,
-    RemoveBuild,
-    RemoveUpload,
     Requested,
-    Step,
-    Tidier,
     UploadView,
     Wanted,
     due,
     due_uploads,
     fulfilled,
-    tidy,
 )
 from nodepool_ocb.model import Build, BuildRequest, BuildState, Holder, Pause, Upload, UploadState
+from nodepool_ocb.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step, Tidier, tidy
 
 DAY = 86400.0
 BUILDERS = ("b1", "b2", "b3")

@@ -238,7 +238,7 @@ def ask(driver: Driver, chance: Random) -> None:
         lambda rollout: steering.cancel(rollout, driver.now),
         lambda rollout: steering.resume(rollout, driver.now),
         lambda rollout: steering.retry(rollout, driver.now),
-        lambda rollout: steering.promote(rollout, name),
+        lambda rollout: steering.promote(rollout, name, chance.randint(1, 2)),
         lambda rollout: steering.accept(rollout, name, "because", driver.now),
     ]
     with contextlib.suppress(Conflict):

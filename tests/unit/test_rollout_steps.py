@@ -17,10 +17,11 @@ from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import Node
 from nodepool_ocb.rollout import steering
 from nodepool_ocb.rollout.planning import begin, plan
-from nodepool_ocb.rollout.records import Decision, Rollout, apply, parts
+from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply, parts
 from nodepool_ocb.rollout.reporting import report
 from nodepool_ocb.rollout.seen import Seen
 from nodepool_ocb.rollout.stepping import Order, step, watched
+from nodepool_ocb.store.transaction import RECORD_BYTES
 from nodepool_ocb.strategy import WHOLE, Strategy
 from nodepool_ocb.testing.site import EXAMPLE, SITE
 
@@ -136,7 +137,7 @@ def test_a_canary_waits_until_it_is_promoted_and_batches_follow() -> None:
     assert states(drive.rollout) == "s" + "n" * 9
     assert drive.rollout.groups["all"].state == "paused"
     assert drive.machines.starts.total() == 2
-    drive.write(steering.promote(drive.rollout, "all", "me"))
+    drive.write(steering.promote(drive.rollout, "all", 1, "me"))
     reached = []
     while not drive.rollout.over:
         drive.settle()
@@ -146,6 +147,38 @@ def test_a_canary_waits_until_it_is_promoted_and_batches_follow() -> None:
     assert sorted(set(reached)) == [3, 5, 10]
     assert drive.rollout.head.state == "success"
     assert max(drive.machines.starts.values()) == 1
+
+
+def test_a_repeat_or_a_second_person_releases_one_pause_only() -> None:
+    drive = driver({"groups": [{"batches": [{"nodes": 1, "pause": True}, {"nodes": 2, "pause": True}]}]})
+    pauses_after(drive, 1)
+    seen = steering.promote(drive.rollout, "all", 1, "ann", attempt=1)
+    drive.write(seen)
+    assert steering.promote(drive.rollout, "all", 1, "bob", attempt=1) == []
+    pauses_after(drive, 2)
+    assert steering.promote(drive.rollout, "all", 1, "bob", attempt=1) == []
+    with pytest.raises(Conflict, match="pauses after batch 2, not 3"):
+        steering.promote(drive.rollout, "all", 3, "bob", attempt=1)
+    assert drive.rollout.groups["all"].state == "paused"
+    drive.write(steering.promote(drive.rollout, "all", 2, "bob", attempt=1))
+    assert drive.run().head.state == "success"
+
+
+def test_a_pause_of_an_earlier_attempt_is_not_the_same_pause() -> None:
+    drive = driver({"groups": [{"batches": [{"nodes": 1, "pause": True}],
+                                "success_criteria": {"percent_successful_nodes": 100}}]}, 3, failing((node(2), 0)))  # fmt: skip
+    drive.run(promoting=True)
+    drive.write(steering.retry(drive.rollout, drive.now, attempt=1))
+    pauses_after(drive, 1)
+    with pytest.raises(Conflict, match="group all is at attempt 2 by now, not 1"):
+        steering.promote(drive.rollout, "all", 1, attempt=1)
+    assert steering.promote(drive.rollout, "all", 1, attempt=2)
+
+
+def pauses_after(drive: Driver, batch: int) -> None:
+    while drive.rollout.groups["all"].state != "paused" or drive.rollout.groups["all"].batch + 1 != batch:
+        drive.settle()
+        assert drive.machines.begin() or drive.machines.finish() or drive.rollout.groups["all"].state == "paused"
 
 
 def test_a_batch_that_fails_is_the_last() -> None:
@@ -581,12 +614,36 @@ def test_retrying_sends_what_failed_in_an_accepted_group_too() -> None:
     assert drive.rollout.head.state == "failed"  # who accepted it did not know of this failure
 
 
+def test_who_lets_a_rollout_go_on_again_has_seen_the_newest_attempt() -> None:
+    groups = [
+        {"name": "a", "critical": True, "selectors": [{"node_names": ["n0"]}],
+         "success_criteria": {"minimum_successful_nodes": 1}},
+        {"name": "b", "critical": True, "selectors": [{"node_names": ["n1"]}],
+         "success_criteria": {"minimum_successful_nodes": 1}},
+    ]  # fmt: skip
+    drive = driver({"groups": groups}, 2, failing((node(0), 0), (node(1), 0)))
+    drive.run()
+    drive.write(steering.retry(drive.rollout, drive.now, attempt=1))
+    drive.run()
+    with pytest.raises(Conflict, match="the rollout is at attempt 2 by now, not 1"):
+        steering.retry(drive.rollout, drive.now, attempt=1)
+    with pytest.raises(Conflict, match="the rollout is at attempt 2 by now, not 1"):
+        steering.resume(drive.rollout, drive.now, attempt=1)
+    with pytest.raises(Conflict, match="group a is at attempt 2 by now, not 1"):
+        steering.accept(drive.rollout, "a", "it may stay so", drive.now, attempt=1)
+    drive.write(steering.accept(drive.rollout, "a", "it may stay so", drive.now, attempt=2))
+    assert drive.run().head.state == "failed"
+    assert steering.accept(drive.rollout, "a", "again", drive.now, attempt=2) == [], (
+        "it would go on for group b's failure"
+    )
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     drive = driver({})
     with pytest.raises(Conflict, match="does not pause"):
-        steering.promote(drive.rollout, "all")
+        steering.promote(drive.rollout, "all", 1)
     with pytest.raises(NotFound, match="no group al; it has all"):
-        steering.promote(drive.rollout, "al")
+        steering.promote(drive.rollout, "al", 1)
     with pytest.raises(Conflict, match="wait until it is over"):
         steering.retry(drive.rollout, drive.now)
     with pytest.raises(Conflict, match="cannot be resumed: it is running"):
@@ -684,17 +741,46 @@ def test_five_thousand_nodes_in_two_hundred_groups(selectors: Callable[[int], li
     assert ended(reread(drive.rollout)) == ended(drive.rollout)
 
 
-def test_the_znodes_of_long_names_are_small_enough() -> None:
+@pytest.mark.parametrize(
+    "reason", ["because " * 100, "\x1b" * 9000, "\u20ac" * 9000], ids=["words", "controls", "signs"]
+)
+@pytest.mark.parametrize("errors", [1, 22, 400])
+def test_the_znodes_are_small_enough_whatever_becomes_of_the_nodes(errors: int, reason: str) -> None:
+    broken = {f"{'r' * 60}{number:03}": 7 for number in range(errors)}
     site = {
         f"{number:03}{'x' * 60}.{'y' * 63}.{'z' * 63}.{'w' * 57}.com": Node(rack="r" * 100) for number in range(700)
     }
-    made = msgspec.convert({"groups": [{"name": "g" * 63}], "max_in_flight": {"rack": 1000}}, Strategy)
-    drive = Driver(begin(made, site, 1e9), Machines(lambda *_: "fail"))
+    group = {"name": "g" * 63, "success_criteria": {"percent_successful_nodes": 100}}
+    made = msgspec.convert({"groups": [group], "max_in_flight": {"rack": 1000}}, Strategy)
+    drive = Driver(begin(made, site, 1763704800.123456), Machines(lambda *_: "fail"))
     drive.machines.seen = lambda rollout: {  # type: ignore[method-assign]
-        name: Seen(errors={"role": 1}, reason="because " * 100) for name in rollout.nodes
+        name: Seen(errors=broken, reason=reason) for name in rollout.nodes
     }
     drive.run()
-    assert max(len(msgspec.json.encode(record)) for record in parts(drive.rollout).values()) < 256 << 10
+    drive.write(steering.accept(drive.rollout, "g" * 63, reason, 1763704800.123456, "somebody"))
+    assert states(drive.rollout) == "f" * 700
+    assert max(len(msgspec.json.encode(record)) for record in parts(drive.rollout).values()) < RECORD_BYTES
+    assert len(msgspec.json.encode(drive.rollout.groups["g" * 63])) < 4096
+    assert reread(drive.rollout) == drive.rollout
+
+
+def test_a_node_with_forty_old_errors_is_retried_and_one_of_them_that_fails_anew_is_seen() -> None:
+    old = {f"role-{number}": 3 for number in range(40)}
+    progress = Progress(state=NodeState.SENDING).noting(old)
+    assert progress.noted(old)
+    assert progress.noted({"role-7": 3})
+    assert not progress.noted({**old, "role-7": 4})
+    assert not progress.noted({**old, "role-40": 3})
+    many = {f"role-{number:03}": 3 for number in range(200)}
+    assert (progress.noting(many).errors_left_out, progress.noting(many).noted(many)) == (72, False)
+
+
+def test_a_group_of_every_other_node_is_small_enough() -> None:
+    site = {f"node-{number:05}.example.com": Node(tags=("even",) if number % 2 else ()) for number in range(10_000)}
+    made = msgspec.convert({"groups": [{"name": "g", "selectors": [{"node_tags": ["even"]}]}]}, Strategy)
+    rollout = begin(made, site, 1.0)
+    assert len(rollout.members["g"]) == 5000
+    assert max(len(msgspec.json.encode(record)) for record in parts(rollout).values()) < RECORD_BYTES
 
 
 def test_decisions_say_why() -> None:

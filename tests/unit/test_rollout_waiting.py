@@ -76,7 +76,7 @@ def test_a_node_waits_for_its_batch_and_then_for_somebody() -> None:
     kind, _, text = told(driver.rollout, "n1")
     assert (kind, text.startswith("group first pauses after batch 1")) == (Kind.PAUSED, True)
     assert waiting.for_somebody(driver.rollout) == ("first",)
-    assert waiting.for_somebody(apply(driver.rollout, steering.promote(driver.rollout, "first"))) == ()
+    assert waiting.for_somebody(apply(driver.rollout, steering.promote(driver.rollout, "first", 1))) == ()
 
 
 def test_a_node_that_has_passed_a_phase_waits_for_the_others() -> None:

@@ -1,0 +1,76 @@
+"""The other builders: who is there, who has been missed for long, and who is configured differently."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.builders import differences
+from nodepool_ocb.diskimages import Diskimage
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import Daemon, ImageSettings
+from nodepool_ocb.store import codec, paths
+from nodepool_ocb.store.session import Session
+from nodepool_ocb_builder.site import Site
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES: Final = 128 * 1024  # of what a builder says of its images
+DIGEST_CHARACTERS: Final = 8
+
+
+class Company:
+    """As it was at the last look."""
+
+    def __init__(self) -> None:
+        self.living: frozenset[str] = frozenset()
+        self._missed: dict[str, float] = {}  # builder → when it was first missed, on our monotonic clock
+        self._told: set[str] = set()
+
+    def look(self, session: Session, known: Iterable[str], gone_seconds: float) -> frozenset[str]:
+        """Who is there now; gives those of the ``known`` ids that have been missed for long. Raises Unavailable."""
+        found = read(session)
+        self.living, now = frozenset(found), time.monotonic()
+        self._missed = {id: self._missed.get(id, now) for id in set(known) - self.living}
+        readable = {id: daemon for id, daemon in found.items() if daemon is not None}
+        sentences = {f"{each.image}: {each.sentence}" for each in differences(readable)}
+        for sentence in sorted(sentences - self._told):
+            log.warning("builders are configured differently; give all of them one nodepool.yaml: %s", sentence)
+        self._told = sentences
+        return frozenset(id for id, since in self._missed.items() if now - since >= gone_seconds)
+
+
+def read(session: Session) -> dict[str, Daemon | None]:
+    """The builders that are there, by id; None where what one says of itself cannot be decoded."""
+    ids = session.children(paths.daemons("builder")) or []
+    znodes = session.get_many([paths.daemon("builder", id) for id in ids])
+    found: dict[str, Daemon | None] = {}
+    for id, znode in zip(ids, znodes, strict=True):
+        try:
+            found[id] = codec.decode(Daemon, znode) if znode is not None else None
+        except Invalid:
+            found[id] = None
+    return found
+
+
+def settings(site: Site) -> Mapping[str, ImageSettings]:
+    """What this builder's configuration says of its images; nothing where that is more than a znode should hold."""
+    said = {name: _settings(site, image) for name, image in site.diskimages.items()}
+    if len(msgspec.json.encode(said)) <= MOST_BYTES:
+        return said
+    log.info("%d images are too many to be compared with those of other builders", len(said))
+    return {}
+
+
+def _settings(site: Site, image: Diskimage) -> ImageSettings:
+    if image.stub:  # only named here: any settings of others will do
+        return ImageSettings()
+    told = msgspec.to_builtins(msgspec.structs.replace(image, env_vars={}))  # which may hold secrets
+    told |= {"env_vars": sorted(image.env_vars), "carriers": sorted(site.carriers(image.name))}
+    digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:DIGEST_CHARACTERS]
+    return ImageSettings(formats=image.formats, rebuild_age_seconds=image.rebuild_age_seconds, digest=digest)

@@ -1,0 +1,47 @@
+"""The command lines that let a rollout go on, to be copied: each names all that it is meant for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodepool_ocb.rollout.groups import failed
+from nodepool_ocb.rollout.records import DEPENDENCY, LOST, REASONS, GroupState, Rollout, RolloutState
+
+
+def promote(name: str, rollout: Rollout, group: str) -> str:
+    """For a group that pauses, in the rollout of this name (DEPLOYMENT/ID)."""
+    record = rollout.groups[group]
+    return f"nodepool-ocb rollout promote {group} {name} --batch {record.batch + 1}{_attempt(record.attempt)}"
+
+
+def retry(name: str, rollout: Rollout) -> str:
+    return f"nodepool-ocb rollout retry {name}{_attempt(rollout.head.attempt)}"
+
+
+def resume(name: str, rollout: Rollout) -> str:
+    return f"nodepool-ocb rollout resume {name}{_attempt(rollout.head.attempt)}"
+
+
+def accept(name: str, rollout: Rollout, group: str) -> str:
+    attempt = _attempt(rollout.groups[group].attempt)
+    return f"nodepool-ocb rollout accept {group} {name}{attempt} --reason WHY"
+
+
+def all_of(name: str, rollout: Rollout) -> Iterator[str]:
+    """Every one that makes sense as it stands."""
+    left_out = any(record.reason == DEPENDENCY and failed(record) for record in rollout.groups.values())
+    for group, record in rollout.groups.items():
+        if record.state is GroupState.PAUSED:
+            yield promote(name, rollout, group)
+        elif failed(record) and record.reason not in REASONS and (record.group.critical or left_out):
+            yield accept(name, rollout, group)
+    if not rollout.over:
+        return
+    if any(map(failed, rollout.groups.values())) or any(node.state in LOST for node in rollout.nodes.values()):
+        yield retry(name, rollout)
+    if rollout.head.state is not RolloutState.SUCCESS:
+        yield resume(name, rollout)
+
+
+def _attempt(attempt: int) -> str:
+    return f" --attempt {attempt}" if attempt > 1 else ""

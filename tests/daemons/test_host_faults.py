@@ -1,0 +1,128 @@
+"""Faults of an annealer's own host: never a run's failure, nothing is done twice, and work goes to the others."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from fleet import Fleet
+from test_annealer import package
+
+from nodepool_ocb.model import Role, State
+from nodepool_ocb.testing.processes import CutDaemon
+from nodepool_ocb.testing.zookeeper import Server
+
+SICK: Final = (str(Path(__file__).with_name("sick.py")),)
+
+
+@pytest.fixture
+def six(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
+    with Fleet(zookeeper, chroot, tmp_path, machines=6) as fleet:
+        yield fleet
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """What is begun meanwhile may write no larger file, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def sick(fleet: Fleet, how: str) -> CutDaemon:
+    """An annealer that fails at each order in this way, while the file ``sick`` is there."""
+    mark = fleet.folder / "sick"
+    mark.touch()
+    return fleet.annealer(launcher=SICK, drain_seconds=0.0).begin(SICK=how, SICK_FILE=str(mark))
+
+
+def test_a_full_disk_under_the_log_neither_ends_a_run_nor_begins_it_again(fleet: Fleet) -> None:
+    much = 'head -c 200000 /dev/zero | tr "\\0" x | fold -w 1000\nsleep 1\necho the end'
+    fleet.add_role("wipe", fleet.work(0.0, much, flags=("destructive",), retries=1))
+    noderole = fleet.bind("wipe", fleet.nodes[0])
+    annealer = fleet.annealer()
+    with files_of_at_most(65536):
+        annealer.begin()
+    fleet.until_state(noderole, State.ACTIVE)
+    assert fleet.starts()[noderole] == 1
+    (run,) = fleet.runs(noderole).values()
+    assert (run.outcome, run.exit_code) == ("succeeded", 0)
+    assert (run.tail or "").endswith("the end\n")
+    assert annealer.said.count("cannot be kept") == 1
+    assert not fleet.faults()
+
+
+def test_a_log_folder_that_cannot_be_made_is_said_once_for_all_runs(six: Fleet) -> None:
+    fleet = six
+    (fleet.folder / "file").touch()
+    fleet.add_role("first", fleet.work(0.0, "echo the end"))
+    noderoles = [fleet.bind("first", node) for node in fleet.nodes]
+    annealer = fleet.annealer(log_dir=str(fleet.folder / "file" / "runs")).begin()
+    fleet.until_all_active()
+    runs = [run for noderole in noderoles for run in fleet.runs(noderole).values()]
+    assert [(run.outcome, run.tail, run.log) for run in runs] == [("succeeded", "the end\n", None)] * 6
+    assert annealer.said.count("cannot be kept") == 1
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_what_a_sick_annealer_fails_at_is_done_once_by_another_and_it_draws_in_no_more(six: Fleet, how: str) -> None:
+    """It fails before each order is sent, or after: nothing becomes an ERROR, nothing is started twice."""
+    fleet = six
+    fleet.add_role("long", fleet.work(0.5, flags=("destructive",), retries=1))
+    ill = sick(fleet, how)
+    fleet.until(lambda: fleet.living() == 1, "it is there")
+    noderoles = [fleet.bind("long", node) for node in fleet.nodes]
+    fleet.until(lambda: any(fleet.record(noderole).reason for noderole in noderoles), "it has left one to others")
+    assert "no room at all" in str([fleet.record(noderole).reason for noderole in noderoles])
+    fleet.annealer().begin()
+    fleet.until_all_active()
+    assert all(fleet.starts()[noderole] == 1 for noderole in noderoles)
+    assert ill.metric("nodepool_ocb_host_faults_total") < 40
+    outcomes = {run.outcome for noderole in noderoles for run in fleet.runs(noderole).values()}
+    assert outcomes <= {"abandoned", "unknown", "succeeded"}
+    assert not fleet.faults()
+
+
+def test_alone_it_goes_on_by_itself_when_its_fault_is_over(fleet: Fleet) -> None:
+    fleet.add_role("long", fleet.work(0.5, flags=("destructive",)))
+    noderole = fleet.bind("long", fleet.nodes[0])
+    sick(fleet, "after")
+    fleet.until(lambda: fleet.record(noderole).reason, "it leaves it to others")
+    (fleet.folder / "sick").unlink()
+    fleet.until_state(noderole, State.ACTIVE, 60.0)
+    assert fleet.starts()[noderole] == 1
+    assert any("no room at all" in (run.reason or "") for run in fleet.runs(noderole).values())
+    assert not fleet.faults()
+
+
+RAISES: Final = """
+from nodepool_ocb.jigs.jig import Succeeded
+
+class Odd:
+    name, instant, attaches = "odd", False, False
+    def __init__(self, settings): ...
+    def run(self, order, stop):
+        if "exit" in order.attributes.get("how", ""):
+            raise SystemExit(3)
+        return Succeeded({"deep": object()})
+    def end(self, order): ...
+    def close(self): ...
+"""
+
+
+def test_what_a_jig_gives_back_and_nobody_can_keep_fails_its_run_and_costs_no_slot(fleet: Fleet) -> None:
+    installed = package(fleet.folder / "site", RAISES)
+    points = installed / "fleet_hooks-1.dist-info" / "entry_points.txt"
+    points.write_text("[nodepool_ocb.jigs]\nodd = fleet_hooks:Odd\n")
+    fleet.add_role("odd", Role(barclamp="fleet", jig="odd"))
+    noderole = fleet.bind("odd", fleet.nodes[0])
+    fleet.annealer(slots=1).begin(PYTHONPATH=str(installed))
+    fleet.until_state(noderole, State.ERROR)
+    assert not fleet.claim_stands(fleet.nodes[0])
