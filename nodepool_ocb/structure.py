@@ -79,7 +79,8 @@ def _with_gates(world: World, changes: Iterable[Change]) -> list[Change]:
             case ["nodes", fqdn, "noderoles", role], Delete():
                 vertex = world.vertex(paths.noderole_name(role, fqdn))
                 gates = gates_raised(vertex) if vertex is not None else ()
-                transaction += [gate for gate in gates if gate not in transaction]
+                there = {each.path for each in transaction}
+                transaction += [gate for gate in gates if gate.path not in there]
     return transaction
 
 

@@ -109,7 +109,7 @@ def test_the_last_member_s_end_claims_a_child_on_its_node_with_the_gate_that_it_
     first, *_ = members(made, 3)
     put(made, first.name, State.TRANSITION, run="r1", epoch=6)
     child, _, other = children(made, 3, State.BLOCKED)
-    hold = claim.Hold(first, first.record, "a", "r1", 6, 0.0)
+    hold = claim.Hold(first, first.record, "a", "r1", 6, 6, 0.0)
     moved = apply({first: Event.SUCCEED}, 1.0)
     assert moved[child].state is moved[other].state is State.TODO
     following = claim.take_next(made, hold, child, moved[child], "r2", 1.0)
@@ -352,7 +352,7 @@ def test_ends_of_a_large_cluster_stay_within_what_a_transaction_aims_at() -> Non
     put(made, first.name, State.TRANSITION, refresh=True, run="r1", epoch=6)
     moved = apply({first: Event.FAIL}, 1.0, reason="exit 1")
     assert len(moved) == 301
-    hold = claim.Hold(first, first.record, "a", "r1", 6, 0.0)
+    hold = claim.Hold(first, first.record, "a", "r1", 6, 6, 0.0)
     changes = claim.finishing(hold, moved, ran())
     assert limits.fits(changes)
     assert len(changes) == limits.MOST_CHANGES
