@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import limits, structure
+from nodepool_ocb import limits, structure, unreadable
 from nodepool_ocb.claim import accounted, writes
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Create, Node, Run, Set, State
@@ -32,7 +32,8 @@ def died(
 
     What that transaction has no room for is left: a node with more noderoles is ``dying`` until ``went_on`` has told them
     all, and what is below on other nodes is settled by the annealers that watch those. One whose run is to be ended stays
-    in TRANSITION: when the machine is back, somebody takes it over and ends it.
+    in TRANSITION: when the machine is back, somebody takes it over and ends it. One whose record cannot be read is left as
+    it is, as nobody may write it.
 
     The run that was going on there is accounted for; ``ended``: how, where its annealer knows. ``together`` is written with
     it. The change of the node is the first.
@@ -41,7 +42,7 @@ def died(
     dead = replace(node, alive=False, reason=reason, since=now)
     if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]
-    committed = [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED]
+    committed = [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED and not v.unreadable]
     return _told(view, dead, committed, now, reason, by, ended, together)
 
 
@@ -54,7 +55,7 @@ def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
 
 def _untold(vertex: Vertex) -> bool:
     record = vertex.record
-    return record.state in UNTOLD and (record.state, record.once) not in UNCHANGED
+    return record.state in UNTOLD and (record.state, record.once) not in UNCHANGED and not vertex.unreadable
 
 
 def _told(
@@ -104,6 +105,11 @@ def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[C
     return [Set(paths.node(view.name), alive, view.version)]
 
 
+def pinned(view: NodeView, host_key: str) -> list[Change]:
+    """The machine is alive and showed its key, where the record has none: from now on that key counts."""
+    return [Set(paths.node(view.name), replace(_present(view), host_keys=(host_key,)), view.version)]
+
+
 def _all_told(view: NodeView) -> Node:
     node = _present(view)
     if node.dying:
@@ -141,6 +147,7 @@ def with_hook(world: World, pending: tuple[str, ...], hook: str) -> tuple[str, .
 
 
 def _present(view: NodeView) -> Node:
+    unreadable.refuse(view.world, [paths.node(view.name)])
     if view.record is None:
         raise Conflict(f"node {view.name} is gone")
     return view.record

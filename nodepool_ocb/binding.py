@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb import limits, structure
+from nodepool_ocb import limits, structure, unreadable
 from nodepool_ocb.circles import knots
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import Change, Check, Create, DeploymentRole, Gate, NodeRole, Raise, Role, State
@@ -75,9 +75,11 @@ def plan_all(
 ) -> Plan:
     """Bind several roles to one node, which may be one that is only planned."""
     assert view.record is not None, "a node that is bound to exists, or is about to"
+    roles = list(roles)
+    chosen = deployment or view.record.deployment
+    unreadable.refuse_bind(world, view, chosen)
     if view.record.deleting:
         raise Conflict(f"node {view.name} is being deleted; nothing can be bound to it")
-    chosen = deployment or view.record.deployment
     if chosen not in world.deployments:
         raise NotFound(f"deployment {chosen} does not exist; nodepool-ocb deployment create {chosen}")
     binder = _Binder(world, view, chosen, jigs, _explicit(world, parents))
@@ -436,10 +438,12 @@ def lineage(world: World, deployment: str) -> list[str]:
 def removable(vertex: Vertex) -> list[Vertex]:
     """What goes when a noderole is unbound: it and all below it, children first.
 
-    Raises Conflict where something below was committed on another node, or works now.
+    Raises Conflict where something below was committed on another node, or works now, or a record that may be below
+    cannot be read.
     """
     below: dict[Vertex, None] = {}
     queue = [vertex]
+    unreadable.refuse_removal(vertex.node.world, [vertex.node])
     while queue:
         each = queue.pop()
         below.pop(each, None)

@@ -63,7 +63,7 @@ def _told(sides: Mapping[ImageSettings | None, list[str]]) -> Iterator[str]:
     for settings, hosts in sides.items():
         if settings is None:
             what = "no such image"
-        elif not same_formats:
+        elif len(known) == 1 or not same_formats:
             what = ", ".join(settings.formats)
         elif not same_age:
             what = f"rebuild-age {settings.rebuild_age_seconds:.0f}"

@@ -41,9 +41,10 @@ def apply_to(
 ) -> Iterator[list[Change]]:
     """Transactions that apply the event to each noderole that is in a state for it, those above before those below.
 
-    ``together`` is in the first of them, which has the less room; that holds nothing else where there is none.
+    Those whose records cannot be read are left alone. ``together`` is in the first of them, which has the less room; that
+    holds nothing else where there is none.
     """
-    meant = [vertex for vertex in vertices if vertex.record.state in MEANT_FOR[event]]
+    meant = [vertex for vertex in vertices if vertex.record.state in MEANT_FOR[event] and not vertex.unreadable]
     meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))
     while meant:
         part = [v for v in meant[: limits.MOST_CHANGES] if v.record.state in MEANT_FOR[event]]

@@ -72,7 +72,7 @@ class BuilderSettings(Section, frozen=True, kw_only=True):
     keep: int = 2  # ready builds of an image, with their uploads
     failed_keep_seconds: float = 86400.0  # that failed records stay, to be read
     gone_seconds: float = 3600.0  # before what only a builder that is not there could send is built anew
-    orphan_grace_seconds: float = 3600.0  # before a file without a record is removed
+    orphan_grace_seconds: float = 3600.0  # that a file is seen without a record before it is removed
     sweep_seconds: float = 30.0  # between two readings of everything
     cleanup_seconds: float = 60.0  # between two looks for what is left over
     leak_seconds: float = 3600.0  # between two lists of what a provider has
@@ -157,3 +157,16 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         annealer=replace(annealer, log_dir=absolute(annealer.log_dir)),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
     )
+
+
+def loose_keys(settings: SshSettings) -> list[str]:
+    """A sentence for each private key that others than its owner may use.
+
+    ssh refuses such a key. We warn: without a key every machine would count as dead, and what is on it would run again.
+    """
+    found = []
+    for name in settings.key_files:
+        path = Path(name).expanduser()
+        if path.exists() and path.stat().st_mode & 0o077:
+            found.append(f"key file {name} may be used by others than its owner; chmod 600 {name}")
+    return found

@@ -1,8 +1,8 @@
 """A daemon's life: turns, signals, systemd, health pages, and an end that nothing can prevent.
 
 ``serve`` runs ``turn`` whenever ``wake`` is set, or after as many seconds as the turn said. A turn that
-raises is logged and counted, and the next comes after a back-off; but NoCluster ends the daemon. A turn that hangs
-is seen by systemd's watchdog and by /health/live.
+raises is logged and counted, and the next comes after a back-off; but NoCluster ends the daemon, and Taken does if it
+lasts. A turn that hangs is seen by systemd's watchdog and by /health/live.
 
 SIGTERM and SIGINT set ``stop``: turns go on until ``drained`` says so, and a second signal ends the process
 at once. SIGHUP calls ``reload`` between two turns. Signals are read by a thread: setting an Event in a
@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Final
 
 from nodepool_ocb import metrics
-from nodepool_ocb.errors import NoCluster, OcbError
+from nodepool_ocb.errors import NoCluster, OcbError, Taken
 from nodepool_ocb.health import Pages, Trouble
 from nodepool_ocb.logs import setup_logging
 from nodepool_ocb.page import Page
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 STUCK_SECONDS: Final = 60.0  # a turn as long as this hangs, where systemd's watchdog says nothing else
 LONGEST_BACKOFF_SECONDS: Final = 30.0
+TAKEN_SECONDS: Final = 0.5  # between two looks whether our name is free
 DRAINING_SECONDS: Final = 0.1  # between two turns once a stop was asked for
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -126,6 +127,7 @@ class _Loop:
     def __init__(self, turn: Callable[[], float], wake: threading.Event, stop: threading.Event, heart: _Heart) -> None:
         self._turn, self._wake, self._stop, self._heart = turn, wake, stop, heart
         self._failures = 0
+        self._taken_since: float | None = None  # monotonic
         self.trouble: str | None = "the first turn has not ended yet"
 
     def once(self) -> None:
@@ -137,14 +139,28 @@ class _Loop:
             wait = self._turn()
         except NoCluster:
             raise  # no later turn is better: the process ends, and its next start looks again
+        except Taken as other:
+            self._wait_for(other)
+            return
         except Exception as error:
             self._failed(error)
             return
         metrics.TURN_SECONDS.observe(time.monotonic() - started)
         if self.trouble:
-            self.trouble, self._failures = None, 0
+            self.trouble, self._failures, self._taken_since = None, 0, None
             notify("READY=1")
         self._rest(wait, self._wake)
+
+    def _wait_for(self, other: Taken) -> None:
+        """Its session may be about to end, and then all is well; raises Taken where it does not end in time."""
+        now = time.monotonic()
+        if self._taken_since is None:
+            self._taken_since = now
+            log.warning("waiting for up to %.0f s: %s", other.wait_seconds, other)
+        if now > self._taken_since + other.wait_seconds:
+            raise other
+        self.trouble = str(other)
+        self._rest(TAKEN_SECONDS, self._stop)
 
     def _failed(self, error: Exception) -> None:
         metrics.TURN_FAILURES.inc()

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import structure
+from nodepool_ocb import structure, unreadable
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import Change, Create, Deployment, DeploymentState, Set
 from nodepool_ocb.store import paths
@@ -21,6 +21,7 @@ def create(world: World, name: str, parent: str, now: float, by: str | None = No
     """A new deployment, PROPOSED; raises Invalid, Conflict or NotFound (the parent)."""
     if not NAME.fullmatch(name):
         raise Invalid(f"{name!r} is no name for a deployment; use small letters, digits, '-', '_' and '.', at most 63")
+    unreadable.refuse(world, [paths.deployment(name)])
     if name in world.deployments:
         raise Conflict(f"deployment {name} exists already")
     _of(world, parent)
@@ -39,7 +40,8 @@ def turn(world: World, name: str, state: DeploymentState, now: float, by: str | 
 
 
 def deletable(world: World, name: str) -> None:
-    """Raises NotFound, or Conflict while anything belongs to the deployment, or a rollout of it is under way."""
+    """Raises NotFound, or Conflict while anything (may) belong to the deployment, or a rollout of it is under way."""
+    unreadable.refuse_end_of(world, name)
     _of(world, name)
     if name == SYSTEM:
         raise Conflict("deployment system cannot be deleted")
@@ -64,6 +66,7 @@ def below(world: World, name: str) -> list[str]:
 
 
 def _of(world: World, name: str) -> Stored[Deployment]:
+    unreadable.refuse(world, [paths.deployment(name)])
     stored = world.deployments.get(name)
     if stored is None:
         raise NotFound(f"deployment {name} does not exist; see: nodepool-ocb deployment list")

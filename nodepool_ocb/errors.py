@@ -46,6 +46,16 @@ class Stale(Conflict):
         self.path = path
 
 
+class Taken(Conflict):
+    """Another daemon is registered under our name, and its session is not over; ``wait_seconds`` is how long that may
+    take if it is dead, for then we may be its own successor.
+    """
+
+    def __init__(self, message: str, wait_seconds: float) -> None:
+        super().__init__(message)
+        self.wait_seconds = wait_seconds
+
+
 class TimedOut(OcbError):
     """A deadline passed; whatever was waited for may still happen."""
 

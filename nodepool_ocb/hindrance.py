@@ -12,10 +12,11 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb import unreadable
 from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
 from nodepool_ocb.noderole import satisfied
 from nodepool_ocb.skew import MOST_STEP_SECONDS
-from nodepool_ocb.store.paths import split_cluster
+from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World, ordered_with
 
 LONGEST_BACKOFF_SECONDS: Final = 900.0  # between two attempts of a noderole
@@ -31,6 +32,7 @@ class Code(StrEnum):
     FAILED = "FAILED"  # it is itself in ERROR
     PARENT_ERROR = "PARENT_ERROR"
     PARENT_WAITING = "PARENT_WAITING"
+    UNREADABLE = "UNREADABLE"  # a record that it depends on cannot be read: garbage, or of a later version
     NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
     NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
     NODE_DELETING = "NODE_DELETING"
@@ -79,6 +81,8 @@ def hindrances(
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
     yield from _of_state(vertex, record)
+    for path in unreadable.holding(world, vertex, record):
+        yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
     if record.ending is None:  # a run is ended whatever became of what is above
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)
@@ -91,7 +95,7 @@ def hindrances(
             vertex.name,
             record.since,
             f"hook {record.hooks[0]} has not run yet",
-            "wait for an annealer",
+            "wait; if it stays, no annealer has the code of the role: install its package, and restart the annealer",
         )
     backs_off = backoff_left(record, now)
     if backs_off:
@@ -144,7 +148,8 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
 
 
 def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
-    waited_for = [parent for parent in vertex.parents if not satisfied(moved.get(parent, parent.record))]
+    known = [parent for parent in vertex.parents if not parent.unreadable]
+    waited_for = [parent for parent in known if not satisfied(moved.get(parent, parent.record))]
     for parent in sorted(waited_for, key=lambda v: (v.record.state is not State.ERROR, v.name)):
         record = moved.get(parent, parent.record)
         if record.state is State.ERROR:
@@ -157,15 +162,17 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
             yield Reason(Code.PARENT_WAITING, parent.name, record.since, text, advice)
     present = {parent.name for parent in vertex.above}
     for name in vertex.record.parents:
-        if name not in present:
+        if name not in present and not vertex.node.world.hidden(name):
             text = f"its parent {name} does not exist"
-            if cluster := split_cluster(name):
+            if cluster := paths.split_cluster(name):
                 text = f"its parents are every {cluster[0]} of deployment {cluster[1]}, and there is none"
             yield Reason(Code.PARENT_WAITING, name, 0.0, text, "bind it again, or unbind")
 
 
 def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
     stored = world.deployments.get(record.deployment)
+    if stored is None and paths.deployment(record.deployment) in world.unreadable:
+        return
     if stored is None or stored.record.state is not DeploymentState.COMMITTED:
         since = stored.record.since if stored else 0.0
         text = f"deployment {record.deployment} is {'PROPOSED' if stored else 'gone'}"
@@ -175,7 +182,8 @@ def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
 
 def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
     node, view = vertex.node.record, vertex.node
-    if node is None or node.dying or not (node.alive or node.virtual):
+    unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
+    if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
         text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
         advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)
@@ -194,6 +202,8 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason
 def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Iterator[Reason]:
     stored = world.roles.get(vertex.role)
     role: Role | None = stored.record if stored else None
+    if role is None and paths.role(vertex.role) in world.unreadable:
+        return
     jig = _jig(vertex, role) if role else "(unknown role)"
     if role is None or (jig not in jigs and world.annealers):
         text = f"no living annealer has the jig {jig}" if role else f"role {vertex.role} was never imported"

@@ -65,7 +65,7 @@ WORK_FAILURES: Final = Counter("nodepool_ocb_work_failures", "Work on a thread t
 # -- ZooKeeper --
 STALE: Final = Counter("nodepool_ocb_zookeeper_stale", "Transactions refused: somebody was first.")
 SWEEPS: Final = Counter("nodepool_ocb_sweeps", "Sweeps: reads of everything, in case a watch was missed.")
-QUARANTINED: Final = Gauge("nodepool_ocb_quarantined", "Znodes that cannot be decoded and are skipped.")
+QUARANTINED: Final = Gauge("nodepool_ocb_quarantined", "Znodes that cannot be decoded.")
 
 #: What a session counts by itself: attribute → meaning. The metric is ``nodepool_ocb_zookeeper_<attribute>``.
 OF_SESSION: Final[Mapping[str, str]] = {

@@ -10,6 +10,8 @@ The rules, in prose:
   outcome nobody knows it becomes ERROR. Only a person's ``redeploy`` (PROPOSE with ``once`` cleared) or RETRY ends that.
 - A run that is to be ended (END) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
   whatever else it came to meanwhile counts for nothing.
+- A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
+  the parents that are known not to be well, and otherwise stays as it is.
 - Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
 
 ``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
@@ -126,6 +128,18 @@ class Placed(Protocol):
     def waiting(self) -> int:
         """How many parents are not satisfied, those that do not exist (yet) included; a cluster counts as one."""
 
+    @property
+    def lacking(self) -> int:
+        """``waiting``, without the parents whose records cannot be read."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether its own record cannot be read."""
+
+    @property
+    def unknown(self) -> Sequence[str]:
+        """The parents whose records cannot be read."""
+
 
 P = TypeVar("P", bound=Placed)
 
@@ -216,6 +230,16 @@ def settled(record: NodeRole, waiting: int, now: float) -> NodeRole:
     return record
 
 
+def placed(vertex: Placed, record: NodeRole, fewer: int, now: float) -> NodeRole:
+    """``settled`` of a noderole among its parents, of which ``fewer`` are unsatisfied than its counter says."""
+    if vertex.unreadable:
+        return vertex.record
+    if not vertex.unknown:
+        return settled(record, vertex.waiting - fewer, now)
+    lacking = vertex.lacking - fewer
+    return settled(record, lacking, now) if lacking else record
+
+
 OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not known; look at the machine, then retry"
 
 
@@ -233,7 +257,7 @@ def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) ->
     while queue:
         vertex = queue.popleft()
         record = records.get(vertex, vertex.record)
-        record = records[vertex] = settled(record, vertex.waiting - fewer.get(vertex, 0), now)
+        record = records[vertex] = placed(vertex, record, fewer.get(vertex, 0), now)
         good = satisfied(record)
         if good is not told.get(vertex, satisfied(vertex.record)):
             told[vertex] = good
@@ -263,11 +287,13 @@ def apply(
 ) -> dict[P, NodeRole]:
     """The new records when these events happen at once: theirs, and those of all whom they move.
 
-    Raises Conflict, naming the noderole, where the table refuses an event. A noderole whose role has a hook for the
-    state that it comes to gets that hook added to ``hooks``, for an annealer to run.
+    Raises Conflict, naming the noderole, where the table refuses an event or its record cannot be read. A noderole whose
+    role has a hook for the state that it comes to gets that hook added to ``hooks``, for an annealer to run.
     """
     changed: dict[P, NodeRole] = {}
     for vertex, event in events.items():
+        if vertex.unreadable:
+            raise Conflict(f"{vertex.name}: its record cannot be read, so it cannot {event}")
         try:
             changed[vertex] = after(vertex.record, event, now, by, reason)
         except Conflict as refused:

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, limits, structure
+from nodepool_ocb import binding, limits, structure, unreadable
 from nodepool_ocb.aliveness import with_hook
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import Change, Check, Create, Delete, Fence, Node, Set, State
@@ -34,6 +34,7 @@ def create(
     deployment. Discovery roles whose jig nobody has are left out (seed 000, "Role Flags").
     """
     check_name(fqdn, admin_domain)
+    unreadable.refuse_new_node(world, fqdn)
     existing = world.nodes.get(fqdn)
     if existing is not None and existing.record is not None:
         raise Conflict(f"node {fqdn} exists already; nodepool-ocb node show {fqdn}")
@@ -85,6 +86,7 @@ def delete(world: World, fqdn: str) -> list[Change]:
     or Conflict where it may not go.
     """
     view = node_of(world, fqdn)
+    unreadable.refuse_deletion(world, view)
     record = _record(view)
     going(view)
     busy = view.busy if record.alive or record.virtual else None  # nobody takes it over where nobody gets
@@ -124,8 +126,10 @@ def _marked(view: NodeView, hooks: tuple[str, ...]) -> list[Change]:
 def going(view: NodeView) -> list[Vertex]:
     """The noderoles that go with a node: its own, and the PROPOSED ones of other nodes that depend on them; parents first.
 
-    Raises Conflict while something works on the node, or where what depends on it elsewhere was committed.
+    Raises Conflict while something works on the node, or where what depends on it elsewhere was committed, or may do so
+    and cannot be read.
     """
+    unreadable.refuse_removal(view.world, [view])
     if view.claim is not None:
         raise Conflict(f"{view.claim.noderole} is at work on {view.name}; wait until it ends")
     above = {vertex: vertex for vertex in view.noderoles.values()}  # each to that of the node which it depends on

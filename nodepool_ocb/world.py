@@ -5,6 +5,9 @@ Filled by store.tree and kept by store.cache; read by whoever decides. A view ma
 the versions that it was made from, so a stale one is refused. Each noderole knows its neighbours and counts the parents
 that it waits for; putting a record costs in proportion to its own edges and to its children when it turns. A cluster
 stands between its members and their children, so that N members and M children cost N + M.
+
+A record that cannot be decoded is named in ``unreadable``. The last good one stays where there was one, to be shown and
+for its edges; nothing is decided from it, and nothing from its absence (nodepool_ocb.unreadable).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec.structs
 
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import (
     Claim,
     Cluster,
@@ -93,6 +96,26 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
             return self.below
         return list(dict.fromkeys([*self.below, *(child for cluster in clusters for child in cluster.below)]))
 
+    @property
+    def unreadable(self) -> bool:
+        """Whether its record cannot be read; ``record`` is then the last good one."""
+        unreadable = self.node.world.unreadable
+        return bool(unreadable) and paths.noderole(self.role, self.node.name) in unreadable
+
+    @property
+    def unknown(self) -> list[str]:
+        """The names of the noderoles that it waits for, or may wait for, and whose records cannot be read."""
+        world = self.node.world
+        if not world.unreadable:
+            return []
+        return [hidden for name in self.record.parents for hidden in world.hidden(name)]
+
+    @property
+    def lacking(self) -> int:
+        """How many parents are known not to be satisfied: ``waiting``, without what only an unreadable record makes wait."""
+        world = self.node.world
+        return self.waiting - (sum(map(world.doubts, self.record.parents)) if world.unreadable else 0)
+
 
 class ClusterView(msgspec.Struct, eq=False):
     """The noderoles that serve as one role in one deployment, and those that wait for all of them.
@@ -151,6 +174,7 @@ class World:
         self.rollouts: dict[str, Stored[Rollouts]] = {}  # by deployment
         self.clusters: dict[str, ClusterView] = {}  # by name
         self.turned: set[Vertex] = set()  # what waits for more or fewer parents than when this was emptied last
+        self.unreadable: dict[str, str] = {}  # path of a record that cannot be decoded → why
         self._depths: dict[Vertex | ClusterView, int] = {}  # forgotten when an edge changes
         self._awaited: dict[str, list[Vertex]] = {}  # parents named by a noderole, and not here (yet)
 
@@ -181,6 +205,54 @@ class World:
         if found is None:
             found = self.clusters[name] = ClusterView(role, deployment, name)
         return found
+
+    def below(self, name: str) -> Sequence[Vertex]:
+        """The children of a noderole; of one that was never seen, those that it may have."""
+        vertex = self.vertex(name)
+        if vertex is not None:
+            return vertex.children
+        clusters = (cluster for cluster in self.clusters.values() if self._may_serve(name, cluster.role))
+        return [*self._awaited.get(name, ()), *(child for cluster in clusters for child in cluster.below)]
+
+    # -- what cannot be read --
+
+    def hides(self, name: str) -> bool:
+        """Whether the record of the noderole ``role@fqdn`` is there and cannot be read."""
+        role, _, fqdn = name.partition("@")
+        return paths.noderole(role, fqdn) in self.unreadable
+
+    def hidden(self, name: str) -> list[str]:
+        """The noderoles that a record's ``parents`` means by this name, as far as they are there and cannot be read.
+
+        One that was never seen may be in any deployment, so it counts for every cluster that its role may serve.
+        """
+        of_cluster = paths.split_cluster(name)
+        if of_cluster is None:
+            return [name] if self.hides(name) else []
+        cluster = self.clusters.get(name)
+        seen = [member.name for member in cluster.members if member.unreadable] if cluster is not None else []
+        return seen + [each for each in self._never_seen() if self._may_serve(each, of_cluster[0])]
+
+    def doubts(self, name: str) -> bool:
+        """Whether a parent counts as not satisfied only because of what cannot be read."""
+        if not self.hidden(name):
+            return False
+        parent = self.parent(name)
+        if isinstance(parent, ClusterView):
+            known = (member for member in parent.members if not member.unreadable)
+            return parent.waiting > 0 and all(satisfied(member.record) for member in known)
+        return parent is None or not satisfied(parent.record)
+
+    def _never_seen(self) -> Iterator[str]:
+        for path in self.unreadable:
+            match path.split("/")[2:]:
+                case ["nodes", fqdn, "noderoles", role] if self.vertex(f"{role}@{fqdn}") is None:
+                    yield f"{role}@{fqdn}"
+
+    def _may_serve(self, name: str, role: str) -> bool:
+        own = name.partition("@")[0]
+        stored = self.roles.get(own)
+        return own == role or (stored is not None and role in stored.record.provides)
 
     def vertices(self) -> Iterator[Vertex]:
         for node in self.nodes.values():
@@ -461,8 +533,10 @@ def ancestors(vertex: Vertex) -> list[list[Vertex]]:
 
 
 def node_of(world: World, fqdn: str) -> NodeView:
-    """Raises NotFound."""
+    """Raises NotFound, or Conflict where its record was never read whole."""
     view = world.nodes.get(fqdn)
+    if paths.node(fqdn) in world.unreadable and (view is None or view.record is None):
+        raise Conflict(f"the record {paths.node(fqdn)} cannot be read; nodepool-ocb status says why")
     if view is None or view.record is None:
         raise NotFound(f"node {fqdn} does not exist; see: nodepool-ocb node list")
     return view

@@ -20,13 +20,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, claim, limits, metrics
+from nodepool_ocb import aliveness, belonging, claim, limits, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Change, Create, Daemon, Set, State
-from nodepool_ocb.noderole import settle, settled, with_hooks
+from nodepool_ocb.noderole import placed, settle, with_hooks
 from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.session import Session, ZnodeStat
@@ -135,6 +135,7 @@ class Annealer:
         self.rolling.void()
         session = self.session.id
         self.cluster = clusters.current(self.session, self.cluster).id
+        belonging.of_logs(self.settings.log_dir, self.cluster)
         self._register()
         touched = self.cache.load()
         self.rolling.look_at_all()
@@ -230,7 +231,7 @@ class Annealer:
 
     @staticmethod
     def _unsettled(vertex: Vertex) -> bool:
-        return settled(vertex.record, vertex.waiting, 0.0) is not vertex.record
+        return placed(vertex, vertex.record, 0, 0.0) is not vertex.record
 
     def _settle(self, unsettled: list[Vertex]) -> None:
         """Write what the rule about neighbours says, where whoever moved them did not come to it."""

@@ -138,7 +138,7 @@ class Holding:
             record = planned.get(vertex, vertex.record)
             if not claimable(record):
                 continue
-            if record.state is State.TRANSITION and moved is None and vertex.waiting and not record.ending:
+            if record.state is State.TRANSITION and moved is None and vertex.lacking and not record.ending:
                 self._let_go(vertex)
             elif runnable(site.world, vertex, now, site.jigs, moved):
                 candidates.append(vertex)
@@ -229,6 +229,11 @@ class Holding:
             return
         if isinstance(finished.outcome, Unknown):
             self._leave(held, finished)
+            return
+        if held.hold.vertex.unreadable:  # what came of the run is kept until it can be written
+            held.finished = finished
+            site.working.vacate(held)
+            site.agenda.at(time.monotonic() + LONGEST_AGAIN_SECONDS, ("end", held.fqdn))
             return
         try:
             ending = site.working.ending(held, finished, site.session.now())
@@ -357,7 +362,8 @@ class Holding:
     def _let_go(self, vertex: Vertex) -> None:
         """Nobody runs it, and a parent is not well any more: it is to wait again."""
         site = self._site
-        if vertex.node.claim is None and site.ranking.of(vertex.node.name) == 0:
+        hidden = vertex.unreadable or paths.claim(vertex.node.name) in site.world.unreadable
+        if vertex.node.claim is None and not hidden and site.ranking.of(vertex.node.name) == 0:
             now = site.session.now()
             moved = apply({vertex: Event.LOSE}, now, by=site.identity)
             account = claim.accounted(vertex, now, "abandoned", "a parent is not well any more")

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, limits, metrics, nodes, structure
+from nodepool_ocb import aliveness, blobs, limits, metrics, nodes, structure, unreadable
 from nodepool_ocb.claim import Hold, settling, writes
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, OcbError, Stale, Unavailable
@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 2.0
+LONGEST_AGAIN_SECONDS: Final = (
+    60.0  # for one whose code is not here; it goes on at once when the role is imported again
+)
+MOST_AT_ONCE: Final = 16  # hooks under way; each holds what it sees
 SEPARATOR: Final = "/"
 REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
 
@@ -62,10 +66,16 @@ class Hooking:
         self._site = site
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hook")
         self._under_way: set[tuple[str, str]] = set()
+        self._queue: dict[tuple[str, str], None] = {}  # names alone: what a hook sees is put together when it runs
+        self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
+        self._missing: dict[tuple[str, str], int] = {}  # how often in a row its code was not installed here
+        self._said: set[tuple[str, str]] = set()
 
     def look(self, touched: Touched) -> None:
         """Make appointments for whatever has a hook to run among what changed."""
         for vertex in touched.vertices:
+            if vertex.role in self._of_role:
+                self._index(vertex)
             if vertex.record.hooks:
                 self._appoint("hook-noderole", vertex.name, vertex.node.name)
         for fqdn in touched.nodes:
@@ -86,6 +96,9 @@ class Hooking:
     def keep(self, what: str, whom: str) -> None:
         """An appointment has come: run the hook, unless it runs already."""
         if (what, whom) in self._under_way:
+            return
+        if len(self._under_way) >= MOST_AT_ONCE:
+            self._queue[what, whom] = None
             return
         job = {"hook-noderole": self._noderole, "hook-node": self._node, "hook-deployment": self._deployment}[what](
             whom
@@ -147,7 +160,39 @@ class Hooking:
 
     def _ended(self, what: str, whom: str, applied: bool) -> None:
         self._under_way.discard((what, whom))
-        self._appoint(what, whom, whom, 0.0 if applied else AGAIN_SECONDS)  # another hook may wait
+        missing = 0 if applied else self._missing.get((what, whom), 0)
+        wait = 0.0 if applied else min(AGAIN_SECONDS * 2 ** min(missing, 10), LONGEST_AGAIN_SECONDS)
+        self._appoint(what, whom, whom, wait)  # another hook may wait
+        while self._queue and len(self._under_way) < MOST_AT_ONCE:
+            following = next(iter(self._queue))
+            del self._queue[following]
+            self.keep(*following)
+
+    def _installed(self, what: str, whom: str, role: str, barclamp: str, hook: str) -> bool:
+        """Whether the code is here; where it is not, said once a role, and asked for less and less often."""
+        if find(role, barclamp) is not None:
+            self._missing.pop((what, whom), None)
+            return True
+        self._missing[what, whom] = self._missing.get((what, whom), 0) + 1
+        if (role, hook) not in self._said:
+            self._said.add((role, hook))
+            log.warning(
+                "%s of role %s: its code is not installed on this host; another annealer has to run it", hook, role
+            )
+        return False
+
+    def _index(self, vertex: Vertex) -> None:
+        known = self._of_role[vertex.role]
+        if self._site.world.vertex(vertex.name) is vertex:
+            known[vertex.name] = vertex.record
+        else:
+            known.pop(vertex.name, None)
+
+    def _noderoles_of(self, role: str) -> dict[str, NodeRole]:
+        """All noderoles of a role, as they are now."""
+        if role not in self._of_role:
+            self._of_role[role] = {v.name: v.record for v in self._site.world.vertices() if v.role == role}
+        return dict(self._of_role[role])
 
     # -- noderole hooks --
 
@@ -157,13 +202,13 @@ class Hooking:
             return None
         hook, record, node = vertex.record.hooks[0], vertex.record, vertex.node.record
         stored = self._site.world.roles.get(vertex.role)
-        if stored is None:
-            return None  # looked at again when roles change
+        if stored is None or _unreadable(vertex):
+            return None  # looked at again when that changes
         role = stored.record
 
         def work() -> Done | None:
             hooked = Hooked(name, node, record, attributes.blob(_system(self._site.session, name)))
-            if not _installed(vertex.role, role.barclamp, hook):
+            if not self._installed("hook-noderole", name, vertex.role, role.barclamp, hook):
                 return None
             error = _call(vertex.role, role.barclamp, hook, hooked)
             return Done([hooked], error, _systems(self._site.session, hooked))
@@ -174,7 +219,8 @@ class Hooking:
         return Job(work, write)
 
     def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
-        if self._site.world.vertex(vertex.name) is not vertex or vertex.record is not record:
+        here = self._site.world.vertex(vertex.name)
+        if here is not vertex or vertex.record is not record or _unreadable(vertex):
             return []  # it moved on, or is another of the same name: the hook runs again
         if done.error:
             moved = apply(
@@ -199,7 +245,8 @@ class Hooking:
             if hooked.set_node and view is not None:
                 changes += aliveness.changed(world, view, self._site.session.now(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
-            events = {each: Event.REFRESH for each in found if each is not None and each.record.state is State.ACTIVE}
+            ready = (each for each in found if each is not None and not each.unreadable)
+            events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
             moved = apply(events, self._site.session.now(), by=identity)
             changes += [change for each, record in moved.items() for change in writes(each, record)]
             for name, wanted in hooked.set_system.items():
@@ -219,6 +266,8 @@ class Hooking:
         if view is None or view.record is None:
             return None
         node = view.record
+        if unreadable.hooks_wait(self._site.world, paths.node(fqdn), paths.claim(fqdn)):
+            return None  # looked at again when that changes
         if node.deleting and not node.hooks:
             return self._delete(view)
         if not node.hooks:
@@ -226,12 +275,12 @@ class Hooking:
         hook, world = node.hooks[0], self._site.world
         roles = [name for name in _by_depth(world) if hook in world.roles[name].record.hooks]
         barclamps = {name: world.roles[name].record.barclamp for name in roles}
-        own = {name: {v.name: v.record for v in world.vertices() if v.role == name} for name in roles}
+        own = {name: self._noderoles_of(name) for name in roles}
 
         def work() -> Done | None:
             done = Done([], None, {})
             for name in roles:
-                if not _installed(name, barclamps[name], hook):
+                if not self._installed("hook-node", fqdn, name, barclamps[name], hook):
                     return None
                 hooked = Hooked(fqdn, node, noderoles=own[name])
                 if _call(name, barclamps[name], hook, hooked) is None:
@@ -240,7 +289,8 @@ class Hooking:
             return done
 
         def write(done: Done) -> list[Change]:
-            if world.nodes.get(fqdn) is not view or view.record is not node:
+            hidden = unreadable.hooks_wait(world, paths.node(fqdn))
+            if hidden or world.nodes.get(fqdn) is not view or view.record is not node:
                 return []
             changes = self._wanted(view, done)
             path = paths.node(fqdn)
@@ -285,6 +335,8 @@ class Hooking:
         if stored is None or role is None:
             return None
         record, path, barclamp = stored.record, paths.deployment_role(deployment, name), role.record.barclamp
+        if unreadable.hooks_wait(self._site.world, path):
+            return None  # looked at again when that changes
         if record.deleting and not record.hooks:
             deletion = structure.raised(self._site.world, [Delete(path, stored.version)])
             self._site.send(deletion, lambda _: None, f"deleting {whom}")
@@ -295,7 +347,7 @@ class Hooking:
 
         def work() -> Done | None:
             hooked = Hooked(deployment, attributes=record.system)
-            if not _installed(name, barclamp, hook):
+            if not self._installed("hook-deployment", whom, name, barclamp, hook):
                 return None
             return Done([hooked], _call(name, barclamp, hook, hooked), {})
 
@@ -305,6 +357,12 @@ class Hooking:
             return [Set(path, replace(record, hooks=record.hooks[1:], system=system), stored.version)]
 
         return Job(work, write)
+
+
+def _unreadable(vertex: Vertex) -> bool:
+    """Whether what a noderole's hook is run for, or may write, cannot be read for now."""
+    fqdn = vertex.node.name
+    return unreadable.hooks_wait(vertex.node.world, paths.noderole(vertex.role, fqdn), paths.node(fqdn))
 
 
 class Done(msgspec.Struct):

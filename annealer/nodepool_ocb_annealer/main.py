@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 def run(asked: Asked) -> None:
     """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     settings = asked.settings
+    for loose in config.loose_keys(settings.ssh):
+        log.warning("%s", loose)
     jigs = installed(settings)
     identity = name()
     daemon = Daemon(

@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from nodepool_ocb import metrics
-from nodepool_ocb.aliveness import died, revived
+from nodepool_ocb.aliveness import died, pinned, revived
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.probe import Alive, Prober, Unreachable
 from nodepool_ocb.model import Change, Node
+from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, World
 from nodepool_ocb_annealer.agenda import Agenda
@@ -60,7 +61,9 @@ class Probing:
         for fqdn in nodes:
             view = site.world.nodes.get(fqdn)
             node = view.record if view else None
-            if node is None or fqdn in self._under_way or not _probed(node) or site.ranking.of(fqdn) != 0:
+            if view is None or node is None or fqdn in self._under_way or not _probed(view):
+                continue
+            if site.ranking.of(fqdn) != 0:
                 continue
             if node.alive:
                 wait = site.settings.probe_seconds * random.uniform(0.5, 1.0)
@@ -72,7 +75,7 @@ class Probing:
         """The appointment: ask now, unless somebody works on the node."""
         site = self._site
         view = site.world.nodes.get(fqdn)
-        if site.prober is None or view is None or view.record is None or not _probed(view.record):
+        if site.prober is None or view is None or view.record is None or not _probed(view):
             return
         if site.ranking.of(fqdn) != 0 or fqdn in self._under_way:
             return
@@ -96,7 +99,7 @@ class Probing:
     def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | None) -> None:
         self._under_way.discard(fqdn)
         view = self._site.world.nodes.get(fqdn)
-        if view is None or view.record is None:
+        if view is None or view.record is None or not _probed(view):
             return
         node = view.record
         if _reached_by(node) != _reached_by(asked):
@@ -112,6 +115,8 @@ class Probing:
                 log.info("%s is alive", fqdn)
                 keys = [answer.host_key] if answer.host_key else []
                 self._site.send(revived(view, self._site.session.now(), keys), lambda _: None, f"{fqdn} alive")
+            elif answer.host_key and not node.host_keys:
+                self._site.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
             self._next(view)
             return
         metrics.PROBES.labels("failed").inc()
@@ -151,5 +156,8 @@ def _reached_by(node: Node) -> tuple[object, ...]:
     return node.addresses, node.user, node.host_keys
 
 
-def _probed(node: Node) -> bool:
+def _probed(view: NodeView) -> bool:
+    node = view.record
+    if node is None or paths.node(view.name) in view.world.unreadable:
+        return False  # what it is now is not known, and it cannot be written
     return node.available and not node.virtual and bool(node.addresses)

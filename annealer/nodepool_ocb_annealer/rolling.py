@@ -132,7 +132,7 @@ class Rolling:
         site = self._site
         stored = site.world.rollouts.get(deployment)
         drive = self._driven.get(deployment)
-        if site.draining:
+        if site.draining or paths.rollouts(deployment) in site.world.unreadable:
             return
         if not site.session.trusted:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)

@@ -59,6 +59,7 @@ class Tidying:
         self._noted: set[str] = set()
         self._under_way = False
         self._look_at = 0.0  # the logs, not before; monotonic
+        self._appoint(TIDY_SECONDS)  # what was left by the process before this one
 
     def ended(self, held: Held) -> None:
         """A run has ended, and its record is written."""

@@ -217,6 +217,9 @@ class Working:
     @staticmethod
     def _dead(hold: claim.Hold, outcome: Unreachable, run: Run, now: float) -> Ending:
         reason = f"{outcome.step}: {outcome.reason}"
+        if paths.node(hold.fqdn) in hold.vertex.node.world.unreadable:
+            released = partial(claim.releasing, hold)
+            return Ending(released, released, {}, run, Event.ABANDON, may_pass_on=False)
         end = Check(paths.fence(hold.fqdn), hold.fence), Delete(paths.claim(hold.fqdn), hold.claim_version)
         # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
         changes = died(hold.vertex.node, now, reason, by=hold.annealer, ended=(hold.vertex, run), together=end)
@@ -258,13 +261,17 @@ def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[
     if isinstance(outcome, Succeeded):
         return Event.SUCCEED, {}
     if isinstance(outcome, Lost):
-        return Event.LOSE, {}
+        return Event.LOSE, {"not_before": now + _pause(record, role)}
     done = isinstance(outcome, Failed) and outcome.exit_code == 0  # and what it gave back cannot be kept
     if isinstance(outcome, Failed) and record.attempt <= role.retries and not (done and "destructive" in role.flags):
-        doublings = min(record.attempt - 1, MOST_DOUBLINGS)
-        wait = min(role.backoff_seconds * 2**doublings, LONGEST_BACKOFF_SECONDS)
-        return Event.DEFER, {"not_before": now + wait}
+        return Event.DEFER, {"not_before": now + _pause(record, role)}
     return Event.FAIL, {}
+
+
+def _pause(record: NodeRole, role: Role) -> float:
+    """Seconds from this attempt to the next: doubles with each."""
+    doublings = min(max(record.attempt - 1, 0), MOST_DOUBLINGS)
+    return float(min(role.backoff_seconds * 2**doublings, LONGEST_BACKOFF_SECONDS))
 
 
 def _taken(ticket: deque[None]) -> bool:

@@ -18,20 +18,21 @@ from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.diskimages import Diskimage
-from nodepool_ocb.errors import NoCluster, Stale, Unavailable
+from nodepool_ocb.errors import NoCluster, Taken, Unavailable
 from nodepool_ocb.image import Due, ImageView, due, due_uploads
-from nodepool_ocb.model import BuildState, Change, Create, Daemon, Delete, Set
-from nodepool_ocb.store import clusters, codec, paths
+from nodepool_ocb.model import BuildState, Daemon
+from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.images import ImageCache
-from nodepool_ocb_builder import company, space
+from nodepool_ocb_builder import company, isolation, space
 from nodepool_ocb_builder.backends import missing
 from nodepool_ocb_builder.building import Building
 from nodepool_ocb_builder.company import Company
 from nodepool_ocb_builder.crew import Crew
 from nodepool_ocb_builder.housekeeping import Housekeeping
 from nodepool_ocb_builder.patience import Patience
+from nodepool_ocb_builder.registration import register
 from nodepool_ocb_builder.site import Site
-from nodepool_ocb_builder.uploading import Uploading
+from nodepool_ocb_builder.uploading import Uploading, elsewhere
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Builder:
         self._patience = Patience()
         self._keeping = Housekeeping(site, self._patience, self.wake.set)
         self._counted: set[str] = set()  # the images that metrics are there for
+        self._swept_builds = False
         self._session = 0  # the session in which the cache was loaded
         self._company = Company()
         self._draining_since: float | None = None
@@ -96,7 +98,9 @@ class Builder:
         session, site = self.site.session, self.site
         began = session.id
         site.cluster = clusters.current(session, site.cluster).id
+        site.shelf.belong(site.cluster)
         self._register()
+        self._sweep_builds()
         session.ensure(*map(paths.builds, site.diskimages))
         site.locks.sweep()
         self.cache.load()
@@ -105,21 +109,16 @@ class Builder:
         self._patience.comes("sweep", site.settings.sweep_seconds)
 
     def _register(self) -> None:
-        """Our znode; one of our own id from a session before is of a process that is no more, for the directory is ours."""
-        session, path = self.site.session, paths.daemon("builder", self.site.builder_id)
-        session.ensure(paths.daemons("builder"))
-        self.daemon = replace(self.daemon, providers=tuple(self.site.uploaders), images=company.settings(self.site))
-        znode = session.get(path)
-        ours = znode is not None and znode.ephemeral_owner == session.id
-        if znode is not None and ours and znode.data == codec.encode(self.daemon):
-            return
-        changes: list[Change] = [Create(path, self.daemon, ephemeral=True)]
-        if znode is not None:
-            changes = [Set(path, self.daemon, znode.version)] if ours else [Delete(path, znode.version), *changes]
-        try:
-            session.commit(changes)
-        except Stale:
-            raise Unavailable(f"{path} was changed while we wrote it") from None
+        site = self.site
+        self.daemon = replace(self.daemon, providers=tuple(site.uploaders), images=company.settings(site))
+        register(site.session, site.shelf, self.daemon)
+
+    def _sweep_builds(self) -> None:
+        """End what an earlier process left here: once, and not before the directory is known to be ours alone."""
+        if not self._swept_builds:
+            for fault in isolation.sweep(self.site.shelf.folder):
+                log.warning("left by a builder before us: %s", fault)
+            self._swept_builds = True
 
     def served_at(self, address: str) -> None:
         """HOST:PORT of our pages; before the first turn."""
@@ -144,10 +143,9 @@ class Builder:
 
     def _look_who_lives(self) -> None:
         site = self.site
+        self._register()  # again, should somebody have taken our znode away
         builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
         site.gone = self._company.look(site.session, builders, site.settings.gone_seconds)
-        if site.builder_id not in self._company.living:  # somebody took our znode away
-            self._register()
 
     # -- one image --
 
@@ -205,6 +203,10 @@ class Builder:
             limit = site.providers[each.provider].upload_workers
             if key in self.uploads.busy or (limit is not None and busy >= limit):
                 continue
+            if absent := elsewhere(site, view.name, each):
+                if self._patience.may_say(("elsewhere", *key[:2]), EQUIPMENT_SECONDS):
+                    log.warning("%s", absent)
+                continue
             self._patience.start(self.uploads, key, Uploading(site, *key).run)
             wait = min(wait, self._patience.left(key))
         return wait
@@ -242,11 +244,8 @@ class Builder:
             self._draining_since = time.monotonic()
             log.info("draining: %d builds, %d uploads", len(self.builds.busy), len(self.uploads.busy))
             self.daemon = replace(self.daemon, state="draining")
-            with suppress(Stale, Unavailable):
-                path = paths.daemon("builder", self.site.builder_id)
-                znode = self.site.session.get(path)
-                if znode is not None:
-                    self.site.session.commit([Set(path, self.daemon, znode.version)])
+            with suppress(Taken, Unavailable):
+                self._register()
         if time.monotonic() - self._draining_since >= self.site.settings.drain_seconds:
             self.site.stopping.set()
 

@@ -154,10 +154,23 @@ class Building:
             shell_type=image.shell_type,
             metadata=image.metadata,
         )
-        path = site.session.create_next(paths.builds(image.name) + "/", record)
-        self.id = path.rpartition("/")[2]
+        path = self._number(record)
         record = replace(record, filename=self.name, log=f"{site.host}:{site.shelf.log(self.name)}")
         self._version = self._commit(Set(path, record, 0))
+
+    def _number(self, record: Build) -> str:
+        """Create the record, and gives its path; its number is the first of which nothing lies here.
+
+        Numbers come back where an ensemble was restored from a backup, or rebuilt, and the files of then are still here.
+        """
+        site, folder = self.site, paths.builds(self.image.name)
+        while True:
+            path = site.session.create_next(folder + "/", record)
+            self.id = path.rpartition("/")[2]
+            if not site.shelf.knows(self.name):
+                return path
+            log.warning("%s has files already, and had no record: the next number is taken", self.name)
+            site.session.commit([Delete(path, 0)])
 
     def _commit(self, change: Set, *more: Change) -> int:
         """Write our record, and what goes with it, if the lock is ours; gives the record's version."""
@@ -205,8 +218,7 @@ class Building:
             made = shelf.unfinished(self.name, format)
             if not made.is_file() or not made.stat().st_size:
                 raise OcbError(f"the backend ended well and made no {format}; see the log")
-            file = made.rename(shelf.file(self.name, format))
-            sums[format] = checksums.write(file)
+            sums[format] = checksums.write(shelf.finish(self.name, format))
         return sums
 
     def _look_about(self) -> None:

@@ -17,6 +17,7 @@ from nodepool_ocb_builder import tidying
 from nodepool_ocb_builder.building import Building
 from nodepool_ocb_builder.crew import Crew
 from nodepool_ocb_builder.leaks import Leaks
+from nodepool_ocb_builder.orphans import Orphans
 from nodepool_ocb_builder.patience import LONGEST_SECONDS, Patience
 from nodepool_ocb_builder.site import Site
 
@@ -32,6 +33,7 @@ class Housekeeping:
         self._tidiers = Crew("tidy", TIDIERS, wake)
         self._asking: dict[str, Crew] = {}  # by provider
         self._leaks = Leaks(site)
+        self._orphans = Orphans(site)
 
     def crews(self) -> list[Crew]:
         """All who may be at work."""
@@ -57,7 +59,7 @@ class Housekeeping:
         """What has no event: files and logs, and what providers have. ``at_work`` is what is being built, by image."""
         site, settings = self._site, self._site.settings
         names = [building.name for building in at_work.values()]
-        work = partial(tidying.remove_orphans, site, dict(cache.images), list(cache.quarantined), names)
+        work = partial(self._orphans.look, dict(cache.images), list(cache.quarantined), names)
         self._patience.comes("orphans", settings.cleanup_seconds, partial(self._tidiers.start, "orphans", work))
         for provider in site.uploaders if site.cluster else ():
             look = partial(self._asked(provider).start, "leaks", partial(self._leaks.look, provider))

@@ -54,7 +54,7 @@ class _Records:
 
     def __init__(self, site: Site, listed: Iterable[Kept]) -> None:
         self._unread: dict[str, str] = {}
-        site.session.sync()
+        site.sync()
         named = {kept.stamp.image for kept in listed} & {*images.names(site.session)}
         views = images.read(site.session, named, self._unread)
         self._states: dict[Stamp, UploadState] = {}  # of what the newest attempt of each upload makes

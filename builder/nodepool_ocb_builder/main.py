@@ -21,7 +21,7 @@ from nodepool_ocb.model import Daemon
 from nodepool_ocb.program import Asked, program
 from nodepool_ocb.providers.provider import Uploader
 from nodepool_ocb.store.session import Session
-from nodepool_ocb_builder import backends, isolation
+from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.backends import Backend
 from nodepool_ocb_builder.builder import Builder
 from nodepool_ocb_builder.shelf import Shelf
@@ -44,8 +44,6 @@ def run(asked: Asked) -> None:
         raise Invalid(f"{settings.builder.nodepool}: key `images-dir` is missing; name the directory to keep images in")
     folder = Path(wants.images_dir)
     shelf = Shelf(folder, Path(wants.build_log_dir) if wants.build_log_dir else folder / LOGS)
-    for fault in isolation.sweep(folder):
-        log.warning("left by a builder before us: %s", fault)
     session = Session(settings.zookeeper, on_lost=lambda: builder.wake.set(), on_connected=lambda: builder.wake.set())
     site = Site(session, shelf, settings.builder, wants, tools, uploaders(wants))
     builder = Builder(site, _daemon(settings))

@@ -3,12 +3,13 @@
 A build's files are ``<image>-<id>.<format>`` with ``.md5`` and ``.sha256`` beside them, and the folder ``<image>-<id>.d``
 for manifests; while it is built there are ``<image>-<id>.new.<format>`` and the folder ``<image>-<id>.build``. Nothing
 else in the directory is ours. The id of the directory, in ``builder_id.txt``, is the builder's: who owns the files owns
-the records. One process at a time uses a directory.
+the records; beside it, in ``cluster_id.txt``, is the id of the cluster that has them. One process at a time uses a directory.
 """
 
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import re
 import uuid
@@ -16,9 +17,12 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from nodepool_ocb import belonging
+from nodepool_ocb.belonging import write_whole
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb_builder import leftovers
 from nodepool_ocb_builder.checksums import ALGORITHMS, beside
+from nodepool_ocb_builder.renaming import rename_new
 
 ID_FILE: Final = "builder_id.txt"
 _OURS: Final = re.compile(r"(?P<build>[A-Za-z0-9_.+~@-]+-[0-9]{10})\.(?P<rest>.+)")
@@ -62,13 +66,25 @@ class Shelf:
         """Let another process have it."""
         os.close(self._lock)
 
+    @property
+    def id_file(self) -> Path:
+        """Where the builder's id stands."""
+        return self.folder / ID_FILE
+
     def _identity(self) -> str:
-        file = self.folder / ID_FILE
+        file = self.id_file
         if file.exists() and (known := file.read_text().strip()):
             return known
         made = str(uuid.uuid4())
-        _write_whole(file, made + "\n")
+        write_whole(file, made + "\n")
         return made
+
+    def belong(self, cluster: str) -> None:
+        """Serve this cluster from now on; raises NoCluster where the directory is another's, and Invalid."""
+        try:
+            belonging.belong(self.folder, cluster)
+        except OSError as error:
+            raise Invalid(f"{error.filename}: {error.strerror}; see images-dir") from error
 
     # -- a build's files --
 
@@ -94,6 +110,19 @@ class Shelf:
         """The log of a build."""
         return self.logs / f"{build}.log"
 
+    def knows(self, build: str) -> bool:
+        """Whether anything here is of this build, be it its log: it is, or was, made here, or this is a copy."""
+        return self.log(build).exists() or any(self.folder.glob(glob.escape(build) + ".*"))
+
+    def finish(self, build: str, format: str) -> Path:
+        """The unfinished file gets its final name; never over one that is there already. Raises Conflict, OSError."""
+        file = self.file(build, format)
+        try:
+            rename_new(self.unfinished(build, format), file)
+        except FileExistsError:
+            raise Conflict(f"{file} is there already; it stays as it is") from None
+        return file
+
     def tail(self, build: str) -> str:
         """The end of a build's log."""
         try:
@@ -114,13 +143,9 @@ class Shelf:
 
     # -- what is left over --
 
-    def orphans(self, known: Collection[str], before: float) -> list[Path]:
-        """What is a build's by its name, untouched since ``before``, and of no build that is ``known``."""
-        return sorted(
-            path
-            for path, build in self._of_builds()
-            if build not in known and (changed := _changed(path)) is not None and changed < before
-        )
+    def orphans(self, known: Collection[str]) -> list[Path]:
+        """What is a build's by its name, and of no build that is ``known``."""
+        return sorted(path for path, build in self._of_builds() if build not in known)
 
     def _of_builds(self) -> Iterator[tuple[Path, str]]:
         for path in self.folder.iterdir():
@@ -156,20 +181,3 @@ def _remove(path: Path) -> list[str]:
     except OSError as error:
         return [f"{path} cannot be removed: {error.strerror}; remove it by hand"]
     return []
-
-
-def _changed(path: Path) -> float | None:
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return None
-
-
-def _write_whole(file: Path, text: str) -> None:
-    """The whole text or nothing, also after a power failure."""
-    partial = file.with_suffix(".part")
-    with partial.open("w") as writer:
-        writer.write(text)
-        writer.flush()
-        os.fsync(writer.fileno())
-    partial.rename(file)

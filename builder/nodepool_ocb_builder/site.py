@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 
 from nodepool_ocb.config import BuilderSettings
 from nodepool_ocb.diskimages import Diskimage
-from nodepool_ocb.errors import Stale, Unavailable
+from nodepool_ocb.errors import NoCluster, Stale, Unavailable
 from nodepool_ocb.image import Carrier, ImageView, Wanted
 from nodepool_ocb.model import Holder
 from nodepool_ocb.nodepool import Nodepool, Provider
 from nodepool_ocb.providers.provider import Uploader
-from nodepool_ocb.store import images
+from nodepool_ocb.store import clusters, images
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_builder.backends import Backend
@@ -81,8 +81,19 @@ class Site:
 
     def look(self, image: str) -> ImageView | None:
         """An image as it is now, no older than this call; None where it is gone. Raises Unavailable."""
-        self.session.sync()
+        self.sync()
         return images.read(self.session, [image]).get(image)
+
+    def sync(self) -> None:
+        """What is read after this is no older than this call, and of our cluster.
+
+        Raises Unavailable, also where another cluster answers, or none: what it lacks says nothing about our files.
+        """
+        self.session.sync()
+        try:
+            clusters.current(self.session, self.cluster)
+        except NoCluster as elsewhere:
+            raise Unavailable(str(elsewhere)) from elsewhere
 
     def insist(self, write: Callable[[], T]) -> T:
         """Do what reads and then writes until it is done: again after Stale, and when ZooKeeper is back.

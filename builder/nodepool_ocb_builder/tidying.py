@@ -1,4 +1,4 @@
-"""What the rules say is to be tidied up, done: records marked, uploads and builds removed, files without a record too.
+"""What the rules say is to be tidied up, done: records marked, uploads and builds removed.
 
 Records go last: while one stands, whoever looks next knows what is still to be removed.
 """
@@ -6,24 +6,27 @@ Records go last: while one stands, whoever looks next knows what is still to be 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from nodepool_ocb import metrics
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.image import BuildView, ImageView, UploadView, removable
-from nodepool_ocb.model import Check, Delete, Set, Upload
+from nodepool_ocb.image import BuildView, UploadView, removable
+from nodepool_ocb.model import Check, Delete, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step
-from nodepool_ocb_builder.shelf import named, remove_all
+from nodepool_ocb_builder.shelf import named
 from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
+
+_BARE: Final = re.compile(r"/provider(/[^/]+(/images(/lock)?)?)?")  # what stays below a build when its uploads are gone
 
 
 def do(site: Site, image: str, step: Step) -> None:
@@ -81,6 +84,8 @@ def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
     if znode is None:
         return
     record = codec.decode(Upload, znode)
+    if record.state is not UploadState.DELETE:
+        return  # somebody wants it again
     uploader = site.uploaders.get(upload.provider)
     if record.external_id is not None:
         refused = (
@@ -98,15 +103,28 @@ def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
 def _remove_build(site: Site, image: str, build: BuildView) -> None:
     view = site.look(image)
     found = view.build(build.id) if view else None
-    if found is None or found.record.state is not build.record.state or not found.bare:
+    if found is None or found.version != build.version or not found.bare:
         return  # it is decided anew on what is there now
     name = named(image, build.id)
-    faults = site.shelf.remove(name) if build.record.builder_id == site.builder_id else []
+    ours = build.record.builder_id == site.builder_id and build.record.filename  # none: it was not to have files yet
+    faults = site.shelf.remove(name) if ours else []
     if faults:
         log.warning("%s stays: %s", name, "; ".join(faults))
         return
+    site.session.commit(_bare_removal(site, paths.build(image, build.id), build.version))
     log.info("%s is deleted (%s)", name, build.record.state)
-    site.session.commit(removal(site.session, paths.build(image, build.id)))
+
+
+def _bare_removal(site: Site, path: str, version: int) -> list[Delete]:
+    """The deletions of a build at this version and of the empty znodes below it.
+
+    Raises Stale where one is not empty: an upload began meanwhile, or somebody holds its lock.
+    """
+    below = [change for change in removal(site.session, path) if change.path != path]
+    for change in below:
+        if _BARE.fullmatch(change.path.removeprefix(path)) is None:
+            raise Stale(f"{change.path} came meanwhile: nothing was deleted", change.path)
+    return [*below, Delete(path, version)]
 
 
 # -- files --
@@ -123,24 +141,10 @@ def uploaded(site: Site, image: str, build: BuildView) -> tuple[str, ...]:
 def remove_uploaded(site: Site, image: str, build: BuildView, formats: Sequence[str]) -> None:
     """Remove the files of these formats. Raises Stale, Unavailable, or Invalid where a format is none."""
     record = replace(build.record, removed=(*build.record.removed, *formats))
-    site.session.commit([Set(paths.build(image, build.id), record, build.version)])
+    still = [
+        Check(_path(image, each), each.version) for each in build.uploads if each.record.state is UploadState.READY
+    ]
+    site.session.commit([*still, Set(paths.build(image, build.id), record, build.version)])
     for format in formats:
         for fault in site.shelf.remove_format(named(image, build.id), format):
             log.warning("%s", fault)
-
-
-def remove_orphans(site: Site, views: Mapping[str, ImageView], unread: Iterable[str], working: Iterable[str]) -> None:
-    """Remove files and logs that no record names: after a grace time, for a record may be about to be written.
-
-    ``unread`` are the paths of records that cannot be decoded: what they name stays.
-    """
-    known = {named(view.name, build.id) for view in views.values() for build in view.builds} | set(working)
-    known |= {named(*path.split("/")[3:6:2]) for path in unread if path.count("/") >= 5}
-    now = time.time()  # files bear the times of this host
-    for path in site.shelf.orphans(known, now - site.settings.orphan_grace_seconds):
-        faults = remove_all([path])
-        log.log(
-            logging.WARNING if faults else logging.INFO, "%s has no record: %s", path, "; ".join(faults) or "removed"
-        )
-    for path in site.shelf.prune_logs(known, site.nodepool.build_log_retention):
-        log.info("%s is an old log: removed", path)

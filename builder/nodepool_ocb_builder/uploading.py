@@ -81,7 +81,8 @@ class Uploading:
             return None
         carriers = site.carriers(self.image)
         due, _ = due_uploads(view, carriers, site.builder_id, site.session.now(), site.settings.retry_seconds)
-        return next((each for each in due if (each.build.id, each.provider) == (self.build, self.provider)), None)
+        found = next((each for each in due if (each.build.id, each.provider) == (self.build, self.provider)), None)
+        return None if found is None or elsewhere(site, self.image, found) else found
 
     def _upload(self, due: DueUpload) -> None:
         began = time.monotonic()
@@ -202,3 +203,19 @@ class Uploading:
             self.site.session.commit(changes)
 
         self.site.insist(write)
+
+
+def elsewhere(site: Site, image: str, due: DueUpload) -> str | None:
+    """Why a build's file is not missing though it is not here: another builder of our id made it, and may have it.
+
+    None where it is here, or was made here. Two directories have one id where one is a copy, and the copy lacks what was
+    built after it was made; so only a build that left a trace in this directory, on this host, can have lost its file.
+    """
+    name = named(image, due.build.id)
+    file, host = site.shelf.file(name, due.format), due.build.record.builder
+    if file.exists() or (host == site.host and site.shelf.knows(name)):
+        return None
+    return (
+        f"{file} is not here: {name} was built on {host}, in another directory with the id of this one; bring its files"
+        f" here, or have it built again: nodepool-ocb image build {image}"
+    )

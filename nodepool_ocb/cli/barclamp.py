@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb import structure
+from nodepool_ocb import structure, unreadable
 from nodepool_ocb.cli import connection, output
 from nodepool_ocb.cli.common import Noun, dry_run_option
 from nodepool_ocb.errors import Invalid
@@ -59,6 +59,7 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
     outcome: list[Imported] = []
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        unreadable.refuse_import(world)
         found = barclamp.load(files, {name: stored.record for name, stored in world.roles.items()})
         outcome[:] = [found]
         if found.problems and not force:

@@ -45,6 +45,8 @@ def check(offline: bool, nodepool: Path | None) -> None:
     if not offline:
         with connection.session():
             pass
+    for loose in config.loose_keys(settings.ssh):
+        output.say(f"warning: {loose}")
     told = msgspec.to_builtins(settings)
     if told["zookeeper"].get("password"):
         told["zookeeper"]["password"] = "***"

@@ -68,15 +68,14 @@ def session(
 
 
 def load(opened: Session) -> World:
-    """Everything as it is now, and no older than this call; says on stderr what could not be read."""
+    """Everything as it is now, and no older than this call; says on stderr what cannot be read."""
     from nodepool_ocb.cli.output import say
     from nodepool_ocb.store import tree
 
-    quarantined: dict[str, str] = {}
     opened.sync()
-    world = tree.load(opened, quarantined)
-    for path, reason in quarantined.items():
-        say(f"warning: {path} is left out: {reason}")
+    world = tree.load(opened)
+    for reason in world.unreadable.values():
+        say(f"warning: this record cannot be read: {reason}")
     return world
 
 

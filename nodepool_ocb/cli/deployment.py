@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb import committing, deployments, structure
-from nodepool_ocb.cli import assigning, completion, connection, output, waiting
+from nodepool_ocb import committing, deployments, structure, unreadable
+from nodepool_ocb.cli import assigning, completion, connection, output, turns, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, role_of
 from nodepool_ocb.errors import Conflict, Stale
-from nodepool_ocb.model import Change, Check, Create, DeploymentRole, DeploymentState, Json, Set
+from nodepool_ocb.model import Change, Check, Create, DeploymentRole, DeploymentState, Json, Set, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
@@ -128,6 +128,7 @@ def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> Non
         definition = role_of(world, role).record
         if deployment.record.state is not DeploymentState.PROPOSED:
             raise Conflict(f"deployment {name} is COMMITTED; first: nodepool-ocb deployment propose {name}")
+        unreadable.refuse(world, [paths.deployment_role(name, role)])
         stored = world.deployment_roles.get((name, role))
         before = stored.record if stored else DeploymentRole()
         catalogue = {each: known.record for each, known in world.roles.items()}
@@ -142,7 +143,9 @@ def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> Non
             yield [structure.unchanged(world), check, Set(path, replace(before, user=user), stored.version)]
 
     with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run)
+        changes = connection.change(opened, decide, dry_run)
+        turns.warn(opened, connection.load(opened), name, "nodes that it is done with do not see this; the others do")
+    connection.report(changes, dry_run)
 
 
 @command.command()
@@ -158,29 +161,47 @@ def propose(name: str, dry_run: bool) -> None:
             yield changes
 
     with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run)
+        changes = connection.change(opened, decide, dry_run)
+        turns.warn(
+            opened,
+            connection.load(opened),
+            name,
+            "what it has sent waits until the deployment is committed, and the time of its phases runs on;"
+            f" nodepool-ocb deployment commit {name} --no-noderoles lets annealers in again",
+        )
+    connection.report(changes, dry_run)
 
 
 @command.command()
 @name_argument
 @click.option("--no-noderoles", "alone", is_flag=True, help="Leave its noderoles PROPOSED: for a rollout.")
+@turns.force_option
 @wait_options
 @dry_run_option
-def commit(name: str, alone: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
-    """Commit everything that is PROPOSED in the deployment, and let annealers work in it."""
+def commit(name: str, alone: bool, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
+    """Commit everything that is PROPOSED in the deployment, and let annealers work in it.
+
+    Refused without --force where a rollout under way commits any of that in its turn; --no-noderoles leaves it to the rollout.
+    """
     if alone and wait:
         raise click.UsageError("--no-noderoles and --wait contradict each other: nothing would become ACTIVE")
 
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         now, by = opened.now(), connection.me()
         bound = _bound(world, name)
-        yield from committing.apply_to(world, [] if alone else bound, Event.COMMIT, now, by)
+        unreadable.refuse_commit(world, bound, {vertex.node.name for vertex in bound} | _nodes(world, name))
+        meant = [] if alone else [each for each in bound if each.record.state is State.PROPOSED]
+        yield from turns.kept(opened, world, meant, committing.apply_to(world, meant, Event.COMMIT, now, by), force)
         if name != deployments.SYSTEM:  # last: annealers find all of it committed
             changes = deployments.turn(world, name, DeploymentState.COMMITTED, now, by)
             if changes:
                 yield changes
 
     waiting.change_and_wait(decide, (lambda world: _names(world, name)) if wait else None, timeout_seconds, dry_run)
+
+
+def _nodes(world: World, name: str) -> set[str]:
+    return {view.name for view in world.nodes.values() if view.record and view.record.deployment == name}
 
 
 def _names(world: World, name: str) -> Iterable[str]:

@@ -1,30 +1,34 @@
-"""Finding what a command line names; a name that does not exist gets the nearest one that does. Pure."""
+"""Finding what a command line names; a name that does not exist gets the nearest one that does. Pure.
+
+Each raises NotFound, or Conflict for a record that cannot be read.
+"""
 
 from __future__ import annotations
 
+from nodepool_ocb import unreadable
 from nodepool_ocb.cli.common import unknown
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import Deployment, Node, Role
-from nodepool_ocb.store.paths import split_noderole
+from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, Stored, Vertex, World
 
 
 def role_of(world: World, name: str) -> Stored[Role]:
-    """Raises NotFound."""
+    unreadable.refuse(world, [paths.role(name)])
     if name not in world.roles:
         raise unknown("role", name, world.roles)
     return world.roles[name]
 
 
 def deployment_of(world: World, name: str) -> Stored[Deployment]:
-    """Raises NotFound."""
+    unreadable.refuse(world, [paths.deployment(name)])
     if name not in world.deployments:
         raise unknown("deployment", name, world.deployments)
     return world.deployments[name]
 
 
 def node_of(world: World, fqdn: str) -> NodeView:
-    """Raises NotFound."""
+    unreadable.refuse(world, [paths.node(fqdn)])
     view = world.nodes.get(fqdn)
     if view is None or view.record is None:
         raise unknown("node", fqdn, (name for name, each in world.nodes.items() if each.record))
@@ -38,11 +42,12 @@ def record_of(view: NodeView) -> Node:
 
 
 def noderole_of(world: World, name: str) -> Vertex:
-    """Raises NotFound, also for what is not written ``role@fqdn``."""
+    """NotFound also for what is not written ``role@fqdn``."""
     try:
-        split_noderole(name)
+        place = paths.split_noderole(name)
     except ValueError as wrong:
         raise NotFound(str(wrong)) from None
+    unreadable.refuse(world, [paths.noderole(*place)])
     vertex = world.vertex(name)
     if vertex is None:
         raise unknown("noderole", name, (each.name for each in world.vertices()))

@@ -201,11 +201,15 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
         going = _deletable(view, id, force)
         if going and not dry_run:
             confirm(f"delete {', '.join(_going(view, build) for build in going)}", yes)
-        chosen = {build.id for build in going}
+        shown = {build.id: imaging.stands(view, build) for build in going}
 
         def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
             view = imaging.image_of(known, name)
-            now = [build for build in _deletable(view, id, force) if build.id in chosen]
+            now = [build for build in _deletable(view, id, force) if build.id in shown]
+            for build in now:
+                if imaging.stands(view, build) is not shown[build.id]:
+                    was = f"{name}-{build.id} was {shown[build.id]}, and is {imaging.stands(view, build)} now"
+                    raise Conflict(f"{was}; look at it again")
             spared = [Check(paths.build(name, build.id), build.version) for build in view.ready() if build not in now]
             for part in connection.parts([_deletion(name, build, opened.now()) for build in now]):
                 yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now

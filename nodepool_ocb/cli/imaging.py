@@ -112,7 +112,24 @@ def build_of(view: ImageView, id: str) -> BuildView:
     return found
 
 
+def uploads_named(view: ImageView, build: str, provider: str, id: str | None) -> list[UploadView]:
+    """A build's uploads at a provider, or the one of this id. Raises NotFound."""
+    of_build = build_of(view, build)
+    there = [upload for upload in of_build.uploads if upload.provider == provider]
+    chosen = there if id is None else [upload for upload in there if upload.id == id.zfill(10)]
+    if not chosen:
+        what = f"{of_build.id} {provider}{f' {id}' if id and there else ''}"
+        raise unknown("upload", what, (f"{each.build} {each.provider}" for each in of_build.uploads))
+    return chosen
+
+
 # -- telling --
+
+
+def called(upload: UploadView) -> str:
+    """An upload as a person is asked about it."""
+    name = upload.record.external_name or f"build {upload.build}, upload {upload.id}"
+    return f"{name} at {upload.provider}"
 
 
 def stands(view: ImageView, build: BuildView) -> BuildState:

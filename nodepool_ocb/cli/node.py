@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from nodepool_ocb import aliveness, binding, committing, nodes
-from nodepool_ocb.cli import assigning, completion, connection, output, waiting
+from nodepool_ocb import aliveness, binding, committing, nodes, unreadable
+from nodepool_ocb.cli import assigning, completion, connection, output, turns, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, record_of, role_of
 from nodepool_ocb.model import Change, Delete, Json, Node, State
@@ -201,14 +201,18 @@ def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], d
 
 @command.command()
 @click.argument("fqdn", shell_complete=completion.nodes)
+@turns.force_option
 @wait_options
 @dry_run_option
-def commit(fqdn: str, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
-    """Commit all noderoles of a node that are PROPOSED."""
+def commit(fqdn: str, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
+    """Commit all noderoles of a node that are PROPOSED; refused without --force where a rollout commits them in its turn."""
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
-        noderoles = node_of(world, fqdn).noderoles.values()
-        return committing.apply_to(world, noderoles, Event.COMMIT, opened.now(), connection.me())
+        bound = node_of(world, fqdn).noderoles.values()
+        unreadable.refuse_commit(world, bound, [fqdn])
+        meant = [vertex for vertex in bound if vertex.record.state is State.PROPOSED]
+        moved = committing.apply_to(world, meant, Event.COMMIT, opened.now(), connection.me())
+        return turns.kept(opened, world, meant, moved, force)
 
     def chosen(world: World) -> list[str]:
         return [vertex.name for vertex in node_of(world, fqdn).noderoles.values()]

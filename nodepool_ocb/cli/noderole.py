@@ -9,8 +9,8 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, blobs, claim, committing, limits, structure
-from nodepool_ocb.cli import assigning, completion, connection, output, runs, waiting
+from nodepool_ocb import binding, blobs, claim, committing, limits, structure, unreadable
+from nodepool_ocb.cli import assigning, completion, connection, output, runs, turns, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.cli.telling import explain, log
@@ -144,13 +144,17 @@ def set_(name: str, assignments: Sequence[str], dry_run: bool) -> None:
 
     with connection.session() as opened:
         changes = connection.change(opened, decide, dry_run)
-        vertex = noderole_of(connection.load(opened), name)
+        world = connection.load(opened)
+        vertex = noderole_of(world, name)
+        turns.warn(opened, world, vertex.record.deployment, "a node that it is done with does not see this")
     if vertex.record.state is not State.PROPOSED:
         output.say(f"{name} is {vertex.record.state}: its next run sees this; nodepool-ocb noderole refresh {name}")
     connection.report(changes, dry_run)
 
 
-def _act(event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
+def _act(
+    event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: float | None, dry_run: bool, force: bool = True
+) -> None:
     """Apply one event to noderoles that are named; refused where the state of one has no use for it."""
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
@@ -159,17 +163,22 @@ def _act(event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: flo
             state, meant = vertex.record.state, committing.MEANT_FOR[event]
             if state not in meant and state not in DONE.get(event, ()):
                 raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}")
-        return committing.apply_to(world, chosen, event, opened.now(), connection.me())
+        if event is Event.COMMIT:
+            unreadable.refuse_commit(world, chosen)
+        moved = committing.apply_to(world, chosen, event, opened.now(), connection.me())
+        meant_for = [vertex for vertex in chosen if vertex.record.state in committing.MEANT_FOR[event]]
+        return turns.kept(opened, world, meant_for, moved, force)
 
     waiting.change_and_wait(decide, (lambda _: names) if wait else None, timeout_seconds, dry_run)
 
 
 @command.command()
 @names_argument
+@turns.force_option
 @wait_options
 @dry_run_option
 def commit(names: Sequence[str], **how: Any) -> None:
-    """Let annealers have noderoles that are PROPOSED."""
+    """Let annealers have noderoles that are PROPOSED; refused without --force where a rollout commits them in its turn."""
     _act(Event.COMMIT, names, **how)
 
 
@@ -179,6 +188,12 @@ def commit(names: Sequence[str], **how: Any) -> None:
 def propose(names: Sequence[str], dry_run: bool) -> None:
     """Take noderoles back, to change them; what is below them waits."""
     _act(Event.PROPOSE, names, wait=False, timeout_seconds=None, dry_run=dry_run)
+    with connection.session() as opened:
+        world = connection.load(opened)
+        for deployment in sorted({noderole_of(world, name).record.deployment for name in names}):
+            turns.warn(
+                opened, world, deployment, "a node whose noderoles are taken back while they are sent has failed"
+            )
 
 
 @command.command()
@@ -194,12 +209,17 @@ def refresh(names: Sequence[str], **how: Any) -> None:
 @click.argument("names", nargs=-1, metavar="[ROLE@FQDN]...", shell_complete=completion.noderoles)
 @click.option("--failed", is_flag=True, help="All that are in ERROR.")
 @click.option("--deployment", shell_complete=completion.deployments, help="With --failed: only of this one.")
+@turns.force_option
 @wait_options
 @dry_run_option
 def retry(
-    names: Sequence[str], failed: bool, deployment: str | None, wait: bool, timeout_seconds: float | None, dry_run: bool
-) -> None:
-    """Run failed noderoles again; one that waits for its next attempt runs now."""
+    names: Sequence[str], failed: bool, deployment: str | None, force: bool, wait: bool, timeout_seconds: float | None,
+    dry_run: bool,
+) -> None:  # fmt: skip
+    """Run failed noderoles again; one that waits for its next attempt runs now.
+
+    Refused without --force where a rollout under way sends them in its turn; once it is over, `rollout retry` does.
+    """
     if bool(names) == failed or (deployment and not failed):
         raise click.UsageError("give noderoles, or --failed [--deployment D]")
     retried: dict[str, None] = {}
@@ -217,7 +237,9 @@ def retry(
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; retry is for what failed; {hint}")
         hurried = ((v, replace(v.record, not_before=0.0, by=connection.me())) for v in pausing)
         yield from limits.parts(list(claim.writes(vertex, record)) for vertex, record in hurried)
-        yield from committing.apply_to(world, chosen, Event.RETRY, now, connection.me())
+        broken = [vertex for vertex in chosen if vertex.record.state is State.ERROR]
+        moved = committing.apply_to(world, chosen, Event.RETRY, now, connection.me())
+        yield from turns.kept(opened, world, broken, moved, force)
 
     waiting.change_and_wait(decide, (lambda _: retried) if wait else None, timeout_seconds, dry_run)
 
@@ -254,15 +276,22 @@ def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
 @command.command()
 @name_argument
 @yes_option
+@turns.force_option
 @wait_options
-def redeploy(name: str, yes: bool, wait: bool, timeout_seconds: float | None) -> None:
-    """Run a noderole again from the start, even if its role is destructive and was done."""
+def redeploy(name: str, yes: bool, force: bool, wait: bool, timeout_seconds: float | None) -> None:
+    """Run a noderole again from the start, even if its role is destructive and was done.
+
+    Refused without --force where a rollout under way has to do with it.
+    """
     vertex = noderole_of(connection.world(), name)
     if vertex.record.once is not None:
         confirm(f"run {name} again, which is destructive and was {vertex.record.once}, on {vertex.node.name}", yes)
 
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
-        yield committing.redeploy(noderole_of(world, name), opened.now(), connection.me())
+        vertex = noderole_of(world, name)
+        yield from turns.kept(
+            opened, world, [vertex], [committing.redeploy(vertex, opened.now(), connection.me())], force
+        )
 
     waiting.change_and_wait(decide, (lambda _: [name]) if wait else None, timeout_seconds)
 

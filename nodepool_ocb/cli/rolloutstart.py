@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from nodepool_ocb import unreadable
 from nodepool_ocb.cli import completion, connection, output, rolling, rolloutwatch, strategy
 from nodepool_ocb.cli.common import Verb, did_you_mean, dry_run_option, timeout_option, unknown
 from nodepool_ocb.cli.finding import deployment_of
 from nodepool_ocb.cli.rolling import Key
 from nodepool_ocb.deployments import SYSTEM, below
 from nodepool_ocb.errors import Conflict, Invalid
-from nodepool_ocb.model import DeploymentState, Node, State
+from nodepool_ocb.model import Check, DeploymentState, Node, State
+from nodepool_ocb.store import paths
 from nodepool_ocb.world import World
 
 if TYPE_CHECKING:
@@ -65,7 +67,8 @@ def start(
             strategy.show(chosen, plan, {"name": chosen.name, "deployment": place, "inventory": rollout.head.inventory})
             raise click.exceptions.Exit(10)
         strategy.remark(plan)
-        key = Key(place, rollouts.begin(opened, place, rollout))
+        committed = [Check(paths.deployment(each), world.deployments[each].version) for each in below(world, place)]
+        key = Key(place, rollouts.begin(opened, place, rollout, committed))
         rolling.warn_of_nobody(opened)
     if wait:
         output.say(f"rollout {key} begins")
@@ -114,6 +117,7 @@ def _deployment(world: World, wanted: str | None) -> str:
 def _nodes(world: World, place: str) -> Mapping[str, Node]:
     from nodepool_ocb.rollout.selecting import inventory
 
+    unreadable.refuse_inventory(world)
     return inventory(world, place)
 
 

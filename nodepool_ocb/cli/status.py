@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
-from nodepool_ocb import image
+from nodepool_ocb import builders, image
 from nodepool_ocb.cli import connection, daemon, deployment, imaging, lock, node, output, rolling
 from nodepool_ocb.cli.common import Verb
 from nodepool_ocb.model import BuildState, Json, State, UploadState
@@ -23,15 +23,19 @@ def command() -> None:
     quarantined: dict[str, str] = {}
     with connection.session() as opened:
         opened.sync()
-        world = tree.load(opened, quarantined)
+        world = tree.load(opened)
         images = imaging.load(opened, quarantined)
+        running = imaging.builders(opened)
+        quarantined |= world.unreadable
         rollouts = rolling.rows(opened)
-    document = glance(world, images, rollouts)
+    document = glance(world, images, rollouts, running)
     document["quarantined"] = [{"path": path, "reason": reason} for path, reason in sorted(quarantined.items())]
     _print(document)
 
 
-def glance(world: World, images: imaging.Images, rollouts: Sequence[dict[str, Json]]) -> dict[str, Json]:
+def glance(
+    world: World, images: imaging.Images, rollouts: Sequence[dict[str, Json]], running: builders.Builders
+) -> dict[str, Json]:
     """The document. Pure."""
     counts = Counter(vertex.record.state for vertex in world.vertices())
     failed = sorted((v for v in world.vertices() if v.record.state is State.ERROR), key=lambda each: each.name)
@@ -46,7 +50,7 @@ def glance(world: World, images: imaging.Images, rollouts: Sequence[dict[str, Js
             "not_available": [_brief(row) for row in rows if not row["available"]],
         },
         "rollouts": glance_at_rollouts(rollouts),
-        "images": glance_at_images(images),
+        "images": {**glance_at_images(images), **glance_at_builders(images, running)},
         "deployments": deployment.rows(world),
         "daemons": daemon.rows(world),
         "claims": lock.rows(world),
@@ -100,6 +104,35 @@ def glance_at_images(images: imaging.Images) -> dict[str, Json]:
     }
 
 
+def glance_at_builders(images: imaging.Images, running: builders.Builders) -> dict[str, Json]:
+    """What no running builder looks after, and where they differ. Pure."""
+    return {
+        "stranded": [imaging.upload_row(each.image, each.upload) for each in builders.stranded(images, running)],
+        "bereft": [
+            {
+                "image": each.image,
+                "build": each.build.id,
+                "builder": each.build.record.builder,
+                "since": each.build.record.state_time,
+            }
+            for each in builders.bereft(images, running)
+        ],
+        "differing": [{"image": each.image, "builders": each.sentence} for each in builders.differences(running)],
+    }
+
+
+def _advice(images: dict[str, Json]) -> Iterator[str]:
+    """What to do about what no running builder looks after."""
+    first = {upload["provider"]: upload for upload in reversed(images["stranded"])}
+    for provider, upload in sorted(first.items()):
+        forget = f"nodepool-ocb upload delete {upload['image']} {upload['build']} {provider} --forget"
+        yield f"no running builder has provider {provider}: configure it again, or forget what is there: {forget}"
+    if images["bereft"]:
+        yield "what only a builder that is not there could send is built anew after builder.gone_seconds: start it again, or wait"
+    if images["differing"]:
+        yield "builders are configured differently: give all of them one nodepool.yaml"
+
+
 def _brief(row: dict[str, Json]) -> dict[str, Json]:
     return {key: row[key] for key in ("name", "since", "reason")}
 
@@ -114,6 +147,13 @@ def _print(document: dict[str, Json]) -> None:
         ("ROLLOUTS THAT FAILED", rollouts["failed"], ("rollout", "state", "since", "reason")),
         ("IMAGES THAT FAIL", images["failing"], ("image", "failures", "build", "since", "reason")),
         ("UPLOADS THAT FAILED", images["failed_uploads"], ("image", "build", "provider", "since", "reason")),
+        (
+            "UPLOADS AT PROVIDERS THAT NO BUILDER HAS",
+            images["stranded"],
+            ("image", "build", "provider", "state", "external_id"),
+        ),
+        ("IMAGES WHOSE BUILDER IS NOT THERE", images["bereft"], ("image", "build", "builder", "since")),
+        ("BUILDERS THAT DIFFER", images["differing"], ("image", "builders")),
         ("NODEROLES", counts, ("state", "noderoles")),
         ("ROLLOUTS UNDER WAY", under_way, ("rollout", "state", "since", "started", "by", "driver", "reason")),
         (f"NODES NOT ALIVE, OF {nodes['all']}", nodes["not_alive"], ("name", "since", "reason")),
@@ -131,4 +171,6 @@ def _print(document: dict[str, Json]) -> None:
         output.say("no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer")
     if "builder" not in kinds and images["all"]:
         output.say(imaging.NOBODY)
+    for advice in _advice(images):
+        output.say(advice)
     output.thing(document, "status", *shown)

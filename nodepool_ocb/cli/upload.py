@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb.cli import completion, connection, imaging, output
-from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, unknown, yes_option
+from nodepool_ocb.cli import completion, connection, forgetting, imaging, output
+from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, yes_option
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.image import ImageView, UploadView
 from nodepool_ocb.model import Change, Check, Set, UploadState
@@ -41,18 +41,28 @@ def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None
 @click.argument("provider", metavar="PROVIDER")
 @click.argument("id", metavar="[UPLOAD]", required=False)
 @click.option("--force", is_flag=True, help="Also where the provider is left without a ready upload.")
+@click.option(
+    "--forget", is_flag=True, help="Delete the records, and ask nothing of the provider: what is there stays."
+)
 @yes_option
 @dry_run_option
-def delete(name: str, build: str, provider: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> None:
+def delete(
+    name: str, build: str, provider: str, id: str | None, force: bool, forget: bool, yes: bool, dry_run: bool
+) -> None:
     """Ask for the deletion of a build's uploads at a provider: there first, then the records.
 
     Refused without --force where the provider would be left without a ready upload of the image. The newest ready build
     is sent again, unless the configuration pauses the image there.
+
+    --forget is for a provider that no builder has any more. What is there must then be deleted by hand.
     """
     with connection.session() as opened:
+        if forget:
+            forgetting.forget(opened, name, build, provider, id, force=force, yes=yes, dry_run=dry_run)
+            return
         going = _deletable(imaging.image_of(imaging.load(opened), name), build, provider, id, force)
         if going and not dry_run:
-            confirm(f"delete {', '.join(map(_told, going))}", yes)
+            confirm(f"delete {', '.join(map(imaging.called, going))}", yes)
         chosen = {each.id for each in going}
 
         def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
@@ -67,15 +77,10 @@ def delete(name: str, build: str, provider: str, id: str | None, force: bool, ye
 
 def _deletable(view: ImageView, build: str, provider: str, id: str | None, force: bool) -> list[UploadView]:
     """The uploads that are to go; raises Conflict, or NotFound."""
-    of_build = imaging.build_of(view, build)
-    there = [upload for upload in of_build.uploads if upload.provider == provider]
-    chosen = there if id is None else [upload for upload in there if upload.id == id.zfill(10)]
-    if not chosen:
-        what = f"{of_build.id} {provider}{f' {id}' if id and there else ''}"
-        raise unknown("upload", what, (f"{each.build} {each.provider}" for each in of_build.uploads))
+    chosen = imaging.uploads_named(view, build, provider, id)
     for upload in chosen:
         if imaging.upload_stands(upload) is UploadState.UPLOADING:
-            raise Conflict(f"{upload.record.builder} sends {_told(upload)} now; wait until that has ended")
+            raise Conflict(f"{upload.record.builder} sends {imaging.called(upload)} now; wait until that has ended")
     going = [upload for upload in chosen if upload.record.state is not UploadState.DELETE]
     ready = _ready(view, provider)
     if not force and ready and all(upload in going for upload in ready):
@@ -90,11 +95,6 @@ def _ready(view: ImageView, provider: str) -> list[UploadView]:
     """What could be launched from there."""
     there = [upload for upload in imaging.uploads_of(view) if upload.provider == provider]
     return [upload for upload in there if upload.record.state is UploadState.READY]
-
-
-def _told(upload: UploadView) -> str:
-    name = upload.record.external_name or f"build {upload.build}, upload {upload.id}"
-    return f"{name} at {upload.provider}"
 
 
 def _deletion(name: str, upload: UploadView, now: float) -> Change:

@@ -50,7 +50,9 @@ def standing(world: World, names: Iterable[str]) -> Standing:
     ready, waiting, gone = [], [], []
     for name in names:
         vertex = world.vertex(name)
-        if vertex is None:
+        if world.hides(name):
+            waiting.append(name)
+        elif vertex is None:
             gone.append(name)
         elif vertex.record.state is State.ACTIVE and not vertex.record.refresh:
             ready.append(name)
@@ -150,7 +152,7 @@ def held_up(world: World, names: Iterable[str]) -> list[str]:
     """What only a person or a machine's return can end: one sentence for each node, jig or missing annealer, ten at most."""
     from nodepool_ocb.hindrance import Code, why_not
 
-    lasting = {Code.NODE_NOT_ALIVE, Code.NODE_NOT_AVAILABLE, Code.JIG_INACTIVE, Code.NO_ANNEALER}
+    lasting = {Code.NODE_NOT_ALIVE, Code.NODE_NOT_AVAILABLE, Code.JIG_INACTIVE, Code.NO_ANNEALER, Code.UNREADABLE}
     found: dict[tuple[Code, str], str] = {}
     for name in names:
         vertex = world.vertex(name)

@@ -83,9 +83,9 @@ class Conversation:
                 self._written_bytes = number(size)
             case Frame("FENCED", (epoch, *_)):
                 return Fenced(number(epoch))
-            case Frame("GONE", words):
-                raise Broken(" ".join(words))
-            case Frame("LOST", words):
+            case Frame("GONE", words) if self._order.destructive:
+                raise Broken(" ".join(words))  # asked again, the machine says whether it was begun
+            case Frame("GONE" | "LOST", words):
                 return Lost(" ".join(words))
             case Frame("BUSY", words):
                 return Unreachable("run", " ".join(words))

@@ -77,7 +77,7 @@ class Fenced(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A destructive role was started, or may have been, and nothing tells how it ended; it was not started again."""
+    """It was started, or may have been, and nothing tells how it ended; it was not started again."""
 
     reason: str
 

@@ -26,7 +26,7 @@ class Pool:
         self._links: OrderedDict[str, Link] = OrderedDict()
         self._lock = threading.Lock()  # of everything here but ``_connecting``; never held while anything is waited for
         self._connecting: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._first_seen: dict[str, str] = {}  # host keys of first contacts, until the node's record has them
+        self._first_seen: dict[str, tuple[object, str]] = {}  # of first contacts, until the node's record has the key
         self._keys: list[paramiko.PKey] | None = None
 
     def take(self, fqdn: str, node: Node) -> Link | Unreachable:
@@ -43,7 +43,7 @@ class Pool:
                 return Unreachable("authenticate", str(error))
             answer = connect(fqdn, node, self.settings, self._keys, self._pinned(fqdn, node))
             if isinstance(answer, Link):
-                self._add(answer)
+                self._add(answer, node)
             return answer
 
     def give_back(self, link: Link) -> None:
@@ -77,9 +77,13 @@ class Pool:
         return len(self._links)
 
     def _pinned(self, fqdn: str, node: Node) -> tuple[str, ...]:
-        if node.host_keys:
-            return node.host_keys
-        return (self._first_seen[fqdn],) if fqdn in self._first_seen else ()
+        """The keys that count; what was seen first is forgotten with the record that had none."""
+        with self._lock:
+            life, seen = self._first_seen.get(fqdn, (None, ""))
+            if node.host_keys or life != _life(node):
+                self._first_seen.pop(fqdn, None)
+                return node.host_keys
+            return (seen,)
 
     def _open(self, fqdn: str, node: Node) -> Link | None:
         with self._lock:
@@ -95,11 +99,12 @@ class Pool:
             link.close()
         return None
 
-    def _add(self, link: Link) -> None:
+    def _add(self, link: Link, node: Node) -> None:
         with self._lock:
             link.users = 1
             self._links[link.fqdn] = link
-            self._first_seen.setdefault(link.fqdn, link.host_key)
+            if not node.host_keys:
+                self._first_seen[link.fqdn] = _life(node), link.host_key
             surplus = self._surplus()
         for old in surplus:
             old.close()
@@ -112,6 +117,11 @@ class Pool:
             if link.users == 0 and (too_many or now - link.used > self.settings.idle_seconds or not link.alive):
                 surplus.append(self._links.pop(fqdn))
         return surplus
+
+
+def _life(node: Node) -> tuple[object, ...]:
+    """What differs in the record of another machine of the same name, or at another place."""
+    return node.addresses, node.user, node.epoch_base
 
 
 def _login(node: Node) -> tuple[str, tuple[str, ...]]:

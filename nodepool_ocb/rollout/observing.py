@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
+from nodepool_ocb import unreadable
 from nodepool_ocb.deployments import below
 from nodepool_ocb.model import State
 from nodepool_ocb.noderole import Event
@@ -30,7 +31,7 @@ MOVES = {
 class Observer:
     """One view of the world, looked at for one rollout; ``stages`` says which roles a stage of the task list has.
 
-    ``unreadable`` names noderoles that the world has not because their records cannot be decoded. To which phase they
+    ``unreadable`` names noderoles whose records cannot be decoded. To which phase they
     belong is not known, so none of their node is passed.
     """
 
@@ -70,7 +71,11 @@ class Observer:
         view = self._world.nodes.get(node)
         if view is None:
             return []
-        own = {role: vertex for role, vertex in view.noderoles.items() if vertex.record.deployment in self._within}
+        own = {
+            role: vertex
+            for role, vertex in view.noderoles.items()
+            if vertex.record.deployment in self._within and not vertex.unreadable
+        }
         phases = self._rollout.head.strategy.phases
         roles = {
             *phases[phase].roles,
@@ -85,7 +90,8 @@ class Observer:
     def _seen(self, node: str, phase: int) -> Seen:
         view = self._world.nodes.get(node)
         if view is None or view.record is None:
-            return Seen(gone=True)
+            hidden = unreadable.node_hidden(self._world, node)
+            return Seen(stuck=1, reason=f"the record of node {node} cannot be read") if hidden else Seen(gone=True)
         counts: Counter[str] = Counter()
         reasons, errors = [f"{name} cannot be read" for name in self._unreadable.get(node, ())], dict[str, int]()
         counts["stuck"] = len(reasons)

@@ -51,7 +51,7 @@ class Cache:
     @property
     def quarantined(self) -> dict[str, str]:
         """The reason for each path that cannot be decoded."""
-        return self._tree.quarantined
+        return self._tree.world.unreadable
 
     def load(self) -> Touched:
         """Watch, and read everything; again after a lost session, into the same world. Raises Unavailable or Denied."""

@@ -100,6 +100,14 @@ class Listing(NamedTuple):
         for deployment, roles in self.gates.items():
             yield from (paths.gate(deployment, role) for role in roles)
 
+    def has(self, at: Place) -> bool:
+        """Whether the place, or for what may come and go below a node that node, was there."""
+        of_sections = {Role: self.roles, Deployment: self.deployments, Rollouts: self.rollouts}
+        below = {NodeRole: self.nodes, DeploymentRole: self.deployments, Gate: self.gates, Daemon: self.daemons}
+        if at.kind in below:
+            return at.below in below[at.kind].get(at.name, ())
+        return at.kind is Cluster or at.name in of_sections.get(at.kind, self.nodes)
+
 
 def listing(session: Reading) -> Listing:
     """List the tree: one request, and one for some hundred nodes; raises Unavailable or Denied."""

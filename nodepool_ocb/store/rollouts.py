@@ -12,7 +12,9 @@ A rollout's own znode is empty until its parts are all there: one that is empty 
 from __future__ import annotations
 
 import contextlib
+import random
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -24,7 +26,7 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import Change, Check, Create, Holder, Record, Rollouts, Set
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
-from nodepool_ocb.store import codec, paths
+from nodepool_ocb.store import codec, lines, paths
 from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.locks import holders
 from nodepool_ocb.store.removal import removal
@@ -155,33 +157,54 @@ def _standing(session: Session, deployment: str) -> tuple[Rollouts, int]:
 # -- beginning --
 
 
-def begin(session: Session, deployment: str, rollout: Rollout) -> str:
+def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[Check] = ()) -> str:
     """Write a rollout that ``planning.begin`` made; gives its id. An annealer will drive it.
 
-    Raises Conflict while another of the deployment is under way.
+    Raises Conflict while another of the deployment, or of one above or below it, is under way; NotFound where there is no
+    such deployment; Stale where what was ``judged`` has moved on.
     """
     session.ensure(paths.ROLLOUTS)
     with contextlib.suppress(Stale):  # another made it
         if _standing(session, deployment)[1] < 0:
             session.commit([Create(paths.rollouts(deployment), Rollouts())])
-    rollouts, version = _standing(session, deployment)
-    _refuse_another(session, deployment, rollouts)
+    _refuse_another(session, deployment, _standing(session, deployment)[0])
+    lines.entered(session, deployment)  # nothing is written for one that cannot begin
     place = session.create_next(paths.rollouts(deployment) + "/", None)
     identity = place.rpartition("/")[2]
     parts = records.parts(rollout)
     head = parts.pop("")
-    made = [Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]
-    for changes in limits.parts(limits.singly(made)):
-        session.commit(changes)
-    counts = replace(rollouts, newest=identity, over=False, driver=None, since=rollout.head.started)
     try:
-        session.commit([Set(paths.rollouts(deployment), counts, version), Set(place, head, 0)])
-    except Stale:
-        _remove(session, place)
+        made = [Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]
+        for changes in limits.parts(limits.singly(made)):
+            session.commit(changes)
+        _enter(session, deployment, identity, head, rollout.head.started, judged)
+    except (Stale, Conflict, NotFound):  # else it may have begun
+        with contextlib.suppress(Stale):  # another that has begun removes it, too
+            _remove(session, place)
         _refuse_another(session, deployment, _standing(session, deployment)[0])
         raise
     _forget(session, deployment, identity)
     return identity
+
+
+def _enter(
+    session: Session, deployment: str, identity: str, head: Record, started: float, judged: Sequence[Check]
+) -> None:
+    """Let a rollout be under way that is written but for its own record; again where others write meanwhile."""
+    for attempt in range(ATTEMPTS):
+        rollouts, version = _standing(session, deployment)
+        _refuse_another(session, deployment, rollouts)
+        alone = lines.entered(session, deployment)
+        counts = replace(rollouts, newest=identity, over=False, driver=None, since=started)
+        own = [Set(paths.rollouts(deployment), counts, version), Set(paths.rollout(deployment, identity), head, 0)]
+        try:
+            session.commit([*judged, *own, *alone])
+        except Stale as stale:
+            if attempt + 1 == ATTEMPTS or stale.path in {check.path for check in judged}:
+                raise
+            time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
+        else:
+            return
 
 
 def _refuse_another(session: Session, deployment: str, rollouts: Rollouts) -> None:
@@ -222,7 +245,8 @@ def steer(
 ) -> Rollout:
     """Write what ``ask`` (rollout.steering) decides about a rollout as it is, again where it is changed meanwhile.
 
-    Gives the rollout after that. Raises NotFound where there is none, Conflict as ``steered`` and ``ask`` do.
+    Gives the rollout after that. Raises NotFound where there is none, Conflict as ``steered`` and ``ask`` do, and where it
+    would go on while one of a deployment above or below is under way.
     """
     for attempt in range(ATTEMPTS):
         found = read(session, deployment, identity)
@@ -230,11 +254,14 @@ def steer(
             raise NotFound(f"deployment {deployment} has no rollout {identity}; see: nodepool-ocb rollout list")
         rollout, versions = found
         after = records.apply(rollout, ask(rollout))
+        changes = steered(deployment, identity, rollout, after, versions, now)
+        alone = lines.entered(session, deployment) if rollout.over and not after.over else []
         try:
-            session.commit(steered(deployment, identity, rollout, after, versions, now))
+            session.commit([*changes, *alone])
         except Stale:
             if attempt + 1 == ATTEMPTS:
                 raise
+            time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
         else:
             return after
     raise AssertionError("it returns or raises")

@@ -130,6 +130,12 @@ class Session(Reading):
         return session
 
     @property
+    def timeout_seconds(self) -> float:
+        """After so long a silence the session is over, as the server said, or as it was asked for."""
+        milliseconds: float = self._client._session_timeout
+        return milliseconds / 1000
+
+    @property
     def connected(self) -> bool:
         """A connection is up and authenticated, as far as this side knows."""
         return self._up.is_set()

@@ -3,8 +3,7 @@
 Gates are read before the noderoles, and shown after them: the gate that is shown is never newer than its members. Whoever
 reads path by path keeps to that himself (store.cache).
 
-What cannot be decoded is quarantined: it is left out of the world, its path and the reason are kept, and nothing else
-suffers.
+What cannot be decoded is named in ``world.unreadable``, with the reason; the last good record stays where there was one.
 """
 
 from __future__ import annotations
@@ -77,11 +76,11 @@ def undisturbed() -> Iterator[None]:
 
 
 class Tree:
-    """A World, and why some paths are not in it: ``quarantined`` has the reason for each that cannot be decoded."""
+    """A World, and what it takes to keep it as ZooKeeper is."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.quarantined: dict[str, str] = {}
+        self._hidden: dict[Place, tuple[str, int]] = {}  # where a record cannot be decoded: its path and mzxid
         self._touched = Touched()
 
     def touched(self) -> Touched:
@@ -117,7 +116,7 @@ class Tree:
         for fqdn, roles in nodes.items():
             shown = self.world.nodes[fqdn].noderoles if fqdn in self.world.nodes else {}
             for role, znode in zip(roles, znodes, strict=False):
-                if znode is None or role in shown or self.quarantined:
+                if znode is None or role in shown or self._hidden:
                     vertex = shown.get(role)
                     if znode is None or vertex is None or vertex.mzxid != znode.mzxid:
                         self.put(paths.noderole(role, fqdn), znode)
@@ -125,7 +124,7 @@ class Tree:
                 try:
                     record = codec.decode(NodeRole, znode)
                 except Invalid as wrong:
-                    self.quarantined[znode.path] = str(wrong)
+                    self._hide(Place(NodeRole, fqdn, role), znode, str(wrong))
                     continue
                 vertex = self.world.put_noderole(fqdn, role, record, znode.version, znode.mzxid)
                 touched.vertices.add(vertex)
@@ -136,22 +135,21 @@ class Tree:
         at = place(path)
         if at is None:
             return
-        if self.quarantined:
-            self.quarantined.pop(path, None)
         if znode is None:
             self.drop(at)
         elif self.mzxid(at) != znode.mzxid:
             try:
                 record = _fence(znode) if at.kind is Fence else codec.decode(at.kind, znode)
             except Invalid as wrong:
-                self.quarantined[path] = str(wrong)
-                self.drop(at, undecodable=True)
+                self._hide(at, znode, str(wrong))
             else:
                 self.keep(at, record, znode.version, znode.mzxid, znode.ephemeral_owner)
 
     def mzxid(self, at: Place) -> int:
-        """Of what is shown; 0 where nothing is, and for what the world keeps no mzxid of."""
+        """Of what was read there last; 0 where nothing is, and for what the world keeps no mzxid of."""
         world = self.world
+        if at in self._hidden:
+            return self._hidden[at][1]
         shown: Vertex | Stored[Role] | Stored[Deployment] | Stored[DeploymentRole] | Stored[Rollouts] | None = None
         if at.kind is NodeRole:
             node = world.nodes.get(at.name)
@@ -177,6 +175,7 @@ class Tree:
     def keep(self, at: Place, record: Record | None, version: int, mzxid: int, owner: int = 0) -> None:
         """Show a record of the kind that belongs there."""
         world, touched = self.world, self._touched
+        self._unhide(at)
         if isinstance(record, NodeRole):
             self._keep_noderole(at, record, version, mzxid)
         elif isinstance(record, Node):
@@ -218,10 +217,11 @@ class Tree:
         self._touched.vertices.add(self.world.put_noderole(at.name, at.below, record, version, mzxid))
         self._touched.nodes.add(at.name)
 
-    def drop(self, at: Place, undecodable: bool = False) -> None:
-        """Show nothing there; a node that exists and cannot be decoded keeps what hangs below it."""
+    def drop(self, at: Place) -> None:
+        """Show nothing there."""
+        self._unhide(at)
         if at.kind in (Node, NodeRole, Claim, Fence):
-            self._drop_of_node(at, undecodable)
+            self._drop_of_node(at)
             return
         world, touched = self.world, self._touched
         if at.kind is Role and at.name in world.roles:
@@ -244,7 +244,7 @@ class Tree:
         elif at.kind is Structure:
             world.put_structure(None)
 
-    def _drop_of_node(self, at: Place, undecodable: bool) -> None:
+    def _drop_of_node(self, at: Place) -> None:
         world, touched = self.world, self._touched
         view = world.nodes.get(at.name)
         if view is None:
@@ -254,8 +254,6 @@ class Tree:
             touched.vertices.add(vertex)
             touched.nodes.update(child.node.name for child in vertex.below)
             world.drop_noderole(at.name, at.below)
-        elif at.kind is Node and undecodable:
-            view.record, view.version, view.mzxid = None, -1, 0
         elif at.kind is Node:
             touched.vertices.update(view.noderoles.values())
             world.drop_node(at.name)
@@ -267,9 +265,40 @@ class Tree:
             return
         touched.nodes.add(at.name)
 
+    # -- what cannot be decoded --
+
+    def _hide(self, at: Place, znode: Znode, reason: str) -> None:
+        """Leave what is shown there, and say that it counts no more."""
+        self._hidden[at] = znode.path, znode.mzxid
+        self.world.unreadable[znode.path] = reason
+        self._touch(at)
+
+    def _unhide(self, at: Place) -> None:
+        """What is there is known again, or gone."""
+        if at in self._hidden:
+            path, _ = self._hidden.pop(at)
+            del self.world.unreadable[path]
+            self._touch(at)
+
+    def _touch(self, at: Place) -> None:
+        """All whom it concerns whether a record can be read."""
+        world, touched = self.world, self._touched
+        if at.kind is NodeRole:
+            name = paths.noderole_name(at.below, at.name)
+            vertex = world.vertex(name)
+            children = world.below(name)
+            touched.vertices.update(children if vertex is None else (vertex, *children))
+            touched.nodes.update(child.node.name for child in children)
+        touched.nodes.update({at.name} if at.kind in (Node, NodeRole, Claim) else ())
+        touched.roles |= at.kind is Role
+        touched.deployments |= at.kind in (Deployment, DeploymentRole)
+        touched.daemons |= at.kind is Daemon
+        touched.rollouts |= at.kind is Rollouts
+
     def _gone(self, listed: Listing) -> Iterator[str]:
-        """What the world shows and ZooKeeper has not, leaves first."""
+        """What was read once and is not there any more, leaves first."""
         world = self.world
+        yield from [path for at, (path, _) in self._hidden.items() if not listed.has(at)]
         for fqdn, view in list(world.nodes.items()):
             for role in view.noderoles.keys() - set(listed.nodes.get(fqdn, ())):
                 yield paths.noderole(role, fqdn)
@@ -296,15 +325,10 @@ def _fence(znode: Znode) -> Fence | None:
         return None
 
 
-def load(session: Session, quarantined: dict[str, str] | None = None) -> World:
-    """Everything below ``/ocb`` as it is now; what cannot be decoded is left out, and named in ``quarantined``.
-
-    Raises Unavailable or Denied.
-    """
+def load(session: Session) -> World:
+    """Everything below ``/ocb`` as it is now, as far as it can be decoded; raises Unavailable or Denied."""
     tree = Tree(World())
     tree.read(session, session.get(paths.STRUCTURE))
-    if quarantined is not None:
-        quarantined.update(tree.quarantined)
     return tree.world
 
 

@@ -1,5 +1,6 @@
-"""Storms over builders: killed, frozen, cut off, their disks full, ZooKeeper restarted; their clocks are hours apart, records
-turn unreadable for a while, and two providers share a cloud. What they promise holds all the time, and at the end.
+"""Storms over builders: killed, frozen, cut off, their disks full, ZooKeeper restarted; their clocks are hours apart, their
+formats differ, records turn unreadable for a while, and two providers share a cloud. What they promise holds all the
+time, and at the end.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from nodepool_ocb.testing.zookeeper import Server
 IMAGES = ("jammy", "noble", "bookworm")
 CLOUDS = {"north": "north", "south": "south", "west": "south"}  # provider → where its images lie
 HOURS = (0.0, 3.0)  # the builders' clocks are so far ahead
+FORMATS = (("raw", "tar"), ("raw", "qcow2"))  # and what they make differs
 KEEP = 2
 CALM_SECONDS = 180.0
 
@@ -137,12 +139,12 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     with ExitStack() as disks, Server(fsync=False) as server, Yard(server, chroot, tmp_path) as yard:
-        diskimages = [yard.image(name, 0.5 + index, ("raw", "tar")) for index, name in enumerate(IMAGES)]
         providers = [
             yard.provider(name, *IMAGES, format="raw", directory=str(tmp_path / "providers" / cloud))
             for name, cloud in CLOUDS.items()
         ]
-        for hours in HOURS:
+        for hours, formats in zip(HOURS, FORMATS, strict=True):
+            diskimages = [yard.image(name, 0.5 + index, formats) for index, name in enumerate(IMAGES)]
             builder = yard.builder(*diskimages, providers=providers, build_workers=2, leak_seconds=2.0)
             builder.environment |= skewed(hours * 3600) if hours else {}
             if mountable():
@@ -173,6 +175,7 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
                     all(yard.view(name).request is None for name in IMAGES)
                     and not any(yard.builds(name, BuildState.BUILDING, BuildState.ABORTED) for name in IMAGES)
                     and not missing(yard)
+                    and all(yard.view(name).newest(formats) for name in IMAGES for formats in FORMATS)
                     and not misplaced(yard)
                 )
             except Unavailable:
@@ -186,3 +189,13 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
         assert not watch.faults
         assert not watch.unanswered()
         assert not spoiled(yard)
+        assert not begun_again(yard)
+
+
+def begun_again(yard: Yard) -> list[str]:
+    """The builds that begin though nobody asks for any: builders that differ want nothing more of each other."""
+    before = len(yard.history())
+    sweeps = [builder.metric("nodepool_ocb_sweeps_total") for builder in yard.builders]
+    for builder, swept in zip(yard.builders, sweeps, strict=True):
+        yard.until(lambda: builder.metric("nodepool_ocb_sweeps_total") >= swept + 2, "two more looks", 60.0)  # noqa: B023
+    return yard.history()[before:]

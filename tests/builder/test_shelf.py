@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb_builder.renaming import rename_new
 from nodepool_ocb_builder.shelf import Shelf
 
 BUILD = "jammy-0000000001"
@@ -35,7 +36,7 @@ def test_every_name_that_an_image_may_have_is_known_again(shelf: Shelf, image: s
         (shelf.folder / name).touch()
     for number in (1, 2):
         (shelf.logs / f"{image}-000000000{number}.log").touch()
-    assert len(shelf.orphans((), before=2**40)) == 2
+    assert len(shelf.orphans(())) == 2
     assert [path.name for path in shelf.prune_logs((), 1)] == [f"{image}-0000000001.log"]
 
 
@@ -63,3 +64,26 @@ def test_what_is_mounted_in_a_build_is_not_deleted_with_it(shelf: Shelf, tmp_pat
         subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
     assert (cache / "package").read_text() == "precious"
     assert not shelf.work(BUILD).exists()
+
+
+def test_nothing_is_renamed_over_a_file(tmp_path: Path) -> None:
+    made, there = tmp_path / "made", tmp_path / "there"
+    made.write_text("new")
+    there.write_text("old")
+    with pytest.raises(FileExistsError):
+        rename_new(made, there)
+    assert (made.read_text(), there.read_text()) == ("new", "old")
+    rename_new(made, tmp_path / "free")
+    assert sorted(os.listdir(tmp_path)) == ["free", "there"]
+    with pytest.raises(FileNotFoundError):
+        rename_new(made, tmp_path / "other")
+
+
+def test_a_finished_file_keeps_its_place(shelf: Shelf) -> None:
+    shelf.file(BUILD, "raw").write_text("old")
+    shelf.unfinished(BUILD, "raw").write_text("new")
+    with pytest.raises(Conflict, match="stays as it is"):
+        shelf.finish(BUILD, "raw")
+    assert shelf.file(BUILD, "raw").read_text() == "old"
+    shelf.unfinished(BUILD, "qcow2").write_text("new")
+    assert shelf.finish(BUILD, "qcow2").read_text() == "new"

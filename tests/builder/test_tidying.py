@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,16 +13,18 @@ from msgspec.structs import replace
 
 from nodepool_ocb import providers
 from nodepool_ocb.config import BuilderSettings
-from nodepool_ocb.model import Build, BuildState, Change, Create, Json, Set, Upload, UploadState
+from nodepool_ocb.errors import Stale, Unavailable
+from nodepool_ocb.model import Build, BuildState, Change, Cluster, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
-from nodepool_ocb.tidy import Tidier, tidy
+from nodepool_ocb.tidy import RemoveBuild, RemoveUpload, Tidier, tidy
 from nodepool_ocb_builder import checksums, tidying
 from nodepool_ocb_builder.leaks import Leaks
+from nodepool_ocb_builder.orphans import Orphans
 from nodepool_ocb_builder.shelf import Shelf
 from nodepool_ocb_builder.site import Site
 from nodepool_ocb_builder.uploading import Uploading
@@ -47,6 +50,9 @@ class Place:
         shelf = Shelf(folder / "images", folder / "logs")
         wants = Nodepool(providers=(provider,))
         self.site = Site(session, shelf, BuilderSettings(), wants, {}, {"cloud": self.uploader})
+        found = session.get(paths.CLUSTER)
+        assert found is not None
+        session.commit([Set(paths.CLUSTER, Cluster(id="ours"), found.version)])
         self.site.cluster = "ours"
         self.stamp = Stamp(cluster="ours", provider="cloud", image="jammy", build=ID, upload=ID, key="k")
 
@@ -162,7 +168,7 @@ def test_what_bears_another_stamp_than_the_record_is_not_deleted_there(place: Pl
     place.upload(state=UploadState.DELETE, external_id=external_id, key="of-a-former-life")
     view = place.site.look("jammy")
     assert view is not None
-    tidying.do(place.site, "jammy", tidying.RemoveUpload(view.builds[0].uploads[0]))
+    tidying.do(place.site, "jammy", RemoveUpload(view.builds[0].uploads[0]))
     assert [kept.external_id for kept in place.uploader.list()] == [external_id]
     view = place.site.look("jammy")
     assert view is not None
@@ -186,7 +192,7 @@ def test_files_are_removed_by_the_name_of_their_record_and_not_by_what_it_says(p
         _delete(place.site.session, paths.upload("jammy", ID, "cloud", ID))
         view = place.site.look("jammy")
         assert view is not None
-        tidying.do(place.site, "jammy", tidying.RemoveBuild(view.builds[0]))
+        tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
         assert not place.site.shelf.file(NAME, "raw").exists()
     assert victim.exists()
     assert (place.site.shelf.folder / "builder_id.txt.bak").exists()
@@ -214,7 +220,7 @@ def test_a_record_stays_while_its_files_do(place: Place) -> None:
     assert view is not None
     chattr(stuck, "+i")
     try:
-        tidying.do(place.site, "jammy", tidying.RemoveBuild(view.builds[0]))
+        tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
         assert place.site.look("jammy").builds  # type: ignore[union-attr]
     finally:
         chattr(stuck, "-i")
@@ -253,6 +259,74 @@ def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(plac
     assert view.builds[0].uploads[0].record.state is UploadState.READY
 
 
+def test_a_build_that_came_back_meanwhile_is_not_removed(place: Place) -> None:
+    """Aborted when it was decided, set right by its builder meanwhile, and aborted a second time."""
+    record = place.build(state=BuildState.ABORTED)
+    view = place.site.look("jammy")
+    assert view is not None
+    _set(place.site.session, paths.build("jammy", ID), replace(record, state=BuildState.BUILDING))
+    _set(place.site.session, paths.build("jammy", ID), record)
+    tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
+    assert place.site.session.get(paths.build("jammy", ID)) is not None
+    assert place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_what_changes_between_the_look_and_the_deletion_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build is aborted and bare at the look, and ready when it would be deleted."""
+    record = place.build(state=BuildState.ABORTED, builder_id="elsewhere")
+    look, view = place.site.look, place.site.look("jammy")
+    assert view is not None
+
+    def late(image: str) -> object:
+        seen = look(image)
+        _set(place.site.session, paths.build("jammy", ID), replace(record, state=BuildState.READY))
+        return seen
+
+    monkeypatch.setattr(place.site, "look", late)
+    tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
+    assert place.site.session.get(paths.build("jammy", ID)) is not None
+
+
+def test_an_upload_that_begins_between_the_look_and_the_deletion_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.build(state=BuildState.DELETE, builder_id="elsewhere")
+    look, view = place.site.look, place.site.look("jammy")
+    assert view is not None
+
+    def late(image: str) -> object:
+        seen = look(image)
+        place.upload(state=UploadState.UPLOADING)
+        return seen
+
+    monkeypatch.setattr(place.site, "look", late)
+    tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
+    assert place.site.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
+
+
+def test_an_upload_whose_deletion_was_taken_back_stays(place: Place) -> None:
+    place.build()
+    external_id = place.sent()
+    upload = place.upload(state=UploadState.DELETE, external_id=external_id)
+    view = place.site.look("jammy")
+    assert view is not None
+    _set(place.site.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.READY))
+    tidying.do(place.site, "jammy", RemoveUpload(view.builds[0].uploads[0]))
+    assert [kept.external_id for kept in place.uploader.list()] == [external_id]
+    assert place.site.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
+
+
+def test_files_stay_where_an_upload_was_deleted_meanwhile(place: Place) -> None:
+    place.build()
+    upload = place.upload(external_id="e")
+    view = place.site.look("jammy")
+    assert view is not None
+    _set(place.site.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.DELETE))
+    with pytest.raises(Stale):
+        tidying.remove_uploaded(place.site, "jammy", view.builds[0], ("raw",))
+    assert place.site.shelf.file(NAME, "raw").exists()
+
+
 def chattr(path: Path, how: str) -> None:
     if subprocess.run(["chattr", how, path], capture_output=True, check=False).returncode:
         pytest.skip("no file can be made immutable here")
@@ -266,3 +340,55 @@ def _set(session: Session, path: str, record: Build | Upload) -> None:
 
 def _delete(session: Session, path: str) -> None:
     session.commit(removal(session, path))
+
+
+# -- what is absent --
+
+
+def age(place: Place) -> None:
+    """Orphans are looked for twice, and their grace is over at once."""
+    place.site.settings = replace(place.site.settings, orphan_grace_seconds=1e-9)
+    orphans = Orphans(place.site)
+    for _ in range(2):
+        orphans.look({}, (), ())
+
+
+def test_a_file_whose_record_the_caller_did_not_know_yet_stays(place: Place) -> None:
+    place.build()
+    age(place)
+    assert place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_a_file_without_a_record_goes_and_a_young_one_stays(place: Place) -> None:
+    place.build()
+    place.site.session.commit(removal(place.site.session, paths.build("jammy", ID)))
+    os.utime(place.site.shelf.file(NAME, "raw"), (0, 0))
+    orphans = Orphans(place.site)
+    for _ in range(2):
+        orphans.look({}, (), ())
+    assert place.site.shelf.file(NAME, "raw").exists()
+    age(place)
+    assert not place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_what_another_cluster_lacks_is_not_missing(place: Place) -> None:
+    place.build()
+    session = place.site.session
+    session.commit(removal(session, paths.build("jammy", ID)))
+    found = session.get(paths.CLUSTER)
+    assert found is not None
+    session.commit([Set(paths.CLUSTER, Cluster(id="theirs"), found.version)])
+    with pytest.raises(Unavailable, match="another one"):
+        age(place)
+    with pytest.raises(Unavailable, match="another one"):
+        place.site.look("jammy")
+    assert place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_a_build_that_never_got_as_far_as_a_file_takes_none_of_an_older_build_with_it(place: Place) -> None:
+    place.build(state=BuildState.ABORTED, filename="")
+    view = place.site.look("jammy")
+    assert view is not None
+    tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
+    assert place.site.session.get(paths.build("jammy", ID)) is None
+    assert place.site.shelf.file(NAME, "raw").exists()

@@ -8,8 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 from yard import Yard
 
-from nodepool_ocb.model import BuildState, Set, UploadState
-from nodepool_ocb.store import paths
+from nodepool_ocb.builders import stranded
+from nodepool_ocb.model import BuildState, Daemon, Delete, Set, UploadState
+from nodepool_ocb.store import codec, paths
 from nodepool_ocb.testing.clocks import skewed
 from nodepool_ocb.testing.glance import Glance
 
@@ -57,6 +58,23 @@ def test_a_provider_that_is_not_to_have_an_image_any_more_loses_it(yard: Yard) -
     yard.until(lambda: [provider for _, provider in yard.uploads("jammy")] == ["north"], "one has it still")
     assert not yard.provided("south")
     assert yard.provided("north")
+
+
+def test_a_provider_taken_out_pins_a_build_until_its_upload_is_forgotten(yard: Yard) -> None:
+    image, west = yard.image("jammy"), yard.provider("west", "jammy")
+    builder = yard.builder(image, providers=[west], keep=1).start()
+    (first,) = yard.until_ready("jammy")
+    yard.until(lambda: yard.uploads("jammy", UploadState.READY), "it is uploaded")
+    yard.configure(builder, image)
+    builder.reload()
+    running = lambda: {builder.id: codec.decode(Daemon, yard.session.get(paths.daemon("builder", builder.id)))}  # noqa: E731
+    yard.until(lambda: stranded({"jammy": yard.view("jammy")}, running()), "status can tell")
+    yard.request("jammy")
+    (second, _) = yard.until_ready("jammy", 2)
+    (upload,) = yard.builds("jammy")[0].uploads
+    yard.session.commit([Delete(paths.upload("jammy", first.id, "west", upload.id), upload.version)])
+    yard.until(lambda: [build.id for build in yard.builds("jammy")] == [second.id], "the older build is free to go")
+    assert yard.provided("west"), "nobody asked the provider"
 
 
 def test_a_new_provider_gets_the_newest_build_after_a_reload_and_a_broken_file_changes_nothing(yard: Yard) -> None:

@@ -55,7 +55,7 @@ class Builder(CutDaemon):
 
     def files(self) -> list[str]:
         """What lies in its images-dir, without what belongs to the builder itself."""
-        own = {"builder_id.txt", ".lock", "builds"}
+        own = {"builder_id.txt", "cluster_id.txt", ".lock", "builds"}
         return sorted(path.name for path in self.images.iterdir() if path.name not in own)
 
 
@@ -63,7 +63,7 @@ class Yard:
     """Builders ``b0``, ``b1``, ... and the directories that their uploads go to; ``session`` is the test's own."""
 
     def __init__(self, server: Server, chroot: str, folder: Path) -> None:
-        self.server, self.folder, self._chroot = server, folder, chroot
+        self.server, self.folder, self.chroot = server, folder, chroot
         self.builders: list[Builder] = []
         self.session = Session(self.settings(30.0))
         self.history_file = folder / "history"
@@ -84,7 +84,7 @@ class Yard:
 
     def settings(self, session_seconds: float) -> ZooKeeperSettings:
         """For a session that nobody disturbs."""
-        return ZooKeeperSettings(hosts=self.server.hosts + self._chroot, session_timeout_seconds=session_seconds)
+        return ZooKeeperSettings(hosts=self.server.hosts + self.chroot, session_timeout_seconds=session_seconds)
 
     # -- builders --
 
@@ -118,7 +118,7 @@ class Yard:
         """One more, not started yet; ``settings`` are of its section ``builder``."""
         folder = self.folder / f"b{len(self.builders)}"
         folder.mkdir()
-        zookeeper = ZooKeeperSettings(hosts=self._chroot, session_timeout_seconds=session_seconds)
+        zookeeper = ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
         quick = {"retry_seconds": 0.2, "drain_seconds": 1.0, "cleanup_seconds": 1.0, "sweep_seconds": 5.0,
                  "free_bytes": 0, "orphan_grace_seconds": 1.0}  # fmt: skip
         builder = Builder(self.server.port, zookeeper, folder, {"builder": quick | settings}, BUILDER)

@@ -51,10 +51,10 @@ class Builder:
         assert found is not None
         return found
 
-    def registers(self, pages: str | None = None) -> None:
-        """As a daemon that is running."""
+    def registers(self, pages: str | None = None, **fields: Any) -> None:
+        """As a daemon that is running; ``fields`` are more of its record."""
         self.session.ensure(paths.daemons("builder"))
-        daemon = Daemon(host=self.host, pid=1, version="1", started=1.0, slots=1, pages=pages)
+        daemon = Daemon(host=self.host, pid=1, version="1", started=1.0, slots=1, pages=pages, **fields)
         path = paths.daemon("builder", self.id)
         there = self.session.get(path)
         change = Create(path, daemon, ephemeral=True) if there is None else Set(path, daemon, there.version)

@@ -121,10 +121,9 @@ class Place:
     def look(self) -> tuple[list[str], Json]:
         """Whatever no sequence of commands may lead to; and all that people would call different, no more."""
         with session.Session(self.settings) as opened:
-            quarantined: dict[str, str] = {}
-            world = tree.load(opened, quarantined)
+            world = tree.load(opened)
             told = _told(world, rollouts.list_(opened))
-        return [*map(str, quarantined.items()), *_faults(world), *self._fallen(world)], told
+        return [*map(str, world.unreadable.items()), *_faults(world), *self._fallen(world)], told
 
     def _fallen(self, world: World) -> Iterator[str]:
         for vertex in world.vertices():

@@ -755,3 +755,15 @@ def test_a_loopback_address_is_used_on_its_own_host_only() -> None:
     near = {"x": daemon(HOST, "[::1]:1"), "i1": daemon(HOST, "127.0.0.1:1"), "none": daemon(HOST, None)}
     build = Build(builder=HOST, builder_id="i1", filename="f", state=READY, state_time=1.0)
     assert list(addresses(build, near)) == ["127.0.0.1:1", "[::1]:1"]
+
+
+def test_a_build_that_changes_while_the_question_is_asked_is_not_deleted(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder.made(BuildState.READY)
+    other = builder.made(BuildState.FAILED)
+    monkeypatch.setattr("nodepool_ocb.cli.image.confirm", lambda *_: builder.sets(other, state=BuildState.READY))
+    refused = ocb("image", "delete", "jammy", "--build", other)
+    assert refused.exit_code == 4
+    assert f"jammy-{other} was failed, and is ready now; look at it again" in refused.stderr
+    assert builder.build_view(other).record.state is BuildState.READY

@@ -11,10 +11,11 @@ import pytest
 from nodepool_ocb import strategy
 from nodepool_ocb.cli.main import NOUNS
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Change, Holder, Json, Set, State
+from nodepool_ocb.model import Change, Delete, Holder, Json, Set, State
 from nodepool_ocb.rollout.planning import begin
 from nodepool_ocb.store import paths, rollouts, tree
 from nodepool_ocb.store.locks import Locks
+from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import World
 from tests.cli.conftest import BARCLAMP, Ocb
@@ -185,6 +186,61 @@ def test_what_cannot_be_decoded_is_shown_and_stops_nothing(world: Session, ask: 
     world.commit([Set(znode.path, ["no", "record"], znode.version)])
     assert [each["path"] for each in ask("status")["quarantined"]] == [znode.path]
     assert "top" not in _states(ask)
+
+
+def _spoil(session: Session, path: str) -> None:
+    znode = session.get(path)
+    assert znode is not None
+    session.commit([Set(path, {"schema": 2}, znode.version)])
+
+
+#: A command, and the records each of which it must not decide without.
+NEAR = {
+    f"node bind {N1} other": [paths.role("top"), paths.node(N1), paths.deployment("lab"), paths.noderole("top", N1)],
+    "node create n2.example.com --deployment lab": [paths.role("top"), paths.deployment("lab")],
+    f"node commit {N1}": [paths.node(N1), paths.noderole("base", N1)],
+    f"node delete {N1} --yes": [paths.node(N1), paths.role("base"), paths.noderole("top", N1)],
+    f"node set {N1} rack=r1": [paths.node(N1)],
+    f"noderole commit {TOP}": [paths.noderole("top", N1), paths.noderole("middle", N1)],
+    f"noderole unbind {TOP} --yes": [paths.noderole("top", N1), paths.noderole("base", N1), paths.node(N1)],
+    f"noderole wait {TOP}": [paths.noderole("top", N1)],
+    "deployment commit lab": [paths.deployment("lab"), paths.noderole("base", N1), paths.node(N1)],
+    "deployment create lab": [paths.deployment("lab")],
+    "deployment propose lab": [paths.deployment("lab")],
+    "deployment delete lab --yes": [paths.deployment("lab"), paths.noderole("top", N1)],
+    "deployment set lab top a/b=1": [paths.deployment_role("lab", "top"), paths.role("top")],
+    "barclamp import chain.yml": [paths.role("base")],
+    "rollout start --default --deployment lab": [paths.node(N1), paths.noderole("top", N1)],
+}
+
+
+@pytest.mark.parametrize(("line", "path"), [(line, path) for line, near in NEAR.items() for path in near])
+def test_what_would_be_decided_without_an_unreadable_record_is_refused_and_names_it(
+    world: Session, ocb: Ocb, line: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _spoil(world, path)
+    before = _versions(world)
+    answer = ocb(*line.split())
+    assert answer.exit_code == 4, answer.output
+    assert f"error: the record {path} cannot be read" in answer.stderr
+    assert _versions(world) == before, "nothing was written"
+
+
+def _versions(session: Session) -> set[Delete]:
+    """Every znode with its version, but for the one that tells the time."""
+    return {each for each in removal(session, paths.ROOT) if each.path != paths.CLOCK}
+
+
+def test_explain_names_the_record_that_cannot_be_read(world: Session, ask: Ask, becomes: Callable[..., None]) -> None:
+    ask("deployment", "commit", "lab")
+    becomes(f"base@{N1}", State.ACTIVE)
+    becomes(f"middle@{N1}", State.ACTIVE)
+    becomes(TOP, State.TODO)
+    _spoil(world, paths.noderole("middle", N1))
+    reasons = ask("noderole", "explain", TOP)["reasons"]
+    assert ("UNREADABLE", paths.noderole("middle", N1)) in {(each["code"], each["subject"]) for each in reasons}
+    assert not {"PARENT_WAITING", "PARENT_ERROR"} & {each["code"] for each in reasons}
 
 
 @pytest.mark.usefixtures("world")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.model import Create, Daemon, Deployment, DeploymentState, Holder, Json, NodeRole, Set, State
+from nodepool_ocb.model import Create, Daemon, Deployment, DeploymentState, Holder, Json, NodeRole, Rollouts, Set, State
 from nodepool_ocb.rollout.records import GroupState, NodeState, RolloutState
 from nodepool_ocb.store import codec, paths, tree
 from nodepool_ocb.store.locks import Locks
@@ -385,6 +385,8 @@ def test_a_deployment_that_is_deleted_takes_its_finished_rollouts_with_it(
 ) -> None:
     ask("deployment", "create", "gone")
     path = f"{paths.rollouts('gone')}/0000000000"
+    zk_session.ensure(paths.ROLLOUTS)
+    zk_session.commit([Create(paths.rollouts("gone"), Rollouts())])
     zk_session.ensure(f"{path}/groups/one", f"{path}/nodes/0000")
     ask("deployment", "delete", "gone", "--yes")
     assert zk_session.get(paths.rollouts("gone")) is None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.model import BuildState, Change, Json, Set, UploadState
+from nodepool_ocb.model import BuildState, Change, Delete, ImageSettings, Json, Set, UploadState
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from tests.cli.builder import Builder
@@ -119,3 +119,83 @@ def test_refusals(builder: Builder, ocb: Ocb, line: str, exit_code: int, said: s
     answer = ocb("upload", "delete", *line.replace("NEW", new).split())
     assert answer.exit_code == exit_code, answer.output
     assert said in answer.stderr
+
+
+def test_forget_deletes_the_record_and_says_what_may_be_left(builder: Builder, ocb: Ocb) -> None:
+    """The provider is in no configuration any more; deletion was asked for before that."""
+    old, _ = _ids(builder)
+    builder.uploads(old, "gone", UploadState.DELETE, external_id="406a9bd0", external_name="jammy-gone")
+    asked = ocb("upload", "delete", "jammy", old, "gone", "--forget")
+    assert asked.exit_code == 2
+    assert "forget jammy-gone at gone" in asked.stderr
+    assert ocb("upload", "delete", "jammy", old, "gone", "--forget", "--dry-run").exit_code == 10
+    assert "jammy-gone" in _states(builder)
+    forgotten = ocb("upload", "delete", "jammy", old, "gone", "--forget", "--yes")
+    assert forgotten.exit_code == 0, forgotten.output
+    assert "gone may still have 406a9bd0: delete it there by hand" in forgotten.stderr
+    assert set(_states(builder)) == {"jammy-old", "jammy-new", "jammy-east"}
+
+
+def test_forget_is_refused_where_a_builder_can_delete_it_or_works_on_it(builder: Builder, ocb: Ocb) -> None:
+    old, new = _ids(builder)
+    builder.registers(providers=("west",))
+    refused = ocb("upload", "delete", "jammy", old, "west", "--forget", "--yes")
+    assert refused.exit_code == 4
+    assert "has provider west: leave --forget out" in refused.stderr
+    builder.locks_upload(new, "east")
+    assert ocb("upload", "delete", "jammy", new, "east", "--forget", "--yes").exit_code == 4
+    assert len(_states(builder)) == 3
+    assert ocb("upload", "delete", "jammy", old, "west", "--forget", "--force", "--yes").exit_code == 0
+    assert "jammy-old" not in _states(builder)
+
+
+def test_an_upload_that_changes_after_the_question_is_not_forgotten(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, _ = _ids(builder)
+    commit, session = Session.commit, builder.session
+
+    def late(self: Session, changes: Sequence[Change]) -> object:
+        if self is not session and any(isinstance(change, Delete) for change in changes):
+            (view,) = builder.build_view(old).uploads
+            sent = replace(view.record, external_id="just-sent")
+            commit(session, [Set(paths.upload("jammy", old, "west", view.id), sent, view.version)])
+        return commit(self, changes)
+
+    monkeypatch.setattr(Session, "commit", late)
+    refused = ocb("upload", "delete", "jammy", old, "west", "--forget", "--yes")
+    assert refused.exit_code == 4
+    assert "changed meanwhile" in refused.stderr
+    assert "jammy-old" in _states(builder)
+
+
+def test_status_says_what_no_running_builder_looks_after(builder: Builder, ask: Ask, ocb: Ocb) -> None:
+    nothing = {"stranded": [], "bereft": [], "differing": []}
+    images = ask("status")["images"]
+    assert {key: images[key] for key in nothing} == nothing, "while no builder runs nothing is known"
+    builder.registers(providers=("east",), images={"jammy": ImageSettings(formats=("raw",), digest="1")})
+    images = ask("status")["images"]
+    assert [(row["provider"], row["image"]) for row in images["stranded"]] == [("west", "jammy")] * 2
+    assert images["bereft"] == []
+    builder.leaves()
+    other = Builder(builder.session, host="nb02")
+    other.registers(providers=("east", "west"), images={"jammy": ImageSettings(formats=("qcow2",), digest="2")})
+    third = Builder(builder.session, host="nb03")
+    third.registers(images={"jammy": ImageSettings(formats=("raw",), digest="1")})
+    images = ask("status")["images"]
+    assert images["stranded"] == []
+    assert [(row["image"], row["builder"]) for row in images["bereft"]] == [("jammy", builder.host)]
+    assert images["differing"] == [{"image": "jammy", "builders": "nb02: qcow2; nb03: raw"}]
+    said = ocb("status")
+    assert "IMAGES WHOSE BUILDER IS NOT THERE" in said.stdout
+    assert "builder.gone_seconds" in said.stderr
+    assert "give all of them one nodepool.yaml" in said.stderr
+
+
+def test_status_gives_the_command_that_forgets(builder: Builder, ocb: Ocb) -> None:
+    builder.registers(providers=("east",))
+    said = ocb("status").stderr
+    assert "no running builder has provider west" in said
+    (command,) = [line.partition("forget what is there: ")[2] for line in said.splitlines() if "--forget" in line]
+    assert ocb(*command.split()[1:], "--yes").exit_code == 0
+    assert "jammy-old" not in _states(builder)

@@ -29,6 +29,11 @@ _EVENTS: Final = {
 }
 
 
+def uptime() -> float:
+    """The time now, of the clock that all machines share."""
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
 def entries(fqdn: str, state: Path) -> Iterator[Entry]:
     """The runner's history: lines of TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL."""
     for line in _lines(state / "history"):

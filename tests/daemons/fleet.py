@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -65,6 +65,7 @@ class Fleet:
         self.annealers: list[CutDaemon] = []
         self.session = Session(self.settings(30.0))
         self.nodes: list[str] = []
+        self._lives: defaultdict[str, list[float]] = defaultdict(list)
 
     def __enter__(self) -> Fleet:
         self.farm.__enter__()
@@ -173,6 +174,11 @@ class Fleet:
 
         self.write(changes)
 
+    def begins_anew(self, *noderoles: str) -> None:
+        """They were deleted just now, and will be bound again: what their machines note from here on is another life."""
+        for noderole in noderoles:
+            self._lives[noderole].append(evidence.uptime())
+
     def set_node(self, fqdn: str, **fields: Any) -> None:
         self.write(lambda world: _changed(paths.node(fqdn), world.nodes[fqdn], fields))
 
@@ -250,6 +256,7 @@ class Fleet:
             self.entries(),
             [work for fqdn in self.nodes for work in evidence.work(fqdn, self.farm.state_dir(fqdn))],
             noderoles,
+            self._lives,
         )
 
     def entries(self) -> list[Entry]:

@@ -8,6 +8,7 @@ Each rule gives sentences that say what broke it; none means that the history is
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -70,6 +71,16 @@ class Evidence(NamedTuple):
     entries: Sequence[Entry]
     work: Sequence[Work]
     noderoles: Mapping[str, Told]
+    lives: Mapping[str, Sequence[float]] = {}  # noderole → when it was deleted, to be bound again
+
+    def life(self, noderole: str, time: float) -> int:
+        """Which of its lives a noderole was in then: ZooKeeper forgets the runs of all but the newest."""
+        return bisect(self.lives.get(noderole, ()), time)
+
+    def newest(self) -> Iterator[Entry]:
+        """The entries of the lives that ZooKeeper knows of."""
+        last = float("inf")
+        return (e for e in self.entries if self.life(e.noderole, e.time) == self.life(e.noderole, last))
 
     def of_machines(self) -> Iterator[tuple[str, list[Entry]]]:
         machines: defaultdict[str, list[Entry]] = defaultdict(list)
@@ -186,7 +197,7 @@ def run_again(evidence: Evidence) -> Iterator[str]:
 
 def destroyed_twice(evidence: Evidence) -> Iterator[str]:
     """A destructive role completes at most once, in whatever generation."""
-    ended = Counter(e.noderole for e in evidence.entries if e.event is Event.ENDED and e.exit_code == 0)
+    ended = Counter(e.noderole for e in evidence.newest() if e.event is Event.ENDED and e.exit_code == 0)
     for name, told in evidence.noderoles.items():
         if told.destructive and ended[name] > 1:
             yield f"{name} is destructive and completed {ended[name]} times"
@@ -202,7 +213,8 @@ def before_parents(evidence: Evidence) -> Iterator[str]:
         told = evidence.noderoles.get(entry.noderole)
         for parent in _parents(evidence, told.record) if told and entry.event is Event.STARTED else ():
             newest = next((mark for mark in reversed(marks[parent]) if mark.time <= entry.time), None)
-            if newest is None or newest.exit_code != 0:
+            same_life = newest and evidence.life(parent, newest.time) == evidence.life(parent, entry.time)
+            if newest is None or not same_life or newest.exit_code != 0:
                 yield f"{_name(entry)} was started before its parent {parent} had ended well"
 
 
@@ -230,7 +242,7 @@ def unfinished(evidence: Evidence) -> Iterator[str]:
 
 def unaccounted(evidence: Evidence) -> Iterator[str]:
     """Whatever order a machine was given, ZooKeeper has a record of its run, with the same epoch and generation."""
-    for entry in evidence.entries:
+    for entry in evidence.newest():
         told = evidence.noderoles.get(entry.noderole)
         run = told.runs.get(entry.run) if told else None
         if told is None:
@@ -246,7 +258,7 @@ def unaccounted(evidence: Evidence) -> Iterator[str]:
 
 def unknown_runs(evidence: Evidence) -> Iterator[str]:
     """A run that succeeded had the machine's work for it, and each generation succeeds once."""
-    ended = {(e.noderole, e.generation) for e in evidence.entries if e.event is Event.ENDED and e.exit_code == 0}
+    ended = {(e.noderole, e.generation) for e in evidence.newest() if e.event is Event.ENDED and e.exit_code == 0}
     for name, told in evidence.noderoles.items():
         successes = Counter(run.generation for run in told.runs.values() if run.outcome == "succeeded")
         for generation, count in successes.items():

@@ -10,7 +10,7 @@ import pytest
 from fleet import SESSION_SECONDS, Fleet
 from history import Event as Noted
 
-from nodepool_ocb.model import DeploymentState, State
+from nodepool_ocb.model import DeploymentState, Node, Role, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.testing.processes import CutDaemon
@@ -274,6 +274,37 @@ def test_a_hook_runs_at_least_once_though_its_annealer_dies_in_it(fleet: Fleet) 
     assert first.split()[1] == second.split()[1] == noderole
     assert first.split()[0] != second.split()[0]
     assert fleet.blob(paths.system("watched", fleet.nodes[0])) == {"told": "on_todo", "done": True}
+
+
+def test_a_machine_that_is_alive_without_a_key_has_its_key_pinned_and_again_after_it_was_taken_away(
+    fleet: Fleet,
+) -> None:
+    (machine,) = fleet.nodes
+    keys = fleet.node(machine).host_keys
+    fleet.set_node(machine, host_keys=())
+    fleet.annealer(probe_seconds=0.3).begin()
+    for _ in range(2):
+        fleet.until(lambda: fleet.node(machine).host_keys == keys, "its key is pinned")
+        fleet.set_node(machine, host_keys=())
+
+
+def test_a_private_key_that_others_may_read_is_warned_of_at_the_start(fleet: Fleet) -> None:
+    Path(fleet.farm.settings()["key_files"][0]).chmod(0o644)
+    annealer = fleet.annealer().start()
+    assert "may be used by others than its owner; chmod 600" in annealer.said
+
+
+def test_a_hook_whose_code_is_nowhere_is_said_once_for_all_its_noderoles(fleet: Fleet) -> None:
+    fleet.add_role("absent", Role(barclamp="fleet", jig="noop", hooks=("on_active", "on_node_create")))
+    names = []
+    for number in range(40):
+        fleet.add_node(f"n{number}.example.com", Node(virtual=True, alive=True, deployment="fleet"))
+        names.append(fleet.bind("absent", f"n{number}.example.com", hooks=("on_active",)))
+    annealer = fleet.annealer(sweep_seconds=0.5).start()
+    before = annealer.metric("nodepool_ocb_sweeps_total")
+    fleet.until(lambda: annealer.metric("nodepool_ocb_sweeps_total") >= before + 6, "it looks at everything, often")
+    assert annealer.said.count("its code is not installed") == 1
+    assert {fleet.record(name).hooks for name in names} == {("on_active",)}
 
 
 def package(folder: Path, source: str) -> Path:

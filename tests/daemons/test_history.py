@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from history import Entry, Event, Evidence, Told, Work, faults
 
@@ -43,8 +44,11 @@ TOLD = {
 }
 
 
-def found(entries: Sequence[Entry], work: Sequence[Work] = (), noderoles: dict[str, Told] | None = None) -> set[str]:
-    return {fault.partition(":")[0] for fault in faults(Evidence(entries, work, noderoles or TOLD))}
+def found(
+    entries: Sequence[Entry], work: Sequence[Work] = (), noderoles: dict[str, Told] | None = None, **lives: list[float]
+) -> set[str]:
+    evidence = Evidence(entries, work, noderoles or TOLD, {f"{role}@m0": times for role, times in lives.items()})
+    return {fault.partition(":")[0] for fault in faults(evidence)}
 
 
 def test_a_run_that_was_taken_over_and_a_child_after_it_are_good() -> None:
@@ -86,3 +90,15 @@ def test_what_zookeeper_says_gives_it_away() -> None:
     }
     twice = told(("r1", 1, "succeeded"), ("r2", 2, "succeeded"))
     assert found(GOOD, noderoles=TOLD | {A: twice}) == {"unknown_runs"}
+
+
+def test_what_was_deleted_and_bound_again_has_no_records_of_its_first_life() -> None:
+    again = [line(6.0, Event.STARTED, 4, generation=2), line(7.0, Event.ENDED, 4, generation=2)]
+    second = Told(TOLD[A].record, True, {"r4": msgspec.structs.replace(TOLD[B].runs["r3"], epoch=4, generation=2)})
+    assert not found([*GOOD, *again], noderoles=TOLD | {A: second}, a=[5.5])
+    assert found([*GOOD, *again], noderoles=TOLD | {A: second}) == {"destroyed_twice", "unaccounted"}
+
+
+def test_what_is_taken_from_a_former_life_is_found() -> None:
+    """Its machine was done with it before it was deleted, and ZooKeeper says that it is done again."""
+    assert found(GOOD, a=[3.5]) == {"unknown_runs", "before_parents"}

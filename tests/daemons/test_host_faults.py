@@ -126,3 +126,19 @@ def test_what_a_jig_gives_back_and_nobody_can_keep_fails_its_run_and_costs_no_sl
     fleet.annealer(slots=1).begin(PYTHONPATH=str(installed))
     fleet.until_state(noderole, State.ERROR)
     assert not fleet.claim_stands(fleet.nodes[0])
+
+
+def test_a_run_whose_keeper_is_killed_each_time_is_a_recorded_attempt_with_longer_and_longer_pauses(
+    fleet: Fleet,
+) -> None:
+    kill = 'read -r _ _ _ _ _ keeper _ <"${OCB_RUN%/runs/*}/current"; kill -9 "$keeper"'
+    often = f'test $(ls "${{OCB_RUN%/runs/*}}/runs" | grep -c script) -ge 3 || {{ {kill}; sleep 600; }}'
+    fleet.add_role("first", fleet.work(0.0, often, backoff_seconds=0.5))
+    noderole = fleet.bind("first", fleet.nodes[0])
+    fleet.annealer().begin()
+    fleet.until_state(noderole, State.ACTIVE)
+    runs = list(fleet.runs(noderole).values())
+    assert [run.outcome for run in runs] == ["lost", "lost", "succeeded"]
+    assert runs[1].started - runs[0].ended >= 0.5
+    assert runs[2].started - runs[1].ended >= 1.0
+    assert fleet.starts()[noderole] == 3

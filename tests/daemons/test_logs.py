@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 
+import pytest
+
 from nodepool_ocb.logs import Lines, Plain, Repeats
 
 
@@ -34,6 +36,15 @@ def test_text_of_others_cannot_begin_a_line() -> None:
     assert Plain(journal=True).format(record("first\nCRITICAL forged", said="a\r\nb")) == (
         "<4>annealer: first\\nCRITICAL forged said=a\\r\\nb"
     )
+
+
+@pytest.mark.parametrize("odd", ["\x85", "\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x1b", "\x00", "\x7f", "\u202e"])
+def test_no_odd_character_ends_a_line_or_reaches_a_terminal(odd: str) -> None:
+    made = failed(f"first{odd}CRITICAL forged")
+    for line in (Plain(journal=True).format(made), Plain().format(made), Lines().format(made)):
+        assert odd not in line
+    assert len(Lines().format(made).splitlines()) == 1
+    assert json.loads(Lines().format(made))["message"] == f"first{odd}CRITICAL forged"
 
 
 def test_every_line_of_a_traceback_has_the_journal_s_priority() -> None:

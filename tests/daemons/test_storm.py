@@ -1,5 +1,5 @@
-"""Storms: many noderoles, and every second or so an annealer is killed, frozen or cut off, or ZooKeeper restarted; the
-annealers' clocks are hours apart, and people change a cluster meanwhile (troubles.py).
+"""Storms: many noderoles, and every second or so an annealer is killed, frozen or cut off, its disk is full, or ZooKeeper
+is restarted; the annealers' clocks are hours apart, records turn unreadable, and people change their minds (troubles.py).
 
 What the machines noted must be as if nothing had happened. The seed of a storm is in its output; the same seed gives
 the same faults in the same order.
@@ -8,7 +8,7 @@ the same faults in the same order.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import cycle, islice, pairwise
 from pathlib import Path
@@ -19,18 +19,25 @@ from staging import PHASES, Staged, document, generations, stack
 from troubles import (
     FLAKY,
     FLOOD,
+    Lives,
     Refreshing,
+    chain,
     cluster,
+    full_disk,
+    records,
     wrong_clocks,
 )
 
+from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.storm import Fault, Mend, Storm
+from nodepool_ocb.testing.troubles import Unreadable
 from nodepool_ocb.testing.zookeeper import Server
 
 CALM_SECONDS = 240.0  # after the storm, until nothing is left to be done
 LASTS = (0.2, 1.0, SESSION_SECONDS + 1.5)  # seconds for which a thing stays broken
 HOURS = (0.0, 3.0, -2.0)  # the annealers' clocks are so far ahead
+TROUBLED = 2  # machines whose nodes are deleted and created again
 EXCESS = 0.02  # more starts than noderoles: runs are attached to, not run again
 
 
@@ -65,6 +72,15 @@ def grid(fleet: Fleet, nodes: Sequence[str], levels: int, seconds: Sequence[floa
     return (levels + 1) * len(nodes)
 
 
+def small_disks(stack: ExitStack, folder: Path) -> dict[Path, SmallDisk]:
+    """For the logs of each annealer that there will be, by its folder; none where disks cannot be mounted."""
+    if not mountable():
+        print("no tmpfs can be mounted here: no disk will be full")
+        return {}
+    folders = [folder / f"a{number}" for number in range(len(HOURS))]
+    return {each: stack.enter_context(SmallDisk(each / "runs", 32 << 20)) for each in folders}
+
+
 def annealers(fleet: Fleet) -> None:
     """Three, whose clocks are hours apart."""
     for _ in HOURS:
@@ -72,6 +88,11 @@ def annealers(fleet: Fleet) -> None:
     wrong_clocks(fleet.annealers, HOURS)
     for annealer in fleet.annealers:
         annealer.begin()
+
+
+def faults(fleet: Fleet, disks: Mapping[Path, SmallDisk], seed: int) -> list[Fault]:
+    """Those of machines and hosts."""
+    return [cut_machines(fleet, seed), *([full_disk(disks)] if disks else ())]
 
 
 def until_calm(fleet: Fleet, over: Callable[[], bool], seconds: float) -> None:
@@ -101,18 +122,31 @@ def test_after_a_storm_every_promise_holds(
     if seconds > 60:
         lasting = tuple(each * 10 for each in lasting)
     with ExitStack() as stack:
+        disks = small_disks(stack, tmp_path)
         server = stack.enter_context(Server(fsync=False))
-        fleet = stack.enter_context(Fleet(server, chroot, tmp_path, machines=machines))
-        count = grid(fleet, fleet.nodes, levels, lasting)
+        fleet = stack.enter_context(Fleet(server, chroot, tmp_path, machines=machines + TROUBLED))
+        steady, troubled = fleet.nodes[:machines], fleet.nodes[machines:]
+        count = grid(fleet, steady, levels, lasting)
+        chain(fleet, troubled, 1.0)
         members = cluster(fleet, *clustered)
         annealers(fleet)
-        storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=(cut_machines(fleet, seed),))
-        with Refreshing(fleet, seed, members) as refreshing:
+        storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=faults(fleet, disks, seed))
+        troubles = [
+            # U
+            Unreadable(fleet.settings(5.0), seed, records),
+            Lives(fleet, seed, troubled),
+            # R
+            Refreshing(fleet, seed, members),
+        ]
+        with ExitStack() as going_on:
+            for trouble in troubles:
+                going_on.enter_context(trouble)
             storm.blow(seconds, every_seconds, fleet.revive)
         until_calm(fleet, lambda: not fleet.unfinished(), CALM_SECONDS)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
-        starts = fleet.starts()
-        print(f"{dict(storm.faults)}, {refreshing.times} refreshes, {sum(starts.values())} starts of {count} noderoles")
+        starts = {noderole: each for noderole, each in fleet.starts().items() if noderole.partition("@")[2] in steady}
+        told = {type(trouble).__name__: trouble.times for trouble in troubles}
+        print(f"{dict(storm.faults)}, {told}, {sum(starts.values())} starts of {count} noderoles")
         assert not fleet.faults()
         assert sum(starts.values()) <= (count + machines) * (1 + EXCESS), "one of each machine fails once"
         assert sum(work.begins for work in fleet.evidence().work) >= count, "the scripts witness it"
@@ -132,6 +166,7 @@ def test_after_a_storm_a_rollout_has_done_everything_once(
     print(f"seed {seed}")
     phases = [{**phase, "timeout_seconds": 3600.0} for phase in PHASES]
     with ExitStack() as leaving:
+        disks = small_disks(leaving, tmp_path)
         server = leaving.enter_context(Server(fsync=False))
         fleet = leaving.enter_context(Fleet(server, chroot, tmp_path, machines=machines))
         lasts = seconds / groups / 2
@@ -150,7 +185,7 @@ def test_after_a_storm_a_rollout_has_done_everything_once(
             for number in range(groups)
         ]
         staged = Staged(fleet, document(named, phases))
-        storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=(cut_machines(fleet, seed),))
+        storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=faults(fleet, disks, seed))
         storm.blow(seconds, every_seconds, fleet.revive)
         until_calm(fleet, lambda: staged.over, CALM_SECONDS + seconds)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"

@@ -66,3 +66,21 @@ def delete(session: Session, path: str) -> None:
     znode = session.get(path)
     if znode is not None:
         session.commit([Delete(path, znode.version)])
+
+
+def test_an_annealer_that_is_sent_to_another_cluster_ends_and_one_without_logs_goes_on(
+    zookeeper: Server, chroot: str, tmp_path: Path
+) -> None:
+    ours, other = (init(ZooKeeperSettings(hosts=f"{zookeeper.hosts}{chroot}/{name}")) for name in ("ours", "other"))
+    with DaemonProcess(ours, tmp_path):
+        pass
+    astray = DaemonProcess(other, tmp_path)
+    try:
+        assert astray.begin().wait(60.0) == 9
+        assert str(tmp_path / "runs" / "cluster_id.txt") in astray.said.splitlines()[-1]
+        with Session(other) as session:
+            assert not session.children(paths.daemons("annealer"))
+    finally:
+        astray.close()
+    with DaemonProcess(other, tmp_path / "b", {"annealer": {"log_dir": "/proc/no/such"}}) as daemon:
+        assert "no logs can be kept there" in daemon.said

@@ -1,9 +1,12 @@
-"""What people do to a cluster in a storm, and what there is to do it to."""
+"""What people and their hands do to a cluster in a storm, what there is to do it to, and what may happen to the daemons'
+hosts.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -11,14 +14,27 @@ from fleet import DEPLOYMENT, Fleet
 from person import Person
 
 from nodepool_ocb.model import Role
+from nodepool_ocb.store import paths, tree
+from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.clocks import skewed
+from nodepool_ocb.testing.disks import SmallDisk
 from nodepool_ocb.testing.processes import CutDaemon
+from nodepool_ocb.testing.storm import Fault, Mend
 from nodepool_ocb.testing.troubles import MENDED_SECONDS, Trouble
+
+GONE, TAKEN = 3, 4  # exit codes
 
 #: Fails the first time on each machine.
 FLAKY: Final = 'mark=${OCB_RUN%/runs/*}/flaky; [ -e "$mark" ] || { : >"$mark"; exit 1; }'
 #: Some megabytes of words.
 FLOOD: Final = 'yes "a line that says little, and there are many of them" | head -n 40000'
+
+
+def records(session: Session) -> list[str]:
+    """The paths of whatever may turn unreadable."""
+    world = tree.load(session)
+    noderoles = [paths.noderole(vertex.role, vertex.node.name) for vertex in world.vertices()]
+    return [*noderoles, *map(paths.node, world.nodes), *map(paths.role, world.roles)]
 
 
 class Commands(Trouble):
@@ -48,6 +64,29 @@ class Commands(Trouble):
             self._person.__exit__(kind, error, trace)
 
 
+class Lives(Commands):
+    """Nodes are deleted and created again, their roles bound and committed; or only the role at the end of the chain."""
+
+    def round(self) -> None:
+        self.pause(0.3, 2.0)
+        fqdn = self.chance.choice(self.nodes)
+        if self.chance.random() < 0.6:
+            self._create_again(fqdn)
+        else:
+            self.insist("noderole", "unbind", f"second@{fqdn}", "--yes", done=(0, GONE))
+            self.fleet.begins_anew(f"second@{fqdn}")
+        self.insist("node", "bind", fqdn, "second")
+        self.insist("node", "commit", fqdn)
+
+    def _create_again(self, fqdn: str) -> None:
+        node = dict(self.fleet.farm.records())[fqdn]
+        self.insist("node", "delete", fqdn, "--yes", done=(0, GONE))
+        self.fleet.begins_anew(f"first@{fqdn}", f"second@{fqdn}")
+        key = ("--host-key", node.host_keys[0]) if self.chance.random() < 0.5 else ()
+        address = ("--address", node.addresses[0], "--user", node.user, "--deployment", DEPLOYMENT)
+        self.insist("node", "create", fqdn, *address, *key, done=(0, TAKEN))
+
+
 class Refreshing(Commands):
     """Members of a cluster run again in place, or are taken back and committed once more."""
 
@@ -62,6 +101,14 @@ class Refreshing(Commands):
 
 
 # -- what there is to be troubled --
+
+
+def chain(fleet: Fleet, nodes: Sequence[str], seconds: float) -> None:
+    """On each node ``first``, and ``second`` which requires it."""
+    fleet.add_role("first", fleet.work(seconds, flags=("implicit",)))
+    fleet.add_role("second", fleet.work(seconds, requires=("first",)))
+    for fqdn in nodes:
+        fleet.bind("second", fqdn, [fleet.bind("first", fqdn)])
 
 
 def cluster(fleet: Fleet, members: int, children: int) -> list[str]:
@@ -87,3 +134,14 @@ def wrong_clocks(daemons: Sequence[CutDaemon], hours: Sequence[float]) -> None:
     for daemon, ahead in zip(daemons, hours, strict=True):
         if ahead:
             daemon.environment |= skewed(ahead * 3600)
+
+
+def full_disk(disks: Mapping[Path, SmallDisk]) -> Fault:
+    """There is no room for logs; ``disks`` are by the folders of their daemons."""
+
+    def disk_full(daemon: CutDaemon) -> Mend:
+        disk = disks[daemon.config.parent]
+        disk.fill()
+        return disk.free
+
+    return disk_full

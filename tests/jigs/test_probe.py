@@ -51,10 +51,8 @@ def test_another_host_key_is_refused_and_no_order_is_given(machine: Any, anneale
     assert not machine.state.exists()
 
 
-def test_a_key_seen_at_first_contact_counts_until_it_is_pinned(machine: Any) -> None:
-    one = prober(machine)
-    unknown = replace(machine.node, host_keys=())
-    assert isinstance(one.probe(machine.fqdn, unknown), Alive)
+def reinstalled(machine: Any) -> None:
+    """It shows another host key from now on."""
     machine.farm.kill(0)
     for file in (machine.farm.directory / "m0").glob("host_key*"):
         file.unlink()
@@ -62,9 +60,28 @@ def test_a_key_seen_at_first_contact_counts_until_it_is_pinned(machine: Any) -> 
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", machine.farm.directory / "m0/host_key"], check=True
     )
     machine.farm.start(0)
+
+
+def test_a_key_seen_at_first_contact_counts_until_it_is_pinned(machine: Any) -> None:
+    one = prober(machine)
+    unknown = replace(machine.node, host_keys=())
+    assert isinstance(one.probe(machine.fqdn, unknown), Alive)
+    reinstalled(machine)
     answer = one.probe(machine.fqdn, unknown)
     assert isinstance(answer, Unreachable)
     assert answer.step == "host key"
+
+
+@pytest.mark.parametrize("meanwhile", [{"host_keys": ("ssh-ed25519 AAAA",)}, {"epoch_base": 7}, {"user": "somebody"}])
+def test_what_was_seen_first_is_forgotten_with_the_record(machine: Any, meanwhile: dict[str, Any]) -> None:
+    """Pinned or replaced meanwhile, deleted and created again, or reached in another way."""
+    one = prober(machine)
+    unknown = replace(machine.node, host_keys=())
+    assert isinstance(one.probe(machine.fqdn, unknown), Alive)
+    reinstalled(machine)
+    one.probe(machine.fqdn, replace(unknown, **meanwhile))
+    fresh = replace(unknown, epoch_base=meanwhile.get("epoch_base", 0))
+    assert isinstance(one.probe(machine.fqdn, fresh), Alive)
 
 
 @pytest.mark.parametrize(

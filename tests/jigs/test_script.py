@@ -377,6 +377,18 @@ def test_a_destructive_role_is_started_once_though_its_annealer_asks_twice(machi
     annealer.jig.close()
 
 
+def test_a_run_whose_keeper_is_killed_is_lost_and_is_not_started_again_by_the_same_order(
+    machine: Any, annealer: Any
+) -> None:
+    outcome = annealer.begin(machine.order("sleep 300", log=None))
+    until(lambda: machine.events("start"))
+    os.kill(int((machine.state / "current").read_text().split()[5]), signal.SIGKILL)
+    assert outcome() == Lost("what watched over the run was killed")
+    assert machine.events() == ["start"]
+    assert annealer.run(machine.order("echo anew", epoch=2, generation=2, log=None)).tail == "anew\n"
+    assert machine.events() == ["start", "ended", "start", "end"]
+
+
 def test_a_killed_runner_is_noticed_and_the_run_goes_on(machine: Any, annealer: Any) -> None:
     outcome = annealer.begin(machine.order('echo $$ >"$OCB_RUN.pid"; sleep 1; echo done'))
     until(lambda: machine.run_file("pid").exists())

@@ -20,12 +20,15 @@ from nodepool_ocb.model import (
     DeploymentRole,
     Node,
     NodeRole,
+    Record,
     Role,
+    Rollouts,
     Set,
     State,
 )
 from nodepool_ocb.store import paths, tree
 from nodepool_ocb.store.cache import Cache
+from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper import Server
@@ -224,16 +227,127 @@ def test_what_cannot_be_decoded_is_set_aside_and_nothing_else(zk_session: Sessio
     cache.refresh()
     assert set(cache.quarantined) == {broken, paths.node("n1")}
     assert broken in cache.quarantined[broken]
-    assert cache.world.vertex("os@n1") is None
-    assert cache.world.vertex("ntp@n1") is not None
-    assert cache.world.nodes["n1"].record is None
+    last = cache.world.vertex("os@n1")
+    assert last is not None
+    assert (last.record.state, last.unreadable) == (State.TODO, True)  # the last good record, marked
+    assert cache.world.nodes["n1"].record == Node(alive=True)
+    anew = tree.load(zk_session)
+    assert set(anew.unreadable) == set(cache.quarantined)
+    assert anew.vertex("os@n1") is None
+    assert anew.vertex("ntp@n1") is not None
+    assert anew.nodes["n1"].record is None
     cache.load()
     assert set(cache.quarantined) == {broken, paths.node("n1")}
     other.commit([Set(broken, NodeRole(state=State.TODO, since=1.0), 1), Set(paths.node("n1"), Node(), 1)])
     zk_session.sync()
     cache.refresh()
     assert cache.quarantined == {}
-    assert cache.world.vertex("os@n1") is not None
+    assert not last.unreadable
+    assert last is cache.world.vertex("os@n1")
+
+
+OF_EVERY_KIND: dict[str, Record] = {
+    paths.node("n1"): Node(alive=True),
+    paths.noderole("os", "n1"): NodeRole(state=State.ACTIVE, since=1.0),
+    paths.claim("n1"): Claim(annealer="a", noderole="os@n1", run="r", epoch=1, since=1.0),
+    paths.role("os"): Role(barclamp="b", jig="noop", hooks=("on_todo",)),
+    paths.deployment("web"): Deployment(by="me"),
+    paths.deployment_role("web", "os"): DeploymentRole(user={"a": 1}),
+    paths.rollouts("web"): Rollouts(newest="0000000001", over=False),
+    paths.daemon("annealer", "a"): Daemon(host="h", pid=1, version="1", started=1.0),
+}
+
+
+def every_kind(session: Session) -> None:
+    session.ensure(paths.NODES + "/n1/noderoles", paths.deployment_roles("web"), paths.ROLLOUTS)
+    session.ensure(paths.fence("n1"), paths.daemons("annealer"))
+    for path, record in OF_EVERY_KIND.items():
+        znode = session.get(path)
+        session.commit([Create(path, record) if znode is None else Set(path, record, znode.version)])
+
+
+@pytest.mark.parametrize("path", OF_EVERY_KIND)
+def test_the_last_good_record_of_every_kind_stays_and_all_whom_it_concerns_look_again(
+    zk_session: Session, other: Session, path: str
+) -> None:
+    every_kind(zk_session)
+    other.commit(machine("n2", "app", parents=("os@n1",)))
+    cache = Counted(zk_session)
+    cache.load()
+    whole = picture(cache.world) | {"rollouts": dict(cache.world.rollouts)}
+    znode = other.get(path)
+    assert znode is not None
+    other.commit([Set(path, {"schema": 2, "state": "of a later version"}, znode.version)])
+    zk_session.sync()
+    assert cache.refresh()
+    assert list(cache.world.unreadable) == [path]
+    assert picture(cache.world) | {"rollouts": dict(cache.world.rollouts)} == whole
+    assert not cache.sweep()
+    assert list(cache.world.unreadable) == [path]
+    other.commit([Set(path, OF_EVERY_KIND[path], znode.version + 1)])
+    zk_session.sync()
+    touched = cache.refresh()
+    assert touched
+    assert cache.world.unreadable == {}
+    if path == paths.noderole("os", "n1"):
+        assert touched.nodes == {"n1", "n2"}
+        assert {vertex.name for vertex in touched.vertices} == {"os@n1", "app@n2"}
+    assert picture(cache.world) == picture(tree.load(other))
+
+
+def test_a_fence_that_holds_garbage_counts_all_the_same(zk_session: Session, other: Session) -> None:
+    every_kind(zk_session)
+    cache = Counted(zk_session)
+    cache.load()
+    other.commit([Set(paths.fence("n1"), ["garbage"], 0)])
+    zk_session.sync()
+    cache.refresh()
+    assert cache.world.nodes["n1"].fence == 1
+    assert cache.world.unreadable == {}
+
+
+def test_an_own_write_that_is_answered_late_does_not_hide_what_came_after_it(
+    zk_session: Session, other: Session
+) -> None:
+    cache = Counted(zk_session)
+    zk_session.commit(machine("n1", "os"))
+    cache.load()
+    path = paths.noderole("os", "n1")
+    changes: list[Change] = [Set(path, NodeRole(state=State.ACTIVE, since=2.0), 0)]
+    cache.expect(changes)
+    stats = zk_session.commit(changes)
+    other.commit([Set(path, {"schema": 2}, 1)])
+    cache.sweep()
+    assert list(cache.quarantined) == [path]
+    cache.committed(changes, stats)
+    cache.refresh()
+    assert list(cache.quarantined) == [path]
+
+
+@pytest.mark.parametrize("path", OF_EVERY_KIND)
+def test_what_was_deleted_while_we_were_cut_off_is_not_unreadable_any_more(
+    zookeeper: Server, chroot: str, zk_session: Session, path: str, until: Any
+) -> None:
+    every_kind(zk_session)
+    znode = zk_session.get(path)
+    assert znode is not None
+    zk_session.commit([Set(path, {"schema": 2}, znode.version)])
+    up = threading.Event()
+    with Proxy(zookeeper.port) as proxy:
+        settings = ZooKeeperSettings(hosts=proxy.hosts + chroot, session_timeout_seconds=20.0)
+        with Session(settings, on_connected=up.set) as session:
+            cache = Counted(session)
+            cache.load()
+            assert list(cache.quarantined) == [path]
+            up.clear()
+            proxy.cut()
+            zk_session.commit(list(removal(zk_session, path)))
+            proxy.heal()
+            assert up.wait(20)
+            until(lambda: session.trusted)
+            cache.sweep()
+            assert cache.quarantined == {}
+            assert picture(cache.world) == picture(tree.load(zk_session))
 
 
 def test_a_sweep_finds_what_no_watch_told(zk_session: Session, other: Session) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
-from nodepool_ocb.model import Create, Holder, Node, Record, Rollouts, Set
+from nodepool_ocb.model import Create, Delete, Deployment, Holder, Node, Record, Rollouts, Set
 from nodepool_ocb.rollout import records, steering
 from nodepool_ocb.rollout.planning import begin as planned
 from nodepool_ocb.rollout.records import Decision, GroupState, NodesRecord, NodeState, Rollout, RolloutState, apply
-from nodepool_ocb.store import codec, paths, rollouts
+from nodepool_ocb.store import codec, paths, rollouts, tree
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.rollouts import Versions
@@ -25,7 +26,9 @@ ME = Holder(daemon="annealer", host="h", pid=1, purpose="rollout", since=1.0)
 
 @pytest.fixture
 def session(zk_session: Session) -> Session:
-    zk_session.ensure("/ocb")
+    """With deployments: lab, with sub and deep below it, and other beside it."""
+    for name, parent in (("lab", "system"), ("sub", "lab"), ("deep", "sub"), ("other", "system")):
+        zk_session.commit([Create(paths.deployment(name), Deployment(parent=parent))])
     return zk_session
 
 
@@ -247,3 +250,85 @@ def test_only_the_newest_goes_on_again(session: Session) -> None:
 def test_to_steer_one_that_does_not_exist_is_told(session: Session) -> None:
     with pytest.raises(NotFound, match="deployment lab has no rollout 0000000000"):
         rollouts.steer(session, "lab", "0000000000", lambda it: steering.cancel(it, 8.0), 8.0)
+
+
+# -- one line, one rollout --
+
+
+def lost(before: Rollout) -> Rollout:
+    """Its first group has failed, and it is over."""
+    record = replace(before.groups["g0"], state=GroupState.FAILED, reason="deploy", attempt=1)
+    return apply(over(before), [Decision("g0", record, "it failed")])
+
+
+@pytest.mark.parametrize("other", ["system", "sub", "deep"])
+@pytest.mark.parametrize("ask", ["start", "resume", "retry", "accept"])
+def test_none_begins_or_goes_on_while_one_above_or_below_is_under_way(session: Session, ask: str, other: str) -> None:
+    first = rollouts.begin(session, "lab", rollout())
+    before, versions = read(session, first)
+    session.commit(rollouts.changes("lab", first, before, lost(before), versions, 9.0))
+    second = rollouts.begin(session, other, rollout())
+    asked = {
+        "resume": lambda it: steering.resume(it, 8.0),
+        "retry": lambda it: steering.retry(it, 8.0),
+        "accept": lambda it: steering.accept(it, "g0", "it may stay so", 8.0),
+    }
+
+    def go_on() -> None:
+        if ask == "start":
+            rollouts.begin(session, "lab", rollout())
+        else:
+            rollouts.steer(session, "lab", first, asked[ask], 8.0)
+
+    with pytest.raises(Conflict, match=f"rollout {other}/{second} is under way"):
+        go_on()
+    assert read(session, first)[0].over
+    assert read(session, first)[1].rollouts.newest == first
+    end(session, second, other)
+    go_on()
+    assert not tree.load(session).rollouts["lab"].record.over
+
+
+def test_of_a_parent_and_a_child_that_begin_at_once_one_does(zk_settings: ZooKeeperSettings, session: Session) -> None:
+    for turn in range(10):
+        begun: dict[str, str] = {}
+        refused: list[str] = []
+        together = threading.Barrier(2)
+
+        def start(
+            place: str,
+            begun: dict[str, str] = begun,
+            refused: list[str] = refused,
+            together: threading.Barrier = together,
+        ) -> None:
+            with Session(zk_settings) as own:
+                together.wait(30.0)
+                try:
+                    begun[place] = rollouts.begin(own, place, rollout())
+                except Conflict:
+                    refused.append(place)
+
+        threads = [threading.Thread(target=start, args=(place,)) for place in ("lab", "deep")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(begun), len(refused)) == (1, 1), f"turn {turn}: {begun}"
+        for place, identity in begun.items():
+            end(session, identity, place)
+
+
+def test_a_rollout_of_a_deployment_that_is_gone_does_not_begin(session: Session) -> None:
+    session.commit([Delete(paths.deployment("other"), 0)])
+    with pytest.raises(NotFound, match="deployment other does not exist"):
+        rollouts.begin(session, "other", rollout())
+    assert not session.children(paths.rollouts("other"))
+
+
+def test_a_rollout_that_begins_raises_the_structure_so_that_no_deployment_goes_meanwhile(session: Session) -> None:
+    before = session.get(paths.STRUCTURE)
+    rollouts.begin(session, "lab", rollout())
+    after = session.get(paths.STRUCTURE)
+    assert before is not None
+    assert after is not None
+    assert after.version == before.version + 1
