@@ -67,8 +67,10 @@ def lives(fleet: Fleet, count: int) -> None:
     assert all(generations[f"client@{name}"] > runs[f"client@{name}"] for name in names), "all run after the member"
     assert fleet.session.largest_bytes <= limits.MOST_BYTES
     assert fleet.session.largest_changes <= limits.MOST_CHANGES
-    said = fleet.annealers[0].said
-    assert "more than one" not in said, "nothing was refused as too large"
+    annealer = fleet.annealers[0]
+    assert 0 < annealer.metric("nodepool_ocb_zookeeper_largest_bytes") <= limits.MOST_BYTES
+    assert 0 < annealer.metric("nodepool_ocb_zookeeper_largest_changes") <= limits.MOST_CHANGES
+    assert "more than one" not in annealer.said, "nothing was refused as too large"
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.long)])
