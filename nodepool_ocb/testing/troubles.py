@@ -76,6 +76,7 @@ class Unreadable(Trouble):
         super().__init__(seed)
         self._settings, self._among = settings, among
         self.spoiled: str | None = None  # the path of what cannot be read now
+        self.ever: set[str] = set()  # the paths of all that could not be read for a while
 
     def round(self) -> None:
         self.pause(0.2, 1.5)
@@ -88,6 +89,7 @@ class Unreadable(Trouble):
             good: Json = msgspec.json.decode(znode.data)
             bad = self.chance.choice(["no record", {**good, "schema": 99}])
             self.spoiled = path
+            self.ever.add(path)
             try:
                 self._spoil(session, path, (good, bad), znode.version)
             finally:

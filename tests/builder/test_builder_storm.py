@@ -54,7 +54,11 @@ class Watch:
         if unread or self._spoiling.spoiled or self._spoiling.times != spoiled:
             return  # what is spoiled now is not seen
         for name, view in views.items():
-            building = [build.id for build in view.builds if build.record.state is BuildState.BUILDING]
+            building = [
+                build.id
+                for build in view.builds  # nobody could say of one that was spoiled that its builder had died
+                if build.record.state is BuildState.BUILDING and paths.build(name, build.id) not in self._spoiling.ever
+            ]
             if len(building) > 1:
                 self.faults.append(f"{name}: {building} are building at once")
             ready = view.ready()

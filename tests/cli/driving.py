@@ -108,9 +108,10 @@ def failing(*names: str) -> Ends:
 class Driver:
     """Drives the newest rollout of the deployment, one turn after the other."""
 
-    def __init__(self, session: Session, ends: Ends = all_well) -> None:
+    def __init__(self, session: Session, ends: Ends = all_well, deployment: str = LAB) -> None:
         self.session = session
         self.ends = ends
+        self.deployment = deployment
 
     @staticmethod
     def known(session: Session) -> bool:
@@ -118,9 +119,9 @@ class Driver:
         return rollouts.newest(session, LAB) is not None
 
     def read(self) -> Rollout:
-        newest = rollouts.newest(self.session, LAB)
+        newest = rollouts.newest(self.session, self.deployment)
         assert newest is not None
-        found = rollouts.read(self.session, LAB, newest)
+        found = rollouts.read(self.session, self.deployment, newest)
         assert found is not None
         return found[0]
 
@@ -132,19 +133,24 @@ class Driver:
             assert self.turn(), rollout
         raise AssertionError("it does not end")
 
+    def run_out(self) -> None:
+        """Until it is over, or comes to rest before."""
+        while not self.read().over and self.turn():
+            pass
+
     def turn(self) -> bool:
         """Decide and write, else act, else let machines end; whether there was anything."""
-        newest = rollouts.newest(self.session, LAB)
+        newest = rollouts.newest(self.session, self.deployment)
         assert newest is not None
-        found = rollouts.read(self.session, LAB, newest)
+        found = rollouts.read(self.session, self.deployment, newest)
         assert found is not None
         before, versions = found
         world, now = tree.load(self.session), time.time()
-        observer = Observer(world, LAB, before)
+        observer = Observer(world, self.deployment, before)
         decided = step(before, observer.seen(), now)
         if decided.decisions:
             after = records.apply(before, decided.decisions)
-            self.session.commit(rollouts.changes(LAB, newest, before, after, versions, now))
+            self.session.commit(rollouts.changes(self.deployment, newest, before, after, versions, now))
             return True
         changes = [
             changes

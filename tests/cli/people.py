@@ -22,11 +22,13 @@ from nodepool_ocb.model import Json
 from nodepool_ocb.store import frames, rollouts, session, tree
 from nodepool_ocb.store.answers import Answer
 from nodepool_ocb.world import World
+from tests.cli.driving import Driver, failing
 
 #: What a command may end with here: done, or refused with a sentence.
 EXPECTED: Final = frozenset({0, 1, 3, 4})
 #: What two worlds may differ in that are the same for people: times and names, who was noted, and for which reason.
 PASSING: Final = frozenset({"since", "by", "started", "reason", "not_before", "run", "epoch", "driver", "newest"})
+DRIVE: Final = "drive"
 
 _numbers = itertools.count(1)
 
@@ -87,12 +89,20 @@ class Place:
     # -- what people do --
 
     def does(self, line: str) -> int:
-        """One command; gives its exit code."""
+        """One command; gives its exit code. ``drive NAME`` is no command: an annealer carries the rollouts of NAME out."""
         words = [self._files.get(word, word) for word in line.split()]
+        if words[0] == DRIVE:
+            self._drive(words[1])
+            return 0
         result = CliRunner().invoke(cli, ["--zookeeper", self.settings.hosts, *words], prog_name="nodepool-ocb")
         assert result.exit_code in EXPECTED, (line, result.output)
         assert "unexpected" not in result.output, (line, result.output)
         return result.exit_code
+
+    def _drive(self, deployment: str) -> None:
+        with session.Session(self.settings) as opened:
+            if rollouts.newest(opened, deployment) is not None:
+                Driver(opened, failing("top@n2"), deployment).run_out()
 
     def in_turn(self, first: str, second: str) -> int:
         """One after the other; gives the number of requests that the first took."""

@@ -1,7 +1,7 @@
 """Two people change the structure at once: it ends as if one had come after the other, whenever the second one comes.
 
-Each pair that depends on something *absent* (no such role, no child) is tried before every request of the first; then any
-pairs at all, in any world, at any moment (hypothesis).
+Each pair that depends on something *absent* (no such role, no child, no other rollout) is tried before every request of
+the first; then any pairs at all, in any world, at any moment (hypothesis).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nodepool_ocb.model import Change, Json
 from nodepool_ocb.store import paths, tree
 from nodepool_ocb.store.session import Session, Stats
 from nodepool_ocb.testing.zookeeper import Server
-from tests.cli.people import Copied, Place
+from tests.cli.people import DRIVE, Copied, Place
 
 CATALOGUE: Final = """\
 barclamp: {name: people, version: 1}
@@ -50,6 +50,15 @@ BEGINNING: Final = (
     f"node create {N2} --no-address --deployment sub",
     *(f"node set {node} alive=true" for node in (N1, N2, N4)),
 )
+LET_IN = (
+    "deployment commit lab --no-noderoles",
+    "deployment commit sub --no-noderoles",
+    "deployment commit tmp --no-noderoles",
+)
+ROLLOUT_OVER = (
+    *LET_IN, f"node bind {N1} top", f"node bind {N2} top", "rollout start --default --deployment lab",
+)  # fmt: skip
+
 #: what they depend on → (what was done before, what two people do at once)
 PAIRS: Final = {
     "no conflicting role": ((), f"node bind {N1} top", f"node bind {N1} other"),
@@ -71,6 +80,21 @@ PAIRS: Final = {
         f"node create {N3} --no-address --deployment tmp",
         f"node create {N3} --no-address --deployment sub",
     ),
+    "no other rollout": (
+        (*LET_IN, f"node bind {N1} top", f"node bind {N2} top"),
+        "rollout start --default --deployment lab",
+        "rollout start --default --deployment sub",
+    ),
+    "no other rollout to resume beside": (
+        (*ROLLOUT_OVER, "rollout cancel lab", "drive lab"),
+        "rollout resume lab",
+        "rollout start --default --deployment sub",
+    ),
+    "no other rollout to retry beside": (
+        (*ROLLOUT_OVER, "drive lab", f"node bind {N2} member"),
+        "rollout retry lab",
+        "rollout start --default --deployment sub",
+    ),
 }
 
 
@@ -90,8 +114,11 @@ COMMANDS: Final = (
     *(f"deployment delete {name} --yes" for name in ("sub", "tmp", "deep")),
     *(f"deployment {verb} {name}" for verb in ("propose", "commit", "commit --no-noderoles") for name in DEPLOYMENTS),
     *(f"barclamp import {name}" for name in HALVES),
+    *(f"rollout start --default --deployment {name}" for name in DEPLOYMENTS),
+    *(f"rollout {verb} {name}" for verb in ("cancel", "resume", "retry") for name in DEPLOYMENTS),
     "noderole retry --failed",
 )  # fmt: skip
+LINES: Final = (*COMMANDS, *(f"{DRIVE} {name}" for name in DEPLOYMENTS))
 #: The requests before it connect, and see that the tree is there.
 FIRST_READ: Final = 3
 ALL, LAST = 1000, 3  # how many of the requests after that are tried
@@ -186,12 +213,12 @@ def test_whatever_two_people_do_at_once_one_of_them_could_have_come_first(
             super().__init__()
             self.place = next(copies)
 
-        @rule(line=st.sampled_from(COMMANDS))
+        @rule(line=st.sampled_from(LINES))
         def one(self, line: str) -> None:
             self.place.does(line)
             assert not self.place.look()[0]
 
-        @rule(first=st.sampled_from(COMMANDS), second=st.sampled_from(COMMANDS), before_end=st.integers(0, 12))
+        @rule(first=st.sampled_from(COMMANDS), second=st.sampled_from(LINES), before_end=st.integers(0, 12))
         def two(self, first: str, second: str, before_end: int) -> None:
             requests, possible = possibly(self.place.copies(), first, second)
             self.place.at_once(first, second, max(1, requests - before_end))
