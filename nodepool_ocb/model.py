@@ -150,6 +150,7 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state: str = "running"  # running or draining
     jigs: tuple[str, ...] = ()
     slots: int = 0
+    code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps whose hooks it can run
     pages: str | None = None  # HOST:PORT of what it serves over HTTP
     providers: tuple[str, ...] = ()  # of a builder: those that it reaches
     images: Mapping[str, ImageSettings] = {}  # of a builder: those that its configuration has

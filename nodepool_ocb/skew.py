@@ -11,10 +11,19 @@ from typing import Final
 MOST_STEP_SECONDS: Final = 60.0  # that the clocks of two leaders are expected to differ
 
 
+def ahead(moment: float, now: float) -> bool:
+    """Whether it lies in the future, further than clocks are expected to differ.
+
+    >>> ahead(90.0, 100.0), ahead(130.0, 100.0), ahead(9e9, 100.0)
+    (False, False, True)
+    """
+    return moment > now + MOST_STEP_SECONDS
+
+
 def believed(moment: float, now: float) -> float:
     """When something was; long ago, where what is written lies in the future.
 
     >>> believed(90.0, 100.0), believed(130.0, 100.0), believed(9e9, 100.0)
     (90.0, 130.0, 0.0)
     """
-    return moment if moment <= now + MOST_STEP_SECONDS else 0.0
+    return 0.0 if ahead(moment, now) else moment

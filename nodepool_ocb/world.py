@@ -164,6 +164,7 @@ class World:
     """One consistent-enough view of the tree below ``/ocb``."""
 
     def __init__(self) -> None:
+        self.spoiled: dict[str, str] = {}  # path of attributes that cannot be decoded, of which somebody knows → why
         self.cluster: Stored[Cluster] | None = None
         self.structure: Stored[Structure] | None = Stored(Structure(), 0)  # a new tree's; never newer than the rest
         self.roles: dict[str, Stored[Role]] = {}

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -79,6 +79,7 @@ class Annealer:
         self.rolling = Rolling(self)
         self.tidying = Tidying(self)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._registered = 0  # the version of our registration
         self._session = 0  # the session in which the cache was loaded
         self._draining_since: float | None = None
 
@@ -146,6 +147,7 @@ class Annealer:
 
     def _register(self) -> None:
         path = paths.daemon("annealer", self.identity)
+        self._registered = 0
         self.session.ensure(paths.daemons("annealer"))
         try:
             self.session.commit([Create(path, self.daemon, ephemeral=True)])
@@ -154,13 +156,27 @@ class Annealer:
             if znode is None or znode.ephemeral_owner != self.session.id:
                 raise Unavailable(f"{path} is still there from the session before; it goes with that") from None
 
+    def register(self, **fields: Any) -> None:
+        """Say something else of this annealer from now on."""
+        self.daemon = replace(self.daemon, **fields)
+        change = Set(paths.daemon("annealer", self.identity), self.daemon, self._registered)
+        self._registered += 1
+        self.session.commit_soon([change], lambda _: None)
+
+    def spoiled(self, path: str, reason: str) -> None:
+        """Attributes that were read, and cannot be decoded: what would see them waits until they can be."""
+        if path not in self.world.spoiled:
+            log.warning("%s; what would see them waits until they are mended", reason)
+        self.cache.spoiled(path, reason)
+
     def _look(self, touched: Touched) -> None:
         affected = set(touched.nodes)
         for vertex in touched.vertices | touched.turned:
             self._mind_settling(vertex)
         for fqdn in touched.nodes:
             self._mind_dying(fqdn)
-        if self.ranking.among(self.world.annealers) or touched.roles or touched.deployments:
+        catalogue = touched.roles or touched.deployments or touched.attributes
+        if self.ranking.among(self.world.annealers) or catalogue:
             affected.update(self.world.nodes)
             self.hooking.look_at_all()
             self.probing.plan(self.world.nodes)
@@ -213,6 +229,7 @@ class Annealer:
         for vertex in self.world.vertices():
             if vertex.record.state is not State.ACTIVE or vertex.waiting:
                 self._mind_settling(vertex)
+        self.hooking.look_for_code()
         self.hooking.look_at_all()
         self.rolling.look_at_all()
         for fqdn in self.world.nodes:
@@ -282,9 +299,7 @@ class Annealer:
         if self._draining_since is None:
             self._draining_since = time.monotonic()
             log.info("draining: %d nodes held", len(self.holding))
-            self.daemon = replace(self.daemon, state="draining")
-            path = paths.daemon("annealer", self.identity)
-            self.session.commit_soon([Set(path, self.daemon, 0)], lambda _: None)
+            self.register(state="draining")
             self.rolling.release()
         if time.monotonic() - self._draining_since >= self.settings.drain_seconds:
             self.holding.release()

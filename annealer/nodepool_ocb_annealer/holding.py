@@ -54,6 +54,7 @@ class Site(Protocol):
 
     @property
     def draining(self) -> bool: ...
+    def spoiled(self, path: str, reason: str) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
 
@@ -227,6 +228,9 @@ class Holding:
             if again is not None:
                 self._leave(held, again)
             return
+        if finished.spoiled is not None:
+            self._put_off(held, finished.spoiled, getattr(finished.outcome, "reason", ""))
+            return
         if isinstance(finished.outcome, Unknown):
             self._leave(held, finished)
             return
@@ -256,11 +260,21 @@ class Holding:
         log.warning("%s is left to others: %s", held.name, reason)
         metrics.HOST_FAULTS.inc()
         self._faults.fault(held.fqdn, time.monotonic())
+        self._back(held, reason, untouched=held.untouched and held.destructive)
+
+    def _put_off(self, held: Held, path: str, reason: str) -> None:
+        """Attributes that it would see cannot be read: nothing that sees them is claimed until they can be."""
+        self._site.spoiled(path, reason)
+        self._site.tidying.ended(held)
+        self._back(held, reason, untouched=held.untouched)
+
+    def _back(self, held: Held, reason: str, untouched: bool) -> None:
+        """Give the node back with a word on why, and the noderole as if it had not been claimed, or in TRANSITION."""
         held.releasing = True
         held.let_go()
-        untouched = held.untouched and not held.hold.vertex.record.ending
+        untouched = untouched and not held.hold.vertex.record.ending
         changes = self._site.working.untouched(held, reason) if untouched else claim.leaving(held.hold, reason)
-        self._site.send(changes, partial(self._released, held), f"leaving {held.name}")
+        self._site.send(changes, partial(self._released, held), f"giving back {held.name}")
 
     def _superseded(self, held: Held) -> bool:
         """Whether the noderole or the node went on without us: then the result is nobody's any more."""

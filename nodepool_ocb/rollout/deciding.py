@@ -8,7 +8,8 @@ The rules, in prose:
 - A batch takes all phases one after the other. When all its nodes in a phase are at rest, the criteria are evaluated
   over *all* members, whoever sent them; before the last batch, the percentage over the batches so far and the rest as far
   as it cannot be met any more. A group that fails in a phase is not sent in the next.
-- A phase that runs out of time fails its group, or is evaluated (``on_timeout``).
+- A phase that runs out of time fails its group, or is evaluated (``on_timeout``). One that began in the future, by a clock
+  that was wrong, begins to count when that is noticed.
 - A critical group that fails stops or cancels the rollout where its strategy says so; too many failed nodes cancel it.
 - The rollout is over when every group is, and no node is in flight. It has failed if a critical group has.
 """
@@ -37,6 +38,7 @@ from nodepool_ocb.rollout.records import (
     cancelled,
 )
 from nodepool_ocb.rollout.seen import Seen
+from nodepool_ocb.skew import ahead
 from nodepool_ocb.strategy import OnTimeout, Reaction
 
 GS, RS = GroupState, RolloutState
@@ -165,6 +167,10 @@ class _Deciding:
         self._turns += 1
         return {"turn": self._turns}
 
+    def _phase(self, record: GroupRecord, phase: int) -> dict[str, Any]:
+        """The fields of a group that begins this phase now."""
+        return {"phase": phase, "phase_since": self._now, "begun": record.begun + 1}
+
     def _failed_above(self, record: GroupRecord) -> str | None:
         return next((each for each in record.group.depends_on if groups.failed(self._groups[each])), None)
 
@@ -187,8 +193,7 @@ class _Deciding:
         if groups.awaited(record.group, self._groups) or self._busy >= self._head.strategy.parallel_groups:
             return False
         begun = replace(
-            record, state=GS.RUNNING, phase=0, batch=0, phase_since=self._now, attempt=record.attempt + 1,
-            **self._next_turn(),
+            record, state=GS.RUNNING, batch=0, attempt=record.attempt + 1, **self._phase(record, 0), **self._next_turn()
         )  # fmt: skip
         members = len(self._rollout.members[name])
         return self._put(name, begun, f"begins {self._phases[0].name}: {_many(members)}")
@@ -216,6 +221,9 @@ class _Deciding:
         return self._next_batch(name, record)
 
     def _work(self, name: str, record: GroupRecord) -> bool:
+        if ahead(record.phase_since, self._now):
+            told = f"{self._phases[record.phase].name} began under a clock that was ahead: its time counts from now"
+            return self._put(name, replace(record, phase_since=self._now), told)
         at = groups.standing(self._rollout, record)
         if at.own:
             self._at_rest[name] = (record, self._head.state)
@@ -240,7 +248,7 @@ class _Deciding:
     def _next_phase(self, name: str, record: GroupRecord, count: Count) -> bool:
         phase = self._phases[record.phase].name
         if record.phase + 1 < len(self._phases):
-            after = replace(record, phase=record.phase + 1, phase_since=self._now)
+            after = replace(record, **self._phase(record, record.phase + 1))
             return self._put(name, after, f"{phase} succeeded: {count}; begins {self._phases[after.phase].name}")
         if groups.in_last_batch(self._rollout, record):
             done = replace(record, state=GS.SUCCESS, reason=None, detail=f"{phase} succeeded: {count}", unmet=())
@@ -255,7 +263,7 @@ class _Deciding:
         """The next batch that is larger than this one; a percentage of few nodes may be the same number again."""
         members = len(self._rollout.members[name])
         reached, batch = groups.reach(record, members), record.batch + 1
-        after = replace(record, state=GS.RUNNING, batch=batch, phase=0, phase_since=self._now, detail=None)
+        after = replace(record, state=GS.RUNNING, batch=batch, detail=None, **self._phase(record, 0))
         while groups.reach(after, members) <= reached:
             after = replace(after, batch=after.batch + 1)
         more = groups.reach(after, members) - reached

@@ -85,7 +85,7 @@ def counted(rollout: Rollout, nodes: Iterable[str], phase: int) -> Count:
 def out_of_time(record: GroupRecord, progress: Progress) -> bool:
     """Whether a node is unknown by the phase in which its group is at work: the group is to decide first what that means."""
     here = record.state is GroupState.RUNNING and record.phase == progress.passed
-    return here and progress.state is NodeState.UNKNOWN and progress.since >= record.phase_since
+    return here and progress.state is NodeState.UNKNOWN and progress.late == record.begun
 
 
 def lost(rollout: Rollout, name: str) -> bool:

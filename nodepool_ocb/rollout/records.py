@@ -86,6 +86,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     passed: int = 0  # phases; in flight it is at work in the one after these
     group: str | None = None  # for which it was sent last
     since: float = 0.0  # when the state changed last
+    late: int = 0  # the phase of its group that ran out of time with it last, as ``GroupRecord.begun`` counted it
     attempt: int = 1  # +1 with each retry
     reason: str | None = None  # why it failed, is unknown, or was taken back
     errors: str = ""  # ``marks`` of the noderoles in ERROR when it failed last, or was put back
@@ -145,6 +146,7 @@ class GroupRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     phase: int = 0  # at work in this one, or ended in it; from 0
     batch: int = 0  # the same
     phase_since: float = 0.0  # when this phase of this batch began: its time-out counts from here
+    begun: int = 0  # phases, in all batches and attempts
     turn: int = 0  # the how many-th group it was to begin, or to fail
     attempt: int = 0  # how often it has begun
     promoted: int = 0  # batches after which somebody let it go on

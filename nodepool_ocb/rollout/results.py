@@ -33,7 +33,8 @@ def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decis
         there = seen.get(name)
         after = _after(rollout, progress, there, back(progress), now) if there is not None else None
         if after is None and progress.group in late and _at_work_for(rollout, progress):
-            after = replace(progress, state=NS.UNKNOWN, since=now, reason=late[progress.group])
+            begun = rollout.groups[progress.group].begun if progress.group else 0
+            after = replace(progress, state=NS.UNKNOWN, since=now, late=begun, reason=late[progress.group])
         if after is not None:
             found.append(Decision(name, after, _told(after)))
     return found

@@ -50,8 +50,8 @@ class Cache:
 
     @property
     def quarantined(self) -> dict[str, str]:
-        """The reason for each path that cannot be decoded."""
-        return self._tree.world.unreadable
+        """The reason for each path that cannot be decoded, attributes included as far as somebody came across them."""
+        return self._tree.world.unreadable | self._tree.world.spoiled
 
     def load(self) -> Touched:
         """Watch, and read everything; again after a lost session, into the same world. Raises Unavailable or Denied."""
@@ -127,11 +127,18 @@ class Cache:
             if zxid != self._swept:
                 self._tree.read(self._session, structure)
                 self._swept = zxid
+            self._tree.look_at_spoiled(self._session)
             self._connection = connection
         except BaseException:
             self._dirty.update(dirty)
             raise
         return self._tree.touched()
+
+    def spoiled(self, path: str, reason: str) -> None:
+        """Attributes that were read, and cannot be decoded: they are followed from now on until they can be."""
+        self._tree.spoil(path, reason)
+        self._dirty.add(path)  # they may be well again
+        self._wake()
 
     # -- own writes --
 
@@ -182,7 +189,7 @@ class Cache:
     # -- the watch --
 
     def _event(self, _kind: str, path: str) -> None:
-        if place(path) is not None:
+        if place(path) is not None or path in self._tree.world.spoiled:
             self._events.append(path)
             if path not in self._expected:
                 self._wake()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nodepool_ocb.errors import Conflict, Invalid, Stale
+from nodepool_ocb.errors import Conflict, Invalid, Spoiled, Stale
 from nodepool_ocb.model import (
     Claim,
     Cluster,
@@ -53,9 +53,10 @@ class Touched(msgspec.Struct):
     deployments: bool = False
     daemons: bool = False
     rollouts: bool = False
+    attributes: bool = False  # some that could not be read can be again
 
     def __bool__(self) -> bool:
-        others = self.roles or self.deployments or self.daemons or self.rollouts
+        others = self.roles or self.deployments or self.daemons or self.rollouts or self.attributes
         return bool(self.vertices or self.nodes or others)
 
 
@@ -108,6 +109,28 @@ class Tree:
             self.put(path, None)
         self.put(paths.STRUCTURE, structure)
 
+    def look_at_spoiled(self, session: Session) -> None:
+        """Read again the attributes that could not be read; raises Unavailable or Denied."""
+        spoiled = sorted(self.world.spoiled)
+        for path, znode in zip(spoiled, session.get_many(spoiled) if spoiled else (), strict=True):
+            self.put_attributes(path, znode)
+
+    def put_attributes(self, path: str, znode: Znode | None) -> None:
+        """What was read where attributes could not be read; nothing happens where they never were."""
+        if path not in self.world.spoiled:
+            return
+        try:
+            codec.attributes(znode)
+        except Spoiled as wrong:
+            self.world.spoiled[path] = str(wrong)
+        else:
+            del self.world.spoiled[path]
+            self._touched.attributes = True
+
+    def spoil(self, path: str, reason: str) -> None:
+        """Somebody came across attributes that cannot be read."""
+        self.world.spoiled[path] = reason
+
     def _read_noderoles(self, session: Session, nodes: Mapping[str, list[str]]) -> None:
         """As ``put`` for each; most of a sweep ends at the comparison, most of a first load in the last lines."""
         names = (f"{prefix}{role}" for prefix, roles in _prefixes(nodes) for role in roles)
@@ -134,8 +157,8 @@ class Tree:
         """Show what was read at ``path``; nothing happens where it is shown already, or is never shown."""
         at = place(path)
         if at is None:
-            return
-        if znode is None:
+            self.put_attributes(path, znode)
+        elif znode is None:
             self.drop(at)
         elif self.mzxid(at) != znode.mzxid:
             try:

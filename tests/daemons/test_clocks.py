@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from fleet import Fleet
+from msgspec.structs import replace
 from staging import Staged, acting, document, nodes, propose, roles
 
 from nodepool_ocb.model import Node, State
+from nodepool_ocb.rollout.records import Decision, GroupRecord, GroupState
 from nodepool_ocb.testing.clocks import skewed
 
 HOUR = 3600.0
+YEAR = 365 * 24 * HOUR
 N1 = "n1.example.com"
 
 
@@ -29,22 +32,43 @@ def test_a_driver_whose_clock_is_two_hours_behind_takes_over_and_time_runs_out_w
     assert_dated(staged, before)
 
 
+def test_a_phase_that_begins_ten_years_ahead_runs_out_of_time_all_the_same(fleet: Fleet) -> None:
+    begun = fleet.session.now()
+    staged = started(fleet, takes=600.0, timeout_seconds=3.0)
+    staged.ask(lambda it: [Decision("all", ahead_of(it.groups["all"], begun), "as a driver does")])
+    fleet.annealer().begin()
+    rollout = staged.until_over(90.0)
+    assert staged.states()["n1"] == "unknown"
+    assert "ran out of time after 3 s" in str(rollout.groups["all"].detail)
+    assert_dated(staged, begun)
+
+
+def ahead_of(record: GroupRecord, now: float) -> GroupRecord:
+    """The group at work, as a driver writes it while the leader's clock is ten years ahead."""
+    return replace(record, state=GroupState.RUNNING, phase_since=now + 10 * YEAR, begun=1, turn=1, attempt=1)
+
+
 def taken_over(fleet: Fleet, takes: float, timeout_seconds: float, first: float, second: float) -> Staged:
     """A rollout of one node that takes so long; its driver, with the first clock, is killed while the node is at work."""
-    nodes(fleet, {N1: Node()})
-    roles(fleet, slow=acting(takes))
-    propose(fleet, "slow", N1)
     driver = fleet.annealer().begin(**skewed(first))
-    strategy = document(
-        [{"name": "all", "selectors": [{"node_names": ["n1"]}]}],
-        ({"name": "deploy", "timeout_seconds": timeout_seconds},),
-    )
-    staged = Staged(fleet, strategy)
+    staged = started(fleet, takes, timeout_seconds)
     fleet.until_state(f"slow@{N1}", State.TRANSITION)
     fleet.annealer().begin(**skewed(second))
     fleet.until(lambda: fleet.living() == 2, "the second is there")
     driver.kill()
     return staged
+
+
+def started(fleet: Fleet, takes: float, timeout_seconds: float) -> Staged:
+    """A rollout of one node that takes so long."""
+    nodes(fleet, {N1: Node()})
+    roles(fleet, slow=acting(takes))
+    propose(fleet, "slow", N1)
+    strategy = document(
+        [{"name": "all", "selectors": [{"node_names": ["n1"]}]}],
+        ({"name": "deploy", "timeout_seconds": timeout_seconds},),
+    )
+    return Staged(fleet, strategy)
 
 
 def assert_dated(staged: Staged, before: float) -> None:

@@ -27,6 +27,7 @@ from nodepool_ocb.testing.site import EXAMPLE, SITE
 
 GOOD = "<SUCCESS>"
 ABOVE = "<FAILED, due to dependency>"
+YEAR = 365 * 24 * 3600.0
 
 
 def printed(ntp: str, control: str, monitoring: str, second: str, first: str, end: str) -> str:
@@ -256,6 +257,50 @@ def test_a_phase_that_runs_out_of_time_fails_its_group_and_leaves_its_nodes_unkn
     assert (first.reason, first.phase) == ("deploy", 1)
     assert first.detail == ("deploy ran out of time after 60 s: 1 unknown, 0 not sent; 2 of 3 successful, 1 failed")
     assert drive.machines.starts.total() == 6, "the unknown node was kept from the group after it"
+
+
+def test_a_phase_that_began_under_a_clock_that_was_ahead_runs_out_of_time_all_the_same() -> None:
+    drive = driver({"groups": [{"timeouts": {"deploy": 60.0}}]}, 2, hanging((node(1), 1)))
+    drive.now += 10 * YEAR
+    while drive.rollout.groups["all"].phase == 0:
+        drive.settle()
+        assert drive.machines.begin() or drive.machines.finish()
+    drive.now = 1000.0
+    rollout = drive.run()
+    assert (rollout.head.state, states(rollout), drive.now) == ("failed", "su", 1060.0)
+    told = [decision.reason for decision in drive.log if "under a clock" in decision.reason]
+    assert told == ["deploy began under a clock that was ahead: its time counts from now"]
+
+
+def test_a_clock_that_steps_back_by_seconds_changes_no_phase() -> None:
+    drive = driver({"groups": [{"timeouts": {"prepare": 60.0}}]}, 1, hanging((node(0), 0)))
+    drive.settle()
+    drive.machines.begin()
+    drive.now -= 30.0
+    drive.settle()
+    assert drive.rollout.groups["all"].phase_since == 1000.0
+
+
+def test_a_node_that_was_unknown_before_its_phase_began_again_is_asked_whatever_the_clocks_said() -> None:
+    def outcome(name: str, phase: int, attempt: int) -> str:
+        return "fail" if name == node(1) and phase == 0 and attempt == 1 else "hang"
+
+    drive = driver({"groups": [{"timeouts": {"prepare": 60.0}}]}, 2, outcome)
+    drive.settle()
+    drive.machines.begin()
+    drive.machines.finish()
+    drive.now += 10 * YEAR
+    drive.settle()
+    assert (states(drive.rollout), drive.rollout.over) == ("uf", True)
+    drive.now = 1000.0
+    drive.write(steering.retry(drive.rollout, drive.now))
+    drive.settle()
+    drive.machines.begin()
+    drive.settle()
+    assert [str(progress.state) for progress in drive.rollout.nodes.values()] == ["unknown", "sent"]
+    drive.machines.finish()
+    drive.settle()
+    assert [str(progress.state) for progress in drive.rollout.nodes.values()] == ["failure", "sent"]
 
 
 def test_a_phase_that_ran_out_of_time_may_be_evaluated_instead() -> None:
