@@ -97,3 +97,16 @@ def parts(units: Iterable[Sequence[Change]], beside: Sequence[Change] = ()) -> I
 def singly(changes: Iterable[Change]) -> Iterator[tuple[Change]]:
     """Each change as a unit of its own."""
     return ((change,) for change in changes)
+
+
+def apart(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Changes that need not be written at once, in as few transactions as bear them; each raises every gate of all.
+
+    >>> from nodepool_ocb.model import Delete, Gate
+    >>> raised = Raise("/gate", Gate())
+    >>> [part[0] is raised for part in apart([Delete("/a", 0), raised, *(Delete(f"/b{n}", 0) for n in range(300))])]
+    [True, True]
+    """
+    raises = [change for change in changes if isinstance(change, Raise)]
+    others = [change for change in changes if not isinstance(change, Raise)]
+    return ([*raises, *part] for part in parts(singly(others), beside=raises))

@@ -148,7 +148,7 @@ class Hooking:
 
     def _done(self, what: str, whom: str, job: Job, done: Done | None, again_seconds: float) -> None:
         changes = self._changes(what, whom, job, done)
-        self._send(what, whom, list(limits.parts(limits.singly(changes))), again_seconds)
+        self._send(what, whom, list(limits.apart(changes)), again_seconds)
 
     def _send(self, what: str, whom: str, parts: list[list[Change]], again_seconds: float) -> None:
         """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
