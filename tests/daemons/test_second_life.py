@@ -135,7 +135,7 @@ def test_what_is_deleted_leaves_its_highest_numbers_and_nothing_else(fleet: Flee
     ocb("node create other.example.com --no-address")
     made = tree.load(fleet.session).nodes["other.example.com"].record
     assert isinstance(made, Node)
-    assert made.epoch_base == 2
+    assert made.epoch_base == 3
 
 
 def test_a_machine_that_is_reinstalled_is_alive_again_when_a_first_contact_is_asked_for(fleet: Fleet, ocb: Ocb) -> None:
