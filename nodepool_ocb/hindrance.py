@@ -158,12 +158,13 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
             text = f"its parent {parent.name} is {record.state}"
             advice = f"nodepool-ocb noderole explain {parent.name}"
             yield Reason(Code.PARENT_WAITING, parent.name, record.since, text, advice)
-    present = {parent.name for parent in vertex.parents} | set(vertex.unknown)
+    present = {parent.name for parent in vertex.above}
     for name in vertex.record.parents:
-        if name not in present:
-            yield Reason(
-                Code.PARENT_WAITING, name, 0.0, f"its parent {name} does not exist", "bind it again, or unbind"
-            )
+        if name not in present and not vertex.node.world.hidden(name):
+            text = f"its parent {name} does not exist"
+            if cluster := paths.split_cluster(name):
+                text = f"its parents are every {cluster[0]} of deployment {cluster[1]}, and there is none"
+            yield Reason(Code.PARENT_WAITING, name, 0.0, text, "bind it again, or unbind")
 
 
 def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
@@ -180,7 +181,7 @@ def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
 def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
     node, view = vertex.node.record, vertex.node
     unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
-    if not unknown and (node is None or not (node.alive or node.virtual)):
+    if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
         text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
         advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)

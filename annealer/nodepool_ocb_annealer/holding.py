@@ -291,6 +291,8 @@ class Holding:
     def _follow(self, held: Held, finished: Finished, ending: Ending) -> tuple[Held | None, list[Change]]:
         """The next noderole to hold on the same node, if there is one, and the transaction that ends this one."""
         site = self._site
+        if held.smallest:
+            return None, ending.smallest()
         if site.draining or not ending.may_pass_on:
             return None, ending.alone()
         hold, view = held.hold, held.hold.vertex.node
@@ -313,9 +315,8 @@ class Holding:
         if self._held.get(held.fqdn) is not held:
             return
         held.writing = False
-        if isinstance(refused, Invalid):  # what came back does not fit in ZooKeeper
-            code = getattr(finished.outcome, "exit_code", None)
-            self._end(held, Finished(Failed(str(refused), code), finished.ended))
+        if isinstance(refused, Invalid):
+            self._too_large(held, finished, refused)
             return
         if refused is not None:
             self._refused(held, finished, refused)
@@ -333,6 +334,18 @@ class Holding:
         self._held[held.fqdn] = following
         site.working.pass_on(held, following)
         self._run(following)
+
+    def _too_large(self, held: Held, finished: Finished, refused: Invalid) -> None:
+        """A run is to blame only for what it gave back itself: first its outcome is written without any neighbour."""
+        if not held.smallest:
+            log.warning("%s: its end is written without its neighbours: %s", held.name, refused)
+            held.smallest = True
+            self._end(held, finished)
+        elif finished.results:
+            code = getattr(finished.outcome, "exit_code", None)
+            self._end(held, Finished(Failed(str(refused), code), finished.ended))
+        else:
+            self._refused(held, finished, refused)
 
     def _refused(self, held: Held, finished: Finished, refused: OcbError) -> None:
         """Read first: the outcome may be there, or a neighbour moved on, or somebody touched the wall."""
@@ -365,9 +378,8 @@ class Holding:
         site = self._site
         hidden = vertex.unreadable or paths.claim(vertex.node.name) in site.world.unreadable
         if vertex.node.claim is None and not hidden and site.ranking.of(vertex.node.name) == 0:
-            moved = apply({vertex: Event.LOSE}, site.session.now(), by=site.identity)
-            changes = [
-                *claim.settling(moved, first=vertex),
-                *claim.accounted(vertex, site.session.now(), "abandoned", "a parent is not well any more"),
-            ]
+            now = site.session.now()
+            moved = apply({vertex: Event.LOSE}, now, by=site.identity)
+            account = claim.accounted(vertex, now, "abandoned", "a parent is not well any more")
+            changes = claim.settling(moved, (vertex,), list(account))
             site.send(changes, lambda _: None, f"letting go {vertex.name}")

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, metrics, nodes, structure, unreadable
-from nodepool_ocb.claim import Hold, settling
+from nodepool_ocb import aliveness, blobs, limits, metrics, nodes, structure, unreadable
+from nodepool_ocb.claim import Hold, settling, writes
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.hookcode import brings
@@ -148,12 +148,22 @@ class Hooking:
 
     def _done(self, what: str, whom: str, job: Job, done: Done | None, again_seconds: float) -> None:
         changes = self._changes(what, whom, job, done)
-        if changes:
-            self._site.send(
-                changes, lambda refused: self._ended(what, whom, again_seconds if refused else 0.0), f"{what} {whom}"
-            )
-        else:
+        self._send(what, whom, list(limits.apart(changes)), again_seconds)
+
+    def _send(self, what: str, whom: str, parts: list[list[Change]], again_seconds: float) -> None:
+        """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
+        if not parts:
             self._ended(what, whom, again_seconds)
+            return
+        first, *rest = parts
+
+        def written(refused: OcbError | None) -> None:
+            if refused is None and rest:
+                self._send(what, whom, rest, again_seconds)
+            else:
+                self._ended(what, whom, again_seconds if refused else 0.0)
+
+        self._site.send(first, written, f"{what} {whom}")
 
     @staticmethod
     def _changes(what: str, whom: str, job: Job, done: Done | None) -> list[Change]:
@@ -238,13 +248,13 @@ class Hooking:
             )
             own = moved.get(vertex, record)
             moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
-            return list(settling(moved, first=vertex))
+            return settling(moved, (vertex,))
         changes = self._wanted(vertex.node, done)
         path = paths.noderole(vertex.role, vertex.node.name)
         now = changes.get(path)
         base = now.data if isinstance(now, Set) and isinstance(now.data, NodeRole) else record
         kept = tuple(name for name in base.hooks if name != hook)
-        changes[path] = Set(path, replace(base, hooks=kept), vertex.version)
+        changes |= {change.path: change for change in writes(vertex, replace(base, hooks=kept))}
         return list(changes.values())
 
     def _wanted(self, view: NodeView | None, done: Done) -> dict[str, Change]:
@@ -257,7 +267,8 @@ class Hooking:
             found = (world.vertex(name) for name in hooked.refresh)
             ready = (each for each in found if each is not None and not each.unreadable)
             events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
-            changes += settling(apply(events, self._site.session.now(), by=identity))
+            moved = apply(events, self._site.session.now(), by=identity)
+            changes += [change for each, record in moved.items() for change in writes(each, record)]
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
                 path = paths.system(*paths.split_noderole(name))

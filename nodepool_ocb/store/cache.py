@@ -5,16 +5,23 @@ the world; ``sweep`` reads everything, for watches are hints: every half minute 
 after a reconnect. Own writes are shown at once by ``wrote``, and because ``expect`` announced them their events cost no
 read.
 
+The gate of a cluster must never be shown newer than the cluster's members, for a claim checks the gate instead of them. So
+a gate that changed is shown only after all its members, and the one that raised it, have been read again; one that we
+raised ourselves is shown with what we wrote, unless somebody else raised it before.
+
 Everything here is called on one thread, but for the watch, which appends to a deque and wakes.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
-from nodepool_ocb.model import Change, Check, Delete, Json, Record
-from nodepool_ocb.store import paths
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import Change, Check, Delete, Gate, Json, Record
+from nodepool_ocb.store import codec, paths
+from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.places import place
 from nodepool_ocb.store.session import Session, ZnodeStat
 from nodepool_ocb.store.tree import Touched, Tree
@@ -68,14 +75,46 @@ class Cache:
             self._absorb()  # what belongs to that version is dirty by now, and is shown before it
             dirty = sorted(self._dirty - {paths.STRUCTURE})
             self._dirty.difference_update(dirty)
-            for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
-                self._tree.put(path, znode)
+            gates = self._read(dirty)
+            if gates:
+                self._absorb()
+                again = (self._dirty - {paths.STRUCTURE}).union(self._behind(gates))
+                self._dirty -= again
+                dirty += again
+                changed_again = self._read(sorted(again))
+                for path, znode in gates.items():
+                    self._tree.put(path, znode)
+                if changed_again:
+                    self._dirty.update(changed_again)  # shown by the next refresh, after their members
+                    self._wake()
             for znode in structure:
                 self._tree.put(paths.STRUCTURE, znode)
         except BaseException:
             self._dirty.update(dirty, first)
             raise
         return self._tree.touched()
+
+    def _read(self, dirty: Sequence[str]) -> dict[str, Znode | None]:
+        """Show what is there now; gives the gates that changed, which are not shown yet."""
+        gates: dict[str, Znode | None] = {}
+        for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
+            at = place(path)
+            if at is None or at.kind is not Gate:
+                self._tree.put(path, znode)
+            elif znode is None or znode.mzxid != self._tree.mzxid(at):
+                gates[path] = znode
+        return gates
+
+    def _behind(self, gates: dict[str, Znode | None]) -> Iterator[str]:
+        """The paths of all whose change may have raised these gates: the members, and those that the gates name."""
+        for path, znode in gates.items():
+            at = place(path)
+            assert at is not None, "a gate is a place"
+            names = [member.name for member in self.world.cluster_view(at.below, at.name).members]
+            with suppress(Invalid, ValueError):
+                named = codec.decode(Gate, znode).by if znode is not None else None
+                names += [named] if named else []
+            yield from (paths.noderole(*paths.split_noderole(name)) for name in names)
 
     def sweep(self) -> Touched:
         """Read everything, unless nothing at all was written since the last sweep began; otherwise as ``refresh``."""
@@ -124,6 +163,9 @@ class Cache:
         self._settle(path, own=1)
         if stat is None:
             self._tree.drop(at)
+        elif at.kind is Gate and stat.version != self.world.cluster_view(at.below, at.name).gate + 1:
+            self._dirty.add(path)  # others raised it, too: what they wrote is to be read before it is shown
+            self._wake()
         elif stat.mzxid > self._tree.mzxid(at):
             self._tree.keep(at, record, stat.version, stat.mzxid, stat.ephemeral_owner)
 
