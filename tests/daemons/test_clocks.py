@@ -6,8 +6,9 @@ from fleet import Fleet
 from msgspec.structs import replace
 from staging import Staged, acting, document, nodes, propose, roles
 
-from nodepool_ocb.model import Node, State
+from nodepool_ocb.model import Node, Set, State
 from nodepool_ocb.rollout.records import Decision, GroupRecord, GroupState
+from nodepool_ocb.store import paths
 from nodepool_ocb.testing.clocks import skewed
 
 HOUR = 3600.0
@@ -41,6 +42,18 @@ def test_a_phase_that_begins_ten_years_ahead_runs_out_of_time_all_the_same(fleet
     assert staged.states()["n1"] == "unknown"
     assert "ran out of time after 3 s" in str(rollout.groups["all"].detail)
     assert_dated(staged, begun)
+
+
+def test_an_attempt_that_is_put_off_by_ten_years_begins_at_once(fleet: Fleet) -> None:
+    nodes(fleet, {N1: Node()})
+    roles(fleet, quick=acting(0.0))
+    name = propose(fleet, "quick", N1)
+    put_off = fleet.session.now() + 10 * YEAR
+    fleet.session.commit(
+        [Set(paths.noderole("quick", N1), replace(fleet.record(name), state=State.TODO, not_before=put_off), 0)]
+    )
+    fleet.annealer().begin()
+    fleet.until_state(name, State.ACTIVE)
 
 
 def ahead_of(record: GroupRecord, now: float) -> GroupRecord:
