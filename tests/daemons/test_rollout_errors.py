@@ -54,7 +54,9 @@ def test_hundreds_of_nodes_with_many_old_errors_each_come_to_their_end(broken: F
     assert rollout.head.state is RolloutState.FAILED
     assert len(rollout.sizes) > 1
     place = paths.rollout(DEPLOYMENT, staged.id)
-    parts = broken.session.get_many([f"{place}/nodes/{name}" for name in broken.session.children(f"{place}/nodes")])
+    parts = broken.session.get_many(
+        [f"{place}/nodes/{name}" for name in broken.session.children(f"{place}/nodes") or ()]
+    )
     assert sum(len(part.data) for part in parts if part) > RECORD_BYTES, "no single znode would have held it"
     if sent_again:
         staged.ask(steering.retry, broken.session.now())
