@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from nodepool_ocb.errors import NoCluster
 log = logging.getLogger(__name__)
 
 CLUSTER_FILE: Final = "cluster_id.txt"
+MODE: Final = 0o644
 
 
 def belong(folder: Path, cluster: str) -> None:
@@ -48,10 +50,15 @@ def of_logs(folder: str | None, cluster: str) -> None:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """The whole text or nothing, also after a power failure."""
-    partial = file.with_suffix(".part")
-    with partial.open("w") as writer:
-        writer.write(text)
-        writer.flush()
-        os.fsync(writer.fileno())
-    partial.rename(file)
+    """The whole text or nothing, also after a power failure, and where others write the same file at the same time."""
+    descriptor, partial = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "w") as writer:
+            os.fchmod(descriptor, MODE)
+            writer.write(text)
+            writer.flush()
+            os.fsync(descriptor)
+        os.rename(partial, file)
+    except BaseException:
+        os.unlink(partial)
+        raise

@@ -162,7 +162,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
 def loose_keys(settings: SshSettings) -> list[str]:
     """A sentence for each private key that others than its owner may use.
 
-    ssh refuses such a key. We warn: without a key every machine would count as dead, and what is on it would run again.
+    ssh refuses such a key. We warn: without a key this host could ask no machine, and do nothing on any.
     """
     found = []
     for name in settings.key_files:

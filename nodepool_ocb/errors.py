@@ -26,6 +26,14 @@ class Invalid(OcbError):
         super().__init__("\n".join(self.problems))
 
 
+class Spoiled(Invalid):
+    """The attributes in the znode ``path`` cannot be read."""
+
+    def __init__(self, message: str, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class NotFound(OcbError):
     """The thing that was named does not exist."""
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb import unreadable
+from nodepool_ocb import hookcode, unreadable
 from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
 from nodepool_ocb.noderole import satisfied
 from nodepool_ocb.skew import MOST_STEP_SECONDS
@@ -32,7 +32,9 @@ class Code(StrEnum):
     FAILED = "FAILED"  # it is itself in ERROR
     PARENT_ERROR = "PARENT_ERROR"
     PARENT_WAITING = "PARENT_WAITING"
-    UNREADABLE = "UNREADABLE"  # a record that it depends on cannot be read: garbage, or of a later version
+    UNREADABLE = (
+        "UNREADABLE"  # a record or attributes that it depends on cannot be read: garbage, or of a later version
+    )
     NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
     NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
     NODE_DELETING = "NODE_DELETING"
@@ -84,19 +86,15 @@ def hindrances(
     for path in unreadable.holding(world, vertex, record):
         yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
     if record.ending is None:  # a run is ended whatever became of what is above
+        for path in unreadable.spoiled(world, vertex):
+            yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)
         yield from _of_deployment(world, record)
     yield from _of_node(vertex, record, planned)
     yield from _of_role(world, vertex, jigs)
     if record.hooks and record.ending is None:
-        yield Reason(
-            Code.HOOK_PENDING,
-            vertex.name,
-            record.since,
-            f"hook {record.hooks[0]} has not run yet",
-            "wait; if it stays, no annealer has the code of the role: install its package, and restart the annealer",
-        )
+        yield _of_hook(world, vertex, record)
     backs_off = backoff_left(record, now)
     if backs_off:
         yield Reason(
@@ -160,12 +158,13 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
             text = f"its parent {parent.name} is {record.state}"
             advice = f"nodepool-ocb noderole explain {parent.name}"
             yield Reason(Code.PARENT_WAITING, parent.name, record.since, text, advice)
-    present = {parent.name for parent in vertex.parents} | set(vertex.unknown)
+    present = {parent.name for parent in vertex.above}
     for name in vertex.record.parents:
-        if name not in present:
-            yield Reason(
-                Code.PARENT_WAITING, name, 0.0, f"its parent {name} does not exist", "bind it again, or unbind"
-            )
+        if name not in present and not vertex.node.world.hidden(name):
+            text = f"its parent {name} does not exist"
+            if cluster := paths.split_cluster(name):
+                text = f"its parents are every {cluster[0]} of deployment {cluster[1]}, and there is none"
+            yield Reason(Code.PARENT_WAITING, name, 0.0, text, "bind it again, or unbind")
 
 
 def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
@@ -182,7 +181,7 @@ def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
 def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
     node, view = vertex.node.record, vertex.node
     unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
-    if not unknown and (node is None or not (node.alive or node.virtual)):
+    if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
         text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
         advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)
@@ -209,6 +208,14 @@ def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Iterator[Re
         yield Reason(
             Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp"
         )
+
+
+def _of_hook(world: World, vertex: Vertex, record: NodeRole) -> Reason:
+    text, advice = f"hook {record.hooks[0]} has not run yet", "wait; an annealer that has the code of its role runs it"
+    if hookcode.missing(world, vertex.role):
+        text += f", and no living annealer has the code of role {vertex.role}"
+        advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
+    return Reason(Code.HOOK_PENDING, vertex.name, record.since, text, advice)
 
 
 def _jig(vertex: Vertex, role: Role) -> str:

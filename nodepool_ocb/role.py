@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib import invalidate_caches
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from nodepool_ocb.model import Json, Node, NodeRole
@@ -74,12 +75,29 @@ def overridden(kind: type[Role]) -> tuple[str, ...]:
     return tuple(hook for hook in HOOKS if hook in own)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1)
+def _points() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group="nodepool_ocb.roles")}
+
+
+def installed() -> tuple[str, ...]:
+    """The roles and barclamps whose code is here, as far as was looked."""
+    return tuple(sorted(_points()))
+
+
+def look_again() -> None:
+    """Look anew for what is installed: what has come since is found, what was loaded stays as it is."""
+    invalidate_caches()
+    _points.cache_clear()
+
+
 def find(name: str, barclamp: str) -> Role | None:
     """The code that is installed for a role, its own before its barclamp's; None where there is none."""
-    found = {point.name: point for point in entry_points(group="nodepool_ocb.roles")}
-    point = found.get(name) or found.get(barclamp)
-    if point is None:
-        return None
+    point = _points().get(name) or _points().get(barclamp)
+    return None if point is None else _made(point, name)
+
+
+@lru_cache(maxsize=1024)
+def _made(point: EntryPoint, name: str) -> Role:
     kind: type[Role] = point.load()
     return kind(name)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import NodeRole
+from nodepool_ocb.model import NodeRole, State
 from nodepool_ocb.store import paths
-from nodepool_ocb.world import NodeView, Vertex, World, ancestors
+from nodepool_ocb.world import ClusterView, NodeView, Vertex, World, ancestors
 
 ADVICE = "mend it, or use the version of nodepool-ocb that wrote it"
+SPOILED_ADVICE = "write a JSON object there, or delete that znode: zkCli.sh -server HOST set PATH '{}'"
 
 
 def refuse(world: World, wanted: Iterable[str]) -> None:
@@ -32,6 +33,7 @@ def holding(world: World, vertex: Vertex, record: NodeRole) -> Iterator[str]:
     wanted = [paths.noderole(vertex.role, fqdn), paths.node(fqdn), paths.claim(fqdn)]
     if record.ending is None:
         wanted += [paths.deployment(record.deployment), paths.role(vertex.role)]
+        wanted += [paths.gate(each.deployment, each.role) for each in vertex.above if isinstance(each, ClusterView)]
         wanted += [paths.noderole(*paths.split_noderole(name)) for name in vertex.unknown]
     there = [path for path in wanted if path in world.unreadable]
     yield from there
@@ -45,10 +47,29 @@ def _of_attributes(world: World, vertex: Vertex, told: Collection[str]) -> Itera
     wanted = (paths.ROLES, paths.DEPLOYMENTS)
     if not any(path.startswith(wanted) for path in world.unreadable):
         return
-    everyone = {vertex, *vertex.node.noderoles.values(), *(each for row in ancestors(vertex) for each in row)}
+    everyone = {*vertex.node.noderoles.values(), *seen_by(vertex)}
     seen = {paths.role(each.role) for each in everyone}
     seen |= {paths.deployment_role(each.record.deployment, each.role) for each in everyone}
     yield from sorted(path for path in seen if path in world.unreadable and path not in told)
+
+
+def spoiled(world: World, vertex: Vertex) -> list[str]:
+    """The paths of attributes that its jig would see, and that cannot be read as far as is known."""
+    if not world.spoiled:
+        return []
+    return sorted(path for each in seen_by(vertex) for path in blobs(each) if path in world.spoiled)
+
+
+def seen_by(vertex: Vertex) -> set[Vertex]:
+    """The noderoles whose attributes its jig would see: its own, those that are ACTIVE on its node, and all its ancestors'."""
+    active = (each for each in vertex.node.noderoles.values() if each.record.state is State.ACTIVE)
+    return {vertex, *active, *(each for row in ancestors(vertex) for each in row)}
+
+
+def blobs(vertex: Vertex) -> tuple[str, ...]:
+    """The paths of a noderole's attributes."""
+    place = vertex.role, vertex.node.name
+    return paths.wall(*place), paths.system(*place), paths.user(*place)
 
 
 def node_hidden(world: World, fqdn: str) -> bool:

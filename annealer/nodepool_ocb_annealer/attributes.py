@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from nodepool_ocb import blobs, roles
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Spoiled
 from nodepool_ocb.model import Change, Create, Json, Role, Set, State
-from nodepool_ocb.store import paths
+from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.session import Session, Znode
 from nodepool_ocb.world import Vertex, World, ancestors
 
@@ -61,12 +60,12 @@ def read(session: Session, sources: Sources) -> Blobs:
 
 
 def visible(sources: Sources, read: Blobs) -> dict[str, Json]:
-    """What the jig is given."""
+    """What the jig is given; raises Spoiled."""
 
     def own(vertex: Vertex) -> list[Mapping[str, Json]]:
         place = vertex.role, vertex.node.name
         layers = (paths.wall(*place), paths.system(*place), paths.user(*place))
-        return [blob(read[path]) for path in layers]
+        return [codec.attributes(read[path]) for path in layers]
 
     layers: list[Mapping[str, Json]] = []
     for vertex in sources.active:
@@ -89,18 +88,8 @@ def wall_changes(vertex: Vertex, read: Blobs, sent: Json, returned: Json) -> lis
     if znode is None:
         return [Create(path, wall)] if wall else []
     try:
-        before = blob(znode)
-    except Invalid:  # spoiled while the jig ran: it is written over
+        before = codec.attributes(znode)
+    except Spoiled:  # spoiled while the jig ran: it is written over
         return [Set(path, wall, znode.version)]
     wall = blobs.merge(before, wall)
     return [Set(path, wall, znode.version)] if wall != before else []
-
-
-def blob(znode: Znode | None) -> dict[str, Any]:
-    """The attributes that a znode holds; none where it is absent or empty. Raises Invalid, naming its path."""
-    if znode is None or not znode.data:
-        return {}
-    try:
-        return msgspec.json.decode(znode.data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"{znode.path}: these are no attributes: {error}; set them again") from error

@@ -24,6 +24,7 @@ class Held:
         self.finished: Finished | None = None  # what is to be written
         self.writing = False  # ... and is under way
         self.refusals = 0
+        self.smallest = False  # what was to be written with it was refused as too large
         self.stop = threading.Event()  # for the jig: leave the run alone
         self.gone = threading.Event()  # the node is not ours any more
         self.ending: str | None = None  # the run is to be ended on its machine, and why
@@ -64,9 +65,12 @@ class Held:
 
     @property
     def untouched(self) -> bool:
-        """Whether it is destructive, and was certainly not begun: for whoever takes it over that would be in doubt."""
+        """Whether it was certainly not begun, and may go back as if it had not been claimed.
+
+        What is refreshed may not: its children would wait for it.
+        """
         known = not self.begun and self.hold.previous_epoch is None and not self.ending
-        return known and self.destructive and not self.hold.record.refresh
+        return known and not self.hold.record.refresh
 
     @property
     def destructive(self) -> bool:
@@ -82,3 +86,4 @@ class Finished(msgspec.Struct, frozen=True):
     results: Sequence[Change] = ()  # the wall
     again_after: float | None = None  # seconds; what became of it is not known, and is to be asked once more
     sent: dict[str, Any] | None = None  # the attributes that the jig was given
+    spoiled: str | None = None  # the path of attributes that cannot be read: no order was given

@@ -54,6 +54,7 @@ class Site(Protocol):
 
     @property
     def draining(self) -> bool: ...
+    def spoiled(self, path: str, reason: str) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
 
@@ -227,6 +228,9 @@ class Holding:
             if again is not None:
                 self._leave(held, again)
             return
+        if finished.spoiled is not None:
+            self._put_off(held, finished.spoiled, getattr(finished.outcome, "reason", ""))
+            return
         if isinstance(finished.outcome, Unknown):
             self._leave(held, finished)
             return
@@ -256,11 +260,21 @@ class Holding:
         log.warning("%s is left to others: %s", held.name, reason)
         metrics.HOST_FAULTS.inc()
         self._faults.fault(held.fqdn, time.monotonic())
+        self._back(held, reason, untouched=held.untouched and held.destructive)
+
+    def _put_off(self, held: Held, path: str, reason: str) -> None:
+        """Attributes that it would see cannot be read: nothing that sees them is claimed until they can be."""
+        self._site.spoiled(path, reason)
+        self._site.tidying.ended(held)
+        self._back(held, reason, untouched=held.untouched)
+
+    def _back(self, held: Held, reason: str, untouched: bool) -> None:
+        """Give the node back with a word on why, and the noderole as if it had not been claimed, or in TRANSITION."""
         held.releasing = True
         held.let_go()
-        untouched = held.untouched and not held.hold.vertex.record.ending
+        untouched = untouched and not held.hold.vertex.record.ending
         changes = self._site.working.untouched(held, reason) if untouched else claim.leaving(held.hold, reason)
-        self._site.send(changes, partial(self._released, held), f"leaving {held.name}")
+        self._site.send(changes, partial(self._released, held), f"giving back {held.name}")
 
     def _superseded(self, held: Held) -> bool:
         """Whether the noderole or the node went on without us: then the result is nobody's any more."""
@@ -277,6 +291,8 @@ class Holding:
     def _follow(self, held: Held, finished: Finished, ending: Ending) -> tuple[Held | None, list[Change]]:
         """The next noderole to hold on the same node, if there is one, and the transaction that ends this one."""
         site = self._site
+        if held.smallest:
+            return None, ending.smallest()
         if site.draining or not ending.may_pass_on:
             return None, ending.alone()
         hold, view = held.hold, held.hold.vertex.node
@@ -299,9 +315,8 @@ class Holding:
         if self._held.get(held.fqdn) is not held:
             return
         held.writing = False
-        if isinstance(refused, Invalid):  # what came back does not fit in ZooKeeper
-            code = getattr(finished.outcome, "exit_code", None)
-            self._end(held, Finished(Failed(str(refused), code), finished.ended))
+        if isinstance(refused, Invalid):
+            self._too_large(held, finished, refused)
             return
         if refused is not None:
             self._refused(held, finished, refused)
@@ -319,6 +334,18 @@ class Holding:
         self._held[held.fqdn] = following
         site.working.pass_on(held, following)
         self._run(following)
+
+    def _too_large(self, held: Held, finished: Finished, refused: Invalid) -> None:
+        """A run is to blame only for what it gave back itself: first its outcome is written without any neighbour."""
+        if not held.smallest:
+            log.warning("%s: its end is written without its neighbours: %s", held.name, refused)
+            held.smallest = True
+            self._end(held, finished)
+        elif finished.results:
+            code = getattr(finished.outcome, "exit_code", None)
+            self._end(held, Finished(Failed(str(refused), code), finished.ended))
+        else:
+            self._refused(held, finished, refused)
 
     def _refused(self, held: Held, finished: Finished, refused: OcbError) -> None:
         """Read first: the outcome may be there, or a neighbour moved on, or somebody touched the wall."""
@@ -351,9 +378,8 @@ class Holding:
         site = self._site
         hidden = vertex.unreadable or paths.claim(vertex.node.name) in site.world.unreadable
         if vertex.node.claim is None and not hidden and site.ranking.of(vertex.node.name) == 0:
-            moved = apply({vertex: Event.LOSE}, site.session.now(), by=site.identity)
-            changes = [
-                *claim.settling(moved, first=vertex),
-                *claim.accounted(vertex, site.session.now(), "abandoned", "a parent is not well any more"),
-            ]
+            now = site.session.now()
+            moved = apply({vertex: Event.LOSE}, now, by=site.identity)
+            account = claim.accounted(vertex, now, "abandoned", "a parent is not well any more")
+            changes = claim.settling(moved, (vertex,), list(account))
             site.send(changes, lambda _: None, f"letting go {vertex.name}")

@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, metrics, nodes, structure, unreadable
-from nodepool_ocb.claim import Hold, settling
+from nodepool_ocb import aliveness, blobs, limits, metrics, nodes, structure, unreadable
+from nodepool_ocb.claim import Hold, settling, writes
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import Conflict, OcbError, Stale, Unavailable
-from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Set, State
+from nodepool_ocb.errors import Conflict, OcbError, Spoiled, Stale, Unavailable
+from nodepool_ocb.hookcode import brings
+from nodepool_ocb.model import Change, Check, Create, Daemon, Delete, NodeRole, Set, State
 from nodepool_ocb.noderole import Event, apply
-from nodepool_ocb.role import Hooked, find
-from nodepool_ocb.store import paths
+from nodepool_ocb.role import Hooked, find, installed, look_again
+from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import judged, subtree
 from nodepool_ocb.store.session import Session, Znode
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.world import NodeView, Vertex, World
-from nodepool_ocb_annealer import attributes
 from nodepool_ocb_annealer.agenda import Agenda
 from nodepool_ocb_annealer.ranking import Ranking
 
@@ -37,9 +39,7 @@ log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 2.0
-LONGEST_AGAIN_SECONDS: Final = (
-    60.0  # for one whose code is not here; it goes on at once when the role is imported again
-)
+MENDED_SECONDS: Final = 60.0  # for one that met attributes that cannot be read; it goes on at once when they can be
 MOST_AT_ONCE: Final = 16  # hooks under way; each holds what it sees
 SEPARATOR: Final = "/"
 REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
@@ -54,7 +54,10 @@ class Site(Protocol):
     ranking: Ranking
     settings: AnnealerSettings
     identity: str
+    daemon: Daemon
 
+    def register(self, *, code: tuple[str, ...]) -> None: ...
+    def spoiled(self, path: str, reason: str) -> None: ...
     def post(self, call: Callable[[], None]) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
@@ -68,8 +71,9 @@ class Hooking:
         self._under_way: set[tuple[str, str]] = set()
         self._queue: dict[tuple[str, str], None] = {}  # names alone: what a hook sees is put together when it runs
         self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
-        self._missing: dict[tuple[str, str], int] = {}  # how often in a row its code was not installed here
-        self._said: set[tuple[str, str]] = set()
+        self._shared: set[str] = set()  # those of them that a hook may be looking at: never changed, but replaced
+        self._order: list[str] | None = None  # the roles by depth; None where they have changed
+        self._said: set[tuple[str, str]] = set()  # role and hook whose code is not here
 
     def look(self, touched: Touched) -> None:
         """Make appointments for whatever has a hook to run among what changed."""
@@ -90,8 +94,17 @@ class Hooking:
     def look_at_all(self) -> None:
         """As ``look``, at everything: what waits may be older than we are, or than the role's definition."""
         world = self._site.world
+        self._order = None
         waiting = {vertex for vertex in world.vertices() if vertex.record.hooks}
         self.look(Touched(vertices=waiting, nodes=set(world.nodes), deployments=True))
+
+    def look_for_code(self) -> None:
+        """What was not installed here may be by now: then we say so, and it is run."""
+        if self._said:
+            look_again()
+            if installed() != self._site.daemon.code:
+                self._said.clear()
+                self._site.register(code=installed())
 
     def keep(self, what: str, whom: str) -> None:
         """An appointment has come: run the hook, unless it runs already."""
@@ -118,23 +131,39 @@ class Hooking:
 
     def _run(self, what: str, whom: str, job: Job) -> None:
         done: Done | None = None
+        wait = AGAIN_SECONDS
         try:
             done = job.work()
         except (Stale, Unavailable) as error:
             log.warning("%s %s: %s", what, whom, error)
+        except Spoiled as wrong:
+            wait = MENDED_SECONDS
+            self._site.post(partial(self._site.spoiled, wrong.path, str(wrong)))
         except Exception as error:
             log.exception("%s %s", what, whom)
             done = Done([], f"{type(error).__name__}: {error}", {})
-        self._site.post(lambda: self._done(what, whom, job, done))
+        self._site.post(lambda: self._done(what, whom, job, done, wait))
 
     # -- back on the turn thread --
 
-    def _done(self, what: str, whom: str, job: Job, done: Done | None) -> None:
+    def _done(self, what: str, whom: str, job: Job, done: Done | None, again_seconds: float) -> None:
         changes = self._changes(what, whom, job, done)
-        if changes:
-            self._site.send(changes, lambda refused: self._ended(what, whom, refused is None), f"{what} {whom}")
-        else:
-            self._ended(what, whom, applied=False)
+        self._send(what, whom, list(limits.apart(changes)), again_seconds)
+
+    def _send(self, what: str, whom: str, parts: list[list[Change]], again_seconds: float) -> None:
+        """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
+        if not parts:
+            self._ended(what, whom, again_seconds)
+            return
+        first, *rest = parts
+
+        def written(refused: OcbError | None) -> None:
+            if refused is None and rest:
+                self._send(what, whom, rest, again_seconds)
+            else:
+                self._ended(what, whom, again_seconds if refused else 0.0)
+
+        self._site.send(first, written, f"{what} {whom}")
 
     @staticmethod
     def _changes(what: str, whom: str, job: Job, done: Done | None) -> list[Change]:
@@ -149,41 +178,41 @@ class Hooking:
                 done = Done([], f"{type(error).__name__}: {error}", {})
         return []
 
-    def _ended(self, what: str, whom: str, applied: bool) -> None:
+    def _ended(self, what: str, whom: str, again_seconds: float) -> None:
         self._under_way.discard((what, whom))
-        missing = 0 if applied else self._missing.get((what, whom), 0)
-        wait = 0.0 if applied else min(AGAIN_SECONDS * 2 ** min(missing, 10), LONGEST_AGAIN_SECONDS)
-        self._appoint(what, whom, whom, wait)  # another hook may wait
+        self._appoint(what, whom, whom, again_seconds)  # another hook may wait
         while self._queue and len(self._under_way) < MOST_AT_ONCE:
             following = next(iter(self._queue))
             del self._queue[following]
             self.keep(*following)
 
-    def _installed(self, what: str, whom: str, role: str, barclamp: str, hook: str) -> bool:
-        """Whether the code is here; where it is not, said once a role, and asked for less and less often."""
-        if find(role, barclamp) is not None:
-            self._missing.pop((what, whom), None)
+    def _installed(self, name: str, barclamp: str, hook: str) -> bool:
+        """Whether the code is here; said once a role where it is not. It is looked for again with each sweep."""
+        if brings(installed(), name, barclamp):
             return True
-        self._missing[what, whom] = self._missing.get((what, whom), 0) + 1
-        if (role, hook) not in self._said:
-            self._said.add((role, hook))
+        if (name, hook) not in self._said:
+            self._said.add((name, hook))
             log.warning(
-                "%s of role %s: its code is not installed on this host; another annealer has to run it", hook, role
+                "%s of role %s: its code is not installed on this host; another annealer has to run it", hook, name
             )
         return False
 
     def _index(self, vertex: Vertex) -> None:
+        if vertex.role in self._shared:
+            self._shared.discard(vertex.role)
+            self._of_role[vertex.role] = dict(self._of_role[vertex.role])
         known = self._of_role[vertex.role]
         if self._site.world.vertex(vertex.name) is vertex:
             known[vertex.name] = vertex.record
         else:
             known.pop(vertex.name, None)
 
-    def _noderoles_of(self, role: str) -> dict[str, NodeRole]:
-        """All noderoles of a role, as they are now."""
-        if role not in self._of_role:
-            self._of_role[role] = {v.name: v.record for v in self._site.world.vertices() if v.role == role}
-        return dict(self._of_role[role])
+    def _noderoles_of(self, name: str) -> Mapping[str, NodeRole]:
+        """All noderoles of a role, as they are now; one view for all hooks until one of the noderoles changes."""
+        if name not in self._of_role:
+            self._of_role[name] = {v.name: v.record for v in self._site.world.vertices() if v.role == name}
+        self._shared.add(name)
+        return MappingProxyType(self._of_role[name])
 
     # -- noderole hooks --
 
@@ -195,13 +224,15 @@ class Hooking:
         stored = self._site.world.roles.get(vertex.role)
         if stored is None or _unreadable(vertex):
             return None  # looked at again when that changes
-        role = stored.record
+        barclamp = stored.record.barclamp
+        if paths.system(vertex.role, vertex.node.name) in self._site.world.spoiled:
+            return None  # so is this
+        if not self._installed(vertex.role, barclamp, hook):
+            return None
 
         def work() -> Done | None:
-            hooked = Hooked(name, node, record, attributes.blob(_system(self._site.session, name)))
-            if not self._installed("hook-noderole", name, vertex.role, role.barclamp, hook):
-                return None
-            error = _call(vertex.role, role.barclamp, hook, hooked)
+            hooked = Hooked(name, node, record, codec.attributes(_system(self._site.session, name)))
+            error = _call(vertex.role, barclamp, hook, hooked)
             return Done([hooked], error, _systems(self._site.session, hooked))
 
         def write(done: Done) -> list[Change]:
@@ -219,13 +250,13 @@ class Hooking:
             )
             own = moved.get(vertex, record)
             moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
-            return list(settling(moved, first=vertex))
+            return settling(moved, (vertex,))
         changes = self._wanted(vertex.node, done)
         path = paths.noderole(vertex.role, vertex.node.name)
         now = changes.get(path)
         base = now.data if isinstance(now, Set) and isinstance(now.data, NodeRole) else record
         kept = tuple(name for name in base.hooks if name != hook)
-        changes[path] = Set(path, replace(base, hooks=kept), vertex.version)
+        changes |= {change.path: change for change in writes(vertex, replace(base, hooks=kept))}
         return list(changes.values())
 
     def _wanted(self, view: NodeView | None, done: Done) -> dict[str, Change]:
@@ -238,14 +269,15 @@ class Hooking:
             found = (world.vertex(name) for name in hooked.refresh)
             ready = (each for each in found if each is not None and not each.unreadable)
             events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
-            changes += settling(apply(events, self._site.session.now(), by=identity))
+            moved = apply(events, self._site.session.now(), by=identity)
+            changes += [change for each, record in moved.items() for change in writes(each, record)]
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
                 path = paths.system(*paths.split_noderole(name))
-                merged = blobs.merge(attributes.blob(znode), wanted)
+                merged = blobs.merge(codec.attributes(znode), wanted)
                 if znode is None:
                     changes.append(Create(path, merged))
-                elif merged != attributes.blob(znode):
+                elif merged != codec.attributes(znode):
                     changes.append(Set(path, merged, znode.version))
         return {change.path: change for change in changes}
 
@@ -263,15 +295,16 @@ class Hooking:
         if not node.hooks:
             return None
         hook, world = node.hooks[0], self._site.world
-        roles = [name for name in _by_depth(world) if hook in world.roles[name].record.hooks]
+        self._order = self._order or _by_depth(world)
+        roles = [name for name in self._order if name in world.roles and hook in world.roles[name].record.hooks]
         barclamps = {name: world.roles[name].record.barclamp for name in roles}
+        if not all(self._installed(name, barclamps[name], hook) for name in roles):
+            return None
         own = {name: self._noderoles_of(name) for name in roles}
 
         def work() -> Done | None:
             done = Done([], None, {})
             for name in roles:
-                if not self._installed("hook-node", fqdn, name, barclamps[name], hook):
-                    return None
                 hooked = Hooked(fqdn, node, noderoles=own[name])
                 if _call(name, barclamps[name], hook, hooked) is None:
                     done.hooked.append(hooked)
@@ -321,10 +354,10 @@ class Hooking:
     def _deployment(self, whom: str) -> Job | None:
         deployment, _, name = whom.partition(SEPARATOR)
         stored = self._site.world.deployment_roles.get((deployment, name))
-        role = self._site.world.roles.get(name)
-        if stored is None or role is None:
+        found = self._site.world.roles.get(name)
+        if stored is None or found is None:
             return None
-        record, path, barclamp = stored.record, paths.deployment_role(deployment, name), role.record.barclamp
+        record, path, barclamp = stored.record, paths.deployment_role(deployment, name), found.record.barclamp
         if unreadable.hooks_wait(self._site.world, path):
             return None  # looked at again when that changes
         if record.deleting and not record.hooks:
@@ -334,11 +367,11 @@ class Hooking:
         if not record.hooks:
             return None
         hook = record.hooks[0]
+        if not self._installed(name, barclamp, hook):
+            return None
 
         def work() -> Done | None:
             hooked = Hooked(deployment, attributes=record.system)
-            if not self._installed("hook-deployment", whom, name, barclamp, hook):
-                return None
             return Done([hooked], _call(name, barclamp, hook, hooked), {})
 
         def write(done: Done) -> list[Change]:
@@ -377,15 +410,15 @@ def on_transition(session: Session, hold: Hold, barclamp: str) -> str | None:
     Only ``set_system`` is heeded: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
     """
     vertex = hold.vertex
-    if not _installed(vertex.role, barclamp, "on_transition"):
+    if find(vertex.role, barclamp) is None:
         return "the code of its role is not installed on the annealer's host"
-    hooked = Hooked(vertex.name, vertex.node.record, hold.record, attributes.blob(_system(session, vertex.name)))
+    hooked = Hooked(vertex.name, vertex.node.record, hold.record, codec.attributes(_system(session, vertex.name)))
     error = _call(vertex.role, barclamp, "on_transition", hooked)
     wanted = hooked.set_system.get(vertex.name)
     if error is None and wanted:
         znode = _system(session, vertex.name)
         path = paths.system(vertex.role, vertex.node.name)
-        merged = blobs.merge(attributes.blob(znode), wanted)
+        merged = blobs.merge(codec.attributes(znode), wanted)
         write = Set(path, merged, znode.version) if znode else Create(path, merged)
         session.commit([Check(paths.fence(hold.fqdn), hold.fence), write])
     return error
@@ -410,13 +443,6 @@ def _call(role: str, barclamp: str, hook: str, hooked: Hooked) -> str | None:
     return None
 
 
-def _installed(role: str, barclamp: str, hook: str) -> bool:
-    if find(role, barclamp) is None:
-        log.warning("%s of role %s: its code is not installed on this host; another annealer has to run it", hook, role)
-        return False
-    return True
-
-
 def _by_depth(world: World) -> list[str]:
     graph = {name: [need for need in each.record.requires if need in world.roles] for name, each in world.roles.items()}
     try:
@@ -430,5 +456,9 @@ def _system(session: Session, noderole: str) -> Znode | None:
 
 
 def _systems(session: Session, hooked: Hooked) -> dict[str, Znode | None]:
+    """Raises Spoiled where what it wants to change cannot be read."""
     names: Iterable[str] = hooked.set_system
-    return {name: _system(session, name) for name in names}
+    systems = {name: _system(session, name) for name in names}
+    for znode in systems.values():
+        codec.attributes(znode)
+    return systems

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import config, metrics
+from nodepool_ocb import config, metrics, role
 from nodepool_ocb.daemon import serve
 from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.probe import Prober
@@ -40,6 +40,7 @@ def run(asked: Asked) -> None:
         started=0.0,
         jigs=tuple(sorted(jigs)),
         slots=settings.annealer.slots,
+        code=role.installed(),
     )
     session = Session(settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.wake.set())
     annealer = Annealer(session, settings.annealer, jigs, Prober(settings.ssh), identity, daemon)

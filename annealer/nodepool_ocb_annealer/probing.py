@@ -1,7 +1,8 @@
 """Whether machines are there: idle ones are asked on a schedule, by the annealer that ranks first for the node.
 
 A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead,
-one success to call it alive. Nodes that are virtual, not available, or have no address are left as they are.
+one success to call it alive. What this host lacks to ask (a private key, open files) says nothing about a machine. Nodes
+that are virtual, not available, or have no address are left as they are.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
+import msgspec
+
 from nodepool_ocb import metrics
 from nodepool_ocb.aliveness import died, pinned, revived
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.jigs.probe import Alive, Prober, Unreachable
+from nodepool_ocb.jigs.probe import Alive, NoKey, Prober, Unreachable
 from nodepool_ocb.model import Change, Node
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
@@ -32,6 +35,12 @@ CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
 IN_A_ROW_SECONDS: Final = 60.0  # a probe may take half of that to fail
 
 
+class Unfit(msgspec.Struct, frozen=True):
+    """This host could not ask; that says nothing about the machine."""
+
+    reason: str
+
+
 class Site(Protocol):
     """What probing needs of the annealer."""
 
@@ -41,6 +50,7 @@ class Site(Protocol):
     settings: AnnealerSettings
     session: Session
     prober: Prober | None
+    identity: str
 
     def post(self, call: Callable[[], None]) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
@@ -54,6 +64,7 @@ class Probing:
         self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
         self._under_way: set[str] = set()
+        self._unfit: str | None = None  # why this host cannot ask, as it was said last
 
     def plan(self, nodes: Iterable[str]) -> None:
         """Make an appointment with each of these nodes, if it is ours to ask and has none; the dead ones soon."""
@@ -89,14 +100,17 @@ class Probing:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
-        answer: Alive | Unreachable | None = None
+        answer: Alive | Unreachable | Unfit
         try:
             answer = prober.probe(fqdn, node)
-        except Exception:  # a fault of this host says nothing about the machine
+        except (NoKey, OSError) as lacking:
+            answer = Unfit(str(lacking))
+        except Exception as error:
             log.exception("the probe of %s raised", fqdn)
+            answer = Unfit(f"{type(error).__name__}: {error}")
         self._site.post(lambda: self._answered(fqdn, node, answer))
 
-    def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | None) -> None:
+    def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | Unfit) -> None:
         self._under_way.discard(fqdn)
         view = self._site.world.nodes.get(fqdn)
         if view is None or view.record is None or not _probed(view):
@@ -105,13 +119,15 @@ class Probing:
         if _reached_by(node) != _reached_by(asked):
             self.probe(fqdn)  # that was another machine, or another way to it
             return
-        if answer is None:
+        if isinstance(answer, Unfit):
+            self._say_unfit(view, node, answer.reason)
             self._next(view)
             return
+        self._unfit = None
         if isinstance(answer, Alive):
             metrics.PROBES.labels("alive").inc()
             self._failures.pop(fqdn, None)
-            if not node.alive:
+            if not (node.alive or node.dying):
                 log.info("%s is alive", fqdn)
                 keys = [answer.host_key] if answer.host_key else []
                 self._site.send(revived(view, self._site.session.now(), keys), lambda _: None, f"{fqdn} alive")
@@ -134,6 +150,16 @@ class Probing:
             log.warning("%s is not alive: %s", fqdn, reason)
             self._site.send(died(view, self._site.session.now(), reason), lambda _: None, f"{fqdn} not alive")
         self._next(view)
+
+    def _say_unfit(self, view: NodeView, node: Node, reason: str) -> None:
+        """Once in the log; and in the node, where nothing else says why it is not alive."""
+        metrics.PROBES.labels("unknown").inc()
+        if reason != self._unfit:
+            log.warning("this host cannot ask machines: %s", reason)
+            self._unfit = reason
+        if node.available and not node.alive and node.reason is None and view.claim is None:
+            said = f"it was not asked: annealer {self._site.identity} cannot ask: {reason}"
+            self._site.send(died(view, self._site.session.now(), said), lambda _: None, f"{view.name} not asked")
 
     def _failed(self, fqdn: str) -> int:
         """How many failures in a row this is; one that lies long back is none of them."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import claim, metrics
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import Invalid, Stale, Unavailable
+from nodepool_ocb.errors import Invalid, Spoiled, Stale, Unavailable
 from nodepool_ocb.jigs.jig import (
     Detached,
     Failed,
@@ -84,6 +84,8 @@ class Running:
         except (Stale, Unavailable) as gone:
             log.warning("%s: %s", held.name, gone)
             return Finished(Unknown(f"ZooKeeper: {gone}"), again_after=REACH_AGAIN_SECONDS)
+        except Spoiled as wrong:  # nobody's failure: it waits until they are mended
+            return Finished(Unknown(str(wrong)), spoiled=wrong.path)
         except Invalid as wrong:  # in what the jig would be given, not in this host
             return Finished(Failed(str(wrong)))
         return self._ordered(held, jig, blobs, sent)

@@ -5,6 +5,7 @@ They are on the disk before ``write`` comes back, each whole or not there, and s
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -14,6 +15,8 @@ from nodepool_ocb.errors import Invalid
 
 ALGORITHMS: Final = ("md5", "sha256")
 CHUNK_BYTES: Final = 1 << 20
+#: What says that a file is lost or damaged. Any other error, such as too many open files, says nothing about it.
+LOST: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 
 
 class Sums(TypedDict):
@@ -35,7 +38,7 @@ def write(file: Path) -> Sums:
 
 
 def verify(file: Path) -> None:
-    """Raises Invalid where a file is not what its checksums say, or has none."""
+    """Raises Invalid where a file is lost, is not what its checksums say, or has none; OSError where that cannot be known now."""
     expected = {algorithm: _read(beside(file, algorithm)) for algorithm in ALGORITHMS}
     found = {**compute(file)}
     problems = [
@@ -48,7 +51,7 @@ def verify(file: Path) -> None:
 
 
 def compute(file: Path) -> Sums:
-    """Read a file once."""
+    """Read a file once; raises Invalid where it is lost, and OSError."""
     md5, sha256, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
     try:
         with file.open("rb", buffering=0) as source:
@@ -57,6 +60,8 @@ def compute(file: Path) -> Sums:
                 sha256.update(chunk)
                 size += len(chunk)
     except OSError as error:
+        if error.errno not in LOST:
+            raise
         raise Invalid(f"{file} cannot be read: {error.strerror}") from error
     return Sums(md5=md5.hexdigest(), sha256=sha256.hexdigest(), size=size)
 
@@ -89,10 +94,12 @@ def _write(file: Path, line: str) -> None:
 
 
 def _read(file: Path) -> str:
-    """The sum in a checksum file; raises Invalid."""
+    """The sum in a checksum file; raises Invalid, and OSError, as ``verify`` does."""
     try:
         words = file.read_text(encoding="utf-8", errors="replace").split()
     except OSError as error:
+        if error.errno not in LOST:
+            raise
         raise Invalid(f"{file} cannot be read: {error.strerror}; build the image again") from error
     if not words:
         raise Invalid(f"{file} is empty; build the image again")

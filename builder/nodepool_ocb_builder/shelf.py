@@ -71,6 +71,16 @@ class Shelf:
         """Where the builder's id stands."""
         return self.folder / ID_FILE
 
+    @property
+    def here(self) -> bool:
+        """Whether the directory is still what it was when it was opened. Where it is not, as when its file system is not
+        mounted, no file is missing.
+        """
+        try:
+            return self.id_file.read_text().strip() == self.builder_id
+        except OSError:
+            return False
+
     def _identity(self) -> str:
         file = self.id_file
         if file.exists() and (known := file.read_text().strip()):

@@ -23,7 +23,7 @@ from nodepool_ocb.providers.provider import Item, Refused, Sent
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import paths
 from nodepool_ocb_builder import checksums
-from nodepool_ocb_builder.shelf import named
+from nodepool_ocb_builder.shelf import Shelf, named
 from nodepool_ocb_builder.site import GivenUp, Site
 from nodepool_ocb_builder.stamping import stamp_of
 
@@ -89,11 +89,10 @@ class Uploading:
         stamp = self._begin(due)
         log.info("uploading %s-%s to %s", self.image, self.build, self.provider)
         try:
-            checksums.verify(self._file(due))
-        except (Invalid, OSError) as wrong:
+            outcome = self._unread(due) or self._sent(self._item(due, stamp))
+        except Invalid as wrong:
             self._spoiled(stamp.upload, str(wrong))
             return
-        outcome = self._sent(self._item(due, stamp))
         self.site.insist(lambda: self._end(stamp, outcome))
         metrics.UPLOADS.labels("ready" if isinstance(outcome, Sent) else "failed").inc()
         metrics.UPLOAD_SECONDS.observe(time.monotonic() - began)
@@ -123,6 +122,19 @@ class Uploading:
         record = replace(record, external_name=stamp.external_name)
         site.session.commit([Set(self._path(upload), record, version)])
         return stamp
+
+    def _unread(self, due: DueUpload) -> Refused | None:
+        """Why this host cannot read the file now; raises Invalid where the file is lost, or not what was built."""
+        shelf = self.site.shelf
+        try:
+            checksums.verify(self._file(due))
+        except Invalid:
+            if shelf.here:
+                raise
+            return Refused(_not_here(shelf))
+        except OSError as fault:
+            return Refused(f"{fault.filename} cannot be read now: {fault.strerror}")
+        return None
 
     def _file(self, due: DueUpload) -> Path:
         return self.site.shelf.file(named(self.image, self.build), due.format)
@@ -205,15 +217,24 @@ class Uploading:
         self.site.insist(write)
 
 
+def _not_here(shelf: Shelf) -> str:
+    return f"{shelf.id_file} is not there, or not what it was: is it mounted? Until then no file in {shelf.folder} is missing"
+
+
 def elsewhere(site: Site, image: str, due: DueUpload) -> str | None:
-    """Why a build's file is not missing though it is not here: another builder of our id made it, and may have it.
+    """Why a build's file is not missing though it is not here: the directory itself is not, or another builder of our id
+    made it, and may have it.
 
     None where it is here, or was made here. Two directories have one id where one is a copy, and the copy lacks what was
     built after it was made; so only a build that left a trace in this directory, on this host, can have lost its file.
     """
     name = named(image, due.build.id)
     file, host = site.shelf.file(name, due.format), due.build.record.builder
-    if file.exists() or (host == site.host and site.shelf.knows(name)):
+    if file.exists():
+        return None
+    if not site.shelf.here:
+        return _not_here(site.shelf)
+    if host == site.host and site.shelf.knows(name):
         return None
     return (
         f"{file} is not here: {name} was built on {host}, in another directory with the id of this one; bring its files"

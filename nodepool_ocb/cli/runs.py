@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from nodepool_ocb import unreadable
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Change, Create, Json, Run, Set
 from nodepool_ocb.store import paths
@@ -38,9 +39,21 @@ def attributes(opened: Session, vertex: Vertex) -> dict[str, Json]:
     role, fqdn = vertex.role, vertex.node.name
     layers = {"user": paths.user(role, fqdn), "system": paths.system(role, fqdn), "wall": paths.wall(role, fqdn)}
     znodes = opened.get_many(list(layers.values()))
-    return {
-        layer: (codec.decode_json(znode) or {}) if znode else {} for layer, znode in zip(layers, znodes, strict=True)
-    }
+    return {layer: codec.attributes(znode) for layer, znode in zip(layers, znodes, strict=True)}
+
+
+def spoiled(opened: Session, vertex: Vertex) -> dict[str, str]:
+    """The attributes that its jig would see and that cannot be read: their paths, and why."""
+    from nodepool_ocb.store import codec
+
+    wanted = sorted({path for each in unreadable.seen_by(vertex) for path in unreadable.blobs(each)})
+    found: dict[str, str] = {}
+    for path, znode in zip(wanted, opened.get_many(wanted), strict=True):
+        try:
+            codec.attributes(znode)
+        except Invalid as wrong:
+            found[path] = str(wrong)
+    return found
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -60,4 +73,4 @@ def layer(opened: Session, path: str) -> Layer:
     from nodepool_ocb.store import codec
 
     znode = opened.get(path)
-    return Layer(path, (codec.decode_json(znode) or {}) if znode else {}, znode.version if znode else None)
+    return Layer(path, codec.attributes(znode), znode.version if znode else None)

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import click
+import msgspec
 
-from nodepool_ocb import builders, image
+from nodepool_ocb import builders, hookcode, image
 from nodepool_ocb.cli import connection, daemon, deployment, imaging, lock, node, output, rolling
 from nodepool_ocb.cli.common import Verb
 from nodepool_ocb.model import BuildState, Json, State, UploadState
@@ -51,6 +52,7 @@ def glance(
         },
         "rollouts": glance_at_rollouts(rollouts),
         "images": {**glance_at_images(images), **glance_at_builders(images, running)},
+        "hooks_without_code": [msgspec.to_builtins(each) for each in hookcode.all_missing(world)],
         "deployments": deployment.rows(world),
         "daemons": daemon.rows(world),
         "claims": lock.rows(world),
@@ -154,6 +156,7 @@ def _print(document: dict[str, Json]) -> None:
         ),
         ("IMAGES WHOSE BUILDER IS NOT THERE", images["bereft"], ("image", "build", "builder", "since")),
         ("BUILDERS THAT DIFFER", images["differing"], ("image", "builders")),
+        ("HOOKS WHOSE CODE NO ANNEALER HAS", document["hooks_without_code"], ("role", "hook", "waiting")),
         ("NODEROLES", counts, ("state", "noderoles")),
         ("ROLLOUTS UNDER WAY", under_way, ("rollout", "state", "since", "started", "by", "driver", "reason")),
         (f"NODES NOT ALIVE, OF {nodes['all']}", nodes["not_alive"], ("name", "since", "reason")),
@@ -171,6 +174,10 @@ def _print(document: dict[str, Json]) -> None:
         output.say("no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer")
     if "builder" not in kinds and images["all"]:
         output.say(imaging.NOBODY)
+    if document["hooks_without_code"]:
+        output.say(
+            "no annealer has the code of a hook that waits: install the package of its role on an annealer's host"
+        )
     for advice in _advice(images):
         output.say(advice)
     output.thing(document, "status", *shown)

@@ -37,6 +37,8 @@ def explain(name: str) -> None:
     with connection.session() as opened:
         world = connection.load(opened)
         vertex = noderole_of(world, name)
+        if vertex.record.state is not State.ACTIVE or vertex.record.refresh:
+            world.spoiled |= runs.spoiled(opened, vertex)
         explanation = explained(world, vertex, opened.now(), _rollouts(opened, line(world, vertex.record.deployment)))
         failed = explanation.failed
         last = runs.recorded(opened, failed)[-1:] if failed else []

@@ -35,6 +35,10 @@ class Broken(Exception):
     """The link or the channel ended under us: what was asked on it may have happened."""
 
 
+class NoKey(Exception):
+    """This host has no private key to log in with: that says nothing about any machine."""
+
+
 class _Socket(socket.socket):
     """Acknowledges at once: sshd holds a second small packet back until the first is, which would take 40 ms.
 
@@ -227,14 +231,10 @@ def _log_in(
         return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
     if pinned and offered not in {" ".join(key.split(" ")[:2]) for key in pinned}:
         return Unreachable("host key", f"{address}: it offers {offered}, which is not the pinned key")
-    return _authenticate(transport, user, address, keys, settings)
+    return _authenticate(transport, user, address, keys)
 
 
-def _authenticate(
-    transport: _Transport, user: str, address: str, keys: Sequence[paramiko.PKey], settings: SshSettings
-) -> Unreachable | None:
-    if not keys:
-        return Unreachable("authenticate", f"none of the key files exists: {', '.join(settings.key_files)}")
+def _authenticate(transport: _Transport, user: str, address: str, keys: Sequence[paramiko.PKey]) -> Unreachable | None:
     reason = ""
     for key in keys:
         try:
@@ -247,16 +247,17 @@ def _authenticate(
 
 
 def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
-    """The private keys of the files that exist; raises ValueError for one that cannot be read."""
+    """The private keys of the files that exist; raises NoKey where none does, or one cannot be read."""
     found = []
     for name in settings.key_files:
         path = Path(name).expanduser()
-        if not path.exists():
-            continue
         try:
-            found.append(paramiko.PKey.from_path(path))
+            if path.exists():
+                found.append(paramiko.PKey.from_path(path))
         except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
-            raise ValueError(f"key file {name}: {_words(error)}") from error
+            raise NoKey(f"key file {name}: {_words(error)}") from error
+    if not found:
+        raise NoKey(f"none of the key files exists: {', '.join(settings.key_files)}")
     return found
 
 

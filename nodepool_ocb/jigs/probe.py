@@ -8,11 +8,11 @@ import msgspec
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
-from nodepool_ocb.jigs.link import Broken, Link
+from nodepool_ocb.jigs.link import Broken, Link, NoKey
 from nodepool_ocb.jigs.ssh import pool
 from nodepool_ocb.model import Node
 
-__all__ = ["Alive", "Prober", "Unreachable"]
+__all__ = ["Alive", "NoKey", "Prober", "Unreachable"]
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -29,7 +29,10 @@ class Prober:
         self._pool = pool(settings)
 
     def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
-        """Takes at most some three times the connection's time-out for each address."""
+        """Takes at most some three times the connection's time-out for each address.
+
+        Raises NoKey or OSError for what this host lacks.
+        """
         answer = self._pool.take(fqdn, node)
         if isinstance(answer, Unreachable):
             return answer

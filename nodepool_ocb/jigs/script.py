@@ -16,7 +16,7 @@ from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.conversation import Conversation
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unknown, Unreachable
-from nodepool_ocb.jigs.link import Broken, Link
+from nodepool_ocb.jigs.link import Broken, Link, NoKey
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.jigs.protocol import Frame, Nonsense
 from nodepool_ocb.jigs.runner import borrow, keep
@@ -120,7 +120,10 @@ class Errand:
             return link if isinstance(link, Unreachable) else self._try(link)
         except Exception as error:
             if not self._losses:
-                log.warning("%s on %s: this host failed at it", self._order.role, self._order.node, exc_info=True)
+                trace = not isinstance(error, NoKey)  # which says all by itself
+                log.warning(
+                    "%s on %s: this host failed at it: %s", self._order.role, self._order.node, error, exc_info=trace
+                )
             return Unknown(f"{type(error).__name__}: {error}", begun=self.sent)
 
     def _given_up(self) -> bool:

@@ -30,17 +30,17 @@ class Pool:
         self._keys: list[paramiko.PKey] | None = None
 
     def take(self, fqdn: str, node: Node) -> Link | Unreachable:
-        """The machine's connection, opened if need be; ``give_back`` it."""
+        """The machine's connection, opened if need be; ``give_back`` it.
+
+        Raises NoKey or OSError for what this host lacks.
+        """
         with self._lock:
             connecting = self._connecting[fqdn]
         with connecting:
             link = self._open(fqdn, node)
             if link is not None:
                 return link
-            try:
-                self._keys = self._keys or load_keys(self.settings)
-            except ValueError as error:
-                return Unreachable("authenticate", str(error))
+            self._keys = self._keys or load_keys(self.settings)
             answer = connect(fqdn, node, self.settings, self._keys, self._pinned(fqdn, node))
             if isinstance(answer, Link):
                 self._add(answer, node)

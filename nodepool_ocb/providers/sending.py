@@ -52,7 +52,7 @@ class Stream:
         try:
             self._file = self._item.file.open("rb")
         except OSError as error:
-            raise self._given_up(f"{self._item.file} cannot be read: {error.strerror}", lasting=True) from error
+            raise self._unread(error) from error
         return self
 
     def __exit__(
@@ -73,7 +73,7 @@ class Stream:
         try:
             block = self._file.read(min(size, self._left) if size >= 0 else self._left)
         except OSError as error:
-            raise self._given_up(f"{self._item.file} cannot be read: {error.strerror}", lasting=True) from error
+            raise self._unread(error) from error
         self._hash.update(block)
         self._left -= len(block)
         self._ended = not block
@@ -87,6 +87,11 @@ class Stream:
             raise self._given_up(f"{file} has not the {size} bytes that its build gave it; build it anew", lasting=True)
         if self._hash.hexdigest() != self._item.sha256:
             raise self._given_up(f"{file} is not what its sha256 says; build it anew", lasting=True)
+
+    def _unread(self, error: OSError) -> GivenUp:
+        """Lasting only where the file is gone: anything else may be a fault of this host."""
+        reason = f"{self._item.file} cannot be read: {error.strerror}"
+        return self._given_up(reason, lasting=isinstance(error, FileNotFoundError))
 
     def _given_up(self, reason: str, lasting: bool) -> GivenUp:
         self.fault = Refused(reason, lasting)

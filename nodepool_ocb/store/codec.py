@@ -8,17 +8,21 @@ schema, or anything that is not JSON of the kind asked for, raises Invalid that 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from sys import intern
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.model import Json, NodeRole, Record
 from nodepool_ocb.store.frames import Znode
 
 T = TypeVar("T", bound=Record)
+
+DEPTH: Final = 200  # of attributes; they are merged by functions that call themselves
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)  # or a text, as a whole
 
 _encode = msgspec.json.Encoder().encode
 
@@ -55,14 +59,31 @@ def decode(kind: type[T], znode: Znode) -> T:
         raise Invalid(f"{znode.path}: not a {kind.__name__} of schema 1: {error}") from error
 
 
-def decode_json(znode: Znode) -> Json:
-    """The JSON of an attribute blob, None for an empty znode; raises Invalid naming its path."""
-    if not znode.data:
-        return None
+def attributes(znode: Znode | None) -> dict[str, Any]:
+    """The attributes that a znode holds; none where it is absent or empty. Raises Spoiled, naming its path."""
+    if znode is None or not znode.data:
+        return {}
     try:
-        return msgspec.json.decode(znode.data)
+        if _deeper(znode.data, DEPTH):
+            raise msgspec.DecodeError(f"they are deeper than {DEPTH} levels")
+        return msgspec.json.decode(znode.data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"{znode.path}: not JSON: {error}") from error
+        raise Spoiled(f"{znode.path}: these are no attributes: {error}", znode.path) from error
+
+
+def _deeper(data: bytes, levels: int) -> bool:
+    """Whether JSON has more levels: of brackets that are not within text.
+
+    >>> _deeper(b'{"a[[[": [1], "b": [2]}', 2), _deeper(b'{"a": [[1]]}', 2)
+    (False, True)
+    """
+    if data.count(b"{") + data.count(b"[") <= levels:
+        return False
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(data):
+        depth += (bracket in b"{[") - (bracket in b"}]")
+        deepest = max(deepest, depth)
+    return deepest > levels
 
 
 @functools.cache

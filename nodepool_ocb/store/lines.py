@@ -7,7 +7,7 @@ that looked at the same time, one looks again. Nor can a deployment come or go m
 
 from __future__ import annotations
 
-from contextlib import suppress
+from typing import NamedTuple
 
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import Change, Deployment, Rollouts, Set, Structure
@@ -15,46 +15,68 @@ from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.session import Session
 
 
+class _Line(NamedTuple):
+    """A deployment and all above it, as far as that is known."""
+
+    names: list[str]
+    torn: str | None  # the last of them, where its record cannot be read
+
+
 def entered(session: Session, deployment: str) -> list[Change]:
     """What goes into the transaction by which a rollout of this deployment begins or goes on.
 
-    Raises Conflict while one of a deployment above or below is under way, NotFound where there is no such deployment.
+    Raises Conflict while one of a deployment above or below is under way, or of one that may be, and where the deployment's
+    own record cannot be read; NotFound where there is no such deployment.
     """
     session.sync()
     znode = session.get(paths.STRUCTURE)  # first: what is read after it is no older
-    parents = _parents(session)
-    if znode is None or deployment not in parents:
+    lines = _lines(session)
+    if znode is None or deployment not in lines:
         raise NotFound(f"deployment {deployment} does not exist; see: nodepool-ocb deployment list")
-    kin = [name for name in parents if name != deployment and _related(parents, name, deployment)]
-    for name, identity in _under_way(session, kin):
+    own = lines[deployment]
+    if own.torn == deployment:
+        raise Conflict(_unread(deployment))
+    for name, identity in _under_way(session, [name for name, line in lines.items() if _related(own, line)]):
+        torn = own.torn or lines[name].torn
+        why = f"may have to do with the nodes of this one: {_unread(torn)}" if torn else "has to do with the same nodes"
         raise Conflict(
-            f"rollout {name}/{identity} is under way, which has to do with the same nodes as one of deployment {deployment};"
-            f" wait for it: nodepool-ocb rollout wait {name}/{identity}, or end it: nodepool-ocb rollout cancel"
-            f" {name}/{identity}"
+            f"rollout {name}/{identity} is under way, and deployment {name} {why}; wait for it: nodepool-ocb rollout wait"
+            f" {name}/{identity}, or end it: nodepool-ocb rollout cancel {name}/{identity}"
         )
     return [Set(paths.STRUCTURE, codec.decode(Structure, znode), znode.version)]
 
 
-def _parents(session: Session) -> dict[str, str | None]:
-    """Every deployment with the one above it."""
+def _unread(deployment: str) -> str:
+    return f"the record {paths.deployment(deployment)} cannot be read, so what is above it is not known"
+
+
+def _lines(session: Session) -> dict[str, _Line]:
+    """Of every deployment."""
     names = session.children(paths.DEPLOYMENTS) or []
-    found: dict[str, str | None] = {}
+    parents: dict[str, str | None] = {}
+    unread: set[str] = set()
     for name, znode in zip(names, session.get_many([paths.deployment(each) for each in names]), strict=True):
-        with suppress(Invalid):  # one that cannot be read is nobody's kin
-            found |= {name: codec.decode(Deployment, znode).parent} if znode is not None else {}
-    return found
+        if znode is None:
+            continue
+        parents[name] = None
+        try:
+            parents[name] = codec.decode(Deployment, znode).parent
+        except Invalid:
+            unread.add(name)
+    return {name: _line(parents, unread, name) for name in parents}
 
 
-def _related(parents: dict[str, str | None], one: str, other: str) -> bool:
-    return other in _line(parents, one) or one in _line(parents, other)
-
-
-def _line(parents: dict[str, str | None], name: str) -> list[str]:
-    """A deployment and all above it."""
+def _line(parents: dict[str, str | None], unread: set[str], name: str) -> _Line:
     found = [name]
     while (above := parents.get(found[-1])) is not None and above not in found:
         found.append(above)
-    return found
+    return _Line(found, found[-1] if found[-1] in unread else None)
+
+
+def _related(one: _Line, other: _Line) -> bool:
+    """Whether of two different deployments one is above the other, or may be."""
+    below, above = one.names[0], other.names[0]
+    return below != above and (bool(one.torn or other.torn) or above in one.names or below in other.names)
 
 
 def _under_way(session: Session, deployments: list[str]) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from nodepool_ocb import providers
 from nodepool_ocb.config import BuilderSettings
 from nodepool_ocb.errors import Stale, Unavailable
+from nodepool_ocb.image import due_uploads, tried_again
 from nodepool_ocb.model import Build, BuildState, Change, Cluster, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
@@ -27,7 +29,7 @@ from nodepool_ocb_builder.leaks import Leaks
 from nodepool_ocb_builder.orphans import Orphans
 from nodepool_ocb_builder.shelf import Shelf
 from nodepool_ocb_builder.site import Site
-from nodepool_ocb_builder.uploading import Uploading
+from nodepool_ocb_builder.uploading import Uploading, elsewhere
 
 ID = "0000000001"
 NAME = f"jammy-{ID}"
@@ -43,7 +45,7 @@ class Place:
             driver="local",
             format="raw",
             diskimages=(ProviderImage(name="jammy", format="raw"),),
-            image_upload_timeout_seconds=0.5,
+            image_upload_timeout_seconds=3600.0,
             options={"directory": str(self.cloud)},
         )
         self.uploader: Uploader = providers.open(provider)
@@ -94,6 +96,10 @@ class Place:
         assert znode is not None
         self._put(Set(path, {"schema": 2}, znode.version))
 
+    def uploads_may_take(self, seconds: float) -> None:
+        known = self.site.providers["cloud"]
+        self.site.providers = {"cloud": replace(known, image_upload_timeout_seconds=seconds)}
+
     def look_twice(self) -> list[str]:
         """What is left at the provider after two looks for leaks."""
         leaks = Leaks(self.site)
@@ -135,7 +141,7 @@ def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_
     for _ in range(3):
         leaks.look("cloud")
     assert [kept.external_id for kept in place.uploader.list()] == [external_id]
-    threading.Event().wait(0.6)  # the time that an upload to this provider may take
+    place.uploads_may_take(0.0)
     leaks.look("cloud")
     assert not list(place.uploader.list())
 
@@ -148,9 +154,25 @@ def test_what_an_older_attempt_made_is_a_leak_once_it_cannot_be_going_on(place: 
     for _ in range(3):
         leaks.look("cloud")
     assert list(place.uploader.list())
-    threading.Event().wait(0.6)  # the time that an upload to this provider may take
+    place.uploads_may_take(0.0)
     leaks.look("cloud")
     assert not list(place.uploader.list())
+
+
+def test_an_upload_whose_leak_was_deleted_does_not_come_back_as_ready(place: Place) -> None:
+    """Its builder was cut off for longer than an upload may take, and then wrote what it had done."""
+    place.build()
+    external_id = place.sent()
+    place.upload(state=UploadState.FAILED, reason="here died while it sent it")
+    leaks = Leaks(place.site)
+    leaks.look("cloud")
+    place.uploads_may_take(0.0)
+    leaks.look("cloud")
+    assert not list(place.uploader.list())
+    Uploading(place.site, "jammy", ID, "cloud")._end(place.stamp, Sent(external_id))
+    view = place.site.look("jammy")
+    assert view is not None
+    assert not view.builds[0].at("cloud"), "nobody is told of an image that is not there"
 
 
 @pytest.mark.parametrize("part", ["cluster", "provider"])
@@ -392,3 +414,42 @@ def test_a_build_that_never_got_as_far_as_a_file_takes_none_of_an_older_build_wi
     tidying.do(place.site, "jammy", RemoveBuild(view.builds[0]))
     assert place.site.session.get(paths.build("jammy", ID)) is None
     assert place.site.shelf.file(NAME, "raw").exists()
+
+
+# -- faults of this host --
+
+
+def test_a_build_is_not_lost_while_its_directory_is_not_mounted(place: Place) -> None:
+    """Its log, in another directory, tells that it was made here."""
+    place.build(builder=place.site.host)
+    place.site.shelf.log(NAME).write_text("building")
+    folder = place.site.shelf.folder
+    folder.rename(folder.with_name("elsewhere"))
+    folder.mkdir()
+    Uploading(place.site, "jammy", ID, "cloud").run()
+    view = place.site.look("jammy")
+    assert view is not None
+    assert view.ready(), "the file is there again once it is mounted"
+    (due,) = due_uploads(view, place.site.carriers("jammy"), place.site.builder_id, 2.0, 1.0)[0]
+    assert "is it mounted?" in (elsewhere(place.site, "jammy", due) or "")
+    folder.rmdir()
+    folder.with_name("elsewhere").rename(folder)
+    Uploading(place.site, "jammy", ID, "cloud").run()
+    assert place.site.look("jammy").builds[0].at("cloud")  # type: ignore[union-attr]
+
+
+def test_a_build_is_not_damaged_where_this_host_has_no_more_descriptors(place: Place) -> None:
+    place.build()
+    uploading = Uploading(place.site, "jammy", ID, "cloud")
+    due = uploading._due()
+    assert due is not None
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, most[1]))  # those of stdin, stdout and stderr
+    try:
+        uploading._upload(due)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    view = place.site.look("jammy")
+    assert view is not None
+    assert view.ready()
+    assert tried_again(view.builds[0].uploads[0].record), "it is only the upload that failed"

@@ -11,7 +11,7 @@ import pytest
 from nodepool_ocb import strategy
 from nodepool_ocb.cli.main import NOUNS
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Change, Delete, Holder, Json, Set, State
+from nodepool_ocb.model import Change, Create, Daemon, Delete, Holder, Json, Node, NodeRole, Role, Set, State
 from nodepool_ocb.rollout.planning import begin
 from nodepool_ocb.store import paths, rollouts, tree
 from nodepool_ocb.store.locks import Locks
@@ -241,6 +241,37 @@ def test_explain_names_the_record_that_cannot_be_read(world: Session, ask: Ask, 
     reasons = ask("noderole", "explain", TOP)["reasons"]
     assert ("UNREADABLE", paths.noderole("middle", N1)) in {(each["code"], each["subject"]) for each in reasons}
     assert not {"PARENT_WAITING", "PARENT_ERROR"} & {each["code"] for each in reasons}
+
+
+@pytest.mark.parametrize("owner", ["middle", "top"])
+def test_explain_names_the_attributes_that_cannot_be_read(
+    world: Session, ask: Ask, becomes: Callable[..., None], owner: str
+) -> None:
+    ask("deployment", "commit", "lab")
+    for name, state in ((f"base@{N1}", State.ACTIVE), (f"middle@{N1}", State.ACTIVE), (TOP, State.TODO)):
+        becomes(name, state)
+    path = paths.user(owner, N1)
+    world.commit([Create(path, {})])
+    world._client.set(path, b"[1]")
+    reasons = ask("noderole", "explain", TOP)["reasons"]
+    assert ("UNREADABLE", path) in {(each["code"], each["subject"]) for each in reasons}
+
+
+def test_status_names_each_hook_whose_code_no_annealer_has_once(world: Session, ask: Ask, ocb: Ocb) -> None:
+    daemon = Daemon(host="h", pid=1, version="0", started=1.0, code=("other",))
+    world.ensure(paths.daemons("annealer"))
+    world.commit([Create(paths.daemon("annealer", "a"), daemon, ephemeral=True)])
+    world.commit([Create(paths.role("watched"), Role(barclamp="b", jig="noop", hooks=("on_active", "on_node_create")))])
+    for fqdn in ("w1.example.com", "w2.example.com"):
+        world.commit([Create(paths.node(fqdn), Node(hooks=("on_node_create",))), Create(paths.noderoles(fqdn))])
+        record = NodeRole(state=State.ACTIVE, since=1.0, hooks=("on_active",))
+        world.commit([Create(paths.noderole("watched", fqdn), record)])
+    missing = ask("status")["hooks_without_code"]
+    assert missing == [
+        {"role": "watched", "hook": "on_active", "waiting": 2},
+        {"role": "watched", "hook": "on_node_create", "waiting": 2},
+    ]
+    assert "no annealer has the code of a hook" in ocb("status").stderr
 
 
 @pytest.mark.usefixtures("world")

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fleet import SESSION_SECONDS, Fleet
+from fleet import SESSION_SECONDS, Fleet, vertex_of
 from history import Event as Noted
 
+from nodepool_ocb import hookcode
+from nodepool_ocb.hindrance import Code, why_not
+from nodepool_ocb.hookcode import Missing
 from nodepool_ocb.model import DeploymentState, Node, Role, State
 from nodepool_ocb.noderole import Event
-from nodepool_ocb.store import paths
+from nodepool_ocb.store import paths, tree
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
@@ -305,6 +308,23 @@ def test_a_hook_whose_code_is_nowhere_is_said_once_for_all_its_noderoles(fleet: 
     fleet.until(lambda: annealer.metric("nodepool_ocb_sweeps_total") >= before + 6, "it looks at everything, often")
     assert annealer.said.count("its code is not installed") == 1
     assert {fleet.record(name).hooks for name in names} == {("on_active",)}
+
+
+def test_a_hook_whose_code_is_installed_later_runs_soon_and_its_annealer_says_that_it_has_it(fleet: Fleet) -> None:
+    fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_todo",)))
+    noderole = fleet.bind("watched", fleet.nodes[0], hooks=("on_todo",))
+    site = fleet.folder / "site"
+    site.mkdir()
+    annealer = fleet.annealer(sweep_seconds=0.5).begin(PYTHONPATH=str(site))
+    fleet.until(lambda: "its code is not installed" in annealer.said, "it looks for the code")
+    world = tree.load(fleet.session)
+    assert hookcode.all_missing(world) == [Missing("watched", "on_todo", 1)]
+    (pending,) = why_not(world, vertex_of(world, noderole), fleet.session.now())
+    assert pending.code is Code.HOOK_PENDING
+    assert "no living annealer has the code of role watched" in pending.text
+    package(site, "from nodepool_ocb.role import Role\nclass Watched(Role): ...\n")
+    fleet.until_state(noderole, State.ACTIVE)
+    fleet.until(lambda: not hookcode.missing(tree.load(fleet.session), "watched"), "it says that it has the code")
 
 
 def package(folder: Path, source: str) -> Path:

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 from fleet import Fleet
+from msgspec.structs import replace
 from test_annealer import package
 
 from nodepool_ocb.model import Role, State
@@ -57,6 +58,26 @@ def test_a_full_disk_under_the_log_neither_ends_a_run_nor_begins_it_again(fleet:
     assert (run.tail or "").endswith("the end\n")
     assert annealer.said.count("cannot be kept") == 1
     assert not fleet.faults()
+
+
+def test_a_host_without_its_key_calls_no_machine_dead_and_works_when_it_has_one(fleet: Fleet) -> None:
+    fleet.add_role("first", fleet.work(0.0))
+    (machine,) = fleet.nodes
+    fleet.add_node("new.example.com", replace(fleet.node(machine), alive=False))
+    key = Path(fleet.farm.settings()["key_files"][0])
+    away = key.rename(key.with_name("away"))
+    annealer = fleet.annealer(probe_seconds=0.3).start()
+    fleet.until(lambda: annealer.metric('nodepool_ocb_probes_total{outcome="unknown"}') >= 6, "it tried to ask")
+    assert fleet.node(machine).alive
+    assert "none of the key files exists" in (fleet.node("new.example.com").reason or "")
+    noderole = fleet.bind("first", machine)
+    fleet.until(lambda: annealer.metric("nodepool_ocb_host_faults_total") >= 1, "it tried to work")
+    assert fleet.node(machine).alive
+    away.rename(key)
+    fleet.until_state(noderole, State.ACTIVE)
+    fleet.until(lambda: fleet.node("new.example.com").alive, "the other is found, too")
+    assert {run.outcome for run in fleet.runs(noderole).values()} == {"abandoned", "succeeded"}
+    assert annealer.said.count("cannot ask machines") == 1
 
 
 def test_a_log_folder_that_cannot_be_made_is_said_once_for_all_runs(six: Fleet) -> None:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from fleet import DEPLOYMENT, Fleet
 from staging import Staged, acting, document, generations, nodes, roles, stack
+from test_annealer import package
 
-from nodepool_ocb.model import Create, Delete, Deployment, DeploymentRole, DeploymentState, Node, NodeRole, Set, State
+from nodepool_ocb.model import (
+    Create,
+    Delete,
+    Deployment,
+    DeploymentRole,
+    DeploymentState,
+    Node,
+    NodeRole,
+    Role,
+    Set,
+    State,
+)
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.testing.processes import CutDaemon
@@ -169,3 +182,99 @@ def test_a_rollout_whose_pointer_cannot_be_read_goes_on_when_it_can(bare: Fleet)
         assert annealer.said.count("\n") - lines < 10
     assert staged.until_over().head.state == "success"
     assert set(generations(bare).values()) == {1}
+
+
+def test_a_rollout_of_which_a_part_cannot_be_read_is_told_once_and_goes_on_when_it_can(bare: Fleet) -> None:
+    roles(bare, os=acting(), app=acting())
+    nodes(bare, {HUB: Node()})
+    stack(bare)
+    staged = Staged(bare, document([{"name": "all", "critical": True}]))
+    with unreadable(bare, paths.rollout(DEPLOYMENT, staged.id, "groups/all")):
+        annealer = bare.annealer().start()
+        bare.until(lambda: annealer.metric("nodepool_ocb_turn_failures_total") >= 2, "it is tried again")
+        assert annealer.said.count("the rollout of deployment") == 1
+    assert staged.until_over().head.state == "success"
+
+
+DEEP: Final = b'{"a":' * 300 + b"1" + b"}" * 300
+
+
+@pytest.mark.parametrize(
+    ("layer", "garbage"),
+    [(paths.user, b"{oops"), (paths.system, b"[1]"), (paths.wall, DEEP)],
+    ids=["user", "system", "wall"],
+)
+def test_who_would_see_attributes_that_cannot_be_read_waits_until_they_are_mended(
+    bare: Fleet, layer: Callable[[str, str], str], garbage: bytes
+) -> None:
+    leaves = [f"n{number}.example.com" for number in range(8)]
+    roles(bare, base=acting(), app=acting(), other=acting())
+    nodes(bare, dict.fromkeys([HUB, *leaves], Node()))
+    path = layer("base", HUB)
+    bare.session.commit([Create(paths.noderole("base", HUB), NodeRole(state=State.ACTIVE, since=1.0, generation=1))])
+    bare.session.commit([Create(path, {})])
+    bare.session._client.set(path, garbage)
+    waiting = [bare.bind("app", leaf, [BASE]) for leaf in leaves] + [bare.bind("other", HUB)]
+    annealers = [bare.annealer(slots=2, sweep_seconds=0.5).start() for _ in range(2)]
+    until_swept(bare, *annealers)
+    before = sum(len(bare.runs(name)) for name in waiting)
+    bare.until_state(bare.bind("other", leaves[0]), State.ACTIVE)  # the node is free for others
+    until_swept(bare, *annealers)
+    assert {bare.state(name) for name in waiting} == {State.TODO}
+    assert sum(len(bare.runs(name)) for name in waiting) == before
+    assert {bare.record(name).attempt for name in waiting} == {0}
+    assert all(each.said.count("until they are mended") <= 1 for each in annealers)
+    bare.session._client.set(path, b"{}")
+    bare.until_all_active()
+
+
+def test_a_refresh_that_would_see_attributes_that_cannot_be_read_waits_and_its_children_stay(bare: Fleet) -> None:
+    roles(bare, base=acting(), app=acting())
+    nodes(bare, {HUB: Node(), "n0.example.com": Node()})
+    names = [bare.bind("base", HUB), bare.bind("app", "n0.example.com", [BASE])]
+    annealer = bare.annealer(sweep_seconds=0.5).start()
+    bare.until_all_active()
+    bare.session.commit([Create(paths.user("base", HUB), {})])
+    bare.session._client.set(paths.user("base", HUB), b"{oops")
+    bare.happens(BASE, Event.REFRESH)
+    bare.until(lambda: "until they are mended" in annealer.said, "it comes across them")
+    until_swept(bare, annealer)
+    assert bare.state(names[1]) is State.ACTIVE
+    bare.session._client.delete(paths.user("base", HUB))
+    bare.until(lambda: not bare.record(BASE).refresh and not bare.unfinished(), "it was run again")
+    assert bare.record(names[1]).generation == 1
+
+
+def test_a_hook_that_would_see_attributes_that_cannot_be_read_waits_until_they_are_mended(bare: Fleet) -> None:
+    installed = package(bare.folder / "site", "from nodepool_ocb.role import Role\nclass Watched(Role): ...\n")
+    roles(bare, watched=Role(barclamp="fleet", jig="noop", hooks=("on_todo",)))
+    nodes(bare, {HUB: Node()})
+    name = bare.bind("watched", HUB, hooks=("on_todo",))
+    bare.session.commit([Create(paths.system("watched", HUB), {})])
+    bare.session._client.set(paths.system("watched", HUB), b"{oops")
+    annealer = bare.annealer(sweep_seconds=0.5).begin(PYTHONPATH=str(installed))
+    bare.until(lambda: "until they are mended" in annealer.said, "it comes across them")
+    until_swept(bare, annealer)
+    assert bare.state(name) is State.TODO
+    assert annealer.said.count("until they are mended") == 1
+    bare.session._client.set(paths.system("watched", HUB), b"{}")
+    bare.until_state(name, State.ACTIVE)
+
+
+def test_a_hook_that_would_change_attributes_that_cannot_be_read_waits_until_they_are_mended(bare: Fleet) -> None:
+    source = "from nodepool_ocb.role import Role\nclass Watched(Role):\n"
+    source += f"    def on_todo(self, hooked): hooked.set_system[{BASE!r}] = {{'told': True}}\n"
+    installed = package(bare.folder / "site", source)
+    roles(bare, base=acting(), watched=Role(barclamp="fleet", jig="noop", hooks=("on_todo",)))
+    nodes(bare, {HUB: Node(), "n0.example.com": Node()})
+    bare.session.commit([Create(paths.noderole("base", HUB), NodeRole(state=State.ACTIVE, since=1.0, generation=1))])
+    bare.session.commit([Create(paths.system("base", HUB), {})])
+    bare.session._client.set(paths.system("base", HUB), b"{oops")
+    name = bare.bind("watched", "n0.example.com", hooks=("on_todo",))
+    annealer = bare.annealer(sweep_seconds=0.5).begin(PYTHONPATH=str(installed))
+    bare.until(lambda: "until they are mended" in annealer.said, "it comes across them")
+    until_swept(bare, annealer)
+    assert bare.state(name) is State.TODO
+    bare.session._client.set(paths.system("base", HUB), b'{"kept": 1}')
+    bare.until_state(name, State.ACTIVE)
+    assert bare.blob(paths.system("base", HUB)) == {"kept": 1, "told": True}

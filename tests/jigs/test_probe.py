@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.link import Link
-from nodepool_ocb.jigs.probe import Alive, Prober, Unreachable
+from nodepool_ocb.jigs.probe import Alive, NoKey, Prober, Unreachable
 from nodepool_ocb.jigs.ssh import Pool
 from nodepool_ocb.testing.machines import Farm
 
@@ -99,9 +99,13 @@ def test_a_probe_says_which_step_failed(machine: Any, change: dict[str, Any], st
     assert answer.step == step
 
 
-def test_no_key_file_is_said(machine: Any) -> None:
-    answer = prober(machine, key_files=["/no/such/key"]).probe(machine.fqdn, machine.node)
-    assert answer == Unreachable("authenticate", "none of the key files exists: /no/such/key")
+def test_a_key_that_this_host_does_not_have_is_no_answer_of_a_machine(machine: Any, tmp_path: Path) -> None:
+    with pytest.raises(NoKey, match="none of the key files exists: /no/such/key"):
+        prober(machine, key_files=["/no/such/key"]).probe(machine.fqdn, machine.node)
+    garbage = tmp_path / "key"
+    garbage.write_text("no key")
+    with pytest.raises(NoKey, match=f"key file {garbage}"):
+        prober(machine, key_files=[str(garbage)]).probe(machine.fqdn, machine.node)
 
 
 def test_addresses_are_tried_in_their_order(machine: Any) -> None:

@@ -352,3 +352,31 @@ def test_a_rollout_that_begins_raises_the_structure_so_that_no_deployment_goes_m
     assert before is not None
     assert after is not None
     assert after.version == before.version + 1
+
+
+def test_where_a_deployment_between_cannot_be_read_no_rollout_begins_beside_one_that_may_be_above(
+    session: Session,
+) -> None:
+    """Whoever drives the one above may still know it as it was."""
+    rollouts.begin(session, "lab", rollout())
+    garble(session, "sub")
+    with pytest.raises(Conflict, match="rollout lab/0000000000 is under way, and deployment lab may have to do"):
+        rollouts.begin(session, "deep", rollout())
+    with pytest.raises(Conflict, match="the record /ocb/deployments/sub cannot be read"):
+        rollouts.begin(session, "sub", rollout())
+    assert rollouts.newest(session, "deep") is None
+    rollouts.begin(session, "other", rollout())
+
+
+def test_a_rollout_under_way_whose_deployment_cannot_be_read_still_keeps_out_those_below(session: Session) -> None:
+    rollouts.begin(session, "sub", rollout())
+    garble(session, "sub")
+    with pytest.raises(Conflict, match="rollout sub/0000000000 is under way"):
+        rollouts.begin(session, "deep", rollout())
+
+
+def garble(session: Session, deployment: str) -> None:
+    """As a later version may write it."""
+    znode = session.get(paths.deployment(deployment))
+    assert znode is not None
+    session.commit([Set(paths.deployment(deployment), {"schema": 2}, znode.version)])
