@@ -63,7 +63,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     dying: bool = (
         False  # not alive, and not all of its noderoles are set back yet; nobody claims or revives it meanwhile
     )
-    epoch_base: int = 0  # its epochs are above this: the highest of all nodes that were deleted before it was created
+    epoch_base: int = 0  # its epochs are above this, which is above those of all nodes that were deleted before
 
 
 class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
@@ -107,11 +107,11 @@ class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``/ocb/structure``: its version rises whenever roles, deployments, nodes or noderoles come, go or are linked anew.
 
-    Both numbers are the highest that anything deleted ever had: what is made under the same name later begins above them.
+    Both numbers are no lower than any that something deleted ever had: what is made under the same name later begins there.
     """
 
     generation: int = 0  # of noderoles
-    epoch: int = 0  # of nodes
+    epoch: int = 0  # of nodes, and above them: no two nodes of one name begin at the same
 
 
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -124,7 +124,7 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
                     view = world.nodes.get(fqdn)
                     if view is None or view.record is None:
                         raise Stale(f"{change.path} was not there when this was decided", change.path)
-                    epoch = max(epoch, view.epoch)
+                    epoch = max(epoch, view.epoch + 1)  # above its own base, too: no two lives of a name share one
     return replace(record, generation=generation, epoch=epoch)
 
 

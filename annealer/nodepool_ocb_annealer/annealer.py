@@ -273,7 +273,7 @@ class Annealer:
         """Tell more of a dead node's noderoles; what is written makes the next appointment."""
         view = self.world.nodes.get(fqdn)
         if view is not None and view.record is not None:
-            changes = aliveness.went_on(view, time.time(), self.identity)
+            changes = aliveness.went_on(view, self.session.now(), self.identity)
             self.send(changes, lambda _: self._mind_dying(fqdn), f"death of {fqdn}")
 
     # -- the end --

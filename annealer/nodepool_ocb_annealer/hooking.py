@@ -71,7 +71,7 @@ class Hooking:
         self._under_way: set[tuple[str, str]] = set()
         self._queue: dict[tuple[str, str], None] = {}  # names alone: what a hook sees is put together when it runs
         self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
-        self._shared: set[str] = set()  # those of them that a hook may be looking at: never changed, but replaced
+        self._views: dict[str, Mapping[str, NodeRole]] = {}  # of them, that hooks may be looking at: they never change
         self._order: list[str] | None = None  # the roles by depth; None where they have changed
         self._said: set[tuple[str, str]] = set()  # role and hook whose code is not here
 
@@ -198,8 +198,7 @@ class Hooking:
         return False
 
     def _index(self, vertex: Vertex) -> None:
-        if vertex.role in self._shared:
-            self._shared.discard(vertex.role)
+        if self._views.pop(vertex.role, None) is not None:
             self._of_role[vertex.role] = dict(self._of_role[vertex.role])
         known = self._of_role[vertex.role]
         if self._site.world.vertex(vertex.name) is vertex:
@@ -211,8 +210,7 @@ class Hooking:
         """All noderoles of a role, as they are now; one view for all hooks until one of the noderoles changes."""
         if name not in self._of_role:
             self._of_role[name] = {v.name: v.record for v in self._site.world.vertices() if v.role == name}
-        self._shared.add(name)
-        return MappingProxyType(self._of_role[name])
+        return self._views.setdefault(name, MappingProxyType(self._of_role[name]))
 
     # -- noderole hooks --
 

@@ -7,7 +7,8 @@ read.
 
 The gate of a cluster must never be shown newer than the cluster's members, for a claim checks the gate instead of them. So
 a gate that changed is shown only after all its members, and the one that raised it, have been read again; one that we
-raised ourselves is shown with what we wrote, unless somebody else raised it before.
+raised ourselves is shown with what we wrote, unless somebody else raised it before. Where the connection broke while
+this was read, everything is read anew first.
 
 Everything here is called on one thread, but for the watch, which appends to a deque and wakes.
 """
@@ -15,7 +16,7 @@ Everything here is called on one thread, but for the watch, which appends to a d
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from nodepool_ocb.errors import Invalid
@@ -76,17 +77,18 @@ class Cache:
             dirty = sorted(self._dirty - {paths.STRUCTURE})
             self._dirty.difference_update(dirty)
             gates = self._read(dirty)
-            if gates:
-                self._absorb()
-                again = (self._dirty - {paths.STRUCTURE}).union(self._behind(gates))
-                self._dirty -= again
-                dirty += again
-                changed_again = self._read(sorted(again))
-                for path, znode in gates.items():
-                    self._tree.put(path, znode)
-                if changed_again:
-                    self._dirty.update(changed_again)  # shown by the next refresh, after their members
-                    self._wake()
+            again = self._behind(gates)
+            dirty += again
+            later = self._read(again)
+            if self._connection != self._session.connections:
+                return (
+                    self.sweep()
+                )  # events were lost meanwhile: what was read last may be newer than all that is shown
+            for path, znode in gates.items():
+                self._tree.put(path, znode)
+            if later:
+                self._dirty.update(later)  # shown by the next refresh, after their members
+                self._wake()
             for znode in structure:
                 self._tree.put(paths.STRUCTURE, znode)
         except BaseException:
@@ -105,8 +107,15 @@ class Cache:
                 gates[path] = znode
         return gates
 
-    def _behind(self, gates: dict[str, Znode | None]) -> Iterator[str]:
-        """The paths of all whose change may have raised these gates: the members, and those that the gates name."""
+    def _behind(self, gates: dict[str, Znode | None]) -> list[str]:
+        """What is to be read before these gates are shown: what became dirty before they were read, their members, and
+        those that they name.
+        """
+        if not gates:
+            return []
+        self._absorb()
+        behind = self._dirty - {paths.STRUCTURE}
+        self._dirty -= behind
         for path, znode in gates.items():
             at = place(path)
             assert at is not None, "a gate is a place"
@@ -114,7 +123,8 @@ class Cache:
             with suppress(Invalid, ValueError):
                 named = codec.decode(Gate, znode).by if znode is not None else None
                 names += [named] if named else []
-            yield from (paths.noderole(*paths.split_noderole(name)) for name in names)
+            behind.update(paths.noderole(*paths.split_noderole(name)) for name in names)
+        return sorted(behind)
 
     def sweep(self) -> Touched:
         """Read everything, unless nothing at all was written since the last sweep began; otherwise as ``refresh``."""
@@ -125,8 +135,11 @@ class Cache:
             _, structure = self._session.get_many([paths.ROOT, paths.STRUCTURE])
             zxid = self._session.last_zxid  # whatever was written up to here, the reads that follow see
             if zxid != self._swept:
-                self._tree.read(self._session, structure)
+                hidden = self._tree.read(self._session, structure)
                 self._swept = zxid
+                if hidden:
+                    self._dirty.update(hidden)  # shown by the next refresh, after their members
+                    self._wake()
             self._tree.look_at_spoiled(self._session)
             self._connection = connection
         except BaseException:

@@ -1,7 +1,8 @@
 """A World filled from ZooKeeper, in requests of hundreds: all at once, or path by path.
 
-Gates are read before the noderoles, and shown after them: the gate that is shown is never newer than its members. Whoever
-reads path by path keeps to that himself (store.cache).
+Gates are read before the noderoles, and shown after them; not at all where the structure changed between the listing of the
+noderoles and that reading. So the gate that is shown is never newer than its members. Whoever reads path by path keeps to
+that himself (store.cache).
 
 What cannot be decoded is named in ``world.unreadable``, with the reason; the last good record stays where there was one.
 """
@@ -91,23 +92,27 @@ class Tree:
         touched.nodes.update(vertex.node.name for vertex in touched.turned)
         return touched
 
-    def read(self, session: Session, structure: Znode | None) -> None:
+    def read(self, session: Session, structure: Znode | None) -> list[str]:
         """Read everything, and drop what is gone; raises Unavailable or Denied with part of it done.
 
         ``structure`` is that znode, read before: it is shown last, so whatever belongs to its version is in the world then.
+        Gives the gates that are not shown, for a member may have joined after the noderoles were listed: read them again.
         """
         listed = listing(session)
         names, gates = list(listed.paths()), list(listed.gate_paths())
         with undisturbed():
-            of_gates = list(session.stream(gates))
+            of_gates = list(session.stream([*gates, paths.STRUCTURE])) if gates else []
             for path, znode in zip(names, session.stream(names), strict=True):
                 self.put(path, znode)
             self._read_noderoles(session, listed.nodes)
-            for path, znode in zip(gates, of_gates, strict=True):
+        joined = bool(gates) and _mzxid(of_gates.pop()) != _mzxid(structure)
+        for path, znode in zip(gates, of_gates, strict=True):
+            if not joined:
                 self.put(path, znode)
         for path in self._gone(listed):
             self.put(path, None)
         self.put(paths.STRUCTURE, structure)
+        return gates if joined else []
 
     def look_at_spoiled(self, session: Session) -> None:
         """Read again the attributes that could not be read; raises Unavailable or Denied."""
@@ -338,6 +343,10 @@ class Tree:
             for identity in daemons.keys() - set(listed.daemons.get(kind, ())):
                 yield paths.daemon(kind, identity)
         yield from map(paths.rollouts, world.rollouts.keys() - set(listed.rollouts))
+
+
+def _mzxid(znode: Znode | None) -> int:
+    return 0 if znode is None else znode.mzxid
 
 
 def _fence(znode: Znode) -> Fence | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from nodepool_ocb import claim, structure
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Stale
+from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import (
     Change,
     Create,
@@ -24,12 +24,17 @@ from nodepool_ocb.model import (
     NodeRole,
     Raise,
     Role,
+    Set,
     State,
+    Structure,
 )
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import paths, tree
 from nodepool_ocb.store.cache import Cache
+from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.zookeeper import Server
 from nodepool_ocb.world import World
 
 GATE = paths.gate("lab", "osd")
@@ -191,3 +196,92 @@ def test_the_size_of_the_largest_transaction_is_known(cluster: Session) -> None:
     cluster.commit([Create(f"/ocb/x{number}") for number in range(before + 1)])
     assert cluster.largest_changes == before + 1
     assert cluster.largest_bytes > 100
+
+
+class Interrupted(Session):
+    """Something happens before a request: the ``left``-th of those that list names or read many records."""
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        super().__init__(settings)
+        self.left = 0
+        self.then: Callable[[], object] = lambda: None
+
+    def _happen(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.then()
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        self._happen()
+        return super().children_many(paths)
+
+    def stream(self, paths: Iterable[str]) -> Iterator[Znode | None]:
+        self._happen()
+        return super().stream(paths)
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_member_that_joins_while_everything_is_read_is_in_no_view_with_its_gate_alone(
+    other: Session, zk_settings: ZooKeeperSettings, number: int
+) -> None:
+    joined = "bluestore@n1.example.com"
+    raised = Set(paths.STRUCTURE, Structure(), 0)
+    changes = [*bound(joined, State.PROPOSED, serves=("osd",)), Raise(GATE, Gate(by=joined)), raised]
+    with Interrupted(zk_settings) as interrupted:
+        interrupted.then, interrupted.left = lambda: other.commit(changes), number
+        cache = Cache(interrupted, World(), lambda: None)
+        cache.load()
+        assert interrupted.left <= 0
+        with pytest.raises((Conflict, Stale)):
+            interrupted.commit(claiming(cache.world))
+        shown(cache, joined)
+        cache.refresh()
+        assert cache.world.cluster_view("osd", "lab").gate == 1
+        assert cache.world.cluster_view("osd", "lab").waiting == 1
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_gate_that_is_read_after_the_connection_broke_is_not_shown_before_everything_was_read_anew(
+    other: Session, zookeeper: Server, chroot: str
+) -> None:
+    joined = "bluestore@n1.example.com"
+    with (
+        Proxy(zookeeper.port) as proxy,
+        Interrupted(ZooKeeperSettings(hosts=proxy.hosts + chroot, session_timeout_seconds=20.0)) as interrupted,
+    ):
+
+        def breaks() -> None:
+            connections = interrupted.connections
+            proxy.cut()
+            other.commit([*bound(joined, State.PROPOSED, serves=("osd",)), Raise(GATE, Gate(by=joined))])
+            other.commit([Raise(GATE, Gate(by=MEMBERS[0]))])
+            proxy.heal()
+            until(lambda: interrupted.connections > connections)
+
+        told = threading.Event()
+        cache = Cache(interrupted, World(), told.set)
+        cache.load()
+        other.commit([Raise(GATE, Gate(by=MEMBERS[0]))])
+        assert told.wait(30)
+        interrupted.then, interrupted.left = breaks, 1
+        cache.refresh()
+        with pytest.raises((Conflict, Stale)):
+            interrupted.commit(claiming(cache.world))
+
+
+def shown(cache: Cache, name: str) -> None:
+    """Refresh until it is there."""
+
+    def there() -> bool:
+        cache.refresh()
+        return cache.world.vertex(name) is not None
+
+    until(there)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
