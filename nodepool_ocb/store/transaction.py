@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
-from nodepool_ocb.model import Change, Check, Create, Record, Set
+from nodepool_ocb.limits import TRANSACTION_BYTES, TRANSACTION_CHANGES
+from nodepool_ocb.model import Change, Check, Create, Raise, Record, Set
 from nodepool_ocb.store import codec, frames
 
 RECORD_BYTES: Final = 256 * 1024
 BLOB_BYTES: Final = 512 * 1024
-TRANSACTION_BYTES: Final = 512 * 1024
-TRANSACTION_CHANGES: Final = 500
+
+ANY_VERSION: Final = -1  # for gates alone: to raise one is right whoever raised it before
 
 _STALE: Final = {
     frames.NO_NODE: "is not there (any more)",
@@ -33,6 +34,7 @@ class Packed(NamedTuple):
 
     request: frames.Raw
     data: list[bytes]
+    size: int  # bytes of all members
 
 
 def pack(changes: Sequence[Change], chroot: str, acl: bytes) -> Packed:
@@ -50,7 +52,7 @@ def pack(changes: Sequence[Change], chroot: str, acl: bytes) -> Packed:
             f"{changes[0].path} and {len(changes) - 1} other changes: {size} bytes are more than one"
             f" transaction may hold ({TRANSACTION_BYTES}); change less at once"
         )
-    return Packed(frames.multi(members), data)
+    return Packed(frames.multi(members), data, size)
 
 
 def owners(changes: Sequence[Change], session: int) -> list[int]:
@@ -74,7 +76,7 @@ def failure(code: int, path: str) -> OcbError:
 
 
 def _data(change: Change) -> bytes:
-    if not isinstance(change, Create | Set):
+    if not isinstance(change, Create | Set | Raise):
         return b""
     data = codec.encode(change.data)
     limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES
@@ -90,4 +92,6 @@ def _member(change: Change, path: str, data: bytes, acl: bytes) -> bytes:
         return frames.create(path, data, acl, change.ephemeral)
     if isinstance(change, Set):
         return frames.write(path, data, change.version)
+    if isinstance(change, Raise):
+        return frames.write(path, data, ANY_VERSION)
     return frames.delete(path, change.version)
