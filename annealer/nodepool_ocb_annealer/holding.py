@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from nodepool_ocb import claim, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
-from nodepool_ocb.hindrance import backoff_left, runnable
+from nodepool_ocb.hindrance import backoff_left, runnable, unsettled_child
 from nodepool_ocb.jigs.jig import Failed, Jig, Unknown
 from nodepool_ocb.model import Change, NodeRole, State
 from nodepool_ocb.noderole import Event, apply, claimable
@@ -145,6 +145,8 @@ class Holding:
                 candidates.append(vertex)
             elif left := backoff_left(record, now):
                 site.agenda.at(time.monotonic() + left, ("consider", view.name))
+            elif record.state is State.TODO and unsettled_child(vertex, planned) is not None:
+                site.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", view.name))
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         return min(candidates, key=lambda vertex: (site.world.depth(vertex), vertex.name))

@@ -359,3 +359,26 @@ def test_ends_of_a_large_cluster_stay_within_what_a_transaction_aims_at() -> Non
     assert Set(paths.noderole("osd", first.node.name), moved[first], 7) in changes
     assert Raise(GATE, Gate(by=first.name)) in changes
     assert replace(moved[first], reason=None).state is State.ERROR
+
+
+# -- what a transaction had no room for --
+
+
+def test_a_member_waits_until_all_below_it_wait_for_it() -> None:
+    """Else it would be ACTIVE again before the last of them was BLOCKED, and that one would never run after it."""
+    made = world()
+    first, *_ = members(made, 3)
+    below = children(made, 3, State.ACTIVE)
+    put(made, first.name, State.TODO)
+    put(made, below[0].name, State.BLOCKED, CLUSTER)
+    codes = [
+        (reason.code, reason.subject)
+        for reason in hindrances(made, first, 1.0, {"noop"})
+        if reason.code is Code.CHILD_UNSETTLED
+    ]
+    assert codes == [(Code.CHILD_UNSETTLED, below[1].name)]
+    for child in below:
+        put(made, child.name, State.BLOCKED, CLUSTER)
+    assert Code.CHILD_UNSETTLED not in [reason.code for reason in hindrances(made, first, 1.0, {"noop"})]
+    put(made, below[2].name, State.PROPOSED, CLUSTER)
+    assert Code.CHILD_UNSETTLED not in [reason.code for reason in hindrances(made, first, 1.0, {"noop"})]
