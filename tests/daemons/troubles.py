@@ -22,7 +22,7 @@ from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.storm import Fault, Mend
 from nodepool_ocb.testing.troubles import MENDED_SECONDS, Trouble
 
-GONE, TAKEN = 3, 4  # exit codes
+GONE, REFUSED = 3, 4  # exit codes
 
 #: Fails the first time on each machine.
 FLAKY: Final = 'mark=${OCB_RUN%/runs/*}/flaky; [ -e "$mark" ] || { : >"$mark"; exit 1; }'
@@ -45,10 +45,13 @@ class Commands(Trouble):
         self.fleet, self.nodes = fleet, nodes
         self._person = Person(fleet.hosts)
 
-    def insist(self, *words: str, done: Sequence[int] = (0,)) -> None:
-        """Again and again until the command is done: what works now ends, and ZooKeeper comes back."""
+    def insist(self, *words: str, done: Sequence[int] = (0,), so_that: Sequence[str] = ()) -> None:
+        """Again and again until the command is done: what works now ends, and ZooKeeper comes back.
+
+        With ``so_that``, until that command succeeds, too.
+        """
         deadline = time.monotonic() + MENDED_SECONDS
-        while (code := self._person.does(*words)) not in done:
+        while (code := self._person.does(*words)) not in done or (so_that and self._person.does(*so_that)):
             assert time.monotonic() < deadline, (words, code, self._person.said)
             time.sleep(0.2)
 
@@ -84,7 +87,8 @@ class Lives(Commands):
         self.fleet.begins_anew(f"first@{fqdn}", f"second@{fqdn}")
         key = ("--host-key", node.host_keys[0]) if self.chance.random() < 0.5 else ()
         address = ("--address", node.addresses[0], "--user", node.user, "--deployment", DEPLOYMENT)
-        self.insist("node", "create", fqdn, *address, *key, done=(0, TAKEN))
+        there = ("node", "show", fqdn)  # refused because it is there, or because some record cannot be read
+        self.insist("node", "create", fqdn, *address, *key, done=(0, REFUSED), so_that=there)
 
 
 class Refreshing(Commands):
