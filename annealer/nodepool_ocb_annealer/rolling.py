@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from nodepool_ocb import metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
+from nodepool_ocb.logs import failed
 from nodepool_ocb.model import Change, Daemon, Delete, Holder, Rollouts, State
 from nodepool_ocb.rollout.records import GroupRecord, NodeState, Progress, RolloutRecord
 from nodepool_ocb.store import paths, rollouts
@@ -156,7 +157,7 @@ class Rolling:
             raise
         except Exception as wrong:  # one rollout that cannot go on must not cost the others
             metrics.TURN_FAILURES.inc()
-            log.error("the rollout of deployment %s: %s", deployment, wrong, exc_info=not isinstance(wrong, Invalid))
+            failed(log, wrong, "the rollout of deployment %s", deployment)
             self._broken_until[deployment] = time.monotonic() + BROKEN_SECONDS
             self._appoint(deployment, self._broken_until[deployment])
 
