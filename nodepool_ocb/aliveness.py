@@ -2,51 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import structure, unreadable
-from nodepool_ocb.claim import accounted, settling
+from nodepool_ocb import limits, structure, unreadable
+from nodepool_ocb.claim import accounted, writes
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Change, Node, Set, State
+from nodepool_ocb.model import Change, Create, Node, Run, Set, State
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, Vertex, World
 
+#: Where a death leaves no noderole, but for the destructive ones of which it changes nothing.
+UNTOLD: Final = frozenset({State.TRANSITION, State.ACTIVE, State.ERROR})
+UNCHANGED: Final = frozenset({(State.ACTIVE, "done"), (State.ERROR, "started")})
 
-def died(view: NodeView, now: float, reason: str, by: str | None = None, told: Vertex | None = None) -> list[Change]:
-    """One transaction: the node is not alive, and every committed noderole on it is TODO or BLOCKED, with all below.
 
-    One whose run is to be ended stays in TRANSITION: when the machine is back, somebody takes it over and ends it.
+def died(
+    view: NodeView,
+    now: float,
+    reason: str,
+    by: str | None = None,
+    ended: tuple[Vertex, Run] | None = None,
+    together: Sequence[Change] = (),
+) -> list[Change]:
+    """The node is not alive, and every committed noderole on it is TODO or BLOCKED, with all below: one transaction.
 
-    One whose record cannot be read is left as it is, as nobody may write it. The run that was going on there is accounted
-    for, unless its annealer does that itself (``told``).
-    What is below on other nodes beyond the size of a transaction is settled by the annealers that watch those.
+    What that transaction has no room for is left: a node with more noderoles is ``dying`` until ``went_on`` has told them
+    all, and what is below on other nodes is settled by the annealers that watch those. One whose run is to be ended stays
+    in TRANSITION: when the machine is back, somebody takes it over and ends it. One whose record cannot be read is left as
+    it is, as nobody may write it.
+
+    The run that was going on there is accounted for; ``ended``: how, where its annealer knows. ``together`` is written with
+    it. The change of the node is the first.
     """
     node = _present(view)
-    events: dict[Vertex, Event] = {
-        v: Event.NODE_DIED
-        for v in view.noderoles.values()
-        if v.record.state is not State.PROPOSED and v.record.ending is None and not v.unreadable
-    }
-    was_alive = node.alive and node.available  # while it is not available, its noderoles are left as they are
-    moved = apply(events, now, by=by, reason=reason) if was_alive else {}
-    own_first = sorted(moved, key=lambda vertex: vertex.node is not view)
     dead = replace(node, alive=False, reason=reason, since=now)
-    runs = [
-        change
-        for v in moved
-        if v.node is view and v is not told
-        for change in accounted(v, now, "died", f"{view.name}: {reason}")
-    ]
-    return [Set(paths.node(view.name), dead, view.version), *settling({v: moved[v] for v in own_first}), *runs]
+    if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
+        return [Set(paths.node(view.name), dead, view.version), *together]
+    committed = [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED and not v.unreadable]
+    return _told(view, dead, committed, now, reason, by, ended, together)
+
+
+def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
+    """The next transaction of a death that was larger than one: the same for any annealer, at any time after that."""
+    node = _present(view)
+    reason = node.reason or "it died"
+    return _told(view, node, filter(_untold, view.noderoles.values()), now, reason, by) if node.dying else []
+
+
+def _untold(vertex: Vertex) -> bool:
+    record = vertex.record
+    return record.state in UNTOLD and (record.state, record.once) not in UNCHANGED and not vertex.unreadable
+
+
+def _told(
+    view: NodeView,
+    node: Node,
+    vertices: Iterable[Vertex],
+    now: float,
+    reason: str,
+    by: str | None,
+    ended: tuple[Vertex, Run] | None = None,
+    together: Sequence[Change] = (),
+) -> list[Change]:
+    """The node is ``dying`` after this if it has no room for all of these noderoles."""
+    depth = view.world.depth
+    own = sorted((v for v in vertices if v.record.ending is None), key=lambda v: (depth(v), v.name))
+    moved = apply(dict.fromkeys(own, Event.NODE_DIED), now, by=by, reason=reason)
+    first = [ended[0]] if ended is not None else []
+    room = limits.Room([Set(paths.node(view.name), replace(node, dying=True), view.version), *together])
+    left = False
+    for vertex in dict.fromkeys([*first, *own, *moved]):
+        if vertex not in moved:
+            continue
+        if not room.take([*writes(vertex, moved[vertex]), *_runs(vertex, view, now, reason, ended)]):
+            left = vertex in own and any(map(_untold, own[own.index(vertex) :]))
+            break
+    return [Set(paths.node(view.name), replace(node, dying=left), view.version), *room.changes[1:]]
+
+
+def _runs(
+    vertex: Vertex, view: NodeView, now: float, reason: str, ended: tuple[Vertex, Run] | None
+) -> Iterator[Change]:
+    """The record of the run that the death ended, if there was one."""
+    if ended is not None and ended[0] is vertex and vertex.record.run is not None:
+        yield Create(paths.run(vertex.role, view.name, vertex.record.run), ended[1])
+    elif vertex.node is view:
+        yield from accounted(vertex, now, "died", f"{view.name}: {reason}")
 
 
 def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[Change]:
-    """The machine answers; its noderoles are as its death left them, so annealers go on by themselves."""
-    node = _present(view)
+    """The machine answers; its noderoles are as its death left them, so annealers go on by themselves.
+
+    Raises Conflict while its death is still being told to some of them.
+    """
+    node = _all_told(view)
     pinned = node.host_keys or tuple(host_keys)
     alive = replace(node, alive=True, reason=None, since=now, host_keys=pinned)
     return [Set(paths.node(view.name), alive, view.version)]
@@ -57,12 +110,19 @@ def pinned(view: NodeView, host_key: str) -> list[Change]:
     return [Set(paths.node(view.name), replace(_present(view), host_keys=(host_key,)), view.version)]
 
 
+def _all_told(view: NodeView) -> Node:
+    node = _present(view)
+    if node.dying:
+        raise Conflict(f"an annealer is still setting back the noderoles of {view.name}; try again in a moment")
+    return node
+
+
 def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
     """The node with other fields; ``alive=False`` is a death. Roles with a hook on_node_change get it to run.
 
-    Raises Conflict where it would move to a deployment that does not exist.
+    Raises Conflict where it would move to a deployment that does not exist, or be alive while it is still ``dying``.
     """
-    node = _present(view)
+    node = _all_told(view) if fields.get("alive") else _present(view)
     if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
     if fields.get("alive") is False and node.alive:

@@ -3,7 +3,8 @@
 A role's parents are the noderoles of the roles that it requires. Each is looked for on the same node, then, unless the
 required role is *implicit*, in the deployment and its ancestors, nearest first, then by the node's name; a role that
 *provides* the required one counts as it. What is found nowhere is bound too, on the same node. Every noderole of a
-*cluster* role in the deployment is a parent, also of children bound earlier. A wanted attribute adds the noderole that
+*cluster* role in the deployment is a parent, also of children bound earlier: they name the cluster, and each member says
+which clusters it serves (a role that provides the cluster role serves it, too). A wanted attribute adds the noderole that
 declares it as a parent where one is found, and binds nothing.
 
 Pure. The same world gives the same plan, whichever order its roles came in. Sources: seed 000, "How the noderole graph is
@@ -16,22 +17,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
-from nodepool_ocb import structure, unreadable
-from nodepool_ocb.claim import settling
+from nodepool_ocb import limits, structure, unreadable
+from nodepool_ocb.circles import knots
 from nodepool_ocb.errors import Conflict, NotFound
-from nodepool_ocb.model import Change, Check, Create, DeploymentRole, NodeRole, Role, State
-from nodepool_ocb.noderole import with_hooks
+from nodepool_ocb.model import Change, Check, Create, DeploymentRole, Gate, NodeRole, Raise, Role, State
 from nodepool_ocb.store import paths
-from nodepool_ocb.world import NodeView, Vertex, World, node_of
+from nodepool_ocb.world import ClusterView, NodeView, Vertex, World, node_of
 
 #: The jigs that touch no machine: what a virtual node can have.
 MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
 
 
-#: A claim checks every parent, in one transaction of at most 500 changes.
-MOST_PARENTS: Final = 450
+#: A claim checks every parent that is named by itself, in one transaction with some ten other changes.
+MOST_PARENTS: Final = limits.MOST_CHANGES - 30
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -139,7 +138,7 @@ class _Binder:
             names, why = self._find(need, pending)
             if not names:
                 self._begin(need, name, stack)
-                names, why = [self._name(need)], "found nowhere, so bound on the same node"
+                names, why = [self._own(need)], "found nowhere, so bound on the same node"
             self._parents[name].update(names)
             self._explanations.append(f"{self._name(name)} ← {', '.join(sorted(names))}: {why}")
 
@@ -214,12 +213,31 @@ class _Binder:
         if not cluster and (here or implicit):
             return here, "bound on the same node"
         for deployment in self._line:
-            found = [vertex.name for vertex in self._in_deployment(deployment, able)]
-            if found and cluster:
-                return sorted({*found, *here}), f"every one of role {need} in deployment {deployment}"
+            found = self._in_deployment(deployment, able)
+            if cluster and (found or (deployment == self._deployment and any(name in able for name in planned))):
+                named = self._members(need, deployment, found, here)
+                return named, f"every one of role {need} in deployment {deployment}"
             if found:
-                return found[:1], f"the first of role {need} in deployment {deployment}"
+                return [found[0].name], f"the first of role {need} in deployment {deployment}"
         return here, "bound on the same node"
+
+    def _members(self, need: str, deployment: str, found: Iterable[Vertex], here: Iterable[str]) -> list[str]:
+        """The cluster, and by themselves those that are no members of it: bound before the role was one, or elsewhere."""
+        cluster = paths.cluster_name(need, deployment)
+        members = set(self._above(cluster))
+        names = {vertex.name for vertex in found}.union(here) - members
+        return sorted({*names, cluster} if members else names)
+
+    def _own(self, role: str) -> str:
+        """What names the noderole of a role that this bind makes: its cluster, where it is a member of its own."""
+        serves = role in self._serves(role)
+        return paths.cluster_name(role, self._deployment) if serves else self._name(role)
+
+    def _serves(self, role: str) -> list[str]:
+        """The cluster roles that a noderole of this role counts as."""
+        roles = self._world.roles
+        counts_as = (each for each in {role, *self._role(role).provides} if each in roles)
+        return sorted(each for each in counts_as if "cluster" in roles[each].record.flags)
 
     def _in_deployment(self, deployment: str, able: Collection[str]) -> list[Vertex]:
         found = [
@@ -264,6 +282,13 @@ class _Binder:
         return False
 
     def _above(self, name: str) -> Iterable[str]:
+        """What a noderole names as its parents, and the members of a cluster; those of this bind included."""
+        of_cluster = paths.split_cluster(name)
+        if of_cluster is not None:
+            cluster = self._world.clusters.get(name)
+            members = [vertex.name for vertex in cluster.members] if cluster else []
+            planned = self._parents if of_cluster[1] == self._deployment else ()
+            return members + [self._name(each) for each in planned if of_cluster[0] in self._serves(each)]
         role, fqdn = paths.split_noderole(name)
         if fqdn == self._view.name and role in self._parents:
             return self._parents[role]
@@ -274,6 +299,7 @@ class _Binder:
 
     def finished(self, now: float, by: str | None) -> Plan:
         """Check the whole, and say what is to be written."""
+        self._refuse_circles()
         for role, parents in self._parents.items():
             self._permit_above(role)
             if len(parents) > MOST_PARENTS:
@@ -293,11 +319,22 @@ class _Binder:
         for name, record in new:
             path = paths.noderole(*paths.split_noderole(name))
             changes += [Create(path, record), Create(f"{path}/runs")]
-        later = self._later_children(now)
-        written = {change.path for change in later}
-        changes += [check for check in self._parents_stand() if check.path not in written]
-        whole = structure.raised(self._world, (*changes, *later)) if new else ()
-        return Plan(tuple(new), tuple(whole), tuple(self._explanations))
+        gates = self._gates(new)
+        changes += [*self._parents_stand({gate.path for gate in gates}), *gates]
+        return Plan(tuple(new), tuple(structure.raised(self._world, changes)) if new else (), tuple(self._explanations))
+
+    def _refuse_circles(self) -> None:
+        """Raises Conflict where a new noderole would stand above itself: as a member of a cluster, or by given parents."""
+        graph: dict[str, list[str]] = {}
+        queue = [self._name(role) for role in self._parents]
+        while queue:
+            name = queue.pop()
+            if name not in graph:
+                graph[name] = list(self._above(name))
+                queue += graph[name]
+        for knot in knots(graph):
+            if not knot.names.isdisjoint(map(self._name, self._parents)):
+                raise Conflict(f"noderoles would wait for each other in a circle: {knot}; give another parent")
 
     def _permit_above(self, role: str) -> None:
         """Roles in a ``provides`` relation are not above or below each other (seed 001)."""
@@ -332,9 +369,17 @@ class _Binder:
             elif role not in done:
                 done.add(role)
                 path.append(role)
-                own = (paths.split_noderole(name) for name in self._parents[role])
+                own = (paths.split_noderole(name) for name in self._named(role))
                 stack.append(iter(sorted(r for r, fqdn in own if fqdn == self._view.name and r in self._parents)))
         return order
+
+    def _named(self, role: str) -> Iterator[str]:
+        """The noderoles above one of this bind, clusters opened."""
+        for name in self._parents[role]:
+            if paths.split_cluster(name):
+                yield from self._above(name)
+            else:
+                yield name
 
     def _record(self, role: str, now: float, by: str | None) -> NodeRole:
         hooks = tuple(hook for hook in self._role(role).hooks if hook == "on_proposed")
@@ -344,6 +389,7 @@ class _Binder:
             since=now,
             deployment=self._deployment,
             parents=parents,
+            serves=tuple(self._serves(role)),
             generation=structure.stored(self._world).record.generation,
             by=by,
             hooks=hooks,
@@ -352,44 +398,27 @@ class _Binder:
     def _deployment_role(self, role: str) -> DeploymentRole:
         return DeploymentRole(hooks=tuple(hook for hook in self._role(role).hooks if hook == "on_deployment_create"))
 
-    def _parents_stand(self) -> Iterator[Check]:
-        """Parents that exist are still there when the new noderoles are written."""
+    def _gates(self, new: Iterable[tuple[str, NodeRole]]) -> list[Change]:
+        """A member that joins raises the gate of its cluster, and the first makes it."""
+        joined = {role: name for name, record in new for role in record.serves}
+        there = (each for each in self._world.clusters.values() if each.deployment == self._deployment)
+        known = {cluster.role for cluster in there if cluster.gate >= 0}
+        made: list[Change] = []
+        for role, name in sorted(joined.items()):
+            path, gate = paths.gate(self._deployment, role), Gate(by=name)
+            made.append(Raise(path, gate) if role in known else Create(path, gate))
+        return made if known or not made else [Create(paths.clusters(self._deployment)), *made]
+
+    def _parents_stand(self, raised: Collection[str]) -> Iterator[Check]:
+        """Parents that exist are still there when the new noderoles are written; of clusters, their gates."""
         for name in sorted({name for parents in self._parents.values() for name in parents}):
-            vertex = self._world.vertex(name)
-            if vertex is not None:
-                yield Check(paths.noderole(vertex.role, vertex.node.name), vertex.version)
-
-    def _later_children(self, now: float) -> list[Change]:
-        """Children of a cluster, bound earlier, wait for its new member as well."""
-        changed: dict[Vertex, NodeRole] = {}
-        for role in self._parents:
-            if "cluster" not in self._role(role).flags:
-                continue
-            member = self._name(role)
-            for sibling in self._in_deployment(self._deployment, {role}):
-                for child in sibling.children:
-                    if not self._is_above(child, member):
-                        record = changed.get(child, child.record)
-                        parents = tuple(sorted({*record.parents, member}))
-                        changed[child] = replace(record, parents=parents)
-        blocked = {
-            child: replace(record, state=State.BLOCKED, since=now)
-            if record.state in (State.TODO, State.ACTIVE, State.ERROR)
-            else record
-            for child, record in changed.items()
-        }
-        return list(settling(with_hooks(blocked)))  # what is below them the annealers settle
-
-    def _is_above(self, child: Vertex, member: str) -> bool:
-        seen, queue = set[str](), [member]
-        while queue:
-            name = queue.pop()
-            if name == child.name:
-                return True
-            if name not in seen:
-                seen.add(name)
-                queue += self._above(name)
-        return False
+            parent = self._world.parent(name)
+            if isinstance(parent, ClusterView):
+                path, version = paths.gate(parent.deployment, parent.role), parent.gate
+            elif parent is not None:
+                path, version = paths.noderole(parent.role, parent.node.name), parent.version
+            if parent is not None and path not in raised:
+                yield Check(path, version)
 
 
 def _leaves(node: NodeView) -> bool:

@@ -2,25 +2,29 @@
 
 The fence of a node only ever rises: its version on top of the node's epoch_base is the epoch of the newest claim. A claim
 carries the version of everything that it was decided from; what is written for a run carries the fence of its claim, so that
-nobody whose node was taken over changes anything. Pure: gives the changes; who writes them is store.session.
+nobody whose node was taken over changes anything.
+
+A claim below a cluster carries the version of the cluster's gate instead of one for each member. ``writes`` is the only
+place that writes the record of a noderole which exists, and it raises the gates of a member that ceases to be satisfied.
+Neighbours are written as far as one transaction bears (limits); the rest is settled by whoever watches them.
+
+Pure: gives the changes; who writes them is store.session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec.structs
 from msgspec.structs import replace
 
+from nodepool_ocb import limits
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Check, Claim, Create, Delete, Fence, NodeRole, Run, Set, State
 from nodepool_ocb.noderole import Event, after, satisfied
 from nodepool_ocb.store import paths
-from nodepool_ocb.world import NodeView, Vertex, World, ordered_with
-
-#: Neighbours beyond this many are left to the settling of whoever watches them: a transaction stays small.
-MOST_NEIGHBOURS = 300
+from nodepool_ocb.structure import gates_raised
+from nodepool_ocb.world import ClusterView, NodeView, Vertex, World, ordered_with
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -78,7 +82,7 @@ def claiming(world: World, hold: Hold) -> list[Change]:
         *_conditions(world, vertex, hold.record, written={}),
         Set(paths.fence(node.name), _fence(hold), node.fence),
         Create(paths.claim(node.name), _claim(hold), ephemeral=True),
-        Set(paths.noderole(vertex.role, node.name), hold.record, vertex.version),
+        *writes(vertex, hold.record),
         *accounted(vertex, hold.started, "abandoned", f"taken over by {hold.annealer} as run {hold.run}"),
     ]
 
@@ -90,11 +94,12 @@ def finishing(
 
     ``moved``: the noderole's new record and those of the neighbours whom it moves; ``results``: its wall.
     """
-    return [
+    together = [
         Check(paths.fence(hold.fqdn), hold.fence),
-        *_outcome(hold, moved, run, results),
+        *_outcome(hold, run, results),
         Delete(paths.claim(hold.fqdn), hold.claim_version),
     ]
+    return settling(moved, (hold.vertex,), together)
 
 
 def passing_on(
@@ -106,13 +111,16 @@ def passing_on(
     results: Iterable[Change] = (),
 ) -> list[Change]:
     """The transaction that ends a run and claims the next noderole of the same node in its place."""
-    moved = kept({**moved, following.vertex: following.record}, (hold.vertex, following.vertex))
-    return [  # raises Conflict as claiming() does
-        *_conditions(world, following.vertex, following.record, written=moved),
+    moved = {**moved, following.vertex: following.record}
+    needed = [parent for parent in following.vertex.parents if parent in moved]
+    first = dict.fromkeys([hold.vertex, following.vertex, *needed])
+    together = [  # raises Conflict as claiming() does
+        *_conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),
         Set(paths.fence(hold.fqdn), _fence(following), hold.fence),
-        *_outcome(hold, moved, run, results),
+        *_outcome(hold, run, results),
         Set(paths.claim(hold.fqdn), _claim(following), hold.claim_version),
     ]
+    return settling(moved, first, together)
 
 
 def giving_back(view: NodeView) -> list[Change]:
@@ -129,23 +137,36 @@ def leaving(hold: Hold, reason: str) -> list[Change]:
     """As releasing(), with a word in the noderole on why; who takes it over finds it there."""
     vertex = hold.vertex
     told = replace(vertex.record, reason=reason)
-    return [*releasing(hold), Set(paths.noderole(vertex.role, hold.fqdn), told, vertex.version)]
+    return [*releasing(hold), *writes(vertex, told)]
 
 
 def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Change]:
     if record.ending is not None:  # nothing begins: its run is to be ended, whatever became of what is above
         yield Check(paths.node(vertex.node.name), vertex.node.version)
         return
-    deployment = world.deployments.get(record.deployment)
-    if deployment is None or len(vertex.parents) != len(vertex.record.parents):
+    deployment, above = world.deployments.get(record.deployment), vertex.above
+    if deployment is None or len(above) != len(vertex.record.parents):
         raise Conflict(f"{vertex.name}: its deployment or a parent is not there")
     yield Check(paths.node(vertex.node.name), vertex.node.version)
     yield Check(paths.deployment(record.deployment), deployment.version)
-    for parent in vertex.parents:
+    for parent in above:
+        if isinstance(parent, ClusterView):
+            yield _gate(vertex, parent, written)
+            continue
         if not satisfied(written.get(parent, parent.record)):
             raise Conflict(f"{vertex.name}: its parent {parent.name} is {parent.record.state}")
         if parent not in written:  # what this transaction writes it also checks
             yield Check(paths.noderole(parent.role, parent.node.name), parent.version)
+
+
+def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRole]) -> Change:
+    """Every member is satisfied, as this transaction leaves it, and stays so until it is written."""
+    fewer = sum(
+        satisfied(record) - satisfied(member.record) for member, record in written.items() if member in cluster.members
+    )
+    if cluster.waiting - fewer or cluster.gate < 0:
+        raise Conflict(f"{vertex.name}: not every member of {cluster.name} is ACTIVE")
+    return Check(paths.gate(cluster.deployment, cluster.role), cluster.gate)
 
 
 def _fence(hold: Hold) -> Fence:
@@ -173,23 +194,39 @@ def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable
         yield Create(paths.run(vertex.role, vertex.node.name, before.run), run)
 
 
-def _outcome(
-    hold: Hold, moved: Mapping[Vertex, NodeRole], run: Run | None, results: Iterable[Change]
-) -> Iterable[Change]:
+def _outcome(hold: Hold, run: Run | None, results: Iterable[Change]) -> Iterable[Change]:
     yield from results
     if run is not None:
         yield Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run)
-    yield from settling(moved, first=hold.vertex)
 
 
-def settling(moved: Mapping[Vertex, NodeRole], first: Vertex | None = None) -> Iterable[Change]:
-    """The records that moved, ``first`` before its neighbours, and no more neighbours than a transaction bears."""
-    for vertex, record in kept(moved, () if first is None else (first,)).items():
-        yield Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
+# -- records --
 
 
-def kept(moved: Mapping[Vertex, NodeRole], first: Iterable[Vertex]) -> dict[Vertex, NodeRole]:
-    """``first``, as far as they moved, and as many others as a transaction bears; the rest is settled by who watches it."""
-    chosen = {vertex: moved[vertex] for vertex in first if vertex in moved}
-    others = (vertex for vertex in moved if vertex not in chosen)
-    return chosen | {vertex: moved[vertex] for vertex in islice(others, MOST_NEIGHBOURS)}
+def writes(vertex: Vertex, record: NodeRole) -> Iterator[Change]:
+    """The record of a noderole that exists is to be this one."""
+    if vertex.record.serves and satisfied(vertex.record) and not satisfied(record):
+        yield from gates_raised(vertex)
+    yield Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
+
+
+def settling(
+    moved: Mapping[Vertex, NodeRole], first: Iterable[Vertex] = (), together: Sequence[Change] = ()
+) -> list[Change]:
+    """One transaction: ``together``, the records of ``first`` as far as they moved, and as many others as there is room for.
+
+    What is left out is settled by whoever watches it.
+    """
+    own = dict.fromkeys(vertex for vertex in first if vertex in moved)
+    stands = [*together, *(change for vertex in own for change in writes(vertex, moved[vertex]))]
+    room = limits.Room(stands)
+    for vertex, record in moved.items():
+        if vertex not in own and not room.take(list(writes(vertex, record))):
+            break
+    return room.changes
+
+
+def written(moved: Mapping[Vertex, NodeRole], changes: Iterable[Change]) -> dict[Vertex, NodeRole]:
+    """Those of the records that a transaction writes."""
+    there = {change.path for change in changes if isinstance(change, Set)}
+    return {v: record for v, record in moved.items() if paths.noderole(v.role, v.node.name) in there}

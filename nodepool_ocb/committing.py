@@ -1,24 +1,24 @@
 """What people do to noderoles that exist: commit, propose, retry, refresh, redeploy, end; any number of them at once.
 
-Each gives transactions one after the other, and each of these is whole by itself: stopping between two of them leaves some
-noderoles moved and the others as they were. While they are given the world is brought to what the ones before will have
-made of it, so the caller writes each before it takes the next, and begins anew with a fresh world if one is refused.
+Each gives transactions one after the other, cut by limits, and each of these is whole by itself: stopping between two of
+them leaves some noderoles moved and the others as they were. While they are given the world is brought to what the ones
+before will have made of it, so the caller writes each before it takes the next, and begins anew with a fresh world if one
+is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.claim import kept, settling
+from nodepool_ocb import limits
+from nodepool_ocb.claim import settling, written
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, NodeRole, State
 from nodepool_ocb.noderole import Event, after, apply, settle, with_hooks
 from nodepool_ocb.world import Vertex, World
-
-AT_ONCE: Final = 150  # noderoles in a transaction, and as many neighbours
 
 #: From which states each of these makes sense; in a scope of many, the others are left alone.
 MEANT_FOR: Final = {
@@ -37,21 +37,25 @@ def apply_to(
     now: float,
     by: str | None = None,
     reason: str | None = None,
+    together: Sequence[Change] = (),
 ) -> Iterator[list[Change]]:
     """Transactions that apply the event to each noderole that is in a state for it, those above before those below.
 
-    Those whose records cannot be read are left alone.
+    Those whose records cannot be read are left alone. ``together`` is in the first of them, which has the less room; that
+    holds nothing else where there is none.
     """
     meant = [vertex for vertex in vertices if vertex.record.state in MEANT_FOR[event] and not vertex.unreadable]
     meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))
-    for start in range(0, len(meant), AT_ONCE):
-        part = [vertex for vertex in meant[start : start + AT_ONCE] if vertex.record.state in MEANT_FOR[event]]
+    while meant:
+        part = [v for v in meant[: limits.MOST_CHANGES] if v.record.state in MEANT_FOR[event]]
         moved = apply(dict.fromkeys(part, event), now, by=by, reason=reason)
-        own_first = {vertex: moved[vertex] for vertex in part if vertex in moved} | moved
-        written = kept(own_first, first=())
-        if written:
-            yield list(settling(written))
-            advance(world, written)
+        changes = settling({v: moved[v] for v in part if v in moved} | moved, together=together)
+        done = written(moved, changes)
+        if changes:
+            yield changes
+        together = ()
+        advance(world, done)
+        meant = [v for v in part if v in moved and v not in done] + meant[limits.MOST_CHANGES :]
 
 
 def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
@@ -60,10 +64,10 @@ def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
     if record.state in (State.TRANSITION, State.PROPOSED):
         raise Conflict(f"{vertex.name} is {record.state}; it can be redeployed when it is neither running nor proposed")
     fresh = after(replace(record, once=None, state=State.ERROR), Event.RETRY, now, by)
-    return list(settling(with_hooks(settle({vertex: fresh}, now)), first=vertex))
+    return settling(with_hooks(settle({vertex: fresh}, now)), (vertex,))
 
 
-def advance(world: World, moved: dict[Vertex, NodeRole]) -> None:
+def advance(world: World, moved: Mapping[Vertex, NodeRole]) -> None:
     """Bring the world to where a transaction that was written has taken it."""
     for vertex, record in moved.items():
         world.put_noderole(vertex.node.name, vertex.role, record, vertex.version + 1, vertex.mzxid)

@@ -14,7 +14,7 @@ import msgspec
 
 from nodepool_ocb import hookcode, unreadable
 from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
-from nodepool_ocb.noderole import satisfied
+from nodepool_ocb.noderole import placed, satisfied
 from nodepool_ocb.skew import MOST_STEP_SECONDS
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World, ordered_with
@@ -39,6 +39,7 @@ class Code(StrEnum):
     NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
     NODE_DELETING = "NODE_DELETING"
     NODE_BUSY = "NODE_BUSY"
+    CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that is to wait for it has not been told so yet
     JIG_INACTIVE = "JIG_INACTIVE"
     HOOK_PENDING = "HOOK_PENDING"
     BACKOFF = "BACKOFF"
@@ -90,6 +91,8 @@ def hindrances(
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)
+        if record.state is State.TODO:
+            yield from _of_children(vertex, moved)
         yield from _of_deployment(world, record)
     yield from _of_node(vertex, record, planned)
     yield from _of_role(world, vertex, jigs)
@@ -158,12 +161,34 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
             text = f"its parent {parent.name} is {record.state}"
             advice = f"nodepool-ocb noderole explain {parent.name}"
             yield Reason(Code.PARENT_WAITING, parent.name, record.since, text, advice)
-    present = {parent.name for parent in vertex.parents} | set(vertex.unknown)
+    present = {parent.name for parent in vertex.above}
     for name in vertex.record.parents:
-        if name not in present:
-            yield Reason(
-                Code.PARENT_WAITING, name, 0.0, f"its parent {name} does not exist", "bind it again, or unbind"
-            )
+        if name not in present and not vertex.node.world.hidden(name):
+            text = f"its parent {name} does not exist"
+            if cluster := paths.split_cluster(name):
+                text = f"its parents are every {cluster[0]} of deployment {cluster[1]}, and there is none"
+            yield Reason(Code.PARENT_WAITING, name, 0.0, text, "bind it again, or unbind")
+
+
+def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
+    """A child that is to be BLOCKED, and is not yet: what moved its parent had no room for it.
+
+    If the parent ran before that, it would be ACTIVE again and the child would never run after it.
+    """
+    for child in vertex.children:
+        record = moved.get(child, child.record)
+        if record.state is not State.BLOCKED and placed(child, record, 0, record.since) is not record:
+            return child
+    return None
+
+
+def _of_children(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
+    child = unsettled_child(vertex, moved)
+    if child is not None:
+        text = f"its child {child.name} is still {child.record.state}, and has to be BLOCKED first"
+        yield Reason(
+            Code.CHILD_UNSETTLED, child.name, child.record.since, text, "wait: an annealer does that in a moment"
+        )
 
 
 def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
@@ -180,7 +205,7 @@ def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
 def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
     node, view = vertex.node.record, vertex.node
     unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
-    if not unknown and (node is None or not (node.alive or node.virtual)):
+    if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
         text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
         advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram, Metric, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 # A second series for each counter, that nobody asked for.
@@ -74,6 +74,12 @@ OF_SESSION: Final[Mapping[str, str]] = {
     "connections": "Connections made, the first one included.",
 }
 
+#: The same, of what is no count.
+LARGEST_OF_SESSION: Final[Mapping[str, str]] = {
+    "largest_bytes": "Size of the largest transaction sent; 512 KiB is refused, half of that aimed at.",
+    "largest_changes": "Changes in the transaction with the most of them; above 500 is refused, 250 aimed at.",
+}
+
 
 class SessionCounts(Collector):
     """Serves the counts of a session; make it once, when the session is made."""
@@ -87,3 +93,5 @@ class SessionCounts(Collector):
         for name, meaning in OF_SESSION.items():
             value = getattr(self._session, name)
             yield CounterMetricFamily(f"nodepool_ocb_zookeeper_{name}", meaning, value=value)
+        for name, meaning in LARGEST_OF_SESSION.items():
+            yield GaugeMetricFamily(f"nodepool_ocb_zookeeper_{name}", meaning, value=getattr(self._session, name))

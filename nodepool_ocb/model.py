@@ -60,7 +60,10 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     hints: Mapping[str, Json] = {}
     hooks: tuple[str, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
     deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
-    epoch_base: int = 0  # its epochs are above this: the highest of all nodes that were deleted before it was created
+    dying: bool = (
+        False  # not alive, and not all of its noderoles are set back yet; nobody claims or revives it meanwhile
+    )
+    epoch_base: int = 0  # its epochs are above this, which is above those of all nodes that were deleted before
 
 
 class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
@@ -69,7 +72,8 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     state: State
     since: float
     deployment: str = "system"
-    parents: tuple[str, ...] = ()  # "role@fqdn", sorted
+    parents: tuple[str, ...] = ()  # "role@fqdn", or "role@*deployment" for a cluster's members; sorted
+    serves: tuple[str, ...] = ()  # the cluster roles as which it is a member of its deployment's clusters
     generation: int = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
     run: str | None = None  # the newest run; its record is runs/<run>
     epoch: int = 0  # the node's epoch under which that run was claimed
@@ -92,14 +96,22 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     by: str | None = None
 
 
+class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``deployments/<deployment>/clusters/<role>``: its version rises whenever a member joins, leaves or ceases to be
+    satisfied; what is claimed below the cluster checks it instead of every member.
+    """
+
+    by: str | None = None  # the member that raised it last: "role@fqdn"
+
+
 class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``/ocb/structure``: its version rises whenever roles, deployments, nodes or noderoles come, go or are linked anew.
 
-    Both numbers are the highest that anything deleted ever had: what is made under the same name later begins above them.
+    Both numbers are no lower than any that something deleted ever had: what is made under the same name later begins there.
     """
 
     generation: int = 0  # of noderoles
-    epoch: int = 0  # of nodes
+    epoch: int = 0  # of nodes, and above them: no two nodes of one name begin at the same
 
 
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -337,4 +349,11 @@ class Delete(msgspec.Struct, frozen=True):
     version: int
 
 
-Change: TypeAlias = Check | Create | Set | Delete
+class Raise(msgspec.Struct, frozen=True):
+    """The gate must exist, at whatever version: that rises by one. Any number may raise a gate at once."""
+
+    path: str
+    data: Gate
+
+
+Change: TypeAlias = Check | Create | Set | Delete | Raise

@@ -20,7 +20,7 @@ The rules, in prose:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
@@ -93,6 +93,18 @@ HOOK_OF: Final[Mapping[State, str]] = {
 }
 
 
+class Gathered(Protocol):
+    """A cluster in a graph; world.ClusterView is one."""
+
+    @property
+    def waiting(self) -> int:
+        """How many members are not satisfied; 1 where there is no member."""
+
+    @property
+    def below(self) -> Sequence[Any]:
+        """The noderoles that wait for all members."""
+
+
 class Placed(Protocol):
     """A noderole in a graph; world.Vertex is one."""
 
@@ -101,16 +113,20 @@ class Placed(Protocol):
     @property
     def record(self) -> NodeRole: ...
     @property
-    def parents(self) -> Sequence[Any]: ...
+    def below(self) -> Sequence[Any]:
+        """The noderoles that name it as a parent."""
+
     @property
-    def children(self) -> Sequence[Any]: ...
+    def clusters(self) -> Sequence[Gathered]:
+        """The clusters that it is a member of."""
+
     @property
     def hooks(self) -> Sequence[str]:
         """The hooks that its role has."""
 
     @property
     def waiting(self) -> int:
-        """How many parents are not satisfied, those that do not exist (yet) included."""
+        """How many parents are not satisfied, those that do not exist (yet) included; a cluster counts as one."""
 
     @property
     def lacking(self) -> int:
@@ -231,10 +247,11 @@ def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) ->
     """What these changes, and the neighbours ``also``, come to once nothing moves any more.
 
     Gives every record that differs from what its noderole holds, the changes included. Costs in proportion to what
-    changes: each noderole keeps a counter of its unsatisfied parents, and nothing is rescanned.
+    changes: each noderole keeps a counter of its unsatisfied parents, each cluster one of its unsatisfied members, and
+    nothing is rescanned.
     """
     records: dict[P, NodeRole] = dict(changed)
-    fewer: dict[P, int] = {}  # how many more parents are satisfied than the noderole's counter says
+    fewer: dict[Any, int] = {}  # how many more parents, or members, are satisfied than the counter says
     told: dict[P, bool] = {}  # what the children of a noderole were told last
     queue = deque([*changed, *also])
     while queue:
@@ -244,10 +261,20 @@ def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) ->
         good = satisfied(record)
         if good is not told.get(vertex, satisfied(vertex.record)):
             told[vertex] = good
-            for child in vertex.children:
+            for child in _turned(vertex, good, fewer):
                 fewer[child] = fewer.get(child, 0) + (1 if good else -1)
                 queue.append(child)
     return {vertex: record for vertex, record in records.items() if record != vertex.record}
+
+
+def _turned(vertex: Placed, good: bool, fewer: dict[Any, int]) -> Iterator[Any]:
+    """Who has one parent more, or less, to wait for; of a cluster's children none while other members keep it waiting."""
+    yield from vertex.below
+    for cluster in vertex.clusters:
+        waiting = cluster.waiting - fewer.get(cluster, 0)
+        fewer[cluster] = fewer.get(cluster, 0) + (1 if good else -1)
+        if waiting == (1 if good else 0):
+            yield from cluster.below
 
 
 def apply(

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, structure, unreadable
+from nodepool_ocb import binding, limits, structure, unreadable
 from nodepool_ocb.aliveness import with_hook
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import Change, Check, Create, Delete, Fence, Node, Set, State
@@ -108,7 +108,7 @@ def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterato
     missing = [vertex.name for vertex in going(view) if paths.noderole(vertex.role, vertex.node.name) not in there]
     if missing or paths.node(fqdn) not in there:
         raise Stale(f"{', '.join(missing) or fqdn} changed meanwhile: read it again", paths.node(fqdn))
-    if len(deletions) > structure.MOST_CHANGES and not _record(view).deleting:
+    if not limits.fits(structure.raised(world, deletions)) and not _record(view).deleting:
         yield from structure.written(world, _marked(view, _record(view).hooks))
         world.put_node(fqdn, replace(_record(view), deleting=True), view.version + 1)
         deletions = [*deletions[:-1], Delete(paths.node(fqdn), view.version)]

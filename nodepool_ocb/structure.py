@@ -7,22 +7,22 @@ settling leave it alone, so annealers never wait for one another. A decision tha
 it carries ``unchanged``.
 
 The same record remembers the highest generation and epoch that anything deleted had, so that a second life under the same
-name never uses a number that a machine knows from the first. Pure.
+name never uses a number that a machine knows from the first.
+
+A member of a cluster that goes raises the cluster's gate in the same transaction. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb import limits
 from nodepool_ocb.errors import Conflict, Stale
-from nodepool_ocb.model import Change, Check, Create, Delete, DeploymentRole, Node, Set, Structure
+from nodepool_ocb.model import Change, Check, Create, Delete, DeploymentRole, Gate, Node, Raise, Set, Structure
 from nodepool_ocb.store import paths
-from nodepool_ocb.world import Stored, World
-
-MOST_CHANGES: Final = 450  # of the 500 that a transaction may have
+from nodepool_ocb.world import Stored, Vertex, World
 
 
 def raised(world: World, changes: Iterable[Change]) -> list[Change]:
@@ -30,7 +30,7 @@ def raised(world: World, changes: Iterable[Change]) -> list[Change]:
 
     Raises Stale where it deletes a noderole or node that the world does not show: nobody judged that.
     """
-    transaction = list(changes)
+    transaction = _with_gates(world, changes)
     if not _raises(transaction) and any(_comes_or_goes(each) or _leaves(world, each) for each in transaction):
         before = stored(world)
         transaction.append(Set(paths.STRUCTURE, _above_all_deleted(world, before.record, transaction), before.version))
@@ -47,13 +47,8 @@ def in_parts(world: World, groups: Iterable[Sequence[Change]]) -> Iterator[list[
 
     Write each before taking the next: the world's structure goes along.
     """
-    part: list[Change] = []
-    for group in groups:
-        if part and len(part) + len(group) > MOST_CHANGES:
-            yield from written(world, part)
-            part = []
-        part += group
-    if part:
+    own = Set(paths.STRUCTURE, Structure(), 0)
+    for part in limits.parts((_with_gates(world, group) for group in groups), beside=(own,)):
         yield from written(world, part)
 
 
@@ -69,6 +64,24 @@ def written(world: World, part: Iterable[Change]) -> Iterator[list[Change]]:
 def forgotten(transaction: Sequence[Change]) -> bool:
     """Whether something comes, goes, or is defined anew, and the structure's version is not raised."""
     return any(map(_comes_or_goes, transaction)) and not _raises(transaction)
+
+
+def gates_raised(member: Vertex) -> Iterator[Change]:
+    """The gates of a member that goes, or ceases to be satisfied."""
+    for role in member.record.serves:
+        yield Raise(paths.gate(member.record.deployment, role), Gate(by=member.name))
+
+
+def _with_gates(world: World, changes: Iterable[Change]) -> list[Change]:
+    transaction = list(changes)
+    for change in list(transaction):
+        match change.path.split("/")[2:], change:
+            case ["nodes", fqdn, "noderoles", role], Delete():
+                vertex = world.vertex(paths.noderole_name(role, fqdn))
+                gates = gates_raised(vertex) if vertex is not None else ()
+                there = {each.path for each in transaction}
+                transaction += [gate for gate in gates if gate.path not in there]
+    return transaction
 
 
 def _raises(transaction: Sequence[Change]) -> bool:
@@ -111,7 +124,7 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
                     view = world.nodes.get(fqdn)
                     if view is None or view.record is None:
                         raise Stale(f"{change.path} was not there when this was decided", change.path)
-                    epoch = max(epoch, view.epoch)
+                    epoch = max(epoch, view.epoch + 1)  # above its own base, too: no two lives of a name share one
     return replace(record, generation=generation, epoch=epoch)
 
 

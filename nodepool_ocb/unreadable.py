@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import NodeRole, State
 from nodepool_ocb.store import paths
-from nodepool_ocb.world import NodeView, Vertex, World, ancestors
+from nodepool_ocb.world import ClusterView, NodeView, Vertex, World, ancestors
 
 ADVICE = "mend it, or use the version of nodepool-ocb that wrote it"
 SPOILED_ADVICE = "write a JSON object there, or delete that znode: zkCli.sh -server HOST set PATH '{}'"
@@ -33,6 +33,7 @@ def holding(world: World, vertex: Vertex, record: NodeRole) -> Iterator[str]:
     wanted = [paths.noderole(vertex.role, fqdn), paths.node(fqdn), paths.claim(fqdn)]
     if record.ending is None:
         wanted += [paths.deployment(record.deployment), paths.role(vertex.role)]
+        wanted += [paths.gate(each.deployment, each.role) for each in vertex.above if isinstance(each, ClusterView)]
         wanted += [paths.noderole(*paths.split_noderole(name)) for name in vertex.unknown]
     there = [path for path in wanted if path in world.unreadable]
     yield from there

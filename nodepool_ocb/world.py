@@ -3,7 +3,8 @@ rollout counts in each deployment.
 
 Filled by store.tree and kept by store.cache; read by whoever decides. A view may be old: every decision is written with
 the versions that it was made from, so a stale one is refused. Each noderole knows its neighbours and counts the parents
-that it waits for; putting a record costs in proportion to its own edges and to its children when it turns.
+that it waits for; putting a record costs in proportion to its own edges and to its children when it turns. A cluster
+stands between its members and their children, so that N members and M children cost N + M.
 
 A record that cannot be decoded is named in ``unreadable``. The last good one stays where there was one, to be shown and
 for its edges; nothing is decided from it, and nothing from its absence (nodepool_ocb.unreadable).
@@ -12,7 +13,7 @@ for its edges; nothing is decided from it, and nothing from its absence (nodepoo
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec.structs
@@ -60,15 +61,40 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
     record: NodeRole
     version: int = -1
     mzxid: int = 0
-    waiting: int = 0
-    hooks: tuple[str, ...] = ()
-    children: Sequence[Vertex] = ()
+    waiting: int = 0  # parents that are not satisfied or do not exist; a cluster counts as one
+    below: Sequence[Vertex] = ()  # the noderoles that name this one as a parent
+
+    @property
+    def hooks(self) -> tuple[str, ...]:
+        """The hooks that its role has."""
+        stored = self.node.world.roles.get(self.role)
+        return stored.record.hooks if stored else ()
+
+    @property
+    def clusters(self) -> Sequence[ClusterView]:
+        """The clusters that it is a member of."""
+        if not self.record.serves:
+            return ()
+        return [self.node.world.cluster_view(role, self.record.deployment) for role in self.record.serves]
+
+    @property
+    def above(self) -> list[Vertex | ClusterView]:
+        """The parents that exist, clusters unopened; looked up, for it is asked seldom and would cost much memory."""
+        found = map(self.node.world.parent, self.record.parents)
+        return [parent for parent in found if parent is not None]
 
     @property
     def parents(self) -> list[Vertex]:
-        """The parents that exist; looked up, for it is asked seldom and would be a tenth of a large world's memory."""
-        found = map(self.node.world.vertex, self.record.parents)
-        return [parent for parent in found if parent is not None]
+        """The noderoles that it waits for and that exist, each once."""
+        return list(opened(self.above))
+
+    @property
+    def children(self) -> Sequence[Vertex]:
+        """The noderoles that wait for it, each once."""
+        clusters = self.clusters
+        if not clusters:
+            return self.below
+        return list(dict.fromkeys([*self.below, *(child for cluster in clusters for child in cluster.below)]))
 
     @property
     def unreadable(self) -> bool:
@@ -78,15 +104,33 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
 
     @property
     def unknown(self) -> list[str]:
-        """The names of its parents whose records cannot be read."""
+        """The names of the noderoles that it waits for, or may wait for, and whose records cannot be read."""
         world = self.node.world
-        return [name for name in self.record.parents if world.hides(name)] if world.unreadable else []
+        if not world.unreadable:
+            return []
+        return [hidden for name in self.record.parents for hidden in world.hidden(name)]
 
     @property
     def lacking(self) -> int:
-        """How many parents are known not to be satisfied: ``waiting``, without those that cannot be read."""
-        hidden = map(self.node.world.vertex, self.unknown)
-        return self.waiting - sum(parent is None or not satisfied(parent.record) for parent in hidden)
+        """How many parents are known not to be satisfied: ``waiting``, without what only an unreadable record makes wait."""
+        world = self.node.world
+        return self.waiting - (sum(map(world.doubts, self.record.parents)) if world.unreadable else 0)
+
+
+class ClusterView(msgspec.Struct, eq=False):
+    """The noderoles that serve as one role in one deployment, and those that wait for all of them.
+
+    ``gate`` is the version of its gate, never newer than the members that are shown (store.cache); -1 where there is none.
+    """
+
+    role: str
+    deployment: str
+    name: str  # "role@*deployment"
+    gate: int = -1
+    mzxid: int = 0
+    members: dict[Vertex, None] = {}
+    below: list[Vertex] = []
+    waiting: int = 1  # members that are not satisfied; 1 where there is no member
 
 
 class NodeView(msgspec.Struct, eq=False):
@@ -129,8 +173,10 @@ class World:
         self.nodes: dict[str, NodeView] = {}
         self.daemons: dict[str, dict[str, Daemon]] = {}
         self.rollouts: dict[str, Stored[Rollouts]] = {}  # by deployment
+        self.clusters: dict[str, ClusterView] = {}  # by name
+        self.turned: set[Vertex] = set()  # what waits for more or fewer parents than when this was emptied last
         self.unreadable: dict[str, str] = {}  # path of a record that cannot be decoded → why
-        self._depths: dict[Vertex, int] = {}  # forgotten when an edge changes
+        self._depths: dict[Vertex | ClusterView, int] = {}  # forgotten when an edge changes
         self._awaited: dict[str, list[Vertex]] = {}  # parents named by a noderole, and not here (yet)
 
     @property
@@ -145,15 +191,69 @@ class World:
         node = self.nodes.get(fqdn)
         return node.noderoles.get(role) if node else None
 
+    def parent(self, name: str) -> Vertex | ClusterView | None:
+        """What a record's ``parents`` names: a noderole, or a cluster that has members; or None."""
+        of_cluster = paths.split_cluster(name)
+        if of_cluster is None:
+            return self.vertex(name)
+        cluster = self.clusters.get(name)
+        return cluster if cluster is not None and cluster.members else None
+
+    def cluster_view(self, role: str, deployment: str) -> ClusterView:
+        """The cluster of this role, made empty where nothing has been seen of it."""
+        name = paths.cluster_name(role, deployment)
+        found = self.clusters.get(name)
+        if found is None:
+            found = self.clusters[name] = ClusterView(role, deployment, name)
+        return found
+
     def below(self, name: str) -> Sequence[Vertex]:
-        """The children of a noderole, also of one that was never seen."""
+        """The children of a noderole; of one that was never seen, those that it may have."""
         vertex = self.vertex(name)
-        return vertex.children if vertex is not None else self._awaited.get(name, ())
+        if vertex is not None:
+            return vertex.children
+        clusters = (cluster for cluster in self.clusters.values() if self._may_serve(name, cluster.role))
+        return [*self._awaited.get(name, ()), *(child for cluster in clusters for child in cluster.below)]
+
+    # -- what cannot be read --
 
     def hides(self, name: str) -> bool:
         """Whether the record of the noderole ``role@fqdn`` is there and cannot be read."""
         role, _, fqdn = name.partition("@")
         return paths.noderole(role, fqdn) in self.unreadable
+
+    def hidden(self, name: str) -> list[str]:
+        """The noderoles that a record's ``parents`` means by this name, as far as they are there and cannot be read.
+
+        One that was never seen may be in any deployment, so it counts for every cluster that its role may serve.
+        """
+        of_cluster = paths.split_cluster(name)
+        if of_cluster is None:
+            return [name] if self.hides(name) else []
+        cluster = self.clusters.get(name)
+        seen = [member.name for member in cluster.members if member.unreadable] if cluster is not None else []
+        return seen + [each for each in self._never_seen() if self._may_serve(each, of_cluster[0])]
+
+    def doubts(self, name: str) -> bool:
+        """Whether a parent counts as not satisfied only because of what cannot be read."""
+        if not self.hidden(name):
+            return False
+        parent = self.parent(name)
+        if isinstance(parent, ClusterView):
+            known = (member for member in parent.members if not member.unreadable)
+            return parent.waiting > 0 and all(satisfied(member.record) for member in known)
+        return parent is None or not satisfied(parent.record)
+
+    def _never_seen(self) -> Iterator[str]:
+        for path in self.unreadable:
+            match path.split("/")[2:]:
+                case ["nodes", fqdn, "noderoles", role] if self.vertex(f"{role}@{fqdn}") is None:
+                    yield f"{role}@{fqdn}"
+
+    def _may_serve(self, name: str, role: str) -> bool:
+        own = name.partition("@")[0]
+        stored = self.roles.get(own)
+        return own == role or (stored is not None and role in stored.record.provides)
 
     def vertices(self) -> Iterator[Vertex]:
         for node in self.nodes.values():
@@ -163,15 +263,18 @@ class World:
         """How many noderoles stand above it on the longest way up; 0 at the top."""
         if vertex in self._depths:
             return self._depths[vertex]
-        depths, stack, entered = self._depths, [vertex], set[Vertex]()
+        depths, entered = self._depths, set[Vertex | ClusterView]()
+        stack: list[Vertex | ClusterView] = [vertex]
         while stack:
             top = stack[-1]
-            unknown = [parent for parent in top.parents if parent not in depths and parent not in entered]
+            own = not isinstance(top, ClusterView)  # a cluster is as deep as its deepest member
+            above = list(top.members) if isinstance(top, ClusterView) else top.above
+            unknown = [parent for parent in above if parent not in depths and parent not in entered]
             if unknown and top not in entered:
                 stack.extend(unknown)
                 entered.add(top)
             else:  # in a circle, which no bind makes but a hand may, the edge that closes it does not count
-                depths[top] = 1 + max((depths.get(parent, -1) for parent in top.parents), default=-1)
+                depths[top] = own + max((depths.get(parent, -1) for parent in above), default=-1)
                 stack.pop()
         return depths[vertex]
 
@@ -191,13 +294,7 @@ class World:
         self.structure = stored
 
     def put_role(self, name: str, stored: Stored[Role]) -> None:
-        name = sys.intern(name)
-        before = self.roles.get(name)
-        self.roles[name] = stored
-        if (before.record.hooks if before else ()) != stored.record.hooks:
-            for node in self.nodes.values():
-                if name in node.noderoles:
-                    node.noderoles[name].hooks = stored.record.hooks
+        self.roles[sys.intern(name)] = stored
 
     def drop_role(self, name: str) -> None:
         self.roles.pop(name, None)
@@ -254,6 +351,10 @@ class World:
         view = self.node(fqdn)
         view.claim, view.claim_owner, view.claim_version = claim, owner, version
 
+    def put_gate(self, deployment: str, role: str, version: int, mzxid: int = 0) -> None:
+        cluster = self.cluster_view(role, deployment)
+        cluster.gate, cluster.mzxid = version, mzxid
+
     def put_noderole(self, fqdn: str, role: str, record: NodeRole, version: int = -1, mzxid: int = 0) -> Vertex:
         """Put a noderole, new or changed, in its place in the graph."""
         node = self.node(fqdn)
@@ -262,14 +363,21 @@ class World:
             return self._place(node, role, record, version, mzxid)
         turned = satisfied(record) - satisfied(vertex.record)
         moved = record.parents != vertex.record.parents
+        joined = (record.serves, record.deployment) != (vertex.record.serves, vertex.record.deployment)
         if claimable(record) != claimable(vertex.record):
             (node.ready.discard if vertex in node.ready else node.ready.add)(vertex)
         if moved:
             self._unlink(vertex)  # from the parents that it had
-        vertex.record, vertex.version, vertex.mzxid = record, version, mzxid
+        if joined:
+            self._leave(vertex)
+        before, vertex.record, vertex.version, vertex.mzxid = vertex.record, record, version, mzxid
         if turned:
-            for child in vertex.children:
-                child.waiting -= turned
+            self._turn(vertex.below, turned)
+        if joined:
+            self._join(vertex)
+        elif turned and before.serves:
+            for cluster in vertex.clusters:
+                self._count(cluster, -turned)
         if moved:
             self._link(vertex)
         return vertex
@@ -281,30 +389,34 @@ class World:
             return
         vertex.node.ready.discard(vertex)
         self._unlink(vertex)
-        for child in vertex.children:
-            child.waiting += satisfied(vertex.record)
-            self._awaited.setdefault(vertex.name, []).append(child)
-        vertex.children = ()
+        self._leave(vertex)
+        if satisfied(vertex.record):
+            self._turn(vertex.below, -1)
+        if vertex.below:
+            self._awaited.setdefault(vertex.name, []).extend(vertex.below)
+        vertex.below = ()
 
     # -- edges --
 
     def _place(self, node: NodeView, role: str, record: NodeRole, version: int, mzxid: int) -> Vertex:
         role = sys.intern(role)
-        stored = self.roles.get(role)
         name = f"{role}@{node.name}"
-        vertex = Vertex(name, role, node, record, version, mzxid, 0, stored.record.hooks if stored else ())
+        vertex = Vertex(name, role, node, record, version, mzxid)
         node.noderoles[role] = vertex
         if claimable(record):
             node.ready.add(vertex)
         if record.parents:
             self._link(vertex)
+        if record.serves:
+            self._join(vertex)
         if name in self._awaited:
             self._depths.clear()
             for child in self._awaited.pop(name):
                 names = [name if each == name else each for each in child.record.parents]
                 msgspec.structs.force_setattr(child.record, "parents", tuple(names))
                 _adopt(vertex, child)
-                child.waiting -= satisfied(record)
+            if satisfied(record):
+                self._turn(vertex.below, +1)
         return vertex
 
     def _link(self, vertex: Vertex) -> None:
@@ -313,6 +425,12 @@ class World:
         nodes = self.nodes
         for name in vertex.record.parents:
             role, _, fqdn = name.partition("@")  # as vertex() does: this loop is most of loading a large tree
+            if fqdn[:1] == "*":
+                cluster = self.cluster_view(role, fqdn[1:])
+                cluster.below.append(vertex)
+                names.append(cluster.name)
+                waiting += cluster.waiting > 0
+                continue
             node = nodes.get(fqdn)
             parent = node.noderoles.get(role) if node is not None else None
             if parent is None:
@@ -329,8 +447,12 @@ class World:
         self._depths.clear()
 
     def _unlink(self, vertex: Vertex) -> None:
-        for parent in vertex.parents:
-            parent.children = tuple([child for child in parent.children if child is not vertex])
+        for name in vertex.record.parents:
+            parent = self.clusters.get(name) or self.vertex(name)
+            if isinstance(parent, ClusterView):
+                parent.below.remove(vertex)
+            elif parent is not None:
+                parent.below = tuple([child for child in parent.below if child is not vertex])
         for name, waiting in list(self._awaited.items()) if vertex.waiting else ():
             if vertex in waiting:
                 waiting.remove(vertex)
@@ -338,15 +460,57 @@ class World:
                     del self._awaited[name]
         self._depths.clear()
 
+    # -- clusters --
+
+    def _join(self, vertex: Vertex) -> None:
+        for cluster in vertex.clusters:
+            first = not cluster.members
+            cluster.members[vertex] = None
+            self._count(cluster, (not satisfied(vertex.record)) - first)
+        if vertex.record.serves:
+            self._depths.clear()
+
+    def _leave(self, vertex: Vertex) -> None:
+        for cluster in vertex.clusters:
+            cluster.members.pop(vertex, None)
+            last = not cluster.members
+            self._count(cluster, last - (not satisfied(vertex.record)))
+        if vertex.record.serves:
+            self._depths.clear()
+
+    def _count(self, cluster: ClusterView, more: int) -> None:
+        """So many more of its members are not satisfied; its children turn where that makes it wait, or wait no more."""
+        waited = cluster.waiting > 0
+        cluster.waiting += more
+        if waited is not (cluster.waiting > 0):
+            self._turn(cluster.below, +1 if waited else -1)
+
+    def _turn(self, children: Iterable[Vertex], good: int) -> None:
+        """Each has one parent more (+1) or less (-1) that is satisfied."""
+        for child in children:
+            child.waiting -= good
+            self.turned.add(child)
+
 
 def _adopt(parent: Vertex, child: Vertex) -> None:
-    children = parent.children
+    children = parent.below
     if isinstance(children, list):
         children.append(child)
     elif len(children) < FEW:
-        parent.children = (*children, child)
+        parent.below = (*children, child)
     else:
-        parent.children = [*children, child]
+        parent.below = [*children, child]
+
+
+def opened(above: Iterable[Vertex | ClusterView]) -> dict[Vertex, None]:
+    """The noderoles themselves, with the members of the clusters among them; each once."""
+    found: dict[Vertex, None] = {}
+    for each in dict.fromkeys(above):
+        if isinstance(each, ClusterView):
+            found |= each.members
+        else:
+            found[each] = None
+    return found
 
 
 def ordered_with(vertex: Vertex) -> str | None:
@@ -358,11 +522,11 @@ def ordered_with(vertex: Vertex) -> str | None:
 def ancestors(vertex: Vertex) -> list[list[Vertex]]:
     """Everything above a noderole, by distance: parents first, each noderole at its greatest distance only."""
     distance: dict[Vertex, int] = {}
-    level, depth = set(vertex.parents), 1
+    level, depth = opened(vertex.above), 1
     while level and depth <= len(distance) + 1:  # in a circle there would be no end
         for parent in level:
             distance[parent] = depth
-        level, depth = {grand for parent in level for grand in parent.parents}, depth + 1
+        level, depth = opened(grand for parent in level for grand in parent.above), depth + 1
     rows: list[list[Vertex]] = [[] for _ in range(max(distance.values(), default=0))]
     for parent in sorted(distance, key=lambda v: v.name):
         rows[distance[parent] - 1].append(parent)

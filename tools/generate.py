@@ -175,6 +175,8 @@ def _metric(each: Counter | Gauge | Histogram) -> tuple[str, str, str, str]:
 def _session_metrics() -> Iterator[tuple[str, str, str, str]]:
     for name, meaning in metrics.OF_SESSION.items():
         yield f"`nodepool_ocb_zookeeper_{name}_total`", "counter", "", meaning
+    for name, meaning in metrics.LARGEST_OF_SESSION.items():
+        yield f"`nodepool_ocb_zookeeper_{name}`", "gauge", "", meaning
 
 
 # -- commands.md --

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import belonging, claim, metrics
+from nodepool_ocb import aliveness, belonging, claim, limits, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
@@ -172,8 +172,10 @@ class Annealer:
 
     def _look(self, touched: Touched) -> None:
         affected = set(touched.nodes)
-        for vertex in touched.vertices:
+        for vertex in touched.vertices | touched.turned:
             self._mind_settling(vertex)
+        for fqdn in touched.nodes:
+            self._mind_dying(fqdn)
         catalogue = touched.roles or touched.deployments or touched.attributes
         if self.ranking.among(self.world.annealers) or catalogue:
             affected.update(self.world.nodes)
@@ -203,6 +205,8 @@ class Annealer:
             self.holding.consider(whom)
         elif what == "end":
             self.holding.retry(whom)
+        elif what == "dying":
+            self._go_on_with(whom)
         elif what == "sweep":
             self._sweep()
         elif what == "probe":
@@ -231,6 +235,7 @@ class Annealer:
         self.rolling.look_at_all()
         for fqdn in self.world.nodes:
             self.holding.consider(fqdn)
+            self._mind_dying(fqdn)
 
     def _sweep_seconds(self) -> float:
         return self.settings.sweep_seconds * random.uniform(0.9, 1.1)
@@ -238,10 +243,9 @@ class Annealer:
     # -- settling what nobody settled --
 
     def _mind_settling(self, vertex: Vertex) -> None:
-        for each in (vertex, *vertex.children):
-            if self._unsettled(each):
-                wait = SETTLING_SECONDS + self.ranking.of(each.node.name) * self.settings.steal_delay_seconds
-                self.agenda.at(time.monotonic() + wait, ("settle", each.name))
+        if self._unsettled(vertex):
+            wait = SETTLING_SECONDS + self.ranking.of(vertex.node.name) * self.settings.steal_delay_seconds
+            self.agenda.at(time.monotonic() + wait, ("settle", vertex.name))
 
     @staticmethod
     def _unsettled(vertex: Vertex) -> bool:
@@ -249,15 +253,29 @@ class Annealer:
 
     def _settle(self, unsettled: list[Vertex]) -> None:
         """Write what the rule about neighbours says, where whoever moved them did not come to it."""
-        for start in range(0, len(unsettled), 100):
-            part = unsettled[start : start + 100]
-            moved = with_hooks(settle({}, self.session.now(), also=part))
-            self.send(list(claim.settling(moved)), partial(self._settled, part), "settling")
+        moved = with_hooks(settle({}, self.session.now(), also=unsettled))
+        for changes in limits.parts(list(claim.writes(vertex, record)) for vertex, record in moved.items()):
+            self.send(changes, partial(self._settled, list(claim.written(moved, changes))), "settling")
 
     def _settled(self, part: list[Vertex], refused: OcbError | None) -> None:
         if refused is not None:  # one that moved on must not strand the others
             for vertex in part:
                 self.agenda.at(time.monotonic() + SETTLING_SECONDS, ("settle", vertex.name))
+
+    # -- deaths that are larger than a transaction --
+
+    def _mind_dying(self, fqdn: str) -> None:
+        view = self.world.nodes.get(fqdn)
+        if view is not None and view.record is not None and view.record.dying:
+            wait = SETTLING_SECONDS + self.ranking.of(fqdn) * self.settings.steal_delay_seconds
+            self.agenda.at(time.monotonic() + wait, ("dying", fqdn))
+
+    def _go_on_with(self, fqdn: str) -> None:
+        """Tell more of a dead node's noderoles; what is written makes the next appointment."""
+        view = self.world.nodes.get(fqdn)
+        if view is not None and view.record is not None:
+            changes = aliveness.went_on(view, self.session.now(), self.identity)
+            self.send(changes, lambda _: self._mind_dying(fqdn), f"death of {fqdn}")
 
     # -- the end --
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from nodepool_ocb import limits
 from nodepool_ocb.committing import apply_to
 from nodepool_ocb.model import Change, NodeRole
 from nodepool_ocb.noderole import Event
@@ -53,14 +54,13 @@ def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = 
     unreadable = _noderoles(quarantined)
     after, decisions, last = _decided(world, driven, now, unreadable)
     actions = last.actions if last is not None else ()
-    begun = next(_moved(world, driven, after, actions, now), [])
     due = last.due if last is not None else now
-    if not decisions and not begun:
-        return Move((), driven, (), due, quiet=True)
     record = rollouts.changes(driven.deployment, driven.id, driven.rollout, after, driven.versions, now)
-    changes = [*record, *begun]
-    if decisions and not rollouts.fits(changes):
-        changes = record  # and what is to begin in the next one
+    changes = next(
+        _moved(world, driven, after, actions, now, record), record
+    )  # what has no room begins in the next one
+    if not decisions and changes == record:
+        return Move((), driven, (), due, quiet=True)
     versions = driven.versions.after(changes, driven.deployment, driven.id)
     known = Driven(driven.deployment, driven.id, after, versions)
     quiet = last is not None and not actions and all(map(_came_back, decisions))
@@ -103,7 +103,7 @@ def _bearable(driven: Driven, after: Rollout, decisions: Sequence[Decision], now
     count = len(decisions)
     while count:
         wanted = apply(after, decisions[:count])
-        if rollouts.fits(rollouts.changes(driven.deployment, driven.id, driven.rollout, wanted, driven.versions, now)):
+        if limits.fits(rollouts.changes(driven.deployment, driven.id, driven.rollout, wanted, driven.versions, now)):
             break
         count //= 2
     if not count and after is driven.rollout:
@@ -112,13 +112,14 @@ def _bearable(driven: Driven, after: Rollout, decisions: Sequence[Decision], now
 
 
 def _moved(
-    world: World, driven: Driven, after: Rollout, actions: Sequence[Action], now: float
+    world: World, driven: Driven, after: Rollout, actions: Sequence[Action], now: float, record: Sequence[Change]
 ) -> Iterator[list[Change]]:
-    """Transactions that move noderoles; only the first may be taken, for the world is ours to read alone."""
+    """The record, with as many moves of noderoles as it leaves room for; only the first may be taken, for the world is
+    ours to read alone."""
     look = Observer(world, driven.deployment, after)
     for reason, chosen in _by_reason(after, actions).items():
         for event, vertices in look.moves(chosen).items():
-            yield from apply_to(world, _not_yet(vertices, event), event, now, driven.name, reason)
+            yield from apply_to(world, _not_yet(vertices, event), event, now, driven.name, reason, record)
 
 
 def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, list[Action]]:

@@ -24,6 +24,7 @@ class Held:
         self.finished: Finished | None = None  # what is to be written
         self.writing = False  # ... and is under way
         self.refusals = 0
+        self.smallest = False  # what was to be written with it was refused as too large
         self.stop = threading.Event()  # for the jig: leave the run alone
         self.gone = threading.Event()  # the node is not ours any more
         self.ending: str | None = None  # the run is to be ended on its machine, and why

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from nodepool_ocb import claim, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
-from nodepool_ocb.hindrance import backoff_left, runnable
+from nodepool_ocb.hindrance import backoff_left, runnable, unsettled_child
 from nodepool_ocb.jigs.jig import Failed, Jig, Unknown
 from nodepool_ocb.model import Change, NodeRole, State
 from nodepool_ocb.noderole import Event, apply, claimable
@@ -145,6 +145,8 @@ class Holding:
                 candidates.append(vertex)
             elif left := backoff_left(record, now):
                 site.agenda.at(time.monotonic() + left, ("consider", view.name))
+            elif record.state is State.TODO and unsettled_child(vertex, planned) is not None:
+                site.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", view.name))
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         return min(candidates, key=lambda vertex: (site.world.depth(vertex), vertex.name))
@@ -291,6 +293,8 @@ class Holding:
     def _follow(self, held: Held, finished: Finished, ending: Ending) -> tuple[Held | None, list[Change]]:
         """The next noderole to hold on the same node, if there is one, and the transaction that ends this one."""
         site = self._site
+        if held.smallest:
+            return None, ending.smallest()
         if site.draining or not ending.may_pass_on:
             return None, ending.alone()
         hold, view = held.hold, held.hold.vertex.node
@@ -313,9 +317,8 @@ class Holding:
         if self._held.get(held.fqdn) is not held:
             return
         held.writing = False
-        if isinstance(refused, Invalid):  # what came back does not fit in ZooKeeper
-            code = getattr(finished.outcome, "exit_code", None)
-            self._end(held, Finished(Failed(str(refused), code), finished.ended))
+        if isinstance(refused, Invalid):
+            self._too_large(held, finished, refused)
             return
         if refused is not None:
             self._refused(held, finished, refused)
@@ -333,6 +336,18 @@ class Holding:
         self._held[held.fqdn] = following
         site.working.pass_on(held, following)
         self._run(following)
+
+    def _too_large(self, held: Held, finished: Finished, refused: Invalid) -> None:
+        """A run is to blame only for what it gave back itself: first its outcome is written without any neighbour."""
+        if not held.smallest:
+            log.warning("%s: its end is written without its neighbours: %s", held.name, refused)
+            held.smallest = True
+            self._end(held, finished)
+        elif finished.results:
+            code = getattr(finished.outcome, "exit_code", None)
+            self._end(held, Finished(Failed(str(refused), code), finished.ended))
+        else:
+            self._refused(held, finished, refused)
 
     def _refused(self, held: Held, finished: Finished, refused: OcbError) -> None:
         """Read first: the outcome may be there, or a neighbour moved on, or somebody touched the wall."""
@@ -365,9 +380,8 @@ class Holding:
         site = self._site
         hidden = vertex.unreadable or paths.claim(vertex.node.name) in site.world.unreadable
         if vertex.node.claim is None and not hidden and site.ranking.of(vertex.node.name) == 0:
-            moved = apply({vertex: Event.LOSE}, site.session.now(), by=site.identity)
-            changes = [
-                *claim.settling(moved, first=vertex),
-                *claim.accounted(vertex, site.session.now(), "abandoned", "a parent is not well any more"),
-            ]
+            now = site.session.now()
+            moved = apply({vertex: Event.LOSE}, now, by=site.identity)
+            account = claim.accounted(vertex, now, "abandoned", "a parent is not well any more")
+            changes = claim.settling(moved, (vertex,), list(account))
             site.send(changes, lambda _: None, f"letting go {vertex.name}")

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, blobs, metrics, nodes, structure, unreadable
-from nodepool_ocb.claim import Hold, settling
+from nodepool_ocb import aliveness, blobs, limits, metrics, nodes, structure, unreadable
+from nodepool_ocb.claim import Hold, settling, writes
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, Denied, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.hookcode import brings
@@ -71,7 +71,7 @@ class Hooking:
         self._under_way: set[tuple[str, str]] = set()
         self._queue: dict[tuple[str, str], None] = {}  # names alone: what a hook sees is put together when it runs
         self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
-        self._shared: set[str] = set()  # those of them that a hook may be looking at: never changed, but replaced
+        self._views: dict[str, Mapping[str, NodeRole]] = {}  # of them, that hooks may be looking at: they never change
         self._order: list[str] | None = None  # the roles by depth; None where they have changed
         self._said: set[tuple[str, str]] = set()  # role and hook whose code is not here
 
@@ -148,12 +148,22 @@ class Hooking:
 
     def _done(self, what: str, whom: str, job: Job, done: Done | None, again_seconds: float) -> None:
         changes = self._changes(what, whom, job, done)
-        if changes:
-            self._site.send(
-                changes, lambda refused: self._ended(what, whom, again_seconds if refused else 0.0), f"{what} {whom}"
-            )
-        else:
+        self._send(what, whom, list(limits.apart(changes)), again_seconds)
+
+    def _send(self, what: str, whom: str, parts: list[list[Change]], again_seconds: float) -> None:
+        """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
+        if not parts:
             self._ended(what, whom, again_seconds)
+            return
+        first, *rest = parts
+
+        def written(refused: OcbError | None) -> None:
+            if refused is None and rest:
+                self._send(what, whom, rest, again_seconds)
+            else:
+                self._ended(what, whom, again_seconds if refused else 0.0)
+
+        self._site.send(first, written, f"{what} {whom}")
 
     @staticmethod
     def _changes(what: str, whom: str, job: Job, done: Done | None) -> list[Change]:
@@ -188,8 +198,7 @@ class Hooking:
         return False
 
     def _index(self, vertex: Vertex) -> None:
-        if vertex.role in self._shared:
-            self._shared.discard(vertex.role)
+        if self._views.pop(vertex.role, None) is not None:
             self._of_role[vertex.role] = dict(self._of_role[vertex.role])
         known = self._of_role[vertex.role]
         if self._site.world.vertex(vertex.name) is vertex:
@@ -201,8 +210,7 @@ class Hooking:
         """All noderoles of a role, as they are now; one view for all hooks until one of the noderoles changes."""
         if name not in self._of_role:
             self._of_role[name] = {v.name: v.record for v in self._site.world.vertices() if v.role == name}
-        self._shared.add(name)
-        return MappingProxyType(self._of_role[name])
+        return self._views.setdefault(name, MappingProxyType(self._of_role[name]))
 
     # -- noderole hooks --
 
@@ -240,13 +248,13 @@ class Hooking:
             )
             own = moved.get(vertex, record)
             moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
-            return list(settling(moved, first=vertex))
+            return settling(moved, (vertex,))
         changes = self._wanted(vertex.node, done)
         path = paths.noderole(vertex.role, vertex.node.name)
         now = changes.get(path)
         base = now.data if isinstance(now, Set) and isinstance(now.data, NodeRole) else record
         kept = tuple(name for name in base.hooks if name != hook)
-        changes[path] = Set(path, replace(base, hooks=kept), vertex.version)
+        changes |= {change.path: change for change in writes(vertex, replace(base, hooks=kept))}
         return list(changes.values())
 
     def _wanted(self, view: NodeView | None, done: Done) -> dict[str, Change]:
@@ -259,7 +267,8 @@ class Hooking:
             found = (world.vertex(name) for name in hooked.refresh)
             ready = (each for each in found if each is not None and not each.unreadable)
             events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
-            changes += settling(apply(events, self._site.session.now(), by=identity))
+            moved = apply(events, self._site.session.now(), by=identity)
+            changes += [change for each, record in moved.items() for change in writes(each, record)]
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
                 path = paths.system(*paths.split_noderole(name))

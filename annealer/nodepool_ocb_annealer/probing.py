@@ -127,7 +127,7 @@ class Probing:
         if isinstance(answer, Alive):
             metrics.PROBES.labels("alive").inc()
             self._failures.pop(fqdn, None)
-            if not node.alive:
+            if not (node.alive or node.dying):
                 log.info("%s is alive", fqdn)
                 keys = [answer.host_key] if answer.host_key else []
                 self._site.send(revived(view, self._site.session.now(), keys), lambda _: None, f"{fqdn} alive")

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol
 
+from nodepool_ocb import limits
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import Delete
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 RUNS_KEPT: Final = 10
 TIDY_SECONDS: Final = 1.0  # between two looks
-DELETIONS_AT_ONCE: Final = 400
 LOOK_SHARE: Final = 50  # the pause after a look at the logs, in times of what that took
 AGES_SECONDS: Final = 3600.0  # a log may become too old though nothing runs
 
@@ -122,5 +122,5 @@ def drop_old_runs(session: Session, noderoles: Collection[str]) -> None:
         for place, runs in zip(places, listed, strict=True)
         for run in sorted(runs or [])[:-RUNS_KEPT]
     ]
-    for start in range(0, len(surplus), DELETIONS_AT_ONCE):
-        session.commit(surplus[start : start + DELETIONS_AT_ONCE])
+    for deletions in limits.parts(limits.singly(surplus)):
+        session.commit(deletions)

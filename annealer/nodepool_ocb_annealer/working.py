@@ -12,7 +12,7 @@ import logging
 import secrets
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -25,7 +25,7 @@ from nodepool_ocb.aliveness import died
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.hindrance import LONGEST_BACKOFF_SECONDS
 from nodepool_ocb.jigs.jig import Failed, Fenced, Jig, Lost, Outcome, Succeeded, Unknown, Unreachable
-from nodepool_ocb.model import Change, Check, Create, Delete, NodeRole, Role, Run, State
+from nodepool_ocb.model import Change, Check, Delete, NodeRole, Role, Run, State
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
@@ -44,6 +44,7 @@ class Ending(msgspec.Struct, frozen=True):
     """What a finished run comes to."""
 
     alone: Callable[[], list[Change]]  # the transaction that writes it and gives the node back
+    smallest: Callable[[], list[Change]]  # the same without any neighbour
     moved: dict[Vertex, NodeRole]
     run: Run
     event: Event
@@ -190,13 +191,21 @@ class Working:
             return self._dead(hold, outcome, run, now)
         if vertex.record.ending:  # whatever it came to
             moved = apply({vertex: Event.FAIL}, now, by=hold.annealer, reason=vertex.record.ending)
-            return Ending(partial(claim.finishing, hold, moved, run), moved, run, Event.FAIL, may_pass_on=False)
+            return self._of_run(hold, moved, run, Event.FAIL)
         event, more = _event(outcome, hold.record, role, now)
         moved = apply({vertex: event}, now, by=hold.annealer, reason=run.reason)
         if more:
             moved[vertex] = replace(moved[vertex], **more)
-        alone = partial(claim.finishing, hold, moved, run, finished.results)
-        return Ending(alone, moved, run, event, may_pass_on=event is Event.SUCCEED)
+        return self._of_run(hold, moved, run, event, finished.results)
+
+    @staticmethod
+    def _of_run(
+        hold: claim.Hold, moved: dict[Vertex, NodeRole], run: Run, event: Event, results: Sequence[Change] = ()
+    ) -> Ending:
+        alone = partial(claim.finishing, hold, moved, run, results)
+        own = {hold.vertex: moved[hold.vertex]}
+        smallest = partial(claim.finishing, hold, own, run, results)
+        return Ending(alone, smallest, moved, run, event, may_pass_on=event is Event.SUCCEED)
 
     def untouched(self, held: Held, reason: str) -> list[Change]:
         """Give back what was claimed and not begun, as if it had not been: that counts for no attempt."""
@@ -209,16 +218,13 @@ class Working:
     def _dead(hold: claim.Hold, outcome: Unreachable, run: Run, now: float) -> Ending:
         reason = f"{outcome.step}: {outcome.reason}"
         if paths.node(hold.fqdn) in hold.vertex.node.world.unreadable:
-            return Ending(partial(claim.releasing, hold), {}, run, Event.ABANDON, may_pass_on=False)
-        dead = died(hold.vertex.node, now, reason, by=hold.annealer, told=hold.vertex)
-        if any(change.path == paths.noderole(hold.vertex.role, hold.fqdn) for change in dead):
-            dead.append(Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run))
-        # else the node is not available and the noderole stays in TRANSITION: who takes it over accounts for the run
-        changes: list[Change] = [
-            Check(paths.fence(hold.fqdn), hold.fence), *dead, Delete(paths.claim(hold.fqdn), hold.claim_version)
-        ]  # fmt: skip
+            released = partial(claim.releasing, hold)
+            return Ending(released, released, {}, run, Event.ABANDON, may_pass_on=False)
+        end = Check(paths.fence(hold.fqdn), hold.fence), Delete(paths.claim(hold.fqdn), hold.claim_version)
+        # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
+        changes = died(hold.vertex.node, now, reason, by=hold.annealer, ended=(hold.vertex, run), together=end)
         log.warning("%s is not alive: %s", hold.fqdn, reason)
-        return Ending(lambda: changes, {}, run, Event.NODE_DIED, may_pass_on=False)
+        return Ending(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED, may_pass_on=False)
 
     @staticmethod
     def _record(hold: claim.Hold, finished: Finished) -> Run:

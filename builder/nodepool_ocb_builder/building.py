@@ -283,5 +283,10 @@ class Building:
     def _forget(self) -> None:
         """Take the record away, so that nobody waits for it."""
         path = paths.build(self.image.name, str(self.id))
+
+        def write() -> None:
+            self.site.sync()  # another cluster may have a build of this name
+            self.site.session.commit(removal(self.site.session, path))
+
         with suppress(GivenUp):
-            self.site.insist(lambda: self.site.session.commit(removal(self.site.session, path)))
+            self.site.insist(write)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb import structure
+from nodepool_ocb import limits, structure
 from nodepool_ocb.cli.common import asked
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Change, Check, Create, Delete, Json, Record
+from nodepool_ocb.model import Change, Check, Create, Delete, Gate, Json, Raise, Record
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import World
 
@@ -32,7 +32,6 @@ CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, als
 REFUSED_SECONDS: Final = 1.0  # a server that restarts may be back by then
 ATTEMPTS: Final = 40  # each loses to somebody whose change was written, so many people get on side by side
 LONGEST_PAUSE_SECONDS: Final = 1.0
-MOST_CHANGES: Final = structure.MOST_CHANGES
 
 Decide = Callable[["Session", World], Iterable[Sequence[Change]]]
 
@@ -128,9 +127,9 @@ def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], d
     return changes
 
 
-def parts(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+def parts(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
     """Independent changes, in transactions that ZooKeeper takes."""
-    return (changes[start : start + MOST_CHANGES] for start in range(0, len(changes), MOST_CHANGES))
+    return limits.parts(limits.singly(changes))
 
 
 # -- telling what was changed --
@@ -192,7 +191,7 @@ def _of_image(path: str) -> tuple[str, str] | None:
 
 
 def _told(change: Change) -> dict[str, Json] | None:
-    """A change as people name it; None for what only keeps order (checks, fences, the structure, empty znodes)."""
+    """A change as people name it; None for what only keeps order (checks, fences, gates, the structure, empty znodes)."""
     from nodepool_ocb.store.places import place
 
     data = None if isinstance(change, Check | Delete) else change.data
@@ -207,7 +206,7 @@ def _told(change: Change) -> dict[str, Json] | None:
             "state": None if state is None else str(state),
         }
     what = place(change.path)
-    if isinstance(change, Check) or (what is None and data is None):
+    if isinstance(change, Check | Raise) or (what is None and data is None) or isinstance(data, Gate):
         return None
     if what is None:
         return {"change": verb, "kind": "attributes", "name": _owner(change.path), "state": None}

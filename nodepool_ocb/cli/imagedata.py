@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeVar
 import click
 import msgspec
 
+from nodepool_ocb import limits
 from nodepool_ocb.cli import completion, connection, imaging, output
 from nodepool_ocb.cli.common import Verb, dry_run_option
 from nodepool_ocb.errors import Conflict, Invalid
@@ -214,7 +215,7 @@ def _there(opened: Session, whole: Sequence[Create]) -> set[str]:
 
 
 def _write(opened: Session, name: str, missing: Sequence[Create]) -> None:
-    if len(missing) > connection.MOST_CHANGES:
+    if len(missing) > limits.TRANSACTION_CHANGES:  # all or nothing
         raise Invalid(f"image {name} has {len(missing)} records, more than one transaction may hold; delete old builds")
     opened.ensure(paths.builds(name))
     _raise(opened, paths.builds(name), [change.path for change in missing if isinstance(change.data, Build)])

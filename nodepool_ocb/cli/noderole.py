@@ -9,13 +9,13 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, blobs, committing, structure, unreadable
+from nodepool_ocb import binding, blobs, claim, committing, limits, structure, unreadable
 from nodepool_ocb.cli import assigning, completion, connection, output, runs, turns, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.cli.telling import explain, log
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Change, Check, Json, Set, State
+from nodepool_ocb.model import Change, Check, Json, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
@@ -235,8 +235,8 @@ def retry(
             if vertex.record.state is not State.ERROR and vertex not in pausing:
                 hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; retry is for what failed; {hint}")
-        hurried = [Set(_path(v), replace(v.record, not_before=0.0, by=connection.me()), v.version) for v in pausing]
-        yield from connection.parts(hurried)
+        hurried = ((v, replace(v.record, not_before=0.0, by=connection.me())) for v in pausing)
+        yield from limits.parts(list(claim.writes(vertex, record)) for vertex, record in hurried)
         broken = [vertex for vertex in chosen if vertex.record.state is State.ERROR]
         moved = committing.apply_to(world, chosen, Event.RETRY, now, connection.me())
         yield from turns.kept(opened, world, broken, moved, force)

@@ -123,8 +123,10 @@ def _nodes(world: World, place: str) -> Mapping[str, Node]:
 
 def _refuse(opened: Session, world: World, place: str, rollout: Rollout) -> None:
     """Raises Conflict, Invalid or NotFound where it could not be carried out."""
+    from nodepool_ocb.store import lines
+
     _refuse_another(opened, place)
-    _refuse_relatives(world, place)
+    lines.entered(opened, place)
     for each in below(world, place):
         if world.deployments[each].record.state is DeploymentState.PROPOSED:
             advice = (
@@ -157,20 +159,6 @@ def _refuse_another(opened: Session, place: str) -> None:
         f"rollout {key} is under way: {head.by or 'somebody'} started it {since} ago, it is {head.state}, and {who};"
         f" wait for it: nodepool-ocb rollout wait {key}{end}"
     )
-
-
-def _refuse_relatives(world: World, place: str) -> None:
-    """Raises Conflict while a rollout of a deployment above or below is under way: it has to do with the same nodes."""
-    for name, stored in sorted(world.rollouts.items()):
-        kin = (
-            name != place and name in world.deployments and (place in below(world, name) or name in below(world, place))
-        )
-        if kin and not stored.record.over and stored.record.newest is not None:
-            key = Key(name, stored.record.newest)
-            raise Conflict(
-                f"rollout {key} is under way, which takes in nodes of deployment {place}; wait for it:"
-                f" nodepool-ocb rollout wait {key}, or end it: nodepool-ocb rollout cancel {key}"
-            )
 
 
 def _refuse_nothing(world: World, place: str, rollout: Rollout) -> None:

@@ -5,6 +5,11 @@ the world; ``sweep`` reads everything, for watches are hints: every half minute 
 after a reconnect. Own writes are shown at once by ``wrote``, and because ``expect`` announced them their events cost no
 read.
 
+The gate of a cluster must never be shown newer than the cluster's members, for a claim checks the gate instead of them. So
+a gate that changed is shown only after all its members, and the one that raised it, have been read again; one that we
+raised ourselves is shown with what we wrote, unless somebody else raised it before. Where the connection broke while
+this was read, everything is read anew first.
+
 Everything here is called on one thread, but for the watch, which appends to a deque and wakes.
 """
 
@@ -12,9 +17,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from nodepool_ocb.model import Change, Check, Delete, Json, Record
-from nodepool_ocb.store import paths
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import Change, Check, Delete, Gate, Json, Record
+from nodepool_ocb.store import codec, paths
+from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.places import place
 from nodepool_ocb.store.session import Session, ZnodeStat
 from nodepool_ocb.store.tree import Touched, Tree
@@ -68,14 +76,55 @@ class Cache:
             self._absorb()  # what belongs to that version is dirty by now, and is shown before it
             dirty = sorted(self._dirty - {paths.STRUCTURE})
             self._dirty.difference_update(dirty)
-            for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
+            gates = self._read(dirty)
+            again = self._behind(gates)
+            dirty += again
+            later = self._read(again)
+            if self._connection != self._session.connections:
+                return (
+                    self.sweep()
+                )  # events were lost meanwhile: what was read last may be newer than all that is shown
+            for path, znode in gates.items():
                 self._tree.put(path, znode)
+            if later:
+                self._dirty.update(later)  # shown by the next refresh, after their members
+                self._wake()
             for znode in structure:
                 self._tree.put(paths.STRUCTURE, znode)
         except BaseException:
             self._dirty.update(dirty, first)
             raise
         return self._tree.touched()
+
+    def _read(self, dirty: Sequence[str]) -> dict[str, Znode | None]:
+        """Show what is there now; gives the gates that changed, which are not shown yet."""
+        gates: dict[str, Znode | None] = {}
+        for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
+            at = place(path)
+            if at is None or at.kind is not Gate:
+                self._tree.put(path, znode)
+            elif znode is None or znode.mzxid != self._tree.mzxid(at):
+                gates[path] = znode
+        return gates
+
+    def _behind(self, gates: dict[str, Znode | None]) -> list[str]:
+        """What is to be read before these gates are shown: what became dirty before they were read, their members, and
+        those that they name.
+        """
+        if not gates:
+            return []
+        self._absorb()
+        behind = self._dirty - {paths.STRUCTURE}
+        self._dirty -= behind
+        for path, znode in gates.items():
+            at = place(path)
+            assert at is not None, "a gate is a place"
+            names = [member.name for member in self.world.cluster_view(at.below, at.name).members]
+            with suppress(Invalid, ValueError):
+                named = codec.decode(Gate, znode).by if znode is not None else None
+                names += [named] if named else []
+            behind.update(paths.noderole(*paths.split_noderole(name)) for name in names)
+        return sorted(behind)
 
     def sweep(self) -> Touched:
         """Read everything, unless nothing at all was written since the last sweep began; otherwise as ``refresh``."""
@@ -86,8 +135,11 @@ class Cache:
             _, structure = self._session.get_many([paths.ROOT, paths.STRUCTURE])
             zxid = self._session.last_zxid  # whatever was written up to here, the reads that follow see
             if zxid != self._swept:
-                self._tree.read(self._session, structure)
+                hidden = self._tree.read(self._session, structure)
                 self._swept = zxid
+                if hidden:
+                    self._dirty.update(hidden)  # shown by the next refresh, after their members
+                    self._wake()
             self._tree.look_at_spoiled(self._session)
             self._connection = connection
         except BaseException:
@@ -124,6 +176,9 @@ class Cache:
         self._settle(path, own=1)
         if stat is None:
             self._tree.drop(at)
+        elif at.kind is Gate and stat.version != self.world.cluster_view(at.below, at.name).gate + 1:
+            self._dirty.add(path)  # others raised it, too: what they wrote is to be read before it is shown
+            self._wake()
         elif stat.mzxid > self._tree.mzxid(at):
             self._tree.keep(at, record, stat.version, stat.mzxid, stat.ephemeral_owner)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.limits import MOST_CHANGES
 from nodepool_ocb.model import Change, Create, Delete
 from nodepool_ocb.store.session import Session
 
 FARTHEST: Final = 100_000  # how far the numbers are raised at most
-_AT_ONCE: Final = 200
+_AT_ONCE: Final = MOST_CHANGES // 2  # pairs
 
 
 def raise_beyond(session: Session, parent: str, number: int) -> None:

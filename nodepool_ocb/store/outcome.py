@@ -9,6 +9,8 @@ Whoever reads must have synced first. A transaction is all or nothing, so one zn
 
 "Not applied" is certain and goes before "applied", which rests on equal data.
 
+A gate that was raised tells nothing: anybody may raise it.
+
 What is absent tells less, for others may have deleted it: it counts only where no znode above tells, and only
 where the absent ones agree. What is left is Unknown.
 """
@@ -19,7 +21,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from nodepool_ocb.model import Change, Check, Create, Delete, Set
+from nodepool_ocb.model import Change, Check, Create, Delete, Raise, Set
 from nodepool_ocb.store.frames import Znode, ZnodeStat
 
 
@@ -44,7 +46,7 @@ def find(changes: Sequence[Change], data: Sequence[bytes], found: Sequence[Znode
     seen = [
         (change, znode, _look(change, wrote, znode)) for change, wrote, znode in zip(changes, data, found, strict=True)
     ]
-    writes = [(change, znode, verdict) for change, znode, verdict in seen if not isinstance(change, Check)]
+    writes = [(change, znode, verdict) for change, znode, verdict in seen if not isinstance(change, Check | Raise)]
     verdicts = {verdict for _, _, verdict in writes}
     if verdicts & {Verdict.LOST, Verdict.REFUSED}:
         moved = next((change.path for change, _, verdict in seen if verdict is Verdict.REFUSED), None)
@@ -66,7 +68,7 @@ def stats(changes: Sequence[Change], found: Sequence[Znode | None]) -> list[Znod
     """What the lost answer of an applied transaction would have said, as well as it can be known."""
     return [
         ZnodeStat(znode.version, znode.mzxid, znode.ephemeral_owner, znode.mtime if isinstance(change, Set) else 0.0)
-        if znode is not None and isinstance(change, Create | Set)
+        if znode is not None and isinstance(change, Create | Set | Raise)
         else None
         for change, znode in zip(changes, found, strict=True)
     ]
@@ -76,7 +78,7 @@ def _look(change: Change, wrote: bytes, znode: Znode | None) -> Verdict | None:
     """What this one znode says, None where it says nothing for certain."""
     if isinstance(change, Check):
         return Verdict.REFUSED if znode is None or znode.version != change.version else None
-    if znode is None:
+    if znode is None or isinstance(change, Raise):
         return None
     if isinstance(change, Create):
         if znode.version == 0 and znode.data == wrote:

@@ -34,6 +34,14 @@ def deployment_role(deployment: str, role: str) -> str:
     return f"/ocb/deployments/{deployment}/roles/{role}"
 
 
+def clusters(deployment: str) -> str:
+    return f"/ocb/deployments/{deployment}/clusters"
+
+
+def gate(deployment: str, role: str) -> str:
+    return f"/ocb/deployments/{deployment}/clusters/{role}"
+
+
 def node(fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}"
 
@@ -152,6 +160,25 @@ def noderole_name(role: str, fqdn: str) -> str:
     'ntp-client@n1.example.com'
     """
     return f"{role}@{fqdn}"
+
+
+def cluster_name(role: str, deployment: str) -> str:
+    """How every member of a cluster is written where parents are named.
+
+    >>> cluster_name("ceph-osd", "lab")
+    'ceph-osd@*lab'
+    """
+    return f"{role}@*{deployment}"
+
+
+def split_cluster(name: str) -> tuple[str, str] | None:
+    """The role and the deployment of ``role@*deployment``; None for what is a single noderole.
+
+    >>> split_cluster("ceph-osd@*lab"), split_cluster("ceph-osd@n1.example.com")
+    (('ceph-osd', 'lab'), None)
+    """
+    role, at, deployment = name.partition("@*")
+    return (role, deployment) if at else None
 
 
 def split_noderole(name: str) -> tuple[str, str]:

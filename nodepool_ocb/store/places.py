@@ -17,6 +17,7 @@ from nodepool_ocb.model import (
     Deployment,
     DeploymentRole,
     Fence,
+    Gate,
     Node,
     NodeRole,
     Record,
@@ -35,7 +36,7 @@ class Place(NamedTuple):
 
     kind: Kind
     name: str = ""  # of the role, deployment (of the rollouts, too), node or kind of daemon
-    below: str = ""  # of the noderole's or deployment role's role, or of the daemon
+    below: str = ""  # of the noderole's, deployment role's or gate's role, or of the daemon
 
 
 @lru_cache(maxsize=8192)  # a path that is written is looked at some six times
@@ -53,6 +54,8 @@ def place(path: str) -> Place | None:
             return Place(_OF_NODE[child], fqdn)
         case ["deployments", name, "roles", role]:
             return Place(DeploymentRole, name, role)
+        case ["deployments", name, "clusters", role]:
+            return Place(Gate, name, role)
         case ["daemons", kind, identity]:
             return Place(Daemon, kind, identity)
         case [section, name] if section in _SECTIONS:
@@ -78,9 +81,10 @@ class Listing(NamedTuple):
     nodes: dict[str, list[str]]  # to their noderoles
     daemons: dict[str, list[str]]  # by kind
     rollouts: list[str]  # the deployments that have had any
+    gates: dict[str, list[str]]  # of each deployment: the roles of its clusters
 
     def paths(self) -> Iterator[str]:
-        """Every path but those of noderoles."""
+        """Every path but those of noderoles and gates."""
         yield paths.CLUSTER
         yield from map(paths.role, self.roles)
         yield from map(paths.deployment, self.deployments)
@@ -92,10 +96,14 @@ class Listing(NamedTuple):
             yield from (paths.daemon(kind, identity) for identity in identities)
         yield from map(paths.rollouts, self.rollouts)
 
+    def gate_paths(self) -> Iterator[str]:
+        for deployment, roles in self.gates.items():
+            yield from (paths.gate(deployment, role) for role in roles)
+
     def has(self, at: Place) -> bool:
         """Whether the place, or for what may come and go below a node that node, was there."""
         of_sections = {Role: self.roles, Deployment: self.deployments, Rollouts: self.rollouts}
-        below = {NodeRole: self.nodes, DeploymentRole: self.deployments, Daemon: self.daemons}
+        below = {NodeRole: self.nodes, DeploymentRole: self.deployments, Gate: self.gates, Daemon: self.daemons}
         if at.kind in below:
             return at.below in below[at.kind].get(at.name, ())
         return at.kind is Cluster or at.name in of_sections.get(at.kind, self.nodes)
@@ -106,7 +114,8 @@ def listing(session: Reading) -> Listing:
     sections = [paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS, paths.ROLLOUTS]
     roles, deployments, nodes, kinds, rollouts = (names or [] for names in session.children_many(sections))
     wanted = [
-        *map(paths.deployment_roles, deployments), *map(paths.noderoles, nodes), *map(paths.daemons, kinds)
+        *map(paths.deployment_roles, deployments), *map(paths.noderoles, nodes), *map(paths.daemons, kinds),
+        *map(paths.clusters, deployments),
     ]  # fmt: skip
     below = iter([list(map(intern, names or [])) for names in session.children_many(wanted)])  # thousands share a name
     return Listing(
@@ -115,4 +124,5 @@ def listing(session: Reading) -> Listing:
         {fqdn: next(below) for fqdn in nodes},
         {kind: next(below) for kind in kinds},
         rollouts,
+        {deployment: next(below) for deployment in deployments},
     )

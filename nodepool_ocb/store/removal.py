@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Claim, Delete, Deployment, DeploymentRole, Fence, Node, NodeRole, Rollouts
+from nodepool_ocb.model import Claim, Delete, Deployment, DeploymentRole, Fence, Gate, Node, NodeRole, Rollouts
 from nodepool_ocb.store import codec
 from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.places import Place, place
@@ -49,7 +49,7 @@ def subtree(session: Session, path: str) -> list[Znode]:
 def _judged(world: World, znode: Znode) -> int:
     """The version that goes, which is the one that was judged."""
     at = place(znode.path)
-    if at is None:
+    if at is None or at.kind is Gate:  # anybody may have raised it
         return znode.version
     shown = _shown(world, at)
     if shown != znode.version:

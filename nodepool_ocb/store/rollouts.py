@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb import limits
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import Change, Check, Create, Holder, Record, Rollouts, Set
 from nodepool_ocb.rollout import records
@@ -34,8 +35,6 @@ from nodepool_ocb.store.session import Session
 R = TypeVar("R", bound=Record)
 
 KEPT: Final = 10  # rollouts of a deployment
-CHANGES_AT_ONCE: Final = 450
-BYTES_AT_ONCE: Final = 400_000
 ATTEMPTS: Final = 20  # at reading or steering what others change meanwhile
 _ID: Final = re.compile(r"[0-9]{10}")
 
@@ -175,7 +174,8 @@ def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[
     parts = records.parts(rollout)
     head = parts.pop("")
     try:
-        for changes in _packed([Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]):
+        made = [Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]
+        for changes in limits.parts(limits.singly(made)):
             session.commit(changes)
         _enter(session, deployment, identity, head, rollout.head.started, judged)
     except (Stale, Conflict, NotFound):  # else it may have begun
@@ -220,27 +220,6 @@ def _made(place: str, parts: Mapping[str, Record]) -> Iterator[Change]:
     return (Create(f"{place}/{part}", record) for part, record in parts.items())
 
 
-def _packed(changes: Iterable[Change]) -> Iterator[list[Change]]:
-    """The same in transactions that are not too large."""
-    pack: list[Change] = []
-    size = 0
-    for change in changes:
-        more = _bytes(change)
-        if pack and (len(pack) >= CHANGES_AT_ONCE or size + more > BYTES_AT_ONCE):
-            yield pack
-            pack, size = [], 0
-        pack.append(change)
-        size += more
-    if pack:
-        yield pack
-
-
-def _bytes(change: Change) -> int:
-    """About how much of a transaction it takes."""
-    data = codec.encode(change.data) if isinstance(change, Create | Set) else b""
-    return len(change.path) + len(data) + 60
-
-
 def _forget(session: Session, deployment: str, identity: str) -> None:
     """Delete the oldest, and those before this one that were never begun; what cannot be now goes the next time."""
     older = sorted(name for name in session.children(paths.rollouts(deployment)) or () if name < identity)
@@ -254,9 +233,8 @@ def _forget(session: Session, deployment: str, identity: str) -> None:
 
 
 def _remove(session: Session, place: str) -> None:
-    deletions = removal(session, place)
-    for start in range(0, len(deletions), CHANGES_AT_ONCE):
-        session.commit(deletions[start : start + CHANGES_AT_ONCE])
+    for deletions in limits.parts(limits.singly(removal(session, place))):
+        session.commit(deletions)
 
 
 # -- what people ask --
@@ -325,11 +303,6 @@ def changes(
     if after.over != versions.rollouts.over:
         first = Set(own, replace(versions.rollouts, over=after.over, since=now), versions.version)
     return [first, *_sets(deployment, identity, records.changed(before, after), versions)]
-
-
-def fits(changes: Sequence[Change]) -> bool:
-    """Whether one transaction may hold them all."""
-    return len(changes) <= CHANGES_AT_ONCE and sum(map(_bytes, changes)) <= BYTES_AT_ONCE
 
 
 def _sets(deployment: str, identity: str, parts: Mapping[str, Record], versions: Versions) -> Iterator[Change]:

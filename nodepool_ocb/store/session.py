@@ -47,7 +47,8 @@ class Session(Reading):
     ``on_lost`` is told that the session is over, and every ephemeral znode with it; ``on_connected`` that a
     connection is up, the first one too: watches are armed again by then, and what happened meanwhile must be
     read. ``ambiguous`` and ``unresolved`` count transactions whose answer was lost, and those of them that
-    reading could not settle; ``connections`` counts how often a connection came up.
+    reading could not settle; ``connections`` counts how often a connection came up; ``largest_bytes`` and
+    ``largest_changes`` are those of the largest transactions that were sent.
     """
 
     def __init__(
@@ -67,6 +68,8 @@ class Session(Reading):
         self.ambiguous = 0
         self.unresolved = 0
         self.connections = 0
+        self.largest_bytes = 0
+        self.largest_changes = 0
         client = Client(
             connected_again=self._connected_again,
             connection_gone=self._up.clear,
@@ -202,7 +205,7 @@ class Session(Reading):
         """
         if not changes:
             return []
-        packed = transaction.pack(changes, self._client.chroot, self._acl)
+        packed = self._pack(changes)
         sent = time.monotonic()
         result = self._result(changes, self._send(packed.request).get(self._patience), sent)
         if isinstance(result, Unknown):
@@ -217,12 +220,18 @@ class Session(Reading):
         Unknown is handed over as it is; ``resolve(changes)``, on a thread that may wait, settles it.
         """
         try:
-            packed = transaction.pack(changes, self._client.chroot, self._acl)
+            packed = self._pack(changes)
         except Invalid as wrong:
             done(wrong)
             return
         sent = time.monotonic()
         self._client.submit(packed.request, Completion(lambda value: done(self._result(changes, value, sent))))
+
+    def _pack(self, changes: Sequence[Change]) -> transaction.Packed:
+        packed = transaction.pack(changes, self._client.chroot, self._acl)
+        self.largest_bytes = max(self.largest_bytes, packed.size)
+        self.largest_changes = max(self.largest_changes, len(changes))
+        return packed
 
     def resolve(self, changes: Sequence[Change]) -> Stats:
         """Settle a transaction whose answer was lost: wait for a connection, sync, read, compare.

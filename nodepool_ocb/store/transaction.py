@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
-from nodepool_ocb.model import Change, Check, Create, Delete, Record, Set
+from nodepool_ocb.limits import TRANSACTION_BYTES, TRANSACTION_CHANGES
+from nodepool_ocb.model import Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store import codec, frames
 
 RECORD_BYTES: Final = 256 * 1024
 BLOB_BYTES: Final = 512 * 1024
-TRANSACTION_BYTES: Final = 512 * 1024
-TRANSACTION_CHANGES: Final = 500
+
+ANY_VERSION: Final = -1  # for gates alone: to raise one is right whoever raised it before
 
 _STALE: Final = {
     frames.NO_NODE: "is not there (any more)",
@@ -26,7 +27,9 @@ _STALE: Final = {
     -111: "has something below it",
 }
 NO_RIGHT: Final = -102
-_RIGHTS: Final[Mapping[type[Change], str]] = {Create: "create", Set: "write", Delete: "delete", Check: "read"}
+_RIGHTS: Final[Mapping[type[Change], str]] = {
+    Create: "create", Set: "write", Raise: "write", Delete: "delete", Check: "read"
+}  # fmt: skip
 _GIVEN_BY: Final = {"create": " (a right of what is above it)", "delete": " (a right of what is above it)"}
 _LOOK: Final = "check zookeeper.username and the ACL there"
 
@@ -36,6 +39,7 @@ class Packed(NamedTuple):
 
     request: frames.Raw
     data: list[bytes]
+    size: int  # bytes of all members
 
 
 def pack(changes: Sequence[Change], chroot: str, acl: bytes) -> Packed:
@@ -53,7 +57,7 @@ def pack(changes: Sequence[Change], chroot: str, acl: bytes) -> Packed:
             f"{changes[0].path} and {len(changes) - 1} other changes: {size} bytes are more than one"
             f" transaction may hold ({TRANSACTION_BYTES}); change less at once"
         )
-    return Packed(frames.multi(members), data)
+    return Packed(frames.multi(members), data, size)
 
 
 def owners(changes: Sequence[Change], session: int) -> list[int]:
@@ -81,7 +85,7 @@ def failure(code: int, path: str, right: str) -> OcbError:
 
 
 def _data(change: Change) -> bytes:
-    if not isinstance(change, Create | Set):
+    if not isinstance(change, Create | Set | Raise):
         return b""
     data = codec.encode(change.data)
     limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES
@@ -97,4 +101,6 @@ def _member(change: Change, path: str, data: bytes, acl: bytes) -> bytes:
         return frames.create(path, data, acl, change.ephemeral)
     if isinstance(change, Set):
         return frames.write(path, data, change.version)
+    if isinstance(change, Raise):
+        return frames.write(path, data, ANY_VERSION)
     return frames.delete(path, change.version)

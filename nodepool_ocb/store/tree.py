@@ -1,5 +1,9 @@
 """A World filled from ZooKeeper, in requests of hundreds: all at once, or path by path.
 
+Gates are read before the noderoles, and shown after them; not at all where the structure changed between the listing of the
+noderoles and that reading. So the gate that is shown is never newer than its members. Whoever reads path by path keeps to
+that himself (store.cache).
+
 What cannot be decoded is named in ``world.unreadable``, with the reason; the last good record stays where there was one.
 """
 
@@ -22,6 +26,7 @@ from nodepool_ocb.model import (
     DeploymentRole,
     DeploymentState,
     Fence,
+    Gate,
     Node,
     NodeRole,
     Record,
@@ -29,7 +34,6 @@ from nodepool_ocb.model import (
     Rollouts,
     Structure,
 )
-from nodepool_ocb.noderole import satisfied
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.places import Listing, Place, listing, place
@@ -40,10 +44,11 @@ from nodepool_ocb.world import Stored, Vertex, World
 class Touched(msgspec.Struct):
     """What changed in a world: noderoles (gone ones too), nodes by name, and whether anything of the other kinds did.
 
-    ``nodes`` holds a changed noderole's node, and those of its children if it became satisfied or ceased to be.
+    ``turned`` are those that wait for more or fewer parents than before; ``nodes`` holds the nodes of all of them.
     """
 
     vertices: set[Vertex] = msgspec.field(default_factory=set)
+    turned: set[Vertex] = msgspec.field(default_factory=set)
     nodes: set[str] = msgspec.field(default_factory=set)
     roles: bool = False
     deployments: bool = False
@@ -83,22 +88,31 @@ class Tree:
     def touched(self) -> Touched:
         """What changed since this was last asked."""
         touched, self._touched = self._touched, Touched()
+        touched.turned, self.world.turned = self.world.turned, set()
+        touched.nodes.update(vertex.node.name for vertex in touched.turned)
         return touched
 
-    def read(self, session: Session, structure: Znode | None) -> None:
+    def read(self, session: Session, structure: Znode | None) -> list[str]:
         """Read everything, and drop what is gone; raises Unavailable or Denied with part of it done.
 
         ``structure`` is that znode, read before: it is shown last, so whatever belongs to its version is in the world then.
+        Gives the gates that are not shown, for a member may have joined after the noderoles were listed: read them again.
         """
         listed = listing(session)
-        names = list(listed.paths())
+        names, gates = list(listed.paths()), list(listed.gate_paths())
         with undisturbed():
+            of_gates = list(session.stream([*gates, paths.STRUCTURE])) if gates else []
             for path, znode in zip(names, session.stream(names), strict=True):
                 self.put(path, znode)
             self._read_noderoles(session, listed.nodes)
+        joined = bool(gates) and _mzxid(of_gates.pop()) != _mzxid(structure)
+        for path, znode in zip(gates, of_gates, strict=True):
+            if not joined:
+                self.put(path, znode)
         for path in self._gone(listed):
             self.put(path, None)
         self.put(paths.STRUCTURE, structure)
+        return gates if joined else []
 
     def look_at_spoiled(self, session: Session) -> None:
         """Read again the attributes that could not be read; raises Unavailable or Denied."""
@@ -143,8 +157,6 @@ class Tree:
                 vertex = self.world.put_noderole(fqdn, role, record, znode.version, znode.mzxid)
                 touched.vertices.add(vertex)
                 touched.nodes.add(fqdn)
-                if vertex.children:  # they were here before it
-                    touched.nodes.update(child.node.name for child in vertex.children)
 
     def put(self, path: str, znode: Znode | None) -> None:
         """Show what was read at ``path``; nothing happens where it is shown already, or is never shown."""
@@ -180,6 +192,8 @@ class Tree:
             shown = world.deployment_roles.get((at.name, at.below))
         elif at.kind is Rollouts:
             shown = world.rollouts.get(at.name)
+        elif at.kind is Gate:
+            return world.cluster_view(at.below, at.name).mzxid
         elif at.kind is Cluster:
             return world.cluster.mzxid if world.cluster else 0
         elif at.kind is Structure:
@@ -207,6 +221,8 @@ class Tree:
         elif isinstance(record, Role):
             world.put_role(at.name, Stored(record, version, mzxid))
             touched.roles = True
+        elif isinstance(record, Gate):
+            world.put_gate(at.name, at.below, version, mzxid)
         elif isinstance(record, Deployment):
             world.put_deployment(at.name, Stored(record, version, mzxid))
             touched.deployments = True
@@ -226,14 +242,8 @@ class Tree:
             world.put_structure(Stored(record, version, mzxid))
 
     def _keep_noderole(self, at: Place, record: NodeRole, version: int, mzxid: int) -> None:
-        world, touched = self.world, self._touched
-        before = world.nodes[at.name].noderoles.get(at.below) if at.name in world.nodes else None
-        was = before is not None and satisfied(before.record)
-        vertex = world.put_noderole(at.name, at.below, record, version, mzxid)
-        touched.vertices.add(vertex)
-        touched.nodes.add(at.name)
-        if was != satisfied(record):
-            touched.nodes.update(child.node.name for child in vertex.children)
+        self._touched.vertices.add(self.world.put_noderole(at.name, at.below, record, version, mzxid))
+        self._touched.nodes.add(at.name)
 
     def drop(self, at: Place) -> None:
         """Show nothing there."""
@@ -248,6 +258,8 @@ class Tree:
         elif at.kind is Deployment and at.name in world.deployments:
             world.drop_deployment(at.name)
             touched.deployments = True
+        elif at.kind is Gate:
+            world.put_gate(at.name, at.below, -1)
         elif at.kind is DeploymentRole and (at.name, at.below) in world.deployment_roles:
             world.drop_deployment_role(at.name, at.below)
             touched.deployments = True
@@ -268,7 +280,7 @@ class Tree:
         if at.kind is NodeRole and at.below in view.noderoles:
             vertex = view.noderoles[at.below]
             touched.vertices.add(vertex)
-            touched.nodes.update(child.node.name for child in vertex.children)
+            touched.nodes.update(child.node.name for child in vertex.below)
             world.drop_noderole(at.name, at.below)
         elif at.kind is Node:
             touched.vertices.update(view.noderoles.values())
@@ -322,12 +334,19 @@ class Tree:
         for deployment, role in list(world.deployment_roles):
             if role not in listed.deployments.get(deployment, ()):
                 yield paths.deployment_role(deployment, role)
+        for cluster in world.clusters.values():
+            if cluster.gate >= 0 and cluster.role not in listed.gates.get(cluster.deployment, ()):
+                yield paths.gate(cluster.deployment, cluster.role)
         yield from map(paths.deployment, world.deployments.keys() - listed.deployments.keys())
         yield from map(paths.role, world.roles.keys() - set(listed.roles))
         for kind, daemons in list(world.daemons.items()):
             for identity in daemons.keys() - set(listed.daemons.get(kind, ())):
                 yield paths.daemon(kind, identity)
         yield from map(paths.rollouts, world.rollouts.keys() - set(listed.rollouts))
+
+
+def _mzxid(znode: Znode | None) -> int:
+    return 0 if znode is None else znode.mzxid
 
 
 def _fence(znode: Znode) -> Fence | None:

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
+from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.zookeeper import Server
 
 SUPERUSER = "super"
@@ -47,10 +50,21 @@ class Guarded:
         """For a session of that user."""
         ca, cert, key = (str(self.folder / name) for name in ("ca.pem", "client.crt", "client.key"))
         tls = TlsSettings(ca=ca, cert=cert, key=key)
-        return ZooKeeperSettings(hosts=self.server.hosts + chroot, tls=tls, username=user, password=password(user))
+        hosts = self.server.hosts + chroot
+        return ZooKeeperSettings(
+            hosts=hosts, tls=tls, username=user, password=password(user), session_timeout_seconds=30.0
+        )
 
     def __enter__(self) -> Guarded:
         self.server.start()
+        try:
+            patient = replace(self.settings(SUPERUSER), session_timeout_seconds=60.0)
+            first = Session(patient)
+            first.start(timeout_seconds=120.0)  # its first handshake takes long where the machine is busy
+            first.close()
+        except BaseException:
+            self.server.close()
+            raise
         return self
 
     def __exit__(

@@ -47,7 +47,7 @@ class Server:
 
     ``fsync`` off makes tests quicker and measurements untrue. ``settings`` are more lines of zoo.cfg,
     ``properties`` more ``-D``; with ``tls`` the lines must say everything about certificates, and ``port`` is
-    the TLS port.
+    the TLS port, a free one unless told.
     """
 
     def __init__(
@@ -57,11 +57,12 @@ class Server:
         heap: str = "512m",
         tick_ms: int = 500,
         tls: bool = False,
+        port: int | None = None,
         settings: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="nodepool-ocb-zookeeper-"))
-        self.port = free_port()
+        self.port = port or free_port()
         self.tls = tls
         self._heap = heap
         self._properties = {"zookeeper.forceSync": "yes" if fsync else "no", **(properties or {})}

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import providers
 from nodepool_ocb.config import BuilderSettings
+from nodepool_ocb.diskimages import Diskimage
 from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.image import due_uploads, tried_again
 from nodepool_ocb.model import Build, BuildState, Change, Cluster, Create, Json, Set, Upload, UploadState
@@ -25,6 +26,7 @@ from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.tidy import RemoveBuild, RemoveUpload, Tidier, tidy
 from nodepool_ocb_builder import checksums, tidying
+from nodepool_ocb_builder.building import Building
 from nodepool_ocb_builder.leaks import Leaks
 from nodepool_ocb_builder.orphans import Orphans
 from nodepool_ocb_builder.shelf import Shelf
@@ -405,6 +407,19 @@ def test_what_another_cluster_lacks_is_not_missing(place: Place) -> None:
     with pytest.raises(Unavailable, match="another one"):
         place.site.look("jammy")
     assert place.site.shelf.file(NAME, "raw").exists()
+
+
+def test_a_build_that_is_given_up_is_not_forgotten_in_another_cluster(place: Place) -> None:
+    place.build()
+    building = Building(place.site, Diskimage(name="jammy"))
+    building.id = ID
+    session = place.site.session
+    found = session.get(paths.CLUSTER)
+    assert found is not None
+    session.commit([Set(paths.CLUSTER, Cluster(id="theirs"), found.version)])
+    place.site.stopping.set()
+    building._forget()
+    assert session.get(paths.build("jammy", ID)) is not None
 
 
 def test_a_build_that_never_got_as_far_as_a_file_takes_none_of_an_older_build_with_it(place: Place) -> None:

@@ -172,6 +172,6 @@ class Driver:
     def _ends(self, world: World, vertex: Vertex, event: Event, now: float) -> Iterator[list[Change]]:
         for each in (Event.CLAIM, event):
             moved = apply({vertex: each}, now, reason="it broke" if each is Event.FAIL else None)
-            yield list(settling(moved, first=vertex))
+            yield settling(moved, (vertex,))
             for other, record in moved.items():
                 world.put_noderole(other.node.name, other.role, record, other.version + 1)

@@ -316,6 +316,27 @@ def test_accept_lets_those_that_depend_on_a_failed_group_go_on(started: Session,
     assert "Finish (success with some nodes/groups failed)" in words
 
 
+def test_whoever_lets_a_rollout_go_on_that_somebody_else_let_go_on_since_is_refused(
+    started: Session, ask: Ask, ocb: Ocb
+) -> None:
+    lost = failing("os@control2")
+    Driver(started, lost).run()
+    ask("rollout", "retry", "--attempt", "1")
+    ended = Driver(started, lost).run()
+    for line, what in (
+        ("retry", "the rollout"),
+        ("resume", "the rollout"),
+        ("accept control-nodes --reason because", "group control-nodes"),
+        ("promote control-nodes --batch 1", "group control-nodes"),
+    ):
+        for seen in ("", "--attempt 1"):
+            late = ocb("rollout", *line.split(), *seen.split())
+            told = f"{what} is at attempt 2 by now, not 1: somebody let it go on"
+            assert (late.exit_code, told in late.stderr) == (4, True), (line, late.output)
+    assert Driver(started).read() == ended
+    assert ask("rollout", "retry", "--attempt", "2")["state"] == "running"
+
+
 def test_an_older_rollout_is_left_as_it_is(started: Session, ask: Ask, ocb: Ocb) -> None:
     Driver(started, failing("work@compute21", "os@control1")).run()
     second = ask("rollout", "start", "--default")["rollout"]

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from nodepool_ocb.model import NodeRole, Run, State
+from nodepool_ocb.store import paths
 
 
 class Event(StrEnum):
@@ -195,11 +196,15 @@ def run_again(evidence: Evidence) -> Iterator[str]:
 
 
 def destroyed_twice(evidence: Evidence) -> Iterator[str]:
-    """A destructive role completes at most once, in whatever generation."""
-    ended = Counter(e.noderole for e in evidence.newest() if e.event is Event.ENDED and e.exit_code == 0)
-    for name, told in evidence.noderoles.items():
-        if told.destructive and ended[name] > 1:
-            yield f"{name} is destructive and completed {ended[name]} times"
+    """A destructive role is started once, in whatever generation; again only where it ended by itself, and not well."""
+    last: dict[str, Entry] = {}
+    for entry in evidence.newest():
+        told = evidence.noderoles.get(entry.noderole)
+        if told is not None and told.destructive and entry.event in _MARKS:
+            before = last.get(entry.noderole)
+            if entry.event is Event.STARTED and before is not None and not before.exit_code:
+                yield f"{_name(entry)} is destructive and was started again ({before.event} before)"
+            last[entry.noderole] = entry
 
 
 def before_parents(evidence: Evidence) -> Iterator[str]:
@@ -210,11 +215,23 @@ def before_parents(evidence: Evidence) -> Iterator[str]:
             marks[entry.noderole].append(entry)
     for entry in evidence.entries:
         told = evidence.noderoles.get(entry.noderole)
-        for parent in told.record.parents if told and entry.event is Event.STARTED else ():
+        for parent in _parents(evidence, told.record) if told and entry.event is Event.STARTED else ():
             newest = next((mark for mark in reversed(marks[parent]) if mark.time <= entry.time), None)
             same_life = newest and evidence.life(parent, newest.time) == evidence.life(parent, entry.time)
             if newest is None or not same_life or newest.exit_code != 0:
                 yield f"{_name(entry)} was started before its parent {parent} had ended well"
+
+
+def _parents(evidence: Evidence, record: NodeRole) -> Iterator[str]:
+    """The noderoles that a record waits for, clusters opened."""
+    for parent in record.parents:
+        cluster = paths.split_cluster(parent)
+        if cluster is None:
+            yield parent
+            continue
+        for name, told in evidence.noderoles.items():
+            if (told.record.deployment, True) == (cluster[1], cluster[0] in told.record.serves):
+                yield name
 
 
 def unfinished(evidence: Evidence) -> Iterator[str]:

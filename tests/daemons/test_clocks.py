@@ -6,8 +6,10 @@ from fleet import Fleet
 from msgspec.structs import replace
 from staging import Staged, acting, document, nodes, propose, roles
 
-from nodepool_ocb.model import Node, State
+from nodepool_ocb import aliveness, limits
+from nodepool_ocb.model import Create, Node, NodeRole, Set, State
 from nodepool_ocb.rollout.records import Decision, GroupRecord, GroupState
+from nodepool_ocb.store import paths, tree
 from nodepool_ocb.testing.clocks import skewed
 
 HOUR = 3600.0
@@ -41,6 +43,33 @@ def test_a_phase_that_begins_ten_years_ahead_runs_out_of_time_all_the_same(fleet
     assert staged.states()["n1"] == "unknown"
     assert "ran out of time after 3 s" in str(rollout.groups["all"].detail)
     assert_dated(staged, begun)
+
+
+def test_an_attempt_that_is_put_off_by_ten_years_begins_at_once(fleet: Fleet) -> None:
+    nodes(fleet, {N1: Node()})
+    roles(fleet, quick=acting(0.0))
+    name = propose(fleet, "quick", N1)
+    put_off = fleet.session.now() + 10 * YEAR
+    fleet.session.commit(
+        [Set(paths.noderole("quick", N1), replace(fleet.record(name), state=State.TODO, not_before=put_off), 0)]
+    )
+    fleet.annealer().begin()
+    fleet.until_state(name, State.ACTIVE)
+
+
+def test_an_annealer_whose_clock_is_ahead_goes_on_with_a_large_death_under_zookeepers_time(fleet: Fleet) -> None:
+    fleet.add_node(N1, Node(virtual=True, alive=True, deployment="fleet"))
+    active = NodeRole(state=State.ACTIVE, since=1.0, deployment="fleet")
+    bound = [Create(paths.noderole(f"r{number}", N1), active) for number in range(2 * limits.MOST_CHANGES)]
+    for part in limits.parts(limits.singly(bound)):
+        fleet.session.commit(part)
+    fleet.write(lambda world: aliveness.died(world.nodes[N1], fleet.session.now(), "connect: refused"))
+    assert fleet.node(N1).dying
+    fleet.annealer().begin(**skewed(HOUR))
+    fleet.until(lambda: not fleet.node(N1).dying, "all of its noderoles are told")
+    told = [vertex.record for vertex in tree.load(fleet.session).vertices()]
+    assert {record.state for record in told} == {State.TODO}
+    assert max(record.since for record in told) < fleet.session.now() + HOUR / 2
 
 
 def ahead_of(record: GroupRecord, now: float) -> GroupRecord:

@@ -10,13 +10,14 @@ from nodepool_ocb import metrics
 
 
 def test_a_session_s_counts_are_read_when_they_are_asked_for() -> None:
-    session = SimpleNamespace(ambiguous=0, unresolved=0, connections=1)
+    session = SimpleNamespace(ambiguous=0, unresolved=0, connections=1, largest_bytes=0, largest_changes=7)
     counts = metrics.SessionCounts(session)
     session.connections = 3
     page = generate_latest().decode()
     REGISTRY.unregister(counts)
     assert "nodepool_ocb_zookeeper_connections_total 3.0" in page
     assert "nodepool_ocb_zookeeper_unresolved_total 0.0" in page
+    assert "nodepool_ocb_zookeeper_largest_changes 7.0" in page
 
 
 def test_a_counter_is_one_series() -> None:

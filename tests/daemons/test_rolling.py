@@ -218,7 +218,7 @@ def test_a_driver_that_was_frozen_beyond_its_session_changes_nothing(three: Flee
 def test_a_driver_whose_lock_was_taken_away_by_hand_leaves(bare: Fleet) -> None:
     """Its session lives, and it knows nothing of it; what it does not know keeps it from writing."""
     nodes(bare, {f"n{number}.example.com": Node() for number in range(2)})
-    roles(bare, os=acting(1.0), app=acting(1.0))
+    roles(bare, os=acting(1.0), app=acting(6.0))
     stack(bare)
     first = bare.annealer(session_seconds=30.0).begin()
     staged = Staged(bare, document([{"name": "all", "critical": True}]))
@@ -398,7 +398,7 @@ def test_a_canary_waits_for_a_person_and_writes_nothing_meanwhile(three: Fleet) 
     before, swept = newest(fleet), only.metric("nodepool_ocb_sweeps_total")
     fleet.until(lambda: only.metric("nodepool_ocb_sweeps_total") >= swept + 3, "it looks at everything, thrice")
     assert newest(fleet) == before, "a rollout that waits writes nothing"
-    staged.ask(steering.promote, "all", "ann")
+    staged.ask(steering.promote, "all", 1, "ann")
     assert staged.until_over().head.state == "success"
 
 

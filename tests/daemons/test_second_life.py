@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -129,8 +131,44 @@ def test_what_is_deleted_leaves_its_highest_numbers_and_nothing_else(fleet: Flee
     fleet.until(lambda: fleet.session.get(paths.node(fqdn)) is None, "the node is gone")
     znode = fleet.session.get(paths.STRUCTURE)
     assert znode is not None
-    assert codec.decode(Structure, znode) == Structure(generation=2, epoch=2)
+    assert codec.decode(Structure, znode) == Structure(generation=2, epoch=3)
     ocb("node create other.example.com --no-address")
     made = tree.load(fleet.session).nodes["other.example.com"].record
     assert isinstance(made, Node)
-    assert made.epoch_base == 2
+    assert made.epoch_base == 3
+
+
+def test_a_machine_that_is_reinstalled_is_alive_again_when_a_first_contact_is_asked_for(fleet: Fleet, ocb: Ocb) -> None:
+    fqdn = fleet.nodes[0]
+    fleet.annealer(probe_seconds=0.3).begin()
+    key = fleet.folder / "machines/m0/host_key"
+    for _ in range(2):  # the key that was given, and one that was seen
+        before = fleet.node(fqdn).host_keys
+        reinstalled(fleet, key)
+        fleet.until(lambda: not fleet.node(fqdn).alive, "its key is not the one that is pinned")
+        assert fleet.node(fqdn).host_keys == before
+        ocb(f"node set {fqdn} host_keys=")
+        fleet.until(lambda: fleet.node(fqdn).alive, "it is alive")
+        assert list(fleet.node(fqdn).host_keys) == [" ".join(key.with_suffix(".pub").read_text().split()[:2])]
+
+
+def test_a_node_that_is_made_again_for_another_machine_at_the_same_address_is_a_first_contact(
+    fleet: Fleet, ocb: Ocb
+) -> None:
+    fqdn, address = fleet.nodes[0], fleet.node(fleet.nodes[0]).addresses[0]
+    fleet.annealer(probe_seconds=0.3).begin()
+    fleet.set_node(fqdn, host_keys=())
+    fleet.until(lambda: fleet.node(fqdn).host_keys, "its key was seen, and is pinned")
+    ocb(f"node delete {fqdn} --yes")
+    reinstalled(fleet, fleet.folder / "machines/m0/host_key")
+    ocb(f"node create {fqdn} --deployment {DEPLOYMENT} --address {address} --user {fleet.farm.records()[0][1].user}")
+    fleet.until(lambda: fleet.node(fqdn).alive, "it is alive")
+
+
+def reinstalled(fleet: Fleet, key: Path) -> None:
+    """The machine ``m0`` has another host key from here on."""
+    fleet.farm.kill(0)
+    key.unlink()
+    key.with_suffix(".pub").unlink(missing_ok=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key], check=True)
+    fleet.farm.start(0)

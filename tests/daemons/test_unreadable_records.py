@@ -184,6 +184,18 @@ def test_a_rollout_whose_pointer_cannot_be_read_goes_on_when_it_can(bare: Fleet)
     assert set(generations(bare).values()) == {1}
 
 
+def test_a_rollout_of_which_a_part_cannot_be_read_is_told_once_and_goes_on_when_it_can(bare: Fleet) -> None:
+    roles(bare, os=acting(), app=acting())
+    nodes(bare, {HUB: Node()})
+    stack(bare)
+    staged = Staged(bare, document([{"name": "all", "critical": True}]))
+    with unreadable(bare, paths.rollout(DEPLOYMENT, staged.id, "groups/all")):
+        annealer = bare.annealer().start()
+        bare.until(lambda: annealer.metric("nodepool_ocb_turn_failures_total") >= 2, "it is tried again")
+        assert annealer.said.count("the rollout of deployment") == 1
+    assert staged.until_over().head.state == "success"
+
+
 DEEP: Final = b'{"a":' * 300 + b"1" + b"}" * 300
 
 

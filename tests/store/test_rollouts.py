@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
-from nodepool_ocb.model import Create, Delete, Deployment, Holder, Node, Record, Rollouts, Set
+from nodepool_ocb.model import Change, Create, Delete, Deployment, Holder, Node, Record, Rollouts, Set
 from nodepool_ocb.rollout import records, steering
 from nodepool_ocb.rollout.planning import begin as planned
 from nodepool_ocb.rollout.records import Decision, GroupState, NodesRecord, NodeState, Rollout, RolloutState, apply
-from nodepool_ocb.store import codec, paths, rollouts, tree
+from nodepool_ocb.store import codec, lines, paths, rollouts, tree
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.rollouts import Versions
@@ -316,6 +316,26 @@ def test_of_a_parent_and_a_child_that_begin_at_once_one_does(zk_settings: ZooKee
         assert (len(begun), len(refused)) == (1, 1), f"turn {turn}: {begun}"
         for place, identity in begun.items():
             end(session, identity, place)
+
+
+def test_of_a_parent_and_a_child_that_go_on_at_once_one_does(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = rollouts.begin(session, "lab", rollout()), "deep"
+    end(session, first)
+    second = rollouts.begin(session, other, rollout())
+    end(session, second, other)
+    look, looks = lines.entered, [True]
+
+    def look_before_the_other_goes_on(asking: Session, deployment: str) -> list[Change]:
+        found = look(asking, deployment)
+        if looks:
+            looks.clear()
+            rollouts.steer(session, other, second, lambda it: steering.resume(it, 8.0), 8.0)
+        return found
+
+    monkeypatch.setattr(lines, "entered", look_before_the_other_goes_on)
+    with pytest.raises(Conflict, match=f"rollout {other}/{second} is under way"):
+        rollouts.steer(session, "lab", first, lambda it: steering.resume(it, 8.0), 8.0)
+    assert read(session, first)[0].over
 
 
 def test_a_rollout_of_a_deployment_that_is_gone_does_not_begin(session: Session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb import claim
+from nodepool_ocb import claim, limits
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.hindrance import Code, hindrances, runnable
 from nodepool_ocb.model import (
@@ -101,7 +101,7 @@ def test_the_next_noderole_is_judged_by_what_the_same_transaction_makes_of_its_p
 def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move() -> None:
     made = world()
     done = put(made, "a@n", State.TRANSITION, run="r1", epoch=6)
-    for number in range(claim.MOST_NEIGHBOURS + 50):
+    for number in range(350):
         put(made, f"c{number:04d}@m", State.BLOCKED, "a@n")
     last = put(made, "z@n", State.BLOCKED, "a@n")
     hold = claim.Hold(done, done.record, "a", "r1", 6, 6, 0.0)
@@ -112,7 +112,7 @@ def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move(
     written = {change.path: change.data for change in changes if isinstance(change, Set)}
     assert written[paths.noderole("z", "n")] == following.record
     assert written[paths.noderole("a", "n")] == moved[done]
-    assert len(changes) < 400
+    assert len(changes) == limits.MOST_CHANGES
     assert following.epoch == 7
     assert Set(paths.fence("n"), Fence(run="r2", annealer="a", jig="noop"), 6) in changes
 
@@ -123,7 +123,7 @@ def test_an_end_carries_the_epoch_of_its_claim_and_gives_the_node_back() -> None
     hold = claim.Hold(vertex, vertex.record, "a", "r1", 46, 6, 0.0, claim_version=2)
     changes = claim.finishing(hold, apply({vertex: Event.SUCCEED}, 1.0), run())
     assert changes[0] == Check(paths.fence("n"), 6)
-    assert changes[-1] == Delete(paths.claim("n"), 2)
+    assert Delete(paths.claim("n"), 2) in changes
 
 
 def test_a_take_over_accounts_for_the_attempt_before_it() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import NodeRole, State
+from nodepool_ocb.model import NodeRole, Role, State
 from nodepool_ocb.noderole import AFTER, Event, after, apply, satisfied, settle
-from nodepool_ocb.world import Vertex, World
+from nodepool_ocb.world import Stored, Vertex, World
 
 Edges = Sequence[tuple[int, int]]  # (parent, child), parent < child
 
@@ -201,7 +201,8 @@ def test_a_destructive_role_of_unknown_outcome_is_an_error_and_never_starts_by_i
 
 def test_a_hook_of_the_role_is_noted_when_its_state_is_entered() -> None:
     (vertex,) = graph([State.PROPOSED], [])
-    vertex.hooks = ("on_todo", "on_active")
+    role = Role(barclamp="b", jig="noop", hooks=("on_todo", "on_active"))
+    vertex.node.world.put_role(vertex.role, Stored(role, 0))
     assert apply({vertex: Event.COMMIT}, 1.0)[vertex].hooks == ("on_todo",)
 
 

@@ -90,7 +90,23 @@ def test_what_happens_to_what_is_there_leaves_the_structure_alone(world: World, 
 def test_a_deletion_leaves_the_highest_numbers_that_ever_were(world: World) -> None:
     assert raised(world, Delete(paths.noderole("work", N1), 5)) == Structure(generation=12, epoch=90)
     world.put_node(N1, Node(epoch_base=140), 4)
-    assert raised(world, Delete(paths.fence(N1), 7), Delete(paths.node(N1), 4)) == Structure(generation=9, epoch=147)
+    assert raised(world, Delete(paths.fence(N1), 7), Delete(paths.node(N1), 4)) == Structure(generation=9, epoch=148)
+
+
+def test_a_node_that_is_deleted_before_anybody_claimed_it_and_made_again_begins_at_another_epoch(world: World) -> None:
+    bases: list[int] = []
+    for _ in range(3):
+        made = nodes.create(world, "n2.example.com", Node(), admin_domain=None, now=1.0).changes[0]
+        assert isinstance(made, Create)
+        assert isinstance(made.data, Node)
+        bases.append(made.data.epoch_base)
+        world.put_node("n2.example.com", made.data, 0)
+        world.put_fence("n2.example.com", 0)
+        left = raised(world, Delete(paths.fence("n2.example.com"), 0), Delete(paths.node("n2.example.com"), 0))
+        assert left is not None
+        world.drop_node("n2.example.com")
+        world.put_structure(Stored(left, 17))
+    assert bases == sorted(set(bases))
 
 
 def test_what_nobody_judged_is_not_deleted(world: World) -> None:
@@ -103,8 +119,8 @@ def test_parts_keep_groups_whole_and_each_raises_what_the_one_before_left(world:
         [Create(paths.role(f"r{n}-{each}"), Role(barclamp="b", jig="noop")) for each in range(200)] for n in range(5)
     ]
     parts = list(structure.in_parts(world, groups))
-    assert [len(part) for part in parts] == [401, 401, 201]
-    assert [part[-1].version for part in parts if isinstance(part[-1], Set)] == [17, 18, 19]
+    assert [len(part) for part in parts] == [201, 201, 201, 201, 201]
+    assert [part[-1].version for part in parts if isinstance(part[-1], Set)] == [17, 18, 19, 20, 21]
 
 
 def test_a_new_node_s_epochs_and_a_new_noderole_s_generation_are_above_all_that_was_deleted(world: World) -> None:

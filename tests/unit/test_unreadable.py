@@ -195,6 +195,102 @@ def test_what_was_never_seen_whole_is_told_as_unreadable_and_not_as_absent(path:
     assert path in {reason.subject for reason in why_not(made, vertex, 1.0)}
 
 
+SPOILED = {
+    "its own attributes": f"app@{N}",
+    "a parent's": BASE,
+    "those of another that is ACTIVE on its node": f"other@{N}",
+}
+
+
+@pytest.mark.parametrize("layer", [paths.user, paths.system, paths.wall])
+@pytest.mark.parametrize("what", SPOILED)
+def test_a_claim_waits_for_attributes_that_its_jig_would_see(what: str, layer: Callable[[str, str], str]) -> None:
+    made = world()
+    put(made, BASE, State.ACTIVE)
+    put(made, f"other@{N}", State.ACTIVE)
+    vertex = put(made, f"app@{N}", State.TODO, BASE)
+    path = layer(*paths.split_noderole(SPOILED[what]))
+    made.spoiled[path] = f"{path}: these are no attributes"
+    assert not runnable(made, vertex, 1.0, JIGS)
+    assert [(each.code, each.subject) for each in why_not(made, vertex, 1.0)] == [(Code.UNREADABLE, path)]
+
+
+@pytest.mark.parametrize("name", [f"top@{N}", f"other@{M}"])
+def test_a_claim_does_not_wait_for_attributes_that_its_jig_would_not_see(name: str) -> None:
+    """Of one that is not ACTIVE on its node, and of one on a parent's node."""
+    made = world()
+    put(made, BASE, State.ACTIVE)
+    put(made, f"other@{M}", State.ACTIVE)
+    put(made, f"top@{N}", State.PROPOSED)
+    vertex = put(made, f"app@{N}", State.TODO, BASE)
+    made.spoiled[paths.user(*paths.split_noderole(name))] = "these are no attributes"
+    assert runnable(made, vertex, 1.0, JIGS)
+
+
+# -- clusters --
+
+CLUSTER = paths.cluster_name("base", "lab")
+
+
+def members(made: World, *states: State) -> list[Vertex]:
+    """Of cluster ``base@*lab``: one on each node."""
+    return [put(made, f"base@{fqdn}", state, serves=("base",)) for fqdn, state in zip((M, N), states, strict=True)]
+
+
+@seen_or_not
+@pytest.mark.parametrize("before", [State.ACTIVE, State.BLOCKED, State.TODO])
+def test_an_unreadable_member_of_a_cluster_moves_none_of_those_that_wait_for_it(before: State, seen: bool) -> None:
+    made = world()
+    members(made, State.ACTIVE, State.ACTIVE)
+    child = put(made, f"app@{N}", before, CLUSTER)
+    spoil_noderole(made, BASE, seen)
+    assert placed(child, child.record, 0, 9.0) is child.record
+    assert settle({}, 9.0, also=[child]) == {}
+    assert child.unknown == [BASE]
+    assert child.lacking == 0
+
+
+@seen_or_not
+def test_a_member_that_is_known_not_to_be_well_blocks_though_another_cannot_be_read(seen: bool) -> None:
+    made = world()
+    _, other = members(made, State.ACTIVE, State.ACTIVE)
+    child = put(made, f"app@{M}", State.ACTIVE, CLUSTER)
+    spoil_noderole(made, BASE, seen)
+    moved = apply({other: Event.PROPOSE}, 9.0)
+    assert moved[child].state is State.BLOCKED
+
+
+@seen_or_not
+def test_a_member_that_is_well_again_unblocks_nobody_while_another_cannot_be_read(seen: bool) -> None:
+    made = world()
+    _, other = members(made, State.ACTIVE, State.TRANSITION)
+    child = put(made, f"app@{M}", State.BLOCKED, CLUSTER)
+    spoil_noderole(made, BASE, seen)
+    assert child not in apply({other: Event.SUCCEED}, 9.0)
+
+
+@seen_or_not
+def test_a_claim_of_a_child_of_a_cluster_waits_for_a_member_that_cannot_be_read(seen: bool) -> None:
+    made = world()
+    members(made, State.ACTIVE, State.ACTIVE)
+    child = put(made, f"app@{N}", State.TODO, CLUSTER)
+    assert runnable(made, child, 1.0, JIGS)
+    spoil_noderole(made, BASE, seen)
+    assert not runnable(made, child, 1.0, JIGS)
+    assert (Code.UNREADABLE, paths.noderole("base", M)) in {(r.code, r.subject) for r in why_not(made, child, 1.0)}
+    assert {reason.code for reason in why_not(made, child, 1.0)} == {Code.UNREADABLE}
+
+
+@seen_or_not
+def test_what_waits_for_a_cluster_with_a_member_that_cannot_be_read_is_not_committed(seen: bool) -> None:
+    made = world()
+    members(made, State.ACTIVE, State.ACTIVE)
+    child = put(made, f"app@{N}", State.PROPOSED, CLUSTER)
+    spoil_noderole(made, BASE, seen)
+    with pytest.raises(Conflict, match="cannot be read"):
+        unreadable.refuse_commit(made, [child])
+
+
 ROLE, NODE, CLAIM, NODEROLE = paths.role("top"), paths.node(M), paths.claim(M), paths.noderole("top", N)
 LAB, ATTRIBUTES, POINTER = paths.deployment("lab"), paths.deployment_role("lab", "app"), paths.rollouts("lab")
 

@@ -1,0 +1,112 @@
+"""How much one transaction may hold, and plans cut to that.
+
+ZooKeeper drops the connection of whoever sends much more than a mebibyte, so the store refuses what is above
+``TRANSACTION_BYTES`` or ``TRANSACTION_CHANGES``. Whatever can be divided is cut to half of that, counted in bytes as they
+are encoded and in changes. A plan is what must *stand together* and a sequence of units that *may follow*, each written
+whole or not at all; what is cut off is decided anew by whoever watches it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.model import Change, Create, Raise, Set
+
+TRANSACTION_BYTES: Final = 512 * 1024  # refused above
+TRANSACTION_CHANGES: Final = 500
+MOST_BYTES: Final = TRANSACTION_BYTES // 2  # aimed at
+MOST_CHANGES: Final = TRANSACTION_CHANGES // 2
+
+#: What a change takes beside its path and data: headers, a chroot, an ACL.
+OVERHEAD_BYTES: Final = 200
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Room:
+    """A transaction that is being filled; ``changes`` is what is in it. A gate is raised once in it, however often asked.
+
+    ``beside`` is what will be written with it, and is not in it.
+    """
+
+    def __init__(self, together: Iterable[Change] = (), beside: Sequence[Change] = ()) -> None:
+        self.changes: list[Change] = list(together)
+        self._raised = {change.path for change in self.changes if isinstance(change, Raise)}
+        self._most = MOST_CHANGES - len(beside)
+        self._size = sum(map(size, (*self.changes, *beside)))
+
+    def take(self, unit: Sequence[Change]) -> bool:
+        """Put in a unit, if there is room for all of it; an empty transaction takes any."""
+        fresh = [change for change in unit if not (isinstance(change, Raise) and change.path in self._raised)]
+        more = sum(map(size, fresh))
+        full = len(self.changes) + len(fresh) > self._most or self._size + more > MOST_BYTES
+        if full and self.changes:
+            return False
+        self.changes += fresh
+        self._size += more
+        self._raised.update(change.path for change in fresh if isinstance(change, Raise))
+        return True
+
+
+def size(change: Change) -> int:
+    """About how many bytes of a transaction it takes, rather too many than too few."""
+    data = change.data if isinstance(change, Create | Set | Raise) else None
+    return len(change.path) + OVERHEAD_BYTES + (0 if data is None else _length(data))
+
+
+def _length(data: object) -> int:
+    try:
+        return len(_encode(data))
+    except (TypeError, ValueError, RecursionError):
+        return 0  # no JSON: the store says so
+
+
+def fits(changes: Sequence[Change]) -> bool:
+    """Whether one transaction may hold them all, within what is aimed at."""
+    return len(changes) <= MOST_CHANGES and sum(map(size, changes)) <= MOST_BYTES
+
+
+def cut(together: Iterable[Change], following: Iterable[Sequence[Change]]) -> list[Change]:
+    """One transaction: what stands together, and of what may follow as much as there is room for, in its order.
+
+    >>> from nodepool_ocb.model import Check
+    >>> len(cut([Check("/a", 0)], ([Check(f"/b{n}", 0)] for n in range(400))))
+    250
+    """
+    room = Room(together)
+    for unit in following:
+        if not room.take(unit):
+            break
+    return room.changes
+
+
+def parts(units: Iterable[Sequence[Change]], beside: Sequence[Change] = ()) -> Iterator[list[Change]]:
+    """All of the units, in as few transactions as their order allows, each with room for ``beside``."""
+    room = Room(beside=beside)
+    for unit in units:
+        if not room.take(unit):
+            yield room.changes
+            room = Room(unit, beside)
+    if room.changes:
+        yield room.changes
+
+
+def singly(changes: Iterable[Change]) -> Iterator[tuple[Change]]:
+    """Each change as a unit of its own."""
+    return ((change,) for change in changes)
+
+
+def apart(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Changes that need not be written at once, in as few transactions as bear them; each raises every gate of all.
+
+    >>> from nodepool_ocb.model import Delete, Gate
+    >>> raised = Raise("/gate", Gate())
+    >>> [part[0] is raised for part in apart([Delete("/a", 0), raised, *(Delete(f"/b{n}", 0) for n in range(300))])]
+    [True, True]
+    """
+    raises = [change for change in changes if isinstance(change, Raise)]
+    others = [change for change in changes if not isinstance(change, Raise)]
+    return ([*raises, *part] for part in parts(singly(others), beside=raises))

@@ -1,0 +1,134 @@
+"""What the pages for people print works as printed: pages.py says which block is what."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from pages import PAGES, PROGRAM, ROOT, Block, Fate, blocks, commands, script
+from stage import command
+
+from nodepool_ocb.cli.main import cli
+
+MACHINES = [f"192.0.2.{number}" for number in range(11, 15)]
+BIN = Path(sys.executable).parent
+#: What `pip install` makes, for the tests that have no network.
+INSTALLED = f"mkdir -p /opt/nodepool-ocb\nln -s {shlex.quote(str(BIN))} /opt/nodepool-ocb/bin\n"
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+def called(block: Block) -> str:
+    return block.place
+
+
+def stageable() -> bool:
+    """Whether this host lets us make hosts; in many containers not even root may."""
+    return os.geteuid() == 0 and not subprocess.run(["unshare", "-n", "-m", "true"], capture_output=True).returncode
+
+
+staged = pytest.mark.skipif(not stageable(), reason="needs root, and the right to make namespaces")
+
+
+def follow(text: str, folder: Path, machines: list[str], *, network: bool = False) -> str:
+    """Run a script on a stage; gives what it printed."""
+    file = folder / "script"
+    file.write_text(text)
+    done = subprocess.run(
+        command(file, machines, network=network), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=570
+    )
+    assert done.returncode == 0, f"{done.stderr[-6000:]}\n-- stdout --\n{done.stdout[-4000:]}"
+    return done.stdout
+
+
+@staged
+def test_a_new_user_who_follows_the_readme_has_four_machines_ready(tmp_path: Path) -> None:
+    ask = "".join(
+        f"ssh -i /etc/nodepool-ocb/id_ed25519 root@{machine} 'ls /tmp/try/etc/motd; cat /tmp/try/var/lib/nodepool-ocb/packages'\n"
+        for machine in MACHINES[:2]
+    )
+    ends = f"echo THE END\nnodepool-ocb noderole list --state ACTIVE -o name | sort\n{ask}"
+    printed = follow(INSTALLED + script(ROOT / "README.md") + ends, tmp_path, MACHINES).partition("THE END\n")[2]
+    assert {f"crowbar-managed-node@n{n}.example.com" for n in range(1, 5)} < set(printed.split())
+    assert printed.endswith("/tmp/try/etc/motd\nvim\ntmux\n/tmp/try/etc/motd\nvim\n")
+
+
+@staged
+def test_what_operations_says_of_the_install_works(tmp_path: Path) -> None:
+    ends = "echo THE END\nstat -c '%a %U' /etc/nodepool-ocb/id_ed25519 /etc/nodepool-ocb/nodepool-ocb.yaml\n"
+    printed = follow(INSTALLED + script(ROOT / "docs/operations.md") + ends, tmp_path, MACHINES[:1])
+    assert printed.partition("THE END\n")[2] == "600 nodepool-ocb\n640 root\n"
+
+
+@pytest.mark.long
+@staged
+def test_what_the_readme_installs_can_be_called(tmp_path: Path) -> None:
+    install = next(block for block in blocks(ROOT / "README.md") if block.fate is Fate.LONG)
+    printed = follow(install.text + "/opt/nodepool-ocb/bin/nodepool-ocb --version\n", tmp_path, [], network=True)
+    assert "version" in printed
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=called)
+def test_every_block_is_run_or_says_why_not(block: Block) -> None:
+    followed = block.page in ("README.md", "docs/operations.md")
+    assert block.fate in (Fate.CHECKED, Fate.NOT_RUN) or followed, "no test follows this page: mark the block"
+    assert block.word or block.fate in (Fate.RUN, Fate.RUNS_ON, Fate.NOT_RUN)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.fate is Fate.CHECKED], ids=called)
+def test_documents_pass_the_check_that_reads_them(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / f"document.{block.kind}"
+    file.write_text(block.text)
+    check = [str(file) if word == "FILE" else word for word in shlex.split(block.word)]
+    path = f"{BIN}:{os.environ['PATH']}"
+    done = subprocess.run(check, capture_output=True, text=True, env={**os.environ, "PATH": path}, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_on_a_page_exist_with_their_options(page: Path) -> None:
+    wrong = {" ".join(words): found for words in commands(page) if (found := unknown(words))}
+    assert not wrong
+
+
+def unknown(words: list[str]) -> list[str]:
+    """The words of a call that the command line does not know: nouns, verbs, options."""
+    here: click.Command = cli
+    context = click.Context(cli, info_name=PROGRAM)
+    options = {name for each in cli.params for name in each.opts}
+    strange = []
+    for word in words:
+        if isinstance(here, click.Group) and not word.startswith("-") and word.islower() and word.isalpha():
+            found = here.get_command(context, word)
+            if found is None:
+                return [*strange, word]
+            here = found
+            options |= {name for each in here.params for name in (*each.opts, *each.secondary_opts)}
+        elif word.startswith("-") and word.partition("=")[0] not in options | {"--help", "-h", "-"}:
+            strange.append(word)
+    return strange
+
+
+@pytest.mark.parametrize("words", ["rolout start", "node bind n1 role --dryrun", "deployment commmit web"])
+def test_a_command_that_does_not_exist_is_noticed(words: str) -> None:
+    assert unknown(words.split())
+
+
+def test_an_option_comes_from_the_environment_as_the_readme_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable, option = re.findall(
+        r"`(NODEPOOL_OCB_\w+)` is `--(\w+)` of `node create`", (ROOT / "README.md").read_text()
+    )[0]
+    monkeypatch.setenv(variable, "web")
+    context = cli.make_context(PROGRAM, ["node", "create", "n1.example.com"])
+    for name in ("node", "create"):
+        assert isinstance(context.command, click.Group)
+        found = context.command.get_command(context, name)
+        assert found is not None
+        context = found.make_context(name, [*["create"][: name == "node"], "n1.example.com"], parent=context)
+    asked = {name: each.name for each in context.command.params for name in each.opts}[f"--{option}"]
+    assert context.params[str(asked)] == ("web",)
