@@ -2,7 +2,7 @@
 
 The bad luck (with BAD_LUCK in the environment): just before the MOMENT at which it would act on ROLE the process stops
 itself (SIGSTOP), once, and acts when it is continued, whatever happened meanwhile; at the moment "answer" its host fails
-instead. With MUTANT "none" every guard is in place, and nothing may come of it.
+instead, and "deaf" lasts: no event of ROLE reaches it. With MUTANT "none" every guard is in place, and nothing may come of it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from nodepool_ocb.jigs.conversation import Conversation
 from nodepool_ocb.jigs.jig import Failed, Order, Outcome
 from nodepool_ocb.model import Change, Check, Delete, NodeRole, Set, Structure
 from nodepool_ocb.store import transaction
+from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.world import World
 from nodepool_ocb_annealer import annealer, running
 from nodepool_ocb_annealer.held import Finished
@@ -73,6 +74,17 @@ def after_the_order(role: str) -> None:
             raise SystemExit("no room at all")  # what no layer below expects
 
     Conversation._follow = fails  # type: ignore[method-assign]
+
+
+def deaf(role: str) -> None:
+    """The events of its noderoles are lost."""
+    hear = Cache._event
+
+    def event(cache: Cache, kind: str, path: str) -> None:
+        if not path.endswith(f"/noderoles/{role}"):
+            hear(cache, kind, path)
+
+    Cache._event = event  # type: ignore[method-assign]
 
 
 class _Once:
@@ -166,11 +178,22 @@ def without_watermark() -> None:
     structure._above_all_deleted = forgetful
 
 
+def without_gates() -> None:
+    """A member that ceases to be satisfied raises no gate; also for a process that takes it back."""
+    claim.gates_raised = lambda _: iter(())
+
+
+def without_members_before_gates() -> None:
+    """A gate is shown as soon as it is read."""
+    Cache._behind = lambda *_: iter(())  # type: ignore[method-assign]
+
+
 MOMENTS = {
     "none": lambda _: None,
     "claim": before_the_claim,
     "order": before_the_order,
     "answer": after_the_order,
+    "deaf": deaf,
 }
 MUTANTS: dict[str, Callable[[], None]] = {
     "none": lambda: None,
@@ -181,6 +204,8 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "no unknown": without_unknown,
     "no doubt": without_doubt,
     "no watermark": without_watermark,
+    "no gates": without_gates,
+    "gates before members": without_members_before_gates,
 }
 
 if __name__ == "__main__":

@@ -13,19 +13,20 @@ from pathlib import Path
 import mutants
 import pytest
 from click.testing import CliRunner
-from fleet import DEPLOYMENT, SESSION_SECONDS, Fleet
+from fleet import DEPLOYMENT, SESSION_SECONDS, Fleet, vertex_of
 from history import Event as Noted
 from test_jig_changed import import_anew
 from test_unreadable_records import unreadable, until_swept
 
-from nodepool_ocb import structure
+from nodepool_ocb import claim, structure
 from nodepool_ocb.aliveness import died
 from nodepool_ocb.cli.main import cli
-from nodepool_ocb.model import Role, State
-from nodepool_ocb.noderole import Event
+from nodepool_ocb.model import Change, Role, State
+from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import paths
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.world import World
 
 SLOW_SECONDS = 2.0
 
@@ -41,6 +42,12 @@ def launch(
 ) -> CutDaemon:
     launcher = (mutants.__file__, mutant, moment, role)
     return fleet.annealer(launcher=launcher, session_seconds=session_seconds, **settings)
+
+
+def does(fleet: Fleet, *words: str) -> None:
+    """A command, which succeeds."""
+    result = CliRunner().invoke(cli, ["--zookeeper", fleet.hosts, *words], prog_name="nodepool-ocb")
+    assert result.exit_code == 0, result.output
 
 
 def late_order(fleet: Fleet, mutant: str) -> None:
@@ -125,10 +132,33 @@ def second_life(fleet: Fleet, mutant: str) -> None:
         ("bind", fqdn, "setup"),
         ("commit", fqdn),
     ):
-        result = CliRunner().invoke(cli, ["--zookeeper", fleet.hosts, "node", *words], prog_name="nodepool-ocb")
-        assert result.exit_code == 0, result.output
+        does(fleet, "node", *words)
         if words[0] == "delete":
             fleet.begins_anew(noderole)
+
+
+def unheard_member(fleet: Fleet, mutant: str) -> tuple[str, str]:
+    """A member of a cluster is taken back, its annealer does not hear of it, and then its child could start: gives both."""
+    first, second = fleet.nodes
+    fleet.add_role("member", fleet.work(0.0, flags=("cluster",)))
+    fleet.add_role("child", fleet.work(0.0, requires=("member",)))
+    fleet.set_node(second, available=False)
+    for words in (("node", "bind", first, "member"), ("node", "bind", second, "child")):
+        does(fleet, *words)
+    member, child = f"member@{first}", f"child@{second}"
+    does(fleet, "noderole", "commit", member)
+    does(fleet, "noderole", "commit", child)
+    launch(fleet, mutant, "deaf", "member", sweep_seconds=600.0).start()
+    fleet.until_state(member, State.ACTIVE)
+    fleet.until_state(child, State.TODO)
+
+    def alone(world: World) -> list[Change]:  # its child is left to those who watch
+        vertex = vertex_of(world, member)
+        return list(claim.writes(vertex, apply({vertex: Event.PROPOSE}, time.time())[vertex]))
+
+    fleet.write(alone)
+    fleet.set_node(second, available=True)
+    return member, child
 
 
 def test_an_order_that_comes_late_is_refused_by_the_machine(fleet: Fleet) -> None:
@@ -209,6 +239,23 @@ def test_without_the_watermark_a_second_life_is_taken_for_the_first_and_is_found
     monkeypatch.setattr(structure, "_above_all_deleted", lambda _world, record, _transaction: record)
     second_life(fleet, "no watermark")
     fleet.until(lambda: "shared_epochs" in fleet.broken(), "the checker finds an epoch that had been used")
+
+
+def test_a_member_that_is_taken_back_unheard_keeps_its_child_from_starting(two: Fleet) -> None:
+    _, child = unheard_member(two, "none")
+    two.until_state(child, State.BLOCKED)
+    assert two.starts()[child] == 0
+
+
+@pytest.mark.parametrize("mutant", ["no gates", "gates before members"])
+def test_without_a_gate_that_is_shown_after_its_members_a_child_starts_before_one(
+    two: Fleet, mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mutant == "no gates":
+        monkeypatch.setattr(claim, "gates_raised", lambda _: iter(()))
+    member, child = unheard_member(two, mutant)
+    two.until_started(child)
+    assert two.state(member) is State.PROPOSED
 
 
 def test_the_bad_luck_alone_changes_nothing(fleet: Fleet) -> None:
