@@ -25,6 +25,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.probe import Prober
+from nodepool_ocb.logs import failed
 from nodepool_ocb.model import Change, Create, Daemon, Set, State
 from nodepool_ocb.noderole import placed, settle, with_hooks
 from nodepool_ocb.store import clusters, paths
@@ -126,9 +127,9 @@ class Annealer:
                 return
             try:
                 call()
-            except Exception:  # one answer that cannot be taken must not cost the others
+            except Exception as error:  # one answer that cannot be taken must not cost the others
                 metrics.TURN_FAILURES.inc()
-                log.exception("an answer could not be taken")
+                failed(log, error, "an answer could not be taken")
 
     def _load(self) -> Touched:
         """A new session: what was held is void, and everything is read anew."""

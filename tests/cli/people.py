@@ -171,14 +171,18 @@ def _faults(world: World) -> Iterator[str]:
 
 def _of_noderoles(world: World) -> Iterator[str]:
     for vertex in world.vertices():
-        for name in set(vertex.record.parents) - {parent.name for parent in vertex.parents}:
-            yield f"{vertex.name} waits for {name}, which is not there"
+        for name in vertex.record.parents:
+            if world.parent(name) is None:
+                yield f"{vertex.name} waits for {name}, which is not there"
         if vertex.record.deployment not in world.deployments:
             yield f"{vertex.name} is in deployment {vertex.record.deployment}, which is not there"
         stored = world.roles.get(vertex.role)
         for other in vertex.node.noderoles if stored else ():
             if stored and other in stored.record.conflicts:
                 yield f"{vertex.name} stands beside {other}"
+    for cluster in world.clusters.values():
+        if (cluster.members or cluster.below) and cluster.gate < 0:
+            yield f"{cluster.name} has no gate"
     yield from _circles({vertex.name: [parent.name for parent in vertex.parents] for vertex in world.vertices()})
 
 

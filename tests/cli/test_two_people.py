@@ -161,7 +161,7 @@ def test_what_rests_on_an_absence_is_decided_again_when_somebody_was_faster(
 
 
 @pytest.mark.parametrize(
-    "absent", ["no conflicting role", "no other member", "no child", "no node in it", "no way back"]
+    "absent", ["no conflicting role", "no child elsewhere", "no child", "no node in it", "no way back"]
 )
 def test_without_the_version_of_the_structure_it_is_found(
     beginning: Place, absent: str, monkeypatch: pytest.MonkeyPatch

@@ -196,11 +196,15 @@ def run_again(evidence: Evidence) -> Iterator[str]:
 
 
 def destroyed_twice(evidence: Evidence) -> Iterator[str]:
-    """A destructive role completes at most once, in whatever generation."""
-    ended = Counter(e.noderole for e in evidence.newest() if e.event is Event.ENDED and e.exit_code == 0)
-    for name, told in evidence.noderoles.items():
-        if told.destructive and ended[name] > 1:
-            yield f"{name} is destructive and completed {ended[name]} times"
+    """A destructive role is started once, in whatever generation; again only where it ended by itself, and not well."""
+    last: dict[str, Entry] = {}
+    for entry in evidence.newest():
+        told = evidence.noderoles.get(entry.noderole)
+        if told is not None and told.destructive and entry.event in _MARKS:
+            before = last.get(entry.noderole)
+            if entry.event is Event.STARTED and before is not None and not before.exit_code:
+                yield f"{_name(entry)} is destructive and was started again ({before.event} before)"
+            last[entry.noderole] = entry
 
 
 def before_parents(evidence: Evidence) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """An annealer without one of its guards, in the bad luck that it is for: python mutants.py MUTANT MOMENT ROLE ...
 
 The bad luck (with BAD_LUCK in the environment): just before the MOMENT at which it would act on ROLE the process stops
-itself (SIGSTOP), once, and acts when it is continued, whatever happened meanwhile. With MUTANT "none" every guard is in
-place, and nothing may come of it.
+itself (SIGSTOP), once, and acts when it is continued, whatever happened meanwhile; at the moment "answer" its host fails
+instead, and "deaf" lasts: no event of ROLE reaches it. With MUTANT "none" every guard is in place, and nothing may come of it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from nodepool_ocb import claim
+from nodepool_ocb import claim, noderole, structure
 from nodepool_ocb.jigs import protocol, script
-from nodepool_ocb.jigs.jig import Order, Outcome
-from nodepool_ocb.model import Change, Check, Delete, Set
+from nodepool_ocb.jigs.conversation import Conversation
+from nodepool_ocb.jigs.jig import Failed, Order, Outcome
+from nodepool_ocb.model import Change, Check, Delete, NodeRole, Set, Structure
 from nodepool_ocb.store import transaction
+from nodepool_ocb.store.cache import Cache
+from nodepool_ocb.world import World
+from nodepool_ocb_annealer import annealer, running
+from nodepool_ocb_annealer.held import Finished
 from nodepool_ocb_annealer.main import main
 
 FENCE = "/fence"
@@ -57,17 +63,45 @@ def before_the_order(role: str) -> None:
     script.ScriptJig.run = run  # type: ignore[method-assign]
 
 
+def after_the_order(role: str) -> None:
+    """The script has begun, as the file BAD_LUCK says, and then this host fails at it."""
+    follow = Conversation._follow
+    fault, begun = _Once(), Path(os.environ["BAD_LUCK"])
+
+    def fails(conversation: Conversation) -> None:
+        follow(conversation)
+        if conversation._order.role == role and begun.exists() and fault.now():
+            raise SystemExit("no room at all")  # what no layer below expects
+
+    Conversation._follow = fails  # type: ignore[method-assign]
+
+
+def deaf(role: str) -> None:
+    """The events of its noderoles are lost."""
+    hear = Cache._event
+
+    def event(cache: Cache, kind: str, path: str) -> None:
+        if not path.endswith(f"/noderoles/{role}"):
+            hear(cache, kind, path)
+
+    Cache._event = event  # type: ignore[method-assign]
+
+
 class _Once:
     def __init__(self) -> None:
         self._done = "BAD_LUCK" not in os.environ
 
+    def now(self) -> bool:
+        """The first time, if there is bad luck."""
+        first, self._done = not self._done, True
+        return first
+
     def here(self) -> bool:
         """Stop the process until it is continued; tells whether it was."""
-        if self._done:
-            return False
-        self._done = True
-        os.kill(os.getpid(), signal.SIGSTOP)
-        return True
+        first = self.now()
+        if first:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return first
 
 
 # -- guards taken away --
@@ -116,12 +150,62 @@ def without_epoch_on_the_machine() -> None:
     protocol.installer = careless  # type: ignore[assignment]
 
 
-MOMENTS = {"claim": before_the_claim, "order": before_the_order}
+def without_the_jig_of_the_order() -> None:
+    """Who takes over asks the jig that the role has by now."""
+    claim.ordered_with = lambda _: None
+
+
+def without_unknown() -> None:
+    """What this host fails at has failed."""
+    running._unknown = lambda _held, reason, **_: Finished(Failed(reason))
+
+
+def without_doubt() -> None:
+    """A parent that cannot be read is one that is not well."""
+
+    def placed(vertex: noderole.Placed, record: NodeRole, fewer: int, now: float) -> NodeRole:
+        return noderole.settled(record, vertex.waiting - fewer, now)
+
+    noderole.placed = annealer.placed = placed  # type: ignore[attr-defined]
+
+
+def without_watermark() -> None:
+    """What is deleted leaves no numbers; also for a process that is told to delete."""
+
+    def forgetful(_world: World, record: Structure, _transaction: Iterable[Change]) -> Structure:
+        return record
+
+    structure._above_all_deleted = forgetful
+
+
+def without_gates() -> None:
+    """A member that ceases to be satisfied raises no gate; also for a process that takes it back."""
+    claim.gates_raised = lambda _: iter(())
+
+
+def without_members_before_gates() -> None:
+    """A gate is shown as soon as it is read."""
+    Cache._behind = lambda *_: iter(())  # type: ignore[method-assign]
+
+
+MOMENTS = {
+    "none": lambda _: None,
+    "claim": before_the_claim,
+    "order": before_the_order,
+    "answer": after_the_order,
+    "deaf": deaf,
+}
 MUTANTS: dict[str, Callable[[], None]] = {
     "none": lambda: None,
     "no fence": without_fence,
     "no versions": without_versions,
     "no epoch on the machine": without_epoch_on_the_machine,
+    "no jig of the order": without_the_jig_of_the_order,
+    "no unknown": without_unknown,
+    "no doubt": without_doubt,
+    "no watermark": without_watermark,
+    "no gates": without_gates,
+    "gates before members": without_members_before_gates,
 }
 
 if __name__ == "__main__":

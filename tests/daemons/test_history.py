@@ -65,6 +65,7 @@ def test_a_run_that_was_taken_over_and_a_child_after_it_are_good() -> None:
         ("run_again", [*GOOD, line(6.0, Event.STARTED, epoch=4), line(7.0, Event.ENDED, epoch=4)]),
         ("run_again", [line(0.1, Event.STARTED, generation=2), line(0.2, Event.ENDED, generation=2), *GOOD]),
         ("destroyed_twice", [*GOOD, line(6.0, Event.STARTED, generation=2), line(7.0, Event.ENDED, generation=2)]),
+        ("destroyed_twice", [GOOD[0], line(2.0, Event.KILLED), line(3.0, Event.STARTED, epoch=2), *GOOD[3:]]),
         ("before_parents", [*GOOD[4:], *(each._replace(time=each.time + 9) for each in GOOD[:4])]),
         ("unaccounted", [*GOOD, line(6.0, Event.ADOPTED, epoch=4)]),
         ("unknown_runs", GOOD[4:]),

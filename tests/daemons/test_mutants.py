@@ -12,14 +12,21 @@ from pathlib import Path
 
 import mutants
 import pytest
-from fleet import Fleet
+from click.testing import CliRunner
+from fleet import DEPLOYMENT, SESSION_SECONDS, Fleet, vertex_of
 from history import Event as Noted
+from test_jig_changed import import_anew
+from test_unreadable_records import unreadable, until_swept
 
+from nodepool_ocb import claim, structure
 from nodepool_ocb.aliveness import died
-from nodepool_ocb.model import State
-from nodepool_ocb.noderole import Event
+from nodepool_ocb.cli.main import cli
+from nodepool_ocb.model import Change, Role, State
+from nodepool_ocb.noderole import Event, apply
+from nodepool_ocb.store import paths
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.world import World
 
 SLOW_SECONDS = 2.0
 
@@ -30,9 +37,17 @@ def two(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
-def launch(fleet: Fleet, mutant: str, moment: str, role: str, session_seconds: float = 2.0) -> CutDaemon:
+def launch(
+    fleet: Fleet, mutant: str, moment: str, role: str, session_seconds: float = SESSION_SECONDS, **settings: float
+) -> CutDaemon:
     launcher = (mutants.__file__, mutant, moment, role)
-    return fleet.annealer(launcher=launcher, session_seconds=session_seconds)
+    return fleet.annealer(launcher=launcher, session_seconds=session_seconds, **settings)
+
+
+def does(fleet: Fleet, *words: str) -> None:
+    """A command, which succeeds."""
+    result = CliRunner().invoke(cli, ["--zookeeper", fleet.hosts, *words], prog_name="nodepool-ocb")
+    assert result.exit_code == 0, result.output
 
 
 def late_order(fleet: Fleet, mutant: str) -> None:
@@ -64,6 +79,88 @@ def late_claim(fleet: Fleet, mutant: str) -> None:
     late.thaw()
 
 
+def changed_jig(fleet: Fleet, mutant: str) -> None:
+    """A role has another jig when its run is taken over."""
+    fleet.add_role("slow", fleet.work(600.0))
+    fleet.add_role("below", fleet.work(0.0))
+    fleet.bind("below", fleet.nodes[1], [slow := fleet.bind("slow", fleet.nodes[0])])
+    doomed = launch(fleet, mutant, "none", "slow").begin()
+    fleet.until_started(slow)
+    import_anew(fleet, "slow", Role(barclamp="fleet", jig="noop"))
+    doomed.kill()
+    launch(fleet, mutant, "none", "slow").begin()
+    fleet.until_all_active()
+
+
+def sick_host(fleet: Fleet, mutant: str) -> str:
+    """An annealer's host fails once, after the machine has taken the order."""
+    begun = fleet.folder / "begun"
+    then = f": >{begun}\nsleep {SLOW_SECONDS}"
+    fleet.add_role("wipe", fleet.work(0.0, then, flags=("destructive",), retries=1, backoff_seconds=0.1))
+    launch(fleet, mutant, "answer", "wipe").begin(BAD_LUCK=str(begun))
+    return fleet.bind("wipe", fleet.nodes[0])
+
+
+def hidden_parent(fleet: Fleet, mutant: str) -> str:
+    """An annealer begins while the record of a parent cannot be read; gives the child, which is done already."""
+    fleet.add_role("above", fleet.work(0.0))
+    fleet.add_role("below", fleet.work(0.0))
+    above = fleet.bind("above", fleet.nodes[0])
+    child = fleet.bind("below", fleet.nodes[1], [above])
+    launch(fleet, mutant, "none", "below").begin()
+    fleet.until_all_active()
+    fleet.annealers[0].terminate()
+    fleet.until(lambda: fleet.living() == 0, "it is gone")
+    with unreadable(fleet, paths.noderole("above", fleet.nodes[0])):
+        began = launch(fleet, mutant, "none", "below", sweep_seconds=0.2).start()
+        until_swept(fleet, began)
+    until_swept(fleet, began)
+    return child
+
+
+def second_life(fleet: Fleet, mutant: str) -> None:
+    """A node is deleted and created again, and its role bound once more."""
+    fqdn, machine = fleet.farm.records()[0]
+    fleet.add_role("setup", fleet.work(0.0))
+    noderole = fleet.bind("setup", fqdn)
+    launch(fleet, mutant, "none", "setup").begin()
+    fleet.until_all_active()
+    address = ("--address", machine.addresses[0], "--user", machine.user, "--host-key", machine.host_keys[0])
+    for words in (
+        ("delete", fqdn, "--yes"),
+        ("create", fqdn, "--deployment", DEPLOYMENT, *address),
+        ("bind", fqdn, "setup"),
+        ("commit", fqdn),
+    ):
+        does(fleet, "node", *words)
+        if words[0] == "delete":
+            fleet.begins_anew(noderole)
+
+
+def unheard_member(fleet: Fleet, mutant: str) -> tuple[str, str]:
+    """A member of a cluster is taken back, its annealer does not hear of it, and then its child could start: gives both."""
+    first, second = fleet.nodes
+    fleet.add_role("member", fleet.work(0.0, flags=("cluster",)))
+    fleet.add_role("child", fleet.work(0.0, requires=("member",)))
+    fleet.set_node(second, available=False)
+    for words in (("node", "bind", first, "member"), ("node", "bind", second, "child")):
+        does(fleet, *words)
+    member, child = f"member@{first}", f"child@{second}"
+    does(fleet, "noderole", "commit", member)
+    does(fleet, "noderole", "commit", child)
+    launch(fleet, mutant, "deaf", "member", sweep_seconds=600.0).start()
+    fleet.until_state(member, State.ACTIVE)
+    fleet.until_state(child, State.TODO)
+
+    def alone(world: World) -> list[Change]:  # its child is left to those who watch
+        vertex = vertex_of(world, member)
+        return list(claim.writes(vertex, apply({vertex: Event.PROPOSE}, time.time())[vertex]))
+
+    fleet.write(alone)
+    fleet.set_node(second, available=True)
+    return member, child
+
+
 def test_an_order_that_comes_late_is_refused_by_the_machine(fleet: Fleet) -> None:
     late_order(fleet, "none")
     fleet.until(lambda: fleet.noted(Noted.FENCED), "the machine refuses the late order")
@@ -93,6 +190,72 @@ def test_without_an_epoch_a_late_order_does_harm_and_is_found(fleet: Fleet, muta
 def test_without_versions_a_late_claim_does_harm_and_is_found(two: Fleet) -> None:
     late_claim(two, "no versions")
     two.until(lambda: "before_parents" in two.broken(), "the checker finds a child before its parent")
+
+
+def test_a_run_that_is_taken_over_is_ended_by_the_jig_that_ordered_it(two: Fleet) -> None:
+    changed_jig(two, "none")
+    assert "leftovers" not in two.broken()
+
+
+def test_without_the_jig_of_the_order_a_script_goes_on_for_ever_and_is_found(two: Fleet) -> None:
+    changed_jig(two, "no jig of the order")
+    assert "leftovers" in two.broken()
+
+
+def test_what_a_host_fails_at_after_the_order_is_not_done_again(fleet: Fleet) -> None:
+    noderole = sick_host(fleet, "none")
+    fleet.until_state(noderole, State.ACTIVE)
+    assert "no room at all" in fleet.annealers[0].said
+    assert fleet.starts()[noderole] == 1
+    assert not fleet.faults()
+
+
+def test_without_unknown_what_is_destructive_is_started_again_and_is_found(fleet: Fleet) -> None:
+    sick_host(fleet, "no unknown")
+    fleet.until(lambda: "destroyed_twice" in fleet.broken(), "the checker finds a second start")
+
+
+def test_a_parent_that_cannot_be_read_makes_nobody_run_again(two: Fleet) -> None:
+    child = hidden_parent(two, "none")
+    assert two.starts()[child] == 1
+    assert not two.unfinished()
+    assert not two.faults()
+
+
+def test_without_doubt_about_a_parent_a_child_runs_again(two: Fleet) -> None:
+    child = hidden_parent(two, "no doubt")
+    two.until(lambda: two.starts()[child] == 2, "it runs again, though nobody asked for that")
+
+
+def test_a_second_life_uses_no_number_of_the_first(fleet: Fleet) -> None:
+    second_life(fleet, "none")
+    fleet.until_all_active()
+    assert not fleet.faults()
+
+
+def test_without_the_watermark_a_second_life_is_taken_for_the_first_and_is_found(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(structure, "_above_all_deleted", lambda _world, record, _transaction: record)
+    second_life(fleet, "no watermark")
+    fleet.until(lambda: "shared_epochs" in fleet.broken(), "the checker finds an epoch that had been used")
+
+
+def test_a_member_that_is_taken_back_unheard_keeps_its_child_from_starting(two: Fleet) -> None:
+    _, child = unheard_member(two, "none")
+    two.until_state(child, State.BLOCKED)
+    assert two.starts()[child] == 0
+
+
+@pytest.mark.parametrize("mutant", ["no gates", "gates before members"])
+def test_without_a_gate_that_is_shown_after_its_members_a_child_starts_before_one(
+    two: Fleet, mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mutant == "no gates":
+        monkeypatch.setattr(claim, "gates_raised", lambda _: iter(()))
+    member, child = unheard_member(two, mutant)
+    two.until_started(child)
+    assert two.state(member) is State.PROPOSED
 
 
 def test_the_bad_luck_alone_changes_nothing(fleet: Fleet) -> None:

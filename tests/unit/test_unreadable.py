@@ -238,10 +238,13 @@ def members(made: World, *states: State) -> list[Vertex]:
 
 
 @seen_or_not
+@pytest.mark.parametrize("was", [State.ACTIVE, State.ERROR])
 @pytest.mark.parametrize("before", [State.ACTIVE, State.BLOCKED, State.TODO])
-def test_an_unreadable_member_of_a_cluster_moves_none_of_those_that_wait_for_it(before: State, seen: bool) -> None:
+def test_an_unreadable_member_of_a_cluster_moves_none_of_those_that_wait_for_it(
+    before: State, was: State, seen: bool
+) -> None:
     made = world()
-    members(made, State.ACTIVE, State.ACTIVE)
+    members(made, was, State.ACTIVE)
     child = put(made, f"app@{N}", before, CLUSTER)
     spoil_noderole(made, BASE, seen)
     assert placed(child, child.record, 0, 9.0) is child.record
