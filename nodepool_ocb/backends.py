@@ -5,7 +5,7 @@ Entry points of the group ``nodepool_ocb.backends`` name them; what they do is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Final, Protocol
 
@@ -33,9 +33,13 @@ def checkers() -> Mapping[str, Checked]:
     return {point.name: point.load()() for point in entry_points(group=GROUP)}
 
 
-def check(images: Iterable[Diskimage], backends: Mapping[str, Checked], file: str) -> None:
-    """Raises Invalid with every fault that the backends find in the diskimages of a file."""
-    problems = [f"{file}: diskimages[{image.name}].{fault}" for image in images for fault in faults(image, backends)]
+def check(images: Iterable[Diskimage], backends: Mapping[str, Checked], file: str, line: Callable[[str], int]) -> None:
+    """Raises Invalid with every fault that the backends find in the diskimages of a file.
+
+    ``line`` says where in it a place such as ``diskimages[NAME].options`` is.
+    """
+    found = [f"diskimages[{image.name}].{fault}" for image in images for fault in faults(image, backends)]
+    problems = [f"{file}:{line(each.partition(': ')[0])}: {each}" for each in found]
     if problems:
         raise Invalid(problems)
 

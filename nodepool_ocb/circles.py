@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 import msgspec
-import networkx as nx
 
 
 class Knot(msgspec.Struct, frozen=True):
@@ -25,6 +24,8 @@ def knots(graph: Mapping[str, Iterable[str]]) -> list[Knot]:
     >>> [str(knot) for knot in knots({"a": ["b"], "b": ["c", "a"], "c": ["a"], "d": ["d", "a"]})]
     ['a → b → a', 'd → d']
     """
+    import networkx as nx  # here: it takes long to import, and few commands come so far
+
     edges = {name: sorted({each for each in following if each in graph}) for name, following in graph.items()}
     whole: nx.DiGraph[str] = nx.DiGraph(edges)
     found = []

@@ -1,8 +1,8 @@
 """A daemon's life: turns, signals, systemd, health pages, and an end that nothing can prevent.
 
 ``serve`` runs ``turn`` whenever ``wake`` is set, or after as many seconds as the turn said. A turn that
-raises is logged and counted, and the next comes after a back-off; but NoCluster ends the daemon, and Taken does if it
-lasts. A turn that hangs is seen by systemd's watchdog and by /health/live.
+raises is logged and counted, and the next comes after a back-off; but NoCluster ends the daemon, Denied does before a
+turn has ended well, and Taken if it lasts. A turn that hangs is seen by systemd's watchdog and by /health/live.
 
 SIGTERM and SIGINT set ``stop``: turns go on until ``drained`` says so, and a second signal ends the process
 at once. SIGHUP calls ``reload`` between two turns. Signals are read by a thread: setting an Event in a
@@ -23,9 +23,9 @@ from types import TracebackType
 from typing import Final
 
 from nodepool_ocb import metrics
-from nodepool_ocb.errors import NoCluster, OcbError, Taken
+from nodepool_ocb.errors import Denied, NoCluster, OcbError, Taken
 from nodepool_ocb.health import Pages, Trouble
-from nodepool_ocb.logs import setup_logging
+from nodepool_ocb.logs import failed, setup_logging
 from nodepool_ocb.page import Page
 
 __all__ = ["notify", "serve", "setup_logging"]
@@ -127,6 +127,7 @@ class _Loop:
     def __init__(self, turn: Callable[[], float], wake: threading.Event, stop: threading.Event, heart: _Heart) -> None:
         self._turn, self._wake, self._stop, self._heart = turn, wake, stop, heart
         self._failures = 0
+        self._new = True  # no turn has ended well yet
         self._taken_since: float | None = None  # monotonic
         self.trouble: str | None = "the first turn has not ended yet"
 
@@ -139,6 +140,11 @@ class _Loop:
             wait = self._turn()
         except NoCluster:
             raise  # no later turn is better: the process ends, and its next start looks again
+        except Denied as denied:
+            if self._new:
+                raise  # it never worked: whoever started it must see that
+            self._failed(denied)
+            return
         except Taken as other:
             self._wait_for(other)
             return
@@ -148,6 +154,7 @@ class _Loop:
         metrics.TURN_SECONDS.observe(time.monotonic() - started)
         if self.trouble:
             self.trouble, self._failures, self._taken_since = None, 0, None
+            self._new = False
             notify("READY=1")
         self._rest(wait, self._wake)
 
@@ -167,7 +174,7 @@ class _Loop:
         self._failures += 1
         wait = min(2.0 ** (self._failures - 1), LONGEST_BACKOFF_SECONDS)
         self.trouble = f"the newest turn failed: {type(error).__name__}: {error}"
-        log.exception("the turn failed (%d in a row); the next is in %.0f s", self._failures, wait)
+        failed(log, error, "the turn failed (%d in a row); the next is in %.0f s", self._failures, wait)
         self._rest(wait, self._stop)  # not by wake: what made it fail may wake it all the time
 
     def _rest(self, seconds: float, until: threading.Event) -> None:

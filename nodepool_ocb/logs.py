@@ -16,6 +16,7 @@ import time
 from typing import Any, Final
 
 from nodepool_ocb.config import LogSettings
+from nodepool_ocb.errors import OcbError
 
 #: Attributes that every record has, so that what is left was given as ``extra``.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -38,6 +39,12 @@ def setup_logging(settings: LogSettings) -> None:
         logging.getLogger(chatty).setLevel(max(level, least) if level > logging.DEBUG else level)
     logging.captureWarnings(True)
     threading.excepthook = _thread_died
+
+
+def failed(logger: logging.Logger, error: Exception, text: str, *arguments: object) -> None:
+    """Log that something failed: an error of ours with its sentence, any other with its traceback."""
+    ours = isinstance(error, OcbError)
+    logger.error(text + ": %s", *arguments, error, exc_info=None if ours else error)
 
 
 class Repeats(logging.Filter):

@@ -107,11 +107,12 @@ class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``/ocb/structure``: its version rises whenever roles, deployments, nodes or noderoles come, go or are linked anew.
 
-    Both numbers are no lower than any that something deleted ever had: what is made under the same name later begins there.
+    Its numbers are no lower than any that something deleted ever had: what is made under the same name later begins there.
     """
 
     generation: int = 0  # of noderoles
     epoch: int = 0  # of nodes, and above them: no two nodes of one name begin at the same
+    rollout: int = -1  # of rollouts, whose ids begin at 0
 
 
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -220,6 +221,7 @@ class Rollouts(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     over: bool = True  # the newest one is
     driver: str | None = None  # the annealer that drives it, or did until it died
     since: float = 0.0  # when any of this changed last
+    id_base: int = -1  # its ids are above this, which is no lower than any of a deployment that was deleted before
 
 
 class BuildState(StrEnum):

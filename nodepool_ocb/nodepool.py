@@ -22,6 +22,7 @@ from nodepool_ocb.diskimages import Diskimage as Diskimage
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Json
 from nodepool_ocb.nodepoolfaults import OPENSTACK, PROVIDER_KEYS
+from nodepool_ocb.nodepoolyaml import Source
 
 #: What drivers take where their provider does not say; ``local`` takes whatever an image is made as.
 TAKES: Final = {"openstack": "qcow2", "ibmvpc": "qcow2", "aws": "raw", "azure": "vhd", "docker": "tar"}
@@ -72,6 +73,11 @@ class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
     diskimages: tuple[Diskimage, ...] = ()
     providers: tuple[Provider, ...] = ()
     labels: tuple[Label, ...] = ()
+    lines: Mapping[str, int] = {}  # where each diskimage and provider, and each of its keys, is written
+
+    def line(self, place: str) -> int:
+        """The line of a place such as ``diskimages[NAME].options``; that of its section where the key is inherited."""
+        return self.lines.get(place) or self.lines.get(place[: place.find("]") + 1], 1)
 
 
 def load(path: Path | str, secure: Path | str | None = None, environ: Mapping[str, str] = os.environ) -> Nodepool:
@@ -90,7 +96,18 @@ def load(path: Path | str, secure: Path | str | None = None, environ: Mapping[st
     if problems:
         raise Invalid(problems)
     value = _anchored(source.document.value or {}, path.resolve().parent)
-    return _made(value, _anchored(secrets, Path(secure or path).resolve().parent))
+    return replace(_made(value, _anchored(secrets, Path(secure or path).resolve().parent)), lines=_lines(source))
+
+
+def _lines(source: Source) -> dict[str, int]:
+    """Where the faults lie that only backends and drivers can find."""
+    found = {}
+    for section in ("diskimages", "providers"):
+        for number, each in enumerate((source.document.value or {}).get(section) or []):
+            found[f"{section}[{each['name']}]"] = source.line((section, number))
+            for key in each:
+                found[f"{section}[{each['name']}].{key}"] = source.line((section, number, key))
+    return found
 
 
 def _anchored(value: Mapping[str, Json], folder: Path) -> dict[str, Json]:

@@ -29,7 +29,13 @@ def program(name: str, about: str, run: Callable[[Asked], None]) -> click.Comman
     """The console script of a daemon; ``run`` returns when the daemon has ended."""
 
     @click.command(name, help=about, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
-    @click.option("--config", "file", type=click.Path(path_type=Path), help="Configuration; else /etc/nodepool-ocb/.")
+    @click.option(
+        "--config",
+        "file",
+        envvar="NODEPOOL_OCB_CONFIG",
+        type=click.Path(path_type=Path),
+        help="Configuration; else /etc/nodepool-ocb/.",
+    )
     @click.option("--zookeeper", help="HOST:PORT,.../CHROOT, instead of the configured one.")
     @click.option("--listen", help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.")
     @click.version_option(version("nodepool-ocb"))

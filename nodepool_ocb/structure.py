@@ -6,8 +6,8 @@ the decision: of two that were decided from the same view one is refused, and de
 settling leave it alone, so annealers never wait for one another. A decision that rests on the structure without changing
 it carries ``unchanged``.
 
-The same record remembers the highest generation and epoch that anything deleted had, so that a second life under the same
-name never uses a number that a machine knows from the first.
+The same record remembers the highest generation, epoch and rollout id that anything deleted had, so that a second life
+under the same name never uses a number that a machine or a person knows from the first.
 
 A member of a cluster that goes raises the cluster's gate in the same transaction. Pure.
 """
@@ -111,7 +111,7 @@ def _leaves(world: World, change: Change) -> bool:
 
 
 def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Change]) -> Structure:
-    generation, epoch = record.generation, record.epoch
+    generation, epoch, rollout = record.generation, record.epoch, record.rollout
     for change in transaction:
         if isinstance(change, Delete):
             match change.path.split("/")[2:]:
@@ -125,7 +125,12 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
                     if view is None or view.record is None:
                         raise Stale(f"{change.path} was not there when this was decided", change.path)
                     epoch = max(epoch, view.epoch + 1)  # above its own base, too: no two lives of a name share one
-    return replace(record, generation=generation, epoch=epoch)
+                case ["rollouts", deployment]:
+                    known = world.rollouts.get(deployment)
+                    if known is None:
+                        raise Stale(f"{change.path} was not there when this was decided", change.path)
+                    rollout = max(rollout, known.record.id_base, int(known.record.newest or -1))
+    return replace(record, generation=generation, epoch=epoch, rollout=rollout)
 
 
 def stored(world: World) -> Stored[Structure]:

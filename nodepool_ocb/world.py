@@ -287,7 +287,7 @@ class World:
 
     # -- what was read --
 
-    def put_cluster(self, stored: Stored[Cluster]) -> None:
+    def put_cluster(self, stored: Stored[Cluster] | None) -> None:
         self.cluster = stored
 
     def put_structure(self, stored: Stored[Structure] | None) -> None:

@@ -25,6 +25,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.probe import Prober
+from nodepool_ocb.logs import failed
 from nodepool_ocb.model import Change, Create, Daemon, Set, State
 from nodepool_ocb.noderole import placed, settle, with_hooks
 from nodepool_ocb.store import clusters, paths
@@ -33,7 +34,7 @@ from nodepool_ocb.store.session import Session, ZnodeStat
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.world import Vertex, World
 from nodepool_ocb_annealer import memory
-from nodepool_ocb_annealer.agenda import Agenda
+from nodepool_ocb_annealer.agenda import Agenda, Matter
 from nodepool_ocb_annealer.holding import Holding
 from nodepool_ocb_annealer.hooking import Hooking
 from nodepool_ocb_annealer.probing import Probing
@@ -48,6 +49,8 @@ CLAIMABLE: Final = frozenset({State.TODO, State.TRANSITION, State.ACTIVE})
 MOST_IN_FLIGHT: Final = 400  # claims of instant jigs at once: beyond this the server gains nothing
 SETTLING_SECONDS: Final = 0.1  # who wrote a change settles it too; only what stays unsettled is ours to mend
 AGAIN_SECONDS: Final = 0.5
+LONGEST_AGAIN_SECONDS: Final = 30.0  # between two attempts at what is refused again and again
+REFUSALS_TOLD: Final = 6  # in a row: others that were faster are not the reason any more
 
 
 class Annealer:
@@ -81,6 +84,7 @@ class Annealer:
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._registered = 0  # the version of our registration
         self._session = 0  # the session in which the cache was loaded
+        self._refusals: Counter[Matter] = Counter()  # in a row, of what is settled or goes on
         self._draining_since: float | None = None
 
     # -- from other threads --
@@ -108,7 +112,9 @@ class Annealer:
         if not self.session.trusted:
             return AGAIN_SECONDS
         try:
-            self._look(self._load() if self.session.id != self._session else self.cache.refresh())
+            touched = self._load() if self.session.id != self._session else self.cache.refresh()
+            self._stay_in_our_cluster()
+            self._look(touched)
             self._meet(time.monotonic())
         except Unavailable as gone:
             log.warning("ZooKeeper: %s", gone)
@@ -126,9 +132,9 @@ class Annealer:
                 return
             try:
                 call()
-            except Exception:  # one answer that cannot be taken must not cost the others
+            except Exception as error:  # one answer that cannot be taken must not cost the others
                 metrics.TURN_FAILURES.inc()
-                log.exception("an answer could not be taken")
+                failed(log, error, "an answer could not be taken")
 
     def _load(self) -> Touched:
         """A new session: what was held is void, and everything is read anew."""
@@ -144,6 +150,11 @@ class Annealer:
         self._session = session
         self.agenda.at(time.monotonic() + self._sweep_seconds(), ("sweep", ""))
         return touched
+
+    def _stay_in_our_cluster(self) -> None:
+        """Raises NoCluster where the tree was made anew below a session that lives on."""
+        if self.world.cluster is None or self.world.cluster.record.id != self.cluster:
+            clusters.current(self.session, self.cluster)
 
     def _register(self) -> None:
         path = paths.daemon("annealer", self.identity)
@@ -195,6 +206,8 @@ class Annealer:
                     unsettled.append(vertex)
                 elif what != "settle":
                     self._keep(what, whom)
+                else:
+                    self._refusals.pop((what, whom), None)
         finally:
             self._settle(unsettled)
 
@@ -221,7 +234,9 @@ class Annealer:
         """Read everything and look at everything: what a lost wake-up left lying is found here."""
         self.agenda.at(time.monotonic() + self._sweep_seconds(), ("sweep", ""))  # first, for reading may fail
         metrics.SWEEPS.inc()
-        self._look(self.cache.sweep())
+        touched = self.cache.sweep()
+        self._stay_in_our_cluster()
+        self._look(touched)
         states = Counter(vertex.record.state for vertex in self.world.vertices())
         for state in State:
             metrics.NODEROLES.labels(state).set(states[state])
@@ -257,9 +272,20 @@ class Annealer:
             self.send(changes, partial(self._settled, list(claim.written(moved, changes))), "settling")
 
     def _settled(self, part: list[Vertex], refused: OcbError | None) -> None:
-        if refused is not None:  # one that moved on must not strand the others
-            for vertex in part:
-                self.agenda.at(time.monotonic() + SETTLING_SECONDS, ("settle", vertex.name))
+        for vertex in part:  # one that moved on must not strand the others
+            self._again(("settle", vertex.name), refused)
+
+    def _again(self, matter: Matter, refused: OcbError | None) -> None:
+        """Later and later while it is refused; said once where that goes on, for what refuses it may be lost."""
+        if refused is None:
+            self._refusals.pop(matter, None)
+            return
+        self._refusals[matter] += 1
+        times = self._refusals[matter]
+        if times == REFUSALS_TOLD:
+            log.warning("%s %s was refused %d times: %s", *matter, times, refused)
+        wait = min(SETTLING_SECONDS * 2 ** min(times - 1, 10), LONGEST_AGAIN_SECONDS)
+        self.agenda.at(time.monotonic() + wait, matter)
 
     # -- deaths that are larger than a transaction --
 
@@ -274,7 +300,12 @@ class Annealer:
         view = self.world.nodes.get(fqdn)
         if view is not None and view.record is not None:
             changes = aliveness.went_on(view, self.session.now(), self.identity)
-            self.send(changes, lambda _: self._mind_dying(fqdn), f"death of {fqdn}")
+            self.send(changes, partial(self._went_on, fqdn), f"death of {fqdn}")
+
+    def _went_on(self, fqdn: str, refused: OcbError | None) -> None:
+        self._again(("dying", fqdn), refused)
+        if refused is None:
+            self._mind_dying(fqdn)
 
     # -- the end --
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from nodepool_ocb import aliveness, blobs, limits, metrics, nodes, structure, unreadable
 from nodepool_ocb.claim import Hold, settling, writes
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import Conflict, OcbError, Spoiled, Stale, Unavailable
+from nodepool_ocb.errors import Conflict, Denied, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.hookcode import brings
 from nodepool_ocb.model import Change, Check, Create, Daemon, Delete, NodeRole, Set, State
 from nodepool_ocb.noderole import Event, apply
@@ -134,7 +134,7 @@ class Hooking:
         wait = AGAIN_SECONDS
         try:
             done = job.work()
-        except (Stale, Unavailable) as error:
+        except (Stale, Unavailable, Denied) as error:
             log.warning("%s %s: %s", what, whom, error)
         except Spoiled as wrong:
             wait = MENDED_SECONDS

@@ -164,7 +164,7 @@ class Rolling:
     def _tell_once(self, deployment: str, wrong: Exception) -> None:
         """It is tried again every few seconds, for as long as nobody mends it."""
         if self._told.get(deployment) != str(wrong):
-            log.error("the rollout of deployment %s: %s", deployment, wrong, exc_info=not isinstance(wrong, Invalid))
+            log.error("the rollout of deployment %s: %s", deployment, wrong, exc_info=not isinstance(wrong, OcbError))
             self._told[deployment] = str(wrong)
 
     def _wanted(self, deployment: str, stored: Stored[Rollouts]) -> bool:

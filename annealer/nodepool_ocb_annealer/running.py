@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import claim, metrics
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import Invalid, Spoiled, Stale, Unavailable
+from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
 from nodepool_ocb.jigs.jig import (
     Detached,
     Failed,
@@ -81,7 +81,7 @@ class Running:
                 return Finished(Failed(f"on_transition: {error}"))
             blobs = attributes.read(self._session, sources)
             sent = attributes.visible(sources, blobs)
-        except (Stale, Unavailable) as gone:
+        except (Stale, Unavailable, Denied) as gone:
             log.warning("%s: %s", held.name, gone)
             return Finished(Unknown(f"ZooKeeper: {gone}"), again_after=REACH_AGAIN_SECONDS)
         except Spoiled as wrong:  # nobody's failure: it waits until they are mended

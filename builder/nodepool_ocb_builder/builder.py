@@ -138,7 +138,10 @@ class Builder:
     def _sweep(self) -> None:
         metrics.SWEEPS.inc()
         self.site.locks.sweep()
+        known = self.cache.cluster
         self.cache.sweep()
+        if self.cache.cluster != known:  # made anew below a session that lives on
+            clusters.current(self.site.session, self.site.cluster)
         self._look_who_lives()
 
     def _look_who_lives(self) -> None:

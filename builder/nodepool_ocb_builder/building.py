@@ -61,6 +61,11 @@ class Building:
         """Of the build's files."""
         return named(self.image.name, str(self.id))
 
+    @property
+    def _path(self) -> str:
+        """Of the record."""
+        return paths.build(self.image.name, str(self.id))
+
     def run(self) -> None:
         """Build, or find that there is nothing to do. Raises Unavailable before the build has begun."""
         site = self.site
@@ -235,7 +240,7 @@ class Building:
 
     def _undisturbed(self) -> bool:
         """Whether the lock is ours in this session, and nobody touched the record."""
-        znode = self.site.session.get(paths.build(self.image.name, str(self.id)))
+        znode = self.site.session.get(self._path)
         return self._locked() and znode is not None and znode.version == self._version
 
     def _locked(self) -> bool:
@@ -263,7 +268,7 @@ class Building:
         path = paths.build_lock(self.image.name)
         if not self._locked():
             self._lock = site.locks.take(path, site.holder(f"build {self.name}"))
-        view = site.look(self.image.name)
+        view = site.look(self.image.name, self._path)
         build = view.build(str(self.id)) if view else None
         if view is None or build is None or build.record.state is BuildState.DELETE:
             raise TakenOver("somebody deleted it")
@@ -281,12 +286,11 @@ class Building:
         return view, build
 
     def _forget(self) -> None:
-        """Take the record away, so that nobody waits for it."""
-        path = paths.build(self.image.name, str(self.id))
+        """Take the record away, so that nobody waits for it; one that cannot be read stays."""
 
         def write() -> None:
-            self.site.sync()  # another cluster may have a build of this name
-            self.site.session.commit(removal(self.site.session, path))
+            self.site.look(self.image.name, self._path)  # of our cluster: another may have a build of this name
+            self.site.session.commit(removal(self.site.session, self._path))
 
         with suppress(GivenUp):
             self.site.insist(write)

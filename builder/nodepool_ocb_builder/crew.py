@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 
 from nodepool_ocb import metrics
 from nodepool_ocb.errors import Stale, Unavailable
+from nodepool_ocb.logs import failed
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +56,9 @@ class Crew:
         except Stale as other:  # somebody was faster: it is read again, and decided again
             metrics.STALE.inc()
             log.info("%s: %s", threading.current_thread().name, other)
-        except Exception:  # whatever it was, the next sweep tries again
+        except Exception as error:  # whatever it was, the next sweep tries again
             metrics.WORK_FAILURES.inc()
-            log.exception("%s failed", threading.current_thread().name)
+            failed(log, error, "%s failed", threading.current_thread().name)
         finally:
             with self._change:
                 self._busy.discard(key)

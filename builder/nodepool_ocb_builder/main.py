@@ -86,7 +86,7 @@ def load(settings: config.Settings, tools: Mapping[str, Backend]) -> nodepool.No
     if not Path(file).exists():
         raise Invalid(f"{file}: is not there; write it (docs/images.md), or name another in builder.nodepool")
     wants = nodepool.load(file, settings.builder.secure)
-    backends.check(wants.diskimages, tools, file)
+    backends.check(wants.diskimages, tools, file, wants.line)
     return wants
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -20,6 +21,8 @@ from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_builder.backends import Backend
 from nodepool_ocb_builder.shelf import Shelf
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -79,10 +82,18 @@ class Site:
         """What a lock of ours says."""
         return Holder(daemon="builder", host=self.host, pid=os.getpid(), purpose=purpose, since=self.session.now())
 
-    def look(self, image: str) -> ImageView | None:
-        """An image as it is now, no older than this call; None where it is gone. Raises Unavailable."""
+    def look(self, image: str, *needed: str) -> ImageView | None:
+        """An image as it is now, no older than this call; None where it is gone.
+
+        Raises Unavailable, also while one of the records at ``needed`` cannot be read: it is there, and no more is known.
+        """
         self.sync()
-        return images.read(self.session, [image]).get(image)
+        quarantined: dict[str, str] = {}
+        view = images.read(self.session, [image], quarantined).get(image)
+        for path in needed:
+            if path in quarantined:
+                raise Unavailable(f"{quarantined[path]}; what is decided from it waits until it is mended or deleted")
+        return view
 
     def sync(self) -> None:
         """What is read after this is no older than this call, and of our cluster.
@@ -100,7 +111,7 @@ class Site:
 
         Raises GivenUp when the daemon has to end first.
         """
-        stale = 0
+        stale, told = 0, set[str]()
         while True:
             try:
                 return write()
@@ -108,7 +119,10 @@ class Site:
                 stale += 1  # it reads anew, and decides anew
                 if stale < STALE_IN_A_ROW:
                     continue
-            except Unavailable:
+            except Unavailable as gone:
                 stale = 0
+                if str(gone) not in told:
+                    told.add(str(gone))
+                    log.warning("what is done cannot be written yet: %s", gone)
             if self.stopping.wait(AGAIN_SECONDS):
                 raise GivenUp

@@ -192,8 +192,8 @@ class Uploading:
         self.site.session.commit([Set(self._path(stamp.upload), record, found.version)])
 
     def _found(self, upload: str) -> tuple[BuildView | None, UploadView | None]:
-        """The build and the upload as they are now. Raises Unavailable."""
-        view = self.site.look(self.image)
+        """The build and the upload as they are now. Raises Unavailable, also while one of them cannot be read."""
+        view = self.site.look(self.image, paths.build(self.image, self.build), self._path(upload))
         build = view.build(self.build) if view else None
         uploads = build.uploads if build else ()
         return build, next((each for each in uploads if (each.provider, each.id) == (self.provider, upload)), None)

@@ -66,6 +66,14 @@ class Verb(click.Command):
         super().__init__(*args, **kwargs)
         self.params.extend(_common())
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An option's variable has the name that people write (``--tag``), not that of the code (``tags``)."""
+        for option in self.params:
+            if isinstance(option, click.Option) and option.envvar is None:
+                written = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+                option.envvar = f"{ctx.auto_envvar_prefix}_{written}"
+        return super().parse_args(ctx, args)
+
 
 class Noun(click.Group):
     """A noun: its commands are verbs."""

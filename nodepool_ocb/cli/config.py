@@ -50,8 +50,8 @@ def check(offline: bool, nodepool: Path | None) -> None:
     told = msgspec.to_builtins(settings)
     if told["zookeeper"].get("password"):
         told["zookeeper"]["password"] = "***"
-    document = {"file": str(found) if found else None, "zookeeper_reached": not offline, "settings": told}
-    shown = {"file": document["file"], "zookeeper reached": not offline}
+    document = {"file": str(found) if found else None, "zookeeper_reached": None if offline else True, "settings": told}
+    shown = {"file": document["file"], "zookeeper": "not asked (--offline)" if offline else "reached"}
     for section, values in told.items():
         shown |= (
             {f"{section}.{key}": value for key, value in values.items()}
@@ -71,10 +71,12 @@ def _images(path: Path, builder: BuilderSettings) -> dict[str, Json]:
     from nodepool_ocb import backends, nodepool, providers
 
     read = nodepool.load(path, builder.secure)
-    backends.check(read.diskimages, backends.checkers(), str(path))
+    backends.check(read.diskimages, backends.checkers(), str(path), read.line)
     for provider in read.providers:
         for fault in providers.faults(provider) if provider.diskimages else ():
-            output.say(f"warning: {path}: providers[{provider.name}]: {fault}; builders of this host leave it out")
+            place = f"providers[{provider.name}]"
+            where = f"{path}:{read.line(place + '.' + fault.partition(': ')[0])}"
+            output.say(f"warning: {where}: {place}: {fault}; builders of this host leave it out")
     return {
         "file": str(path),
         "diskimages": [image.name for image in read.diskimages if not image.stub],

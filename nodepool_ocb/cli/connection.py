@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.session import Session
 
 CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, also on a busy machine
+REFUSED_SECONDS: Final = 1.0  # a server that restarts may be back by then
 ATTEMPTS: Final = 40  # each loses to somebody whose change was written, so many people get on side by side
 LONGEST_PAUSE_SECONDS: Final = 1.0
 
@@ -58,7 +59,7 @@ def session(
     for library in ("kazoo", "nodepool_ocb.store"):  # what matters comes to us as exceptions
         logging.getLogger(library).setLevel(logging.CRITICAL)
     made = Session(settings(ctx).zookeeper, on_connected=on_connected)
-    made.start(timeout_seconds)
+    made.start(timeout_seconds, refused_seconds=REFUSED_SECONDS)
     try:
         if not founding:
             clusters.current(made)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,15 +35,16 @@ def explain(name: str) -> None:
     """Why a noderole does not run: every reason, what holds it back, since when, and what to do."""
     with connection.session() as opened:
         world = connection.load(opened)
+        now = opened.now()
         vertex = noderole_of(world, name)
         if vertex.record.state is not State.ACTIVE or vertex.record.refresh:
             world.spoiled |= runs.spoiled(opened, vertex)
-        explanation = explained(world, vertex, opened.now(), _rollouts(opened, line(world, vertex.record.deployment)))
+        explanation = explained(world, vertex, now, _rollouts(opened, line(world, vertex.record.deployment)))
         failed = explanation.failed
         last = runs.recorded(opened, failed)[-1:] if failed else []
     run = {"run": last[0][0], "noderole": failed.name, **output.plain(last[0][1])} if failed and last else None
     document = _document(explanation)
-    output.text({**document, "failed_run": run}, _words(explanation, run))
+    output.text({**document, "failed_run": run}, _words(explanation, run, now))
 
 
 def _rollouts(opened: Session, deployments: Iterable[str]) -> Rollouts:
@@ -87,11 +87,11 @@ def _told(reason: Reason) -> dict[str, Json]:
     return {key: msgspec.to_builtins(getattr(reason, key)) for key in told}
 
 
-def _words(explanation: Explanation, run: dict[str, Json] | None) -> str:
+def _words(explanation: Explanation, run: dict[str, Json] | None, now: float) -> str:
     vertex = explanation.vertex
-    lines = [f"{vertex.name} is {vertex.record.state}{_since(vertex.record.since)}"]
+    lines = [f"{vertex.name} is {vertex.record.state}{_since(vertex.record.since, now)}"]
     for number, reason in enumerate(explanation.reasons, 1):
-        lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since)}", f"   → {reason.advice}"]
+        lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   → {reason.advice}"]
     told = {(reason.code, reason.subject) for reason in explanation.reasons}
     told |= {(Code.FAILED, reason.subject) for reason in explanation.reasons if reason.code is Code.PARENT_ERROR}
     if not explanation.reasons:
@@ -104,14 +104,14 @@ def _words(explanation: Explanation, run: dict[str, Json] | None) -> str:
     if run:
         how = f"{run['outcome']}, exit code {run['exit_code'] if run['exit_code'] is not None else 'unknown'}"
         why = f": {run['reason']}" if run.get("reason") else ""
-        lines.append(f"the newest run of {run['noderole']}: {how}{_since(run['ended'])}{why}")
+        lines.append(f"the newest run of {run['noderole']}: {how}{_since(run['ended'], now)}{why}")
         lines += [f"   | {line}" for line in (run.get("tail") or "").splitlines()[-15:]]
         lines += [f"   whole output: {run['log']}"] if run.get("log") else []
     return "\n".join(lines)
 
 
-def _since(since: float) -> str:
-    return f" (since {output.age(time.time() - since)})" if since else ""
+def _since(since: float, now: float) -> str:
+    return f" (since {output.age(now - since)})" if since else ""
 
 
 # -- log --

@@ -9,6 +9,7 @@ from kazoo.hosts import collect_hosts
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.store import frames
+from nodepool_ocb.store import tls as tls_files
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import ZooKeeperSettings
@@ -36,13 +37,18 @@ def _loopback(host: str) -> bool:
 
 
 def acl(settings: ZooKeeperSettings) -> bytes:
-    """What every znode that we create carries, packed: all rights for its creator, or for all."""
+    """What every znode that we create carries, packed: all rights for its creator, or for all.
+
+    The creator is the user alone where there is one: ``auth`` would let in whoever has the same certificate, too.
+    """
     creator = settings.acl == "creator" if settings.acl else settings.username is not None
-    return frames.access([(_ALL, "auth", "") if creator else (_ALL, "world", "anyone")])
+    if not creator:
+        return frames.access([(_ALL, "world", "anyone")])
+    return frames.access([(_ALL, "auth", "") if settings.username is None else (_ALL, "sasl", settings.username)])
 
 
 def options(settings: ZooKeeperSettings) -> dict[str, Any]:
-    """What kazoo's client is made with."""
+    """What kazoo's client is made with; raises Invalid for a file of TLS that cannot be used."""
     options: dict[str, Any] = {"hosts": settings.hosts, "timeout": settings.session_timeout_seconds}
     if settings.username is not None:
         options["sasl_options"] = {
@@ -52,4 +58,5 @@ def options(settings: ZooKeeperSettings) -> dict[str, Any]:
         tls = settings.tls
         options |= {"use_ssl": True, "ca": tls.ca, "certfile": tls.cert, "keyfile": tls.key}
         options |= {"verify_certs": tls.verify, "check_hostname": tls.verify}
+        tls_files.context(tls.ca, tls.cert, tls.key, tls.verify)  # said now rather than with the first connection
     return options

@@ -174,6 +174,7 @@ class ImageCache:
     def __init__(self, session: Session, wake: Callable[[], None]) -> None:
         self.images: dict[str, ImageView] = {}
         self.quarantined: dict[str, str] = {}
+        self.cluster = 0  # the mzxid of the cluster's record when the newest sweep began; 0 where there was none
         self._session = session
         self._wake = wake
         self._events: deque[str] = deque()
@@ -201,7 +202,8 @@ class ImageCache:
         """Read everything, unless nothing at all was written since the last sweep began: watches are hints."""
         self._absorb()
         connection = self._session.connections
-        self._session.get(paths.IMAGES)
+        _, cluster = self._session.get_many([paths.IMAGES, paths.CLUSTER])
+        self.cluster = 0 if cluster is None else cluster.mzxid
         zxid = self._session.last_zxid  # whatever was written up to here, the reads that follow see
         if zxid != self._swept or self._dirty:
             found = names(self._session)

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from kazoo import exceptions as kazoo_errors
 
 from nodepool_ocb.errors import Denied, OcbError, Unavailable, Unknown
-from nodepool_ocb.store import frames, transaction
+from nodepool_ocb.store import diagnosis, frames, transaction
 from nodepool_ocb.store.answers import Answer, NotSent
 from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.wire import Client
@@ -84,7 +84,7 @@ class Reading:
                 try:
                     yield unpack(self._reply(answer), sent)
                 except frames.Unreadable as refused:
-                    raise transaction.failure(refused.code, refused.path) from refused
+                    raise transaction.failure(refused.code, refused.path, "read") from refused
 
     def _send(self, request: frames.Raw) -> Answer:
         answer = Answer()
@@ -97,16 +97,18 @@ class Reading:
             return value
         raise self._translated(value)
 
-    def _translated(self, error: Exception, path: str = "") -> OcbError:
+    def _translated(self, error: Exception, path: str = "", right: str = "read") -> OcbError:
         hosts = self._hosts
         if isinstance(error, NotSent | kazoo_errors.ConnectionClosedError):
             return Unavailable(f"no connection to ZooKeeper at {hosts}{self._because}; nothing was written")
-        if isinstance(error, kazoo_errors.AuthFailedError | kazoo_errors.NoAuthError):
-            return Denied(f"ZooKeeper at {hosts} refuses us; check zookeeper.username and zookeeper.password")
+        if isinstance(error, kazoo_errors.SessionClosedRequireSaslError):
+            return Denied(f"ZooKeeper at {hosts} refuses us ({diagnosis.WANTS_USER})")
+        if isinstance(error, kazoo_errors.AuthFailedError):
+            return Denied(f"ZooKeeper at {hosts} refuses us ({diagnosis.WRONG_USER})")
         if isinstance(error, TimeoutError | kazoo_errors.ConnectionLoss | kazoo_errors.SessionExpiredError):
             about = f" while {path} was written; read before writing" if path else ""
             return (Unknown if path else Unavailable)(f"the connection to ZooKeeper at {hosts} broke{about}")
-        return transaction.failure(getattr(error, "code", 0), path or hosts)
+        return transaction.failure(getattr(error, "code", 0), path or hosts, right)
 
     @property
     def _because(self) -> str:

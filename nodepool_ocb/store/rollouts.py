@@ -6,7 +6,8 @@ and both when a rollout ends or goes on again. Every transaction of a driver hol
 driver whose lock went to another, or that has not seen what somebody asked, writes nothing; and while its version stands,
 whoever drives knows the whole record without reading it.
 
-A rollout's own znode is empty until its parts are all there: one that is empty was never begun.
+A rollout's own znode is empty until its parts are all there: one that is empty was never begun. Ids rise, also over the
+lives of a deployment: those of one that is made again are above ``id_base``, which the structure remembers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import limits
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
-from nodepool_ocb.model import Change, Check, Create, Holder, Record, Rollouts, Set
+from nodepool_ocb.model import Change, Check, Create, Holder, Record, Rollouts, Set, Structure
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
 from nodepool_ocb.store import codec, lines, paths
@@ -163,14 +164,11 @@ def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[
     Raises Conflict while another of the deployment, or of one above or below it, is under way; NotFound where there is no
     such deployment; Stale where what was ``judged`` has moved on.
     """
-    session.ensure(paths.ROLLOUTS)
-    with contextlib.suppress(Stale):  # another made it
-        if _standing(session, deployment)[1] < 0:
-            session.commit([Create(paths.rollouts(deployment), Rollouts())])
+    _open(session, deployment)
     _refuse_another(session, deployment, _standing(session, deployment)[0])
     lines.entered(session, deployment)  # nothing is written for one that cannot begin
-    place = session.create_next(paths.rollouts(deployment) + "/", None)
-    identity = place.rpartition("/")[2]
+    identity = _next(session, deployment)
+    place = paths.rollout(deployment, identity)
     parts = records.parts(rollout)
     head = parts.pop("")
     try:
@@ -185,6 +183,44 @@ def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[
         raise
     _forget(session, deployment, identity)
     return identity
+
+
+def _open(session: Session, deployment: str) -> None:
+    """The deployment's own record is there, with ids above those of all deployments that were deleted."""
+    session.ensure(paths.ROLLOUTS)
+    for attempt in range(ATTEMPTS):
+        if _standing(session, deployment)[1] >= 0:
+            return
+        znode = session.get(paths.STRUCTURE)
+        if znode is None:
+            raise NotFound(f"{paths.STRUCTURE} is not there, and nothing may begin without it: restore it")
+        made = Rollouts(id_base=codec.decode(Structure, znode).rollout)
+        try:
+            session.commit([Check(paths.STRUCTURE, znode.version), Create(paths.rollouts(deployment), made)])
+        except Stale:  # another made it, or something was deleted meanwhile
+            _pause(attempt)
+
+
+def _next(session: Session, deployment: str) -> str:
+    """Take the next id, with an empty znode; raises Stale where the deployment's own record is gone."""
+    for attempt in range(ATTEMPTS):
+        standing, _ = _standing(session, deployment)
+        there = [int(name) for name in session.children(paths.rollouts(deployment)) or () if _ID.fullmatch(name)]
+        identity = f"{max([standing.id_base, int(standing.newest or -1), *there]) + 1:010}"
+        try:
+            session.commit([Create(paths.rollout(deployment, identity))])
+        except Stale:  # another took it
+            if attempt + 1 == ATTEMPTS:
+                raise
+            _pause(attempt)
+        else:
+            return identity
+    raise AssertionError("it returns or raises")
+
+
+def _pause(attempt: int) -> None:
+    """Before another attempt at what others write as well."""
+    time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
 
 
 def _enter(
@@ -202,7 +238,7 @@ def _enter(
         except Stale as stale:
             if attempt + 1 == ATTEMPTS or stale.path in {check.path for check in judged}:
                 raise
-            time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
+            _pause(attempt)
         else:
             return
 
@@ -261,7 +297,7 @@ def steer(
         except Stale:
             if attempt + 1 == ATTEMPTS:
                 raise
-            time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
+            _pause(attempt)
         else:
             return after
     raise AssertionError("it returns or raises")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 Stats: TypeAlias = list[ZnodeStat | None]
 
+REFUSALS: Final = 2  # by every address, before it counts as refused
 CLOSE_SECONDS: Final = 2.0  # for a server that answers; then the connection is broken off
 
 
@@ -81,17 +82,23 @@ class Session(Reading):
 
     # -- life --
 
-    def start(self, timeout_seconds: float = 10.0) -> None:
-        """Connect, and prove by one request that this identity may ask; raises Unavailable or Denied."""
+    def start(self, timeout_seconds: float = 10.0, refused_seconds: float | None = None) -> None:
+        """Connect, and prove by one request that this identity may ask; raises Unavailable or Denied.
+
+        After ``refused_seconds`` it is enough that every address refuses the connection: nobody listens there.
+        """
         connection = self._client._connection
         self._client.start_async()
-        deadline = time.monotonic() + timeout_seconds
+        began = time.monotonic()
+        refused_seconds = timeout_seconds if refused_seconds is None else refused_seconds
         try:
             while not self._up.wait(0.05):
+                waited = time.monotonic() - began
+                refused = connection.refusals >= REFUSALS * connection.addresses
                 if connection.rejected:
-                    raise Denied(f"ZooKeeper at {self._hosts} refuses us{self._because}; check zookeeper.username")
-                if time.monotonic() > deadline:
-                    raise Unavailable(f"ZooKeeper does not answer at {self._hosts}{self._because}; is it up?")
+                    raise Denied(f"ZooKeeper at {self._hosts} refuses us{self._because}")
+                if waited > timeout_seconds or (refused and waited > refused_seconds):
+                    raise Unavailable(f"ZooKeeper does not answer at {self._hosts}{self._because}")
             self.get("/")
         except BaseException:
             self.close()
@@ -251,7 +258,7 @@ class Session(Reading):
         if finding.verdict is Verdict.APPLIED:
             return outcome.stats(changes, found)
         if finding.verdict is Verdict.REFUSED:
-            raise transaction.failure(-103, finding.path)
+            raise transaction.failure(-103, finding.path, "write")
         if finding.verdict is Verdict.LOST:
             raise Unavailable(f"the connection broke before {changes[0].path} was written; try again")
         self.unresolved += 1
@@ -262,12 +269,21 @@ class Session(Reading):
         chroot: str = self._client.chroot
         wanted = dict.fromkeys(prefix for path in paths for prefix in _prefixes(chroot + path))
         for path in wanted:
-            reply = self._reply(self._send(frames.read_data([path], "")))
-            if frames.unpack_data(reply, [path])[0] is None:
+            if not self._there(path):
                 request = frames.multi([frames.create(path, b"", self._acl, False)])
                 refused = frames.unpack_multi(self._reply(self._send(request)), [0])
                 if isinstance(refused, frames.Refused) and refused.code != frames.EXISTS:
                     raise transaction.refusal([Create(path)], refused)
+
+    def _there(self, path: str) -> bool:
+        """Whether there is a znode; what may not be read is there. The path is one with the chroot."""
+        reply = self._reply(self._send(frames.read_data([path], "")))
+        try:
+            return frames.unpack_data(reply, [path])[0] is not None
+        except frames.Unreadable as refused:
+            if refused.code != transaction.NO_RIGHT:
+                raise transaction.failure(refused.code, path, "read") from refused
+            return True
 
     def create_next(self, prefix: str, data: Record | Json, ephemeral: bool = False) -> str:
         """Create ``prefix`` with ten digits behind it, a number that this parent never gave before; gives the path.
@@ -282,7 +298,7 @@ class Session(Reading):
         value = self._send(request).get(self._patience)
         if isinstance(value, frames.Reply):
             return frames.unpack_path(value).removeprefix(chroot)
-        error = self._translated(value, prefix)
+        error = self._translated(value, prefix, "create")
         if isinstance(error, Unknown):
             self.ambiguous += 1
         raise error

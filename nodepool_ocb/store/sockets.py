@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
-import ssl
 from collections.abc import Sequence
 from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.store import tls as tls_files
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -32,12 +35,11 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         if not tls.get("use_ssl"):
             return plain
         try:
-            context = ssl.create_default_context(cafile=tls["ca"])
-            context.check_hostname = tls["check_hostname"]
-            context.verify_mode = ssl.CERT_REQUIRED if tls["verify_certs"] else ssl.CERT_NONE
-            if tls["certfile"] and tls["keyfile"]:
-                context.load_cert_chain(tls["certfile"], tls["keyfile"], tls["keyfile_password"])
+            context = tls_files.context(tls["ca"], tls["certfile"], tls["keyfile"], tls["verify_certs"])
             return context.wrap_socket(plain, server_hostname=tls["hostname"])
+        except Invalid as wrong:  # the files were right at the start; they may be so again
+            plain.close()
+            raise OSError(errno.EINVAL, str(wrong)) from wrong
         except BaseException:
             plain.close()
             raise

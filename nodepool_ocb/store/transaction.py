@@ -6,12 +6,12 @@ every request that is in flight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.limits import TRANSACTION_BYTES, TRANSACTION_CHANGES
-from nodepool_ocb.model import Change, Check, Create, Raise, Record, Set
+from nodepool_ocb.model import Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store import codec, frames
 
 RECORD_BYTES: Final = 256 * 1024
@@ -26,7 +26,12 @@ _STALE: Final = {
     -110: "exists already",
     -111: "has something below it",
 }
-_DENIED: Final = {-102, -114, -115}  # no right, an ACL that means nothing, authentication failed
+NO_RIGHT: Final = -102
+_RIGHTS: Final[Mapping[type[Change], str]] = {
+    Create: "create", Set: "write", Raise: "write", Delete: "delete", Check: "read"
+}  # fmt: skip
+_GIVEN_BY: Final = {"create": " (a right of what is above it)", "delete": " (a right of what is above it)"}
+_LOOK: Final = "check zookeeper.username and the ACL there"
 
 
 class Packed(NamedTuple):
@@ -62,16 +67,20 @@ def owners(changes: Sequence[Change], session: int) -> list[int]:
 
 def refusal(changes: Sequence[Change], refused: frames.Refused) -> OcbError:
     """Why ZooKeeper did nothing of ``changes``."""
-    path = changes[refused.member].path
-    return failure(refused.code, path)
+    change = changes[refused.member]
+    return failure(refused.code, change.path, _RIGHTS[type(change)])
 
 
-def failure(code: int, path: str) -> OcbError:
-    """ZooKeeper's code as our exception; ``path`` is what it is about."""
+def failure(code: int, path: str, right: str) -> OcbError:
+    """ZooKeeper's code as our exception; ``path`` is what it is about, ``right`` what was wanted: "read", "create" ..."""
     if code in _STALE:
         return Stale(f"{path} {_STALE[code]}: nothing was written; read it again and decide anew", path)
-    if code in _DENIED:
-        return Denied(f"ZooKeeper does not let this identity use {path}; check zookeeper.username and the znode's ACL")
+    if code == NO_RIGHT:
+        return Denied(f"ZooKeeper does not let this user {right} {path}{_GIVEN_BY.get(right, '')}; {_LOOK}")
+    if code == -114:
+        return Denied(
+            f"ZooKeeper does not take the rights that {path} would get; check zookeeper.acl and zookeeper.username"
+        )
     return Unavailable(f"ZooKeeper refused {path} with error {code}")
 
 

@@ -271,6 +271,8 @@ class Tree:
             touched.rollouts = True
         elif at.kind is Structure:
             world.put_structure(None)
+        elif at.kind is Cluster:
+            world.put_cluster(None)
 
     def _drop_of_node(self, at: Place) -> None:
         world, touched = self.world, self._touched

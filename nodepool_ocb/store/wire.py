@@ -27,10 +27,11 @@ from kazoo.exceptions import (
     SessionClosedRequireSaslError,
 )
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import Auth, ReplyHeader, Watch
+from kazoo.protocol.serialization import SASL, Auth, ReplyHeader, Watch
 from kazoo.protocol.states import KeeperState
 
 from nodepool_ocb.logs import Repeats
+from nodepool_ocb.store import diagnosis
 from nodepool_ocb.store.answers import Answer, Completion, NotSent
 from nodepool_ocb.store.frames import Raw, Reply
 from nodepool_ocb.store.sockets import Handler
@@ -40,6 +41,7 @@ log.addHandler(logging.NullHandler())  # a command's one line of error is not pr
 log.addFilter(Repeats(anew="Zookeeper connection established"))  # while no server answers, it tries about once a second
 
 RECEIVE_BYTES: Final = 1 << 18
+SASL_ROUNDS: Final = 5  # DIGEST-MD5 needs three
 _FRAME = struct.Struct("!iii")  # length, xid, opcode
 _LENGTH = struct.Struct("!i")
 _REPLY = struct.Struct("!iqi")  # xid, zxid, error
@@ -59,7 +61,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         super().__init__(client, *args, **kwargs)
         self.proven = float("-inf")
         self.lease_seconds = 0.0
-        self.failure = ""  # why the newest attempt to connect failed
+        self.failure = ""  # why the newest attempt to connect failed, and what to do
+        self.refusals = 0  # "connection refused" so often in a row, and nothing else
+        self.addresses = 1  # that there are to connect to
         self.rejected = False  # kazoo has given up, for the server does not let us in
         self._xid = 0
         self._signalled = False
@@ -94,19 +98,33 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         try:
             timeouts: tuple[float, float] = super()._connect(host, hostip, port)
         except (OSError, ConnectionDropped) as error:
-            self.failure = str(error)
+            refused = isinstance(diagnosis.cause_of(error), ConnectionRefusedError)
+            self.refusals = self.refusals + 1 if refused else 0
+            self.failure = diagnosis.why(error)
             raise
         except (AuthFailedError, SessionClosedRequireSaslError) as error:
-            self.failure = str(error)
+            self.failure = diagnosis.NO_SASL if str(error) == diagnosis.NO_SASL else diagnosis.WRONG_USER
             if self._admitted:  # a server that stops in the middle looks the same; our password was right before
                 raise ConnectionDropped("connection lost while authenticating") from error
             self.rejected = True
             raise AuthFailedError(self.failure) from error
-        self._admitted, self.failure = True, ""
+        self._admitted, self.failure, self.refusals = True, "", 0
         self.proven = began
         self.lease_seconds = timeouts[0] / 1000  # kazoo's read time-out: 2/3 of the session's, as the server granted it
         self.client.connected_again()
         return timeouts
+
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        found: list[tuple[str, str, int]] = super()._expand_client_hosts()
+        self.addresses = max(1, len(found))
+        if not found:
+            self.failure = diagnosis.UNRESOLVED
+        return found
+
+    def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
+        if request.type == SASL.type and (xid or 0) > SASL_ROUNDS:
+            raise AuthFailedError(diagnosis.NO_SASL)  # it answers each of our words with nothing, for ever
+        super()._submit(request, timeout, xid)
 
     # -- sending --
 

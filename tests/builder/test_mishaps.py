@@ -37,6 +37,31 @@ def test_a_build_whose_lock_somebody_took_away_takes_it_again(yard: Yard) -> Non
     assert yard.view("jammy").holder is None
 
 
+@pytest.mark.parametrize("builders_end", [False, True], ids=["it is mended", "its builder ends"])
+def test_a_build_whose_record_cannot_be_read_goes_on_and_the_record_stays(yard: Yard, builders_end: bool) -> None:
+    builder = yard.builder(yard.image("jammy", 4.0)).start()
+    yard.until(lambda: yard.history(), "it is being built")
+    (build,) = yard.builds("jammy")
+    path = paths.build("jammy", build.id)
+    znode = yard.session.get(path)
+    assert znode is not None
+    yard.session._client.set(path, b"{oops")
+    yard.until(lambda: yard.history("end"), "it was built to the end")
+    yard.until(lambda: "cannot be written yet" in builder.said, "it waits")
+    spoiled = yard.session.get(path)
+    assert spoiled is not None
+    assert spoiled.data == b"{oops"
+    if builders_end:
+        builder.terminate()
+        assert builder.wait() == 0
+        assert yard.session.get(path) == spoiled
+        return
+    yard.session._client.set(path, znode.data)
+    (ready,) = yard.until_ready("jammy")
+    assert ready.id == build.id
+    assert len(yard.history()) == 1
+
+
 def test_a_deletion_that_is_refused_is_asked_for_less_and_less_often(yard: Yard) -> None:
     builder = yard.builder(yard.image("jammy"), providers=[yard.provider("cloud", "jammy")]).start()
     yard.until(lambda: yard.uploads("jammy", UploadState.READY), "it is uploaded")

@@ -64,8 +64,14 @@ def test_what_backends_refuse_is_told_as_builders_tell_it(folder: Path) -> None:
     )
     answer = check(folder)
     assert answer.exit_code == 1
-    assert "diskimages[i].backend: there is no backend `mmdebstrp`; did you mean `mmdebstrap`?" in answer.stderr
-    assert "diskimages[j].options: inclde: unknown key `inclde`; did you mean `include`?" in answer.stderr
+    assert (
+        f"{folder}/images.yaml:2: diskimages[i].backend: there is no backend `mmdebstrp`; did you mean `mmdebstrap`?"
+        in answer.stderr
+    )
+    assert (
+        f"{folder}/images.yaml:3: diskimages[j].options: inclde: unknown key `inclde`; did you mean `include`?"
+        in answer.stderr
+    )
     assert "diskimages[j].formats: backend mmdebstrap makes no qcow2" in answer.stderr
 
 
@@ -79,8 +85,8 @@ def test_providers_that_a_builder_leaves_out_are_warned_of(folder: Path) -> None
     )
     answer = check(folder)
     assert answer.exit_code == 0, answer.output
-    assert "providers[p]: directory: must be an absolute path" in answer.stderr
-    assert "providers[q]: driver `locl` is not installed" in answer.stderr
+    assert f"{folder}/images.yaml:3: providers[p]: directory: must be an absolute path" in answer.stderr
+    assert f"{folder}/images.yaml:4: providers[q]: driver `locl` is not installed" in answer.stderr
     assert "launchers-only" not in answer.stderr
 
 
@@ -90,3 +96,15 @@ def test_another_file_can_be_checked_in_its_place(folder: Path) -> None:
     answer = check(folder, "--nodepool", str(folder / "other.yaml"))
     assert answer.exit_code == 0, answer.output
     assert check(folder, "--nodepool", str(folder / "gone.yaml")).exit_code == 2
+
+
+def test_a_fault_of_an_inherited_key_has_the_line_of_the_image(folder: Path) -> None:
+    (folder / "images.yaml").write_text(
+        "diskimages:\n- name: p\n  abstract: true\n  backend: mmdebstrap\n  formats: [qcow2]\n- name: i\n  parent: p\n"
+    )
+    assert f"{folder}/images.yaml:6: diskimages[i].formats: backend mmdebstrap makes no qcow2" in check(folder).stderr
+
+
+def test_offline_says_that_zookeeper_was_not_asked(folder: Path) -> None:
+    assert json.loads(check(folder).stdout)["zookeeper_reached"] is None
+    assert "not asked (--offline)" in check(folder, "-o", "table").stdout

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb import strategy
 from nodepool_ocb.cli.main import NOUNS
@@ -241,6 +243,19 @@ def test_explain_names_the_record_that_cannot_be_read(world: Session, ask: Ask, 
     reasons = ask("noderole", "explain", TOP)["reasons"]
     assert ("UNREADABLE", paths.noderole("middle", N1)) in {(each["code"], each["subject"]) for each in reasons}
     assert not {"PARENT_WAITING", "PARENT_ERROR"} & {each["code"] for each in reasons}
+
+
+def test_explain_tells_ages_by_the_clock_of_the_session(
+    world: Session, ocb: Ocb, becomes: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(TOP, State.ERROR, reason="it broke")
+    vertex = tree.load(world).vertex(TOP)
+    assert vertex is not None
+    now = world.now()
+    world.commit([Set(paths.noderole("top", N1), replace(vertex.record, since=now - 100.0), vertex.version)])
+    monkeypatch.setattr(time, "time", lambda: now + 86400.0 * 365)
+    told = ocb("noderole", "explain", TOP)
+    assert f"{TOP} is ERROR (since 1m" in told.stdout
 
 
 @pytest.mark.parametrize("owner", ["middle", "top"])

@@ -11,7 +11,9 @@ import time
 import pytest
 from click.testing import CliRunner
 
+from nodepool_ocb.cli import connection
 from nodepool_ocb.cli.main import NOUNS, cli
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.testing.zookeeper import free_port
 
 HEAVY = ("kazoo", "networkx", "paramiko", "rich", "jsonschema")
@@ -63,6 +65,17 @@ def test_no_zookeeper_is_told_in_one_line_within_ten_seconds() -> None:
     assert time.monotonic() - started < 10.0
     assert len(answer.stderr.splitlines()) == 1, answer.stderr
     assert answer.stdout == ""
+
+
+def test_a_refused_connection_ends_a_command_long_before_its_patience_does() -> None:
+    started = time.monotonic()
+    with (
+        cli.make_context("nodepool-ocb", ["--zookeeper", f"127.0.0.1:{free_port()}", "status"]) as ctx,
+        pytest.raises(Unavailable, match="connection refused"),
+        connection.session(ctx, timeout_seconds=120.0),
+    ):
+        pass
+    assert time.monotonic() - started < 60.0
 
 
 def test_completion_is_quiet_without_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:

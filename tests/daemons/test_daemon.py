@@ -129,6 +129,22 @@ def test_a_turn_that_fails_is_tried_again_and_shown(start: Start) -> None:
     assert "nodepool_ocb_turn_failures_total 2.0" in daemon.page("/metrics")[1]
 
 
+def test_what_is_denied_to_its_first_turn_ends_it(start: Start) -> None:
+    daemon = start("denied at once")
+    assert "/ocb/roles" in daemon.said("Denied")
+    assert daemon.exit_status() == 1  # this little daemon has no program() around it, which would make it 8
+
+
+def test_what_is_denied_to_a_later_turn_is_said_without_a_traceback_and_tried_again(start: Start) -> None:
+    daemon = start("denied later")
+    daemon.told("READY=1")
+    assert daemon.said("turn failed").endswith("does not let this user read /ocb/roles\n")
+    daemon.told("READY=1")
+    daemon.signal(signal.SIGTERM)
+    assert "stopping" in daemon.said("")  # the very next line: nothing was between
+    daemon.said("ended")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_well(start: Start, number: signal.Signals) -> None:
     daemon = start()

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 from fleet import DEPLOYMENT, Fleet
+from msgspec.structs import replace
 
 from nodepool_ocb import aliveness, binding, committing, limits
-from nodepool_ocb.model import Change, Node, Role, State
+from nodepool_ocb.model import Change, Create, Delete, Gate, Node, Role, Set, State
 from nodepool_ocb.noderole import Event
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import paths, tree
 from nodepool_ocb.testing.zookeeper import Server
 from nodepool_ocb.world import World
 
 PATIENCE_SECONDS = 300.0
+N1 = "n1.example.com"
 
 
 def until(fleet: Fleet, what: str, settled: str = "") -> World:
@@ -79,3 +81,30 @@ def test_a_cluster_of_many_members_and_children_lives_through_what_happens_to_on
 ) -> None:
     with Fleet(zookeeper, chroot, tmp_path, machines=0) as fleet:
         lives(fleet, count)
+
+
+def test_what_is_refused_because_a_gate_was_lost_is_tried_less_and_less_often_and_told_once(fleet: Fleet) -> None:
+    fleet.add_role("base", Role(barclamp="b", jig="test"))
+    fleet.add_role("osd", Role(barclamp="b", jig="test", flags=("cluster",), requires=("base",)))
+    fleet.add_node(N1, Node(virtual=True, alive=True, deployment=DEPLOYMENT))
+    fleet.write(lambda world: list(binding.plan(world, "osd", N1, now=1.0).changes))
+    world = tree.load(fleet.session)
+    for changes in committing.apply_to(world, list(world.vertices()), Event.COMMIT, time.time()):
+        fleet.session.commit(changes)
+    annealer = fleet.annealer(slots=2, session_seconds=30.0, sweep_seconds=600.0).start()
+    until(fleet, "committed")
+    gate = paths.gate(DEPLOYMENT, "osd")
+    znode = fleet.session.get(gate)
+    assert znode is not None
+    fleet.session.commit([Delete(gate, znode.version)])
+    base = tree.load(fleet.session).vertex(f"base@{N1}")
+    assert base is not None
+    began = time.monotonic()
+    errs = replace(base.record, state=State.ERROR, reason="it broke")
+    fleet.session.commit([Set(paths.noderole("base", N1), errs, base.version)])
+    fleet.until(lambda: f"settle osd@{N1} was refused" in annealer.said, "it is told", 60.0)
+    assert time.monotonic() - began > 2.0
+    assert gate in annealer.said
+    fleet.session.commit([Create(gate, Gate())])
+    fleet.until_state(f"osd@{N1}", State.BLOCKED)
+    assert annealer.said.count("was refused") == 1

@@ -59,6 +59,24 @@ def test_a_daemon_that_meets_another_cluster_in_its_place_ends_and_registers_now
         assert not session.children(chroot + paths.daemons(kind))
 
 
+@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER], ids=["annealer", "builder"])
+def test_a_daemon_ends_where_its_cluster_is_made_anew_while_its_session_lives(
+    zookeeper: Server, chroot: str, tmp_path: Path, launcher: Collection[str]
+) -> None:
+    (tmp_path / "nodepool.yaml").write_text(yaml.safe_dump({"images-dir": str(tmp_path / "images")}))
+    settings = init(ZooKeeperSettings(hosts=zookeeper.hosts + chroot, session_timeout_seconds=30.0))
+    sections = {"annealer": {"sweep_seconds": 1.0}, "builder": {"sweep_seconds": 1.0}}
+    with Session(ZooKeeperSettings(hosts=zookeeper.hosts)) as session, DaemonProcess(
+        settings, tmp_path, sections, launcher=launcher
+    ) as daemon:  # fmt: skip
+        daemon.freeze()
+        delete(session, chroot + paths.ROOT)
+        init(settings)
+        daemon.thaw()
+        assert daemon.wait(60.0) == 9
+        assert "it is another one" in daemon.said.splitlines()[-1]
+
+
 def delete(session: Session, path: str) -> None:
     """A znode and all below it."""
     for name in session.children(path) or ():

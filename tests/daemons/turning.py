@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from nodepool_ocb.config import LogSettings
 from nodepool_ocb.daemon import serve, setup_logging
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Denied, Invalid
 from nodepool_ocb.page import Answer
 
 HUNG = threading.Event()  # never set
@@ -32,8 +32,21 @@ def failing_twice() -> Iterator[Exception | float]:
         yield 3600.0
 
 
+def denied(again: bool) -> Iterator[Exception | float]:
+    """At once, or after a turn that ended well."""
+    if again:
+        yield 0.0
+    yield Denied("ZooKeeper does not let this user read /ocb/roles")
+    while True:
+        yield 3600.0
+
+
 def turn_of(oddity: str) -> Callable[[], float]:
-    results = failing_twice() if oddity == "fails twice" else turns(oddity)
+    results: Iterator[Exception | float] = turns(oddity)
+    if oddity == "fails twice":
+        results = failing_twice()
+    elif oddity.startswith("denied"):
+        results = denied(again=oddity == "denied later")
 
     def turn() -> float:
         result = next(results)

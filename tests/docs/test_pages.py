@@ -96,6 +96,12 @@ def test_commands_on_a_page_exist_with_their_options(page: Path) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("daemon", ["annealer", "builder"])
+def test_the_page_of_commands_has_the_daemons(daemon: str) -> None:
+    page = (ROOT / "docs/commands.md").read_text().partition(f"\n## nodepool-ocb-{daemon}\n")[2].partition("\n## ")[0]
+    assert all(option in page for option in ("--config", "--zookeeper", "--listen"))
+
+
 def unknown(words: list[str]) -> list[str]:
     """The words of a call that the command line does not know: nouns, verbs, options."""
     here: click.Command = cli
@@ -123,7 +129,7 @@ def test_an_option_comes_from_the_environment_as_the_readme_says(monkeypatch: py
     variable, option = re.findall(
         r"`(NODEPOOL_OCB_\w+)` is `--(\w+)` of `node create`", (ROOT / "README.md").read_text()
     )[0]
-    monkeypatch.setenv(variable, "web")
+    monkeypatch.setenv(variable, "web db")
     context = cli.make_context(PROGRAM, ["node", "create", "n1.example.com"])
     for name in ("node", "create"):
         assert isinstance(context.command, click.Group)
@@ -131,4 +137,4 @@ def test_an_option_comes_from_the_environment_as_the_readme_says(monkeypatch: py
         assert found is not None
         context = found.make_context(name, [*["create"][: name == "node"], "n1.example.com"], parent=context)
     asked = {name: each.name for each in context.command.params for name in each.opts}[f"--{option}"]
-    assert context.params[str(asked)] == ("web",)
+    assert context.params[str(asked)] == ("web", "db")

@@ -2,84 +2,36 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
-from nodepool_ocb.errors import Denied, Unavailable
-from nodepool_ocb.model import Create, Set
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Denied, Invalid, Unavailable
+from nodepool_ocb.model import Check, Create, Delete, Set
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.guarded import Guarded
 from nodepool_ocb.testing.zookeeper import Server
 
-JAAS = """Server {
-  org.apache.zookeeper.server.auth.DigestLoginModule required user_super="root" user_ocb="secret" user_other="guess";
-};
-"""
-
-
-def openssl(*arguments: object) -> None:
-    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
-
-
-def certificate(folder: Path, name: str) -> None:
-    """``name.key``, ``name.crt`` signed by ca.crt, and both in ``name.pem``."""
-    key, request, crt = (folder / f"{name}.{end}" for end in ("key", "csr", "crt"))
-    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}",
-            "-addext", "subjectAltName=IP:127.0.0.1")  # fmt: skip
-    openssl("x509", "-req", "-in", request, "-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-out", crt,
-            "-days", "2", "-copy_extensions", "copy")  # fmt: skip
-    (folder / f"{name}.pem").write_text(key.read_text() + crt.read_text())
-
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("certificates")
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "ca.key", "-out", folder / "ca.crt",
-            "-subj", "/CN=test-ca", "-days", "2")  # fmt: skip
-    (folder / "ca.pem").write_text((folder / "ca.crt").read_text())
-    certificate(folder, "server")
-    certificate(folder, "client")
-    certificate(folder, "stranger")
-    (folder / "jaas.conf").write_text(JAAS)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def guarded(folder: Path) -> Iterator[Server]:
-    """A server that speaks TLS alone and lets in whom it knows."""
-    settings = {
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": str(folder / "server.pem"),
-        "ssl.trustStore.location": str(folder / "ca.pem"),
-        "ssl.clientAuth": "need",
-        "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-        "enforce.auth.enabled": "true",
-        "enforce.auth.schemes": "sasl",
-    }
-    properties = {"java.security.auth.login.config": str(folder / "jaas.conf")}
-    with Server(fsync=False, tls=True, settings=settings, properties=properties) as server:
-        yield server
+def world() -> Iterator[Guarded]:
+    with Guarded(["ocb", "other"]) as made:
+        yield made
 
 
 @pytest.fixture
-def ours(guarded: Server, folder: Path, chroot: str) -> ZooKeeperSettings:
-    tls = TlsSettings(
-        ca=str(folder / "ca.crt"), cert=str(folder / "client.crt"), key=str(folder / "client.key"), verify=True
-    )
-    return ZooKeeperSettings(hosts=guarded.hosts + chroot, tls=tls, username="ocb", password="secret")
+def ours(world: Guarded, chroot: str) -> ZooKeeperSettings:
+    return world.settings("ocb", chroot)
 
 
 @pytest.fixture
-def theirs(ours: ZooKeeperSettings, folder: Path) -> ZooKeeperSettings:
-    """Another identity in both respects: with one certificate for all, what one creates is everybody's who has it."""
-    assert ours.tls is not None
-    tls = replace(ours.tls, cert=str(folder / "stranger.crt"), key=str(folder / "stranger.key"))
-    return replace(ours, tls=tls, username="other", password="guess")
+def theirs(world: Guarded, chroot: str) -> ZooKeeperSettings:
+    """Another user with the same certificate."""
+    return world.settings("other", chroot)
 
 
 def test_a_session_over_tls_with_a_password(ours: ZooKeeperSettings) -> None:
@@ -103,6 +55,15 @@ def test_what_we_create_is_ours_alone(ours: ZooKeeperSettings, theirs: ZooKeeper
             other.commit([Create("/ocb/b")])
 
 
+def test_the_certificate_alone_gives_no_right(chroot: str) -> None:
+    with Guarded(["ocb"], demands_user=False) as world:
+        ours = world.settings("ocb", chroot)
+        with Session(ours) as session, Session(replace(ours, username=None, password=None)) as nobody:
+            session.ensure("/ocb/a")
+            with pytest.raises(Denied, match="write /ocb/a"):
+                nobody.commit([Set("/ocb/a", {"mine": 1}, 0)])
+
+
 def test_what_is_open_is_everybodys(ours: ZooKeeperSettings, theirs: ZooKeeperSettings) -> None:
     with Session(replace(ours, acl="open")) as session, Session(replace(theirs, acl="open")) as other:
         session.ensure("/ocb")
@@ -121,11 +82,59 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(ours: ZooKeeperSetting
         Session(replace(ours, tls=replace(ours.tls, ca=None))).start(timeout_seconds=1.0)
 
 
-def test_a_restarted_server_lets_us_in_again(guarded: Server, ours: ZooKeeperSettings) -> None:
+def test_a_missing_file_of_tls_is_named(ours: ZooKeeperSettings) -> None:
+    assert ours.tls is not None
+    for key in ("ca", "cert", "key"):
+        with pytest.raises(Invalid, match=rf"^zookeeper\.tls\.{key}: /nowhere/x\.pem: No such file"):
+            Session(replace(ours, tls=replace(ours.tls, **{key: "/nowhere/x.pem"})))
+
+
+def test_a_file_that_holds_no_certificate_is_named(ours: ZooKeeperSettings, world: Guarded, tmp_path: Path) -> None:
+    assert ours.tls is not None
+    empty = tmp_path / "empty.pem"
+    empty.write_text("nothing")
+    with pytest.raises(Invalid, match=rf"^zookeeper\.tls\.ca: {empty}: "):
+        Session(replace(ours, tls=replace(ours.tls, ca=str(empty))))
+    with pytest.raises(Invalid, match=r"^zookeeper\.tls\.cert: .*client\.crt and .*server\.key are no"):
+        Session(replace(ours, tls=replace(ours.tls, key=str(world.folder / "server.key"))))
+
+
+def test_a_server_that_demands_a_user_says_so(ours: ZooKeeperSettings) -> None:
+    with pytest.raises(Denied, match=r"nobody without a user: set zookeeper\.username"):
+        Session(replace(ours, username=None, password=None)).start()
+
+
+def test_a_server_that_knows_no_users_is_told_from_one_that_is_down(zookeeper: Server, chroot: str) -> None:
+    settings = ZooKeeperSettings(hosts=zookeeper.hosts + chroot, username="ocb", password="secret")
+    with pytest.raises(Denied, match=r"has no SASL, .*leave zookeeper\.username out"):
+        Session(settings).start()
+
+
+def test_tls_on_a_port_of_plain_text_is_said(zookeeper: Server, ours: ZooKeeperSettings) -> None:
+    with pytest.raises(Unavailable, match=r"TLS failed .*secureClientPort"):
+        Session(replace(ours, hosts=zookeeper.hosts)).start(timeout_seconds=1.0)
+
+
+def test_a_missing_right_names_itself_and_the_path(ours: ZooKeeperSettings, theirs: ZooKeeperSettings) -> None:
+    with Session(ours) as session, Session(theirs) as other:
+        session.ensure("/ocb/a")
+        for wanted, change in [("create /ocb/b", Create("/ocb/b")), ("write /ocb/a", Set("/ocb/a", None, 0)),
+                               ("delete /ocb/a", Delete("/ocb/a", 0)), ("read /ocb/a", Check("/ocb/a", 0))]:  # fmt: skip
+            with pytest.raises(Denied, match=f"does not let this user {wanted}"):
+                other.commit([change])
+        with pytest.raises(Denied, match="does not let this user read /ocb/a"):
+            other.children("/ocb/a")
+        with pytest.raises(Denied, match="does not let this user create /ocb/n"):
+            other.create_next("/ocb/n", None)
+        with pytest.raises(Denied, match=r"does not let this user create \S*/ocb/a/b"):
+            other.ensure("/ocb/a/b")  # /ocb, which cannot be read, is there
+
+
+def test_a_restarted_server_lets_us_in_again(world: Guarded, ours: ZooKeeperSettings) -> None:
     with Session(ours) as session:
         session.ensure("/ocb")
         first = session.id
-        guarded.restart()
+        world.server.restart()
         stat = session.resolve([Create("/ocb")])  # waits for the connection, and reads
         assert stat[0] is not None
         assert session.id == first

@@ -60,8 +60,13 @@ def test_a_record_comes_back_as_it_was(record: NodeRole | Node) -> None:
 
 
 @given(values)
-def test_a_blob_comes_back_as_it_was(value: Any) -> None:
-    assert codec.decode_json(there(codec.encode(value))) == value
+def test_attributes_come_back_as_they_were(value: Any) -> None:
+    assert codec.attributes(there(codec.encode({"a": value}))) == {"a": value}
+
+
+@pytest.mark.parametrize("znode", [None, there(b"")])
+def test_attributes_that_nobody_wrote_are_none(znode: Znode | None) -> None:
+    assert codec.attributes(znode) == {}
 
 
 def test_the_schema_comes_first_and_defaults_are_left_out() -> None:
@@ -91,9 +96,10 @@ def test_what_is_no_noderole_is_refused_with_its_path(data: bytes) -> None:
         codec.decode(NodeRole, there(data))
 
 
-def test_what_is_no_json_is_refused_with_its_path() -> None:
-    with pytest.raises(Invalid, match="/ocb/somewhere: not JSON"):
-        codec.decode_json(there(b"{'single'}"))
+@pytest.mark.parametrize("data", [b"{'single'}", b"[1]", b"null", b'{"a":' * 300 + b"1" + b"}" * 300, b"[" * 100_000])
+def test_what_are_no_attributes_is_refused_with_its_path(data: bytes) -> None:
+    with pytest.raises(Invalid, match="/ocb/somewhere: these are no attributes"):
+        codec.attributes(there(data))
 
 
 def test_what_cannot_be_json_is_refused() -> None:

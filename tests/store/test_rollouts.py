@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb import deployments
+from nodepool_ocb.cli.deployment import _deletion as deletion
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.model import Change, Create, Delete, Deployment, Holder, Node, Record, Rollouts, Set
@@ -147,6 +149,20 @@ def test_one_that_was_not_begun_to_the_end_is_none(session: Session) -> None:
     last = rollouts.begin(session, "lab", rollout())
     assert session.get(half) is None, "whoever begins the next one takes it away"
     assert [each.id for each in rollouts.list_(session)] == [before, last]
+
+
+def test_the_rollouts_of_a_deployment_that_is_made_again_have_ids_above_those_of_its_first_life(
+    session: Session,
+) -> None:
+    first = [rollouts.begin(session, "other", rollout())]
+    end(session, first[-1], "other")
+    first.append(rollouts.begin(session, "other", rollout()))
+    end(session, first[-1], "other")
+    for _ in range(2):  # the second life has no rollout, and forgets nothing
+        for transaction in deletion(session, tree.load(session), "other"):
+            session.commit(transaction)
+        session.commit(deployments.create(tree.load(session), "other", "system", 1.0))
+    assert rollouts.begin(session, "other", rollout()) > first[-1]
 
 
 def test_the_last_ten_are_kept_and_no_id_is_given_twice(session: Session) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -171,6 +172,19 @@ def test_a_server_that_is_not_there_is_named_in_one_line() -> None:
     with pytest.raises(Unavailable, match=f"does not answer at {hosts} .*refused.*; is it up") as failure:
         Session(ZooKeeperSettings(hosts=hosts)).start(timeout_seconds=0.5)
     assert "\n" not in str(failure.value)
+
+
+def test_it_is_enough_that_every_address_refuses() -> None:
+    began = time.monotonic()
+    session = Session(ZooKeeperSettings(hosts=f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"))
+    with pytest.raises(Unavailable, match="connection refused: nobody listens there"):
+        session.start(timeout_seconds=120.0, refused_seconds=0.5)
+    assert time.monotonic() - began < 60.0
+
+
+def test_a_host_that_has_no_address_is_said() -> None:
+    with pytest.raises(Unavailable, match=r"no host in zookeeper\.hosts can be resolved"):
+        Session(ZooKeeperSettings(hosts="zk.invalid", allow_plaintext=True)).start(timeout_seconds=1.0)
 
 
 @pytest.mark.parametrize("hosts", ["zk1.example.com:2181", "127.0.0.1,10.1.2.3/ocb", "[2001:db8::1]:2181"])
