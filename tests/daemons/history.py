@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -270,6 +270,19 @@ def unknown_runs(evidence: Evidence) -> Iterator[str]:
                 yield f"{name}: generation {generation} succeeded {count} times"
             if (name, generation) not in ended:
                 yield f"{name}: generation {generation} succeeded, and its machine knows nothing of it"
+
+
+# -- rollouts --
+
+
+def in_order(entries: Iterable[Entry], groups: Iterable[Collection[str]]) -> bool:
+    """Whether each group's first start comes after all that was done on the machines of the group before it.
+
+    An order that comes late and does nothing, refused or given an old result, does not count.
+    """
+    marks = [entry for entry in entries if entry.event in _MARKS]
+    times = [[entry.time for entry in marks if entry.machine in members] for members in groups]
+    return all(max(before) <= min(after) for before, after in pairwise(times))
 
 
 # -- figures --

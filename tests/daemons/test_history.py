@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from history import Entry, Event, Evidence, Told, Work, faults
+from history import Entry, Event, Evidence, Told, Work, faults, in_order
 
 from nodepool_ocb.model import NodeRole, Run, State
 
@@ -103,3 +103,11 @@ def test_what_was_deleted_and_bound_again_has_no_records_of_its_first_life() -> 
 def test_what_is_taken_from_a_former_life_is_found() -> None:
     """Its machine was done with it before it was deleted, and ZooKeeper says that it is done again."""
     assert found(GOOD, a=[3.5]) == {"unknown_runs", "before_parents"}
+
+
+def test_a_group_is_over_when_nothing_is_done_on_its_machines_and_orders_that_come_late_do_nothing() -> None:
+    groups = [["m0"], ["m1"]]
+    second = line(4.0, Event.STARTED)._replace(machine="m1")
+    late = [line(5.0, Event.FENCED), line(5.1, Event.ADOPTED)]
+    assert in_order([line(1.0, Event.STARTED), line(3.0, Event.ENDED), second, *late], groups)
+    assert not in_order([line(1.0, Event.STARTED), line(4.5, Event.ENDED), second], groups)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import cycle, islice, pairwise
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
 from fleet import SESSION_SECONDS, Fleet
 from history import Event as Noted
+from history import in_order
 from staging import PHASES, Staged, document, generations, stack
 from troubles import (
     FLAKY,
@@ -204,14 +205,7 @@ def test_after_a_storm_a_rollout_has_done_everything_once(
 
 
 def over_in_order(staged: Staged, groups: int) -> bool:
-    """By what the machines noted: each group's first start comes after the last end of the group before it."""
-    times: list[tuple[float, float]] = []
-    for number in range(groups):
-        members = staged.now.members[f"g{number}"]
-        own = [
-            entry.time
-            for entry in staged.fleet.entries()
-            if entry.machine in members and not entry.noderole.startswith("hello@")
-        ]
-        times.append((min(own), max(own)))
-    return all(before[1] <= after[0] for before, after in pairwise(times))
+    """By what the machines noted."""
+    members = staged.now.members
+    entries = [entry for entry in staged.fleet.entries() if not entry.noderole.startswith("hello@")]
+    return in_order(entries, [members[f"g{number}"] for number in range(groups)])
