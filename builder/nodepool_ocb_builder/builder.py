@@ -146,9 +146,10 @@ class Builder:
 
     def _look_who_lives(self) -> None:
         site = self.site
-        self._register()  # again, should somebody have taken our znode away
         builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
         site.gone = self._company.look(site.session, builders, site.settings.gone_seconds)
+        if self._company.said(site.shelf.builder_id) != self.daemon:
+            self._register()  # again: somebody has taken our znode away, or another has our name
 
     # -- one image --
 

@@ -28,14 +28,23 @@ class Company:
     """As it was at the last look."""
 
     def __init__(self) -> None:
-        self.living: frozenset[str] = frozenset()
+        self._found: dict[str, Daemon | None] = {}
         self._missed: dict[str, float] = {}  # builder → when it was first missed, on our monotonic clock
         self._told: set[str] = set()
+
+    @property
+    def living(self) -> frozenset[str]:
+        """The ids of all builders that were there."""
+        return frozenset(self._found)
+
+    def said(self, id: str) -> Daemon | None:
+        """What the builder of this id said of itself; None where it was not there, or said nothing that can be read."""
+        return self._found.get(id)
 
     def look(self, session: Session, known: Iterable[str], gone_seconds: float) -> frozenset[str]:
         """Who is there now; gives those of the ``known`` ids that have been missed for long. Raises Unavailable."""
         found = read(session)
-        self.living, now = frozenset(found), time.monotonic()
+        self._found, now = found, time.monotonic()
         self._missed = {id: self._missed.get(id, now) for id in set(known) - self.living}
         readable = {id: daemon for id, daemon in found.items() if daemon is not None}
         sentences = {f"{each.image}: {each.sentence}" for each in differences(readable)}

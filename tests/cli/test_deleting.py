@@ -12,7 +12,7 @@ from nodepool_ocb import binding, claim, committing, strategy
 from nodepool_ocb.cli import connection
 from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.cli.node import _deletion as deletion_of_node
-from nodepool_ocb.errors import Conflict, Stale
+from nodepool_ocb.errors import Conflict, NotFound, Stale
 from nodepool_ocb.hindrance import Code, hindrances
 from nodepool_ocb.model import Change, Check, Create, Node, Role, Rollouts, Run, Set
 from nodepool_ocb.noderole import Event
@@ -202,10 +202,16 @@ def _present(record: Node | None) -> Node:
     return record
 
 
-def test_a_rollout_does_not_begin_in_a_deployment_that_went_after_it_was_judged(lab: Session, ocb: Ocb) -> None:
+def test_a_rollout_does_not_begin_in_a_deployment_that_moved_on_or_went_after_it_was_judged(
+    lab: Session, ocb: Ocb
+) -> None:
     assert ocb("deployment", "create", "spare").exit_code == 0
     judged = Check(paths.deployment("spare"), tree.load(lab).deployments["spare"].version)
-    assert ocb("deployment", "delete", "spare", "--yes").exit_code == 0
+    assert ocb("deployment", "commit", "spare").exit_code == 0
     with pytest.raises(Stale):
+        rollouts.begin(lab, "spare", planning.begin(strategy.WHOLE, {}, 1.0), [judged])
+    assert rollouts.newest(lab, "spare") is None
+    assert ocb("deployment", "delete", "spare", "--yes").exit_code == 0
+    with pytest.raises(NotFound):
         rollouts.begin(lab, "spare", planning.begin(strategy.WHOLE, {}, 1.0), [judged])
     assert rollouts.newest(lab, "spare") is None
