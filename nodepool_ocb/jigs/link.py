@@ -17,6 +17,7 @@ from typing import Any, Final
 import paramiko
 from paramiko.common import MSG_REQUEST_FAILURE, MSG_REQUEST_SUCCESS, cMSG_GLOBAL_REQUEST
 
+from nodepool_ocb import files
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.addresses import parse
 from nodepool_ocb.jigs.jig import Unreachable
@@ -253,6 +254,7 @@ def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
         path = Path(name).expanduser()
         try:
             if path.exists():
+                files.require(path)
                 found.append(paramiko.PKey.from_path(path))
         except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
             raise NoKey(f"key file {name}: {_words(error)}") from error
