@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, limits, structure, unreadable
+from nodepool_ocb import addressing, binding, limits, structure, unreadable
 from nodepool_ocb.aliveness import with_hook
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import Change, Check, Create, Delete, Fence, Node, Set, State
@@ -27,10 +27,11 @@ def create(
 ) -> binding.Plan:
     """The transaction that makes a node, with the roles that every new one gets: *bootstrap* or *discovery*.
 
-    Raises Invalid for a name that is no FQDN in the admin domain, Conflict for one that is taken, NotFound for an unknown
-    deployment. Discovery roles whose jig nobody has are left out (seed 000, "Role Flags").
+    Raises Invalid for a name that is no FQDN in the admin domain, or an address that is none; Conflict for one that is taken,
+    NotFound for an unknown deployment. Discovery roles whose jig nobody has are left out (seed 000, "Role Flags").
     """
     check_name(fqdn, admin_domain)
+    addressing.check(world, fqdn, node.addresses)
     unreadable.refuse_new_node(world, fqdn)
     existing = world.nodes.get(fqdn)
     if existing is not None and existing.record is not None:

@@ -47,7 +47,9 @@ def encode(value: Record | Json) -> bytes:
             return data
         known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
         return _encode({**known, **_extra(value, known)})
-    except (TypeError, ValueError, RecursionError, msgspec.DecodeError) as error:
+    except msgspec.ValidationError as error:
+        raise Invalid(f"no {type(value).__name__} can be written so: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"this cannot be written as JSON: {error}") from error
 
 
