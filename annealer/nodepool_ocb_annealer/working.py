@@ -253,9 +253,9 @@ def _whose(hold: claim.Hold) -> str:
         else "it is another node too, of this cluster or another"
     )
     return (
-        f"{who}, or ZooKeeper was restored from an older copy. Of nodes of one machine delete all, then create one again: its"
-        " epochs begin above those of the deleted. Where another cluster has the machine, let one of both have it. Remove the"
-        " directory ssh.state_dir on it only when nobody else gives it orders and no run goes on there; then retry"
+        f"{who}, or ZooKeeper was restored from an older copy. Of nodes that are one machine delete all, then create one again:"
+        " its epochs begin above those of the deleted; where another cluster has the machine, let one of both have it. Only when"
+        " nobody else gives it orders, and no run goes on there, remove the directory ssh.state_dir on it, and retry"
     )
 
 

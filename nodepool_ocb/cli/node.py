@@ -237,7 +237,8 @@ def delete(fqdn: str, yes: bool) -> None:
         def decide(session: Any, world: World) -> Iterator[Sequence[Change]]:
             if begun and fqdn not in world.nodes:
                 return  # an annealer went on with it, and has finished
-            if fqdn in world.nodes and (more := set(_elsewhere(world.nodes[fqdn])) - set(elsewhere)):
+            more = set() if yes or begun else set(_elsewhere(node_of(world, fqdn))) - set(elsewhere)
+            if more:
                 raise Conflict(f"{', '.join(sorted(more))} came to depend on {fqdn} meanwhile; look, and ask again")
             for transaction in _deletion(session, world, fqdn):
                 yield transaction
