@@ -60,7 +60,7 @@ def run(asked: Asked) -> None:
             annealer.stop,
             reload=reload,
             drained=lambda: annealer.drained,
-            ready=lambda: None if session.trusted else "ZooKeeper does not answer",
+            ready=annealer.not_ready,
             listen=asked.listen,
             end_within_seconds=settings.annealer.drain_seconds + END_SECONDS,
         )

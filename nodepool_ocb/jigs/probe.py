@@ -8,7 +8,7 @@ import msgspec
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
-from nodepool_ocb.jigs.link import Broken, Link, NoKey
+from nodepool_ocb.jigs.link import Broken, Link, NoKey, load_keys
 from nodepool_ocb.jigs.ssh import pool
 from nodepool_ocb.model import Node
 
@@ -27,6 +27,18 @@ class Prober:
     def __init__(self, settings: SshSettings) -> None:
         self._settings = settings
         self._pool = pool(settings)
+
+    def lacks(self) -> str | None:
+        """What this host lacks to ask any machine; None where it has a key."""
+        try:
+            load_keys(self._pool.settings)
+        except NoKey as lacking:
+            return str(lacking)
+        return None
+
+    def forget_keys(self) -> None:
+        """Read the key files anew before the next connection is made."""
+        self._pool.forget_keys()
 
     def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
         """Takes at most some three times the connection's time-out for each address.

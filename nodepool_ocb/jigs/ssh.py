@@ -65,6 +65,10 @@ class Pool:
             if self._links.get(link.fqdn) is link:
                 del self._links[link.fqdn]
 
+    def forget_keys(self) -> None:
+        """The private keys are read anew for the next connection: somebody may have put them right."""
+        self._keys = None
+
     def close(self) -> None:
         """Close every connection, in use or not."""
         with self._lock:
