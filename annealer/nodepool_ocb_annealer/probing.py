@@ -15,6 +15,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -68,6 +69,8 @@ class Probing:
         self._site = site
         self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
+        self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
+        self._told: dict[str, str] = {}  # the newest reason that we wrote of it
         self._under_way: set[str] = set()
 
     def look_at_host(self) -> None:
@@ -176,7 +179,8 @@ class Probing:
     def _alive(self, view: NodeView, node: Node, answer: Alive) -> None:
         metrics.PROBES.labels("alive").inc()
         site, fqdn = self._site, view.name
-        self._failures.pop(fqdn, None)
+        for known in (self._failures, self._seen, self._told):
+            known.pop(fqdn, None)
         site.judging.answered(view)
         if not (node.alive or node.dying):
             log.info("%s is alive", fqdn)
@@ -199,9 +203,25 @@ class Probing:
             return
         if node.alive and not site.judging.agreed(node):
             site.judging.suspect(view, reason)
-        elif node.alive or not (node.reason or "").startswith(reason.partition(":")[0] + ":"):
+        elif self._is_news(view.name, node, reason):
             log.warning("%s is not alive: %s", view.name, reason)
-            site.send(died(view, site.session.now(), reason), lambda _: None, f"{view.name} not alive")
+            self._told[view.name] = reason
+            changes = died(view, site.session.now(), reason)
+            site.send(changes, partial(self._written, view.name), f"{view.name} not alive")
+
+    def _is_news(self, fqdn: str, node: Node, reason: str) -> bool:
+        """Whether the record is to say this reason: a death or another step at once; another reason in the same step when
+        it was found twice in a row, for a machine may say something else each time.
+        """
+        again = self._seen.get(fqdn) == reason
+        self._seen[fqdn] = reason
+        if node.alive or not (node.reason or "").startswith(reason.partition(":")[0] + ":"):
+            return True
+        return again and reason not in (node.reason, self._told.get(fqdn))
+
+    def _written(self, fqdn: str, refused: OcbError | None) -> None:
+        if refused is not None:
+            self._told.pop(fqdn, None)
 
     def _count(self, fqdn: str) -> int:
         """How many failures in a row this is; one that lies long back is none of them."""

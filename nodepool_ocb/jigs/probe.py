@@ -25,8 +25,20 @@ class Prober:
     """Probes machines, through the same connections that the jigs use."""
 
     def __init__(self, settings: SshSettings) -> None:
-        self._settings = settings
         self._pool = pool(settings)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether private keys have been read."""
+        return self._pool.has_keys
+
+    def load_keys(self, settings: SshSettings) -> None:
+        """Raises NoKey where none of the key files can be used now."""
+        load_keys(settings)
+
+    def configure(self, settings: SshSettings) -> None:
+        """Probe with these from now on, and with what the key files hold now."""
+        self._pool.configure(settings)
 
     def lacks(self) -> str | None:
         """What this host lacks to ask any machine; None where it has a key."""
@@ -57,7 +69,7 @@ class Prober:
         return Alive(None if node.host_keys else answer.host_key)
 
     def _true(self, link: Link) -> Unreachable | None:
-        timeout = self._settings.connect_timeout_seconds
+        timeout = self._pool.settings.connect_timeout_seconds
         try:
             channel = link.channel("true", timeout)
         except Broken as broken:
