@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nodepool_ocb import config
 from nodepool_ocb.daemon import setup_logging
 from nodepool_ocb.errors import OcbError
+from nodepool_ocb.visible import visible
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -47,7 +48,7 @@ def program(name: str, about: str, run: Callable[[Asked], None]) -> click.Comman
             setup_logging(settings.log)
             run(Asked(settings, file, zookeeper, listen or settings.http.listen))
         except OcbError as error:
-            click.echo(f"{name}: {error}", err=True)
+            sys.stderr.write(f"{name}: {visible(str(error))}\n")
             sys.exit(error.exit_code)
 
     return command
