@@ -170,6 +170,12 @@ class Link:
         """Whether it is open, and the other side has answered lately."""
         return self._transport.is_active() and time.monotonic() - self._transport.heard < self._silence_seconds
 
+    @property
+    def fault(self) -> str:
+        """Why the connection ended, where it did not just end; empty while it is open."""
+        error = self._transport.saved_exception  # type: ignore[attr-defined]
+        return _words(error) if error is not None and not isinstance(error, EOFError) else ""
+
     def heard(self) -> None:
         """Something came on a channel: that is an answer too."""
         self._transport.heard = time.monotonic()

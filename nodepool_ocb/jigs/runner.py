@@ -52,7 +52,7 @@ class Runner:
                 raise Broken("the machine does not answer any more") from None
             return ()
         except OSError as error:
-            raise Broken(f"the connection ended: {error}") from error
+            raise Broken(f"the connection ended: {self._link.fault or error}") from error
         self._link.heard()
         if not data:
             raise Broken(self._last_words())
@@ -98,6 +98,8 @@ class Runner:
         return True
 
     def _last_words(self) -> str:
+        if self._link.fault:
+            return f"the connection ended: {self._link.fault}"
         return f"the machine's runner ended{self._said()}"
 
     def _said(self) -> str:

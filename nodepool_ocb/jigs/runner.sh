@@ -454,7 +454,7 @@ order_end() {
 order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, until the other side says or closes something
   files=$state/runs/$1 run=$2
   await not_begun : || exit
-  [ -e "$files.followed" ] || watch &
+  if [ ! -e "$files.followed" ]; then watch & fi
   true >"$files.followed" && say FOLLOWING "$3" || exit
   tail -c "+$(($3 + 1))" -f "$files.output" &
   IFS= read -r line
