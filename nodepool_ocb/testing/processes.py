@@ -64,6 +64,13 @@ class DaemonProcess:
         self.config.write_text(yaml.safe_dump(settings))
         self._process: subprocess.Popen[bytes] | None = None
 
+    def configure(self, **sections: Mapping[str, Any]) -> None:
+        """Write these keys into the sections of its configuration; a running one has them after a reload."""
+        settings = yaml.safe_load(self.config.read_text())
+        for name, keys in sections.items():
+            settings[name] = {**settings.get(name, {}), **keys}
+        self.config.write_text(yaml.safe_dump(settings))
+
     # -- what is known of it --
 
     @property
