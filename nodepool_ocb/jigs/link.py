@@ -173,7 +173,7 @@ class Link:
     @property
     def fault(self) -> str:
         """Why the connection ended, where it did not just end; empty while it is open."""
-        error = self._transport.saved_exception  # type: ignore[attr-defined]
+        error = self._transport.saved_exception
         return _words(error) if error is not None and not isinstance(error, EOFError) else ""
 
     def heard(self) -> None:

@@ -26,6 +26,8 @@ class RoleProvidedJig:
 
     def __init__(self, settings: Settings) -> None: ...
 
+    def configure(self, settings: Settings) -> None: ...
+
     def run(self, order: Order, stop: threading.Event) -> Outcome:
         provided = role.find(order.role, order.definition.barclamp)
         if provided is None:

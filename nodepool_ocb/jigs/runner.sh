@@ -172,6 +172,27 @@ end_current() { # ends all that lives of the run that was looked at; false, and 
   put "$word $epoch" "$old.result"
 }
 
+end_forgotten() { # ends what still runs of this state directory though nothing in it tells of that: it was removed
+  forgotten_live || return 0
+  [ -z "$keepers" ] || kill -s KILL $keepers 2>/dev/null # first: what they write down would be taken for another run's
+  kill -s TERM -- $groups 2>/dev/null
+  await forgotten_live 'kill -s KILL -- $groups 2>/dev/null'
+}
+
+forgotten_live() { # sets $groups and $keepers to those of every run that lives
+  groups= keepers=
+  for process in $(grep -lsF "OCB_RUN=$state/runs/" /proc/[0-9]*/environ); do
+    process=${process%/environ}
+    { IFS= read -r stat <"$process/stat"; } 2>/dev/null || continue
+    [ "$process/root" -ef / ] 2>/dev/null || continue # it is in a container
+    set -- ${stat##*) }
+    case $1 in Z | X) continue ;; esac
+    groups="$groups -$3"
+    [ "${process#/proc/}" != "$3" ] || [ "$2" -le 1 ] || keepers="$keepers $2"
+  done
+  [ -n "$groups" ]
+}
+
 await() { # CONDITION HARDER: waits until it is false; after two seconds does what is harder, after thirty gives up
   tries=0
   while "$1"; do
@@ -345,8 +366,13 @@ decide() { # the five steps; sets $how where there is a run to wait for; the loc
   [ -s "$files.result" ] && read -r word code <"$files.result"
   case $word in finished | timeout | flooded) how=adopted; note adopt "$epoch" "$key" "$run" - "$word $code"; return ;; esac
   end_current || { say BUSY "$stays"; return; }
+  [ -n "$seen" ] || end_forgotten || { say BUSY "a run that this machine has no record of does not die"; return; }
   if [ "$destructive" = 1 ] && lost; then
     say LOST "$lost"
+    return
+  fi
+  if again; then
+    say GONE "$gone"
     return
   fi
   start && how=started
@@ -358,6 +384,13 @@ lost() { # whether a destructive run of this role and generation may have been s
   [ "$before" != - ] || return 1
   lost='it may have been started: this machine has no record of an earlier order'
   [ -z "$seen" ] || [ "$seen" -ge "$before" ] || [ "$seen_key" = "$key" ]
+}
+
+again() { # whether this very order may have started its run before: what it would start now is another attempt
+  gone='what watched over the run was killed'
+  [ "$c_key" = "$key" ] && [ "$c_run" = "$run" ] && return 0
+  gone='it may have been started: this machine has no record of an earlier order'
+  [ -z "$quiet" ] && [ -z "$seen" ]
 }
 
 attend() { # waits for the run, and gives its result; who waits decides what to do about a run whose keeper was killed

@@ -26,9 +26,8 @@ def disk(machine: Any) -> Iterator[SmallDisk]:
 FLOOD = "head -c 5000000 /dev/zero | tr '\\0' x; exit 3"
 
 
-def test_a_run_that_fills_the_disk_has_its_result_and_the_next_order_its_room(
-    machine: Any, annealer: Any, disk: SmallDisk
-) -> None:
+@pytest.mark.usefixtures("disk")
+def test_a_run_that_fills_the_disk_has_its_result_and_the_next_order_its_room(machine: Any, annealer: Any) -> None:
     for generation in (1, 2, 3):
         outcome = annealer.run(machine.order(FLOOD, epoch=generation, generation=generation))
         assert isinstance(outcome, Failed)
