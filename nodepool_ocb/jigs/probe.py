@@ -83,7 +83,10 @@ class Prober:
         code = channel.recv_exit_status()
         channel.close()
         link.heard()
-        return None if code == 0 else Unreachable("run", f"the command true ended with {code}")
+        if code == 0:
+            return None
+        how = f"with exit code {code}" if code > 0 else "without an exit code"
+        return Unreachable("run", f"the command true ended {how}")
 
     def close(self) -> None:
         """Close all connections; the jigs share them."""
