@@ -14,6 +14,7 @@ from nodepool_ocb.cli.common import Noun, confirm, yes_option
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import Change, Delete, Json, Run, Set
 from nodepool_ocb.store import paths
+from nodepool_ocb.visible import line
 from nodepool_ocb.world import World
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def show(path: str) -> None:
         znode = _there(opened, path)
         below = opened.children(path) or []
     belongs = quarantine.kind(path)
-    text = visible(znode.data.decode("utf-8", "backslashreplace"))
+    text = line(znode.data.decode("utf-8", "backslashreplace"))
     told: dict[str, Json] = {
         "path": path,
         "kind": belongs if isinstance(belongs, str) else belongs.__name__ if belongs else None,
@@ -57,15 +58,6 @@ def show(path: str) -> None:
     output.thing({**told, "data": text}, path, output.fields(told), "", output.verbatim([shown]))
 
 
-def visible(text: str) -> str:
-    """Text without anything that a terminal obeys.
-
-    >>> visible("a\\x1b[2Jb\\u202e")
-    'a\\\\x1b[2Jb\\\\u202e'
-    """
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
-
-
 @command.command()
 @click.argument("path")
 @click.option("--force", is_flag=True, help="Also what can be read.")
@@ -74,7 +66,7 @@ def delete(path: str, force: bool, yes: bool) -> None:
     """Delete a record that cannot be read, with all below it; refused while somebody works there or depends on it."""
     with connection.session() as opened:
         znodes = _judged(opened, connection.load(opened), path, force)
-        names = [visible(znode.path) for znode in reversed(znodes)]
+        names = [line(znode.path) for znode in reversed(znodes)]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         confirm(f"delete {', '.join(names[:NAMED])}{more}, for good", yes)
         asked = {znode.path: znode.mzxid for znode in znodes}
@@ -83,7 +75,7 @@ def delete(path: str, force: bool, yes: bool) -> None:
             world = connection.load(opened)
             now = _judged(opened, world, path, force)
             if {znode.path: znode.mzxid for znode in now} != asked:
-                raise Conflict(f"{visible(path)} or what is below it was changed meanwhile; look at it again")
+                raise Conflict(f"{line(path)} or what is below it was changed meanwhile; look at it again")
             return _transactions(world, path, now)
 
         for transaction in decide():
@@ -98,7 +90,7 @@ def _there(opened: Session, path: str) -> Znode:
         raise click.UsageError("a path begins with /ocb or /nodepool/image, without the chroot, as status names it")
     znode = opened.get(path)
     if znode is None:
-        raise NotFound(f"nothing is at {visible(path)}; nodepool-ocb status names what cannot be read")
+        raise NotFound(f"nothing is at {line(path)}; nodepool-ocb status names what cannot be read")
     return znode
 
 
@@ -111,7 +103,7 @@ def _judged(opened: Session, world: World, path: str, force: bool) -> list[Znode
     why = quarantine.problem(znode) or quarantine.of_rollouts(opened).get(path)
     deleting.refuse(world, path, why, force)
     znodes = subtree(opened, path)
-    held = [visible(each.path) for each in znodes if each.ephemeral_owner and each.path != path]
+    held = [line(each.path) for each in znodes if each.ephemeral_owner and each.path != path]
     if held:
         raise Conflict(f"somebody holds {held[0]}; wait until that has ended")
     return znodes

@@ -12,6 +12,8 @@ import time
 from collections import OrderedDict
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.conversation import Conversation
@@ -35,9 +37,11 @@ class ScriptJig:
     attaches = True
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings.ssh
         self._pool = pool(settings.ssh)
         self._asked: OrderedDict[tuple[str, str], int] = OrderedDict()  # (node, role@generation) → first epoch asked
+
+    def configure(self, settings: Settings) -> None:
+        self._pool.configure(settings.ssh)
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
         """Blocks until the run has ended, the machine has been out of reach for too long, or ``stop`` is set."""
@@ -63,7 +67,7 @@ class ScriptJig:
         if isinstance(link, Unreachable):
             return link
         try:
-            return _end(link, order, self._settings)
+            return _end(link, order, self._pool.settings)
         except (Broken, Nonsense) as broken:
             self._pool.discard(link)
             return Unreachable("run", str(broken))
@@ -111,7 +115,7 @@ class Errand:
             if not isinstance(failure, Unreachable | Unknown):
                 return failure
             if not self.sent or self._given_up():
-                return failure
+                return replace(failure, begun=self.sent)
             self._stop.wait(BACKOFF_SECONDS[min(self._losses, len(BACKOFF_SECONDS)) - 1])
         return Detached()
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool_ocb.cli.record import visible
 from nodepool_ocb.model import Build, BuildState, Claim, Create, Daemon, Json, Role, Run, Set, Structure
 from nodepool_ocb.noderole import State
 from nodepool_ocb.rollout.planning import begin
@@ -15,6 +14,7 @@ from nodepool_ocb.rollout.selecting import inventory
 from nodepool_ocb.store import codec, paths, rollouts, tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.strategy import WHOLE
+from nodepool_ocb.visible import line
 
 Ocb = Callable[..., Json]
 
@@ -65,7 +65,7 @@ def test_a_record_is_shown_without_anything_that_a_terminal_obeys(world: Session
         assert result.exit_code == 0
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", result.stdout)
     told = ask("record", "show", TOP)
-    assert told["data"] == visible(NASTY.decode())
+    assert told["data"] == line(NASTY.decode())
     assert told["kind"] == "NodeRole"
     assert told["cannot_be_read"]
     assert ask("record", "show", paths.role("base"))["cannot_be_read"] is None

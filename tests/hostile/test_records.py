@@ -221,6 +221,7 @@ def test_names_that_are_none_and_circles_are_left_alone_and_nothing_is_tried_aga
     canaries: Canaries,
 ) -> None:
     failures = canaries.turn_failures()
+    canaries.session.ensure(paths.ROLLOUTS)
     for fqdn in ("odd.example.com", "circle.example.com"):
         canaries.add_node(fqdn, Node(virtual=True, alive=True))
     odd = list(_odd())
