@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nodepool_ocb import config, systemd
 from nodepool_ocb.daemon import setup_logging
 from nodepool_ocb.errors import OcbError
+from nodepool_ocb.visible import visible
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ def program(
                 run(asked, settings)
         except OcbError as error:
             systemd.notify(systemd.status(str(error)))
-            click.echo(f"{name}: {error}", err=True)
+            sys.stderr.write(f"{name}: {visible(str(error))}\n")
             sys.exit(error.exit_code)
 
     return command

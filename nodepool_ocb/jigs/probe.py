@@ -40,6 +40,18 @@ class Prober:
         """Probe with these from now on, and with what the key files hold now."""
         self._pool.configure(settings)
 
+    def lacks(self) -> str | None:
+        """What this host lacks to ask any machine; None where it has a key."""
+        try:
+            load_keys(self._pool.settings)
+        except NoKey as lacking:
+            return str(lacking)
+        return None
+
+    def forget_keys(self) -> None:
+        """Read the key files anew before the next connection is made."""
+        self._pool.forget_keys()
+
     def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
         """Takes at most some three times the connection's time-out for each address.
 
@@ -71,7 +83,10 @@ class Prober:
         code = channel.recv_exit_status()
         channel.close()
         link.heard()
-        return None if code == 0 else Unreachable("run", f"the command true ended with {code}")
+        if code == 0:
+            return None
+        how = f"with exit code {code}" if code > 0 else "without an exit code"
+        return Unreachable("run", f"the command true ended {how}")
 
     def close(self) -> None:
         """Close all connections; the jigs share them."""
