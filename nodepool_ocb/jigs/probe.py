@@ -40,6 +40,18 @@ class Prober:
         """Probe with these from now on, and with what the key files hold now."""
         self._pool.configure(settings)
 
+    def lacks(self) -> str | None:
+        """What this host lacks to ask any machine; None where it has a key."""
+        try:
+            load_keys(self._pool.settings)
+        except NoKey as lacking:
+            return str(lacking)
+        return None
+
+    def forget_keys(self) -> None:
+        """Read the key files anew before the next connection is made."""
+        self._pool.forget_keys()
+
     def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
         """Takes at most some three times the connection's time-out for each address.
 

@@ -12,6 +12,8 @@ import time
 from collections import OrderedDict
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.conversation import Conversation
@@ -112,7 +114,7 @@ class Errand:
             if not isinstance(failure, Unreachable | Unknown):
                 return failure
             if not self.sent or self._given_up():
-                return failure
+                return replace(failure, begun=self.sent)
             self._stop.wait(BACKOFF_SECONDS[min(self._losses, len(BACKOFF_SECONDS)) - 1])
         return Detached()
 
