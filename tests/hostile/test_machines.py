@@ -106,7 +106,7 @@ RUNNERS: Final = [
     Case("words that act on terminals", SAY.format(r"BROKEN \033[2J\007") + "cat", "the machine's runner: "),
     Case("attributes without end", f"{WRITES} exec yes", "write_attribute: more than"),
     Case("damaged attributes", f'{WRITES} printf "t 9 a\\nx\\n"; {DONE}', "damaged"),
-    Case("deep attributes", f'{WRITES} printf "j 200000 a\\n"; head -c 200000 /dev/zero | tr "\\0" "["; echo; {DONE}', "deeper than"),
+    Case("deep attributes", f'{WRITES} echo j 200000 a; head -c 200000 /dev/zero | tr "\\0" "["; echo; {DONE}', "deeper than"),
     Case("a result without end", SAY.format("OUTPUT 0") + "exec yes", "it prints more than"),
     Case("a later epoch", SAY.format("FENCED 999999999999999") + "cat", "the machine has taken an order of epoch"),
     Case("the run is gone", SAY.format("GONE away") + "cat", "away"),
