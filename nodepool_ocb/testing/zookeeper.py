@@ -85,7 +85,7 @@ class Server:
             raise RuntimeError("this ZooKeeper is not running")
         return self._process.pid
 
-    def start(self, timeout_seconds: float = 30.0) -> None:
+    def start(self, timeout_seconds: float = 120.0) -> None:
         """Start, and return when it serves; raises RuntimeError with the end of its log where it does not."""
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
