@@ -73,7 +73,7 @@ def runnable(
 def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
     """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
     jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
-    return list(hindrances(world, vertex, now, jigs))
+    return [*hindrances(world, vertex, now, jigs), *_of_annealers(world, vertex)]
 
 
 def hindrances(
@@ -240,6 +240,18 @@ def _of_hook(world: World, vertex: Vertex, record: NodeRole) -> Reason:
         text += f", and no living annealer has the code of role {vertex.role}"
         advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
     return Reason(Code.HOOK_PENDING, vertex.name, record.since, text, advice)
+
+
+def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:
+    """Where none of them is ready to work on machines, and it is to be worked on."""
+    if vertex.record.state not in (State.TODO, State.TRANSITION):
+        return
+    troubles = {identity: daemon.trouble for identity, daemon in sorted(world.annealers.items()) if daemon.trouble}
+    virtual = vertex.node.record is not None and vertex.node.record.virtual
+    if troubles and len(troubles) == len(world.annealers) and not virtual:
+        for identity, trouble in troubles.items():
+            text, advice = f"annealer {identity} is not ready: {trouble}", "mend that: it looks again every few seconds"
+            yield Reason(Code.NO_ANNEALER, identity, 0.0, text, advice)
 
 
 def _jig(vertex: Vertex, role: Role) -> str:

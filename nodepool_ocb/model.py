@@ -40,6 +40,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     unknown: dict[str, Json] | None = None  # keys of a later version, kept and written back
 
 
+class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An annealer does not reach a node that is alive; before it counts as dead, another one has to find the same."""
+
+    by: str  # the annealer
+    reason: str  # "connect: ...", with the step that failed
+    since: float
+
+
 class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """A machine: ``nodes/<fqdn>``."""
 
@@ -50,6 +58,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     available: bool = True  # the administrator's: annealers may work on it
     since: float = 0.0  # when alive or available changed last
     reason: str | None = None  # why it is not alive: "connect: ...", with the step that failed
+    suspicion: Suspicion | None = None  # while it is alive: one annealer does not reach it, and others look
     addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
     user: str = "root"
     host_keys: tuple[str, ...] = ()  # pinned: "ssh-ed25519 AAAA..."
@@ -149,6 +158,7 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     version: str
     started: float
     state: str = "running"  # running or draining
+    trouble: str | None = None  # why it is not ready, in one sentence
     jigs: tuple[str, ...] = ()
     slots: int = 0
     code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps whose hooks it can run

@@ -18,7 +18,7 @@ def command() -> None:
 @command.command("list")
 def list_() -> None:
     """Every daemon that has a session with ZooKeeper now."""
-    columns = ("kind", "id", "state", "host", "pid", "version", "slots", "jigs", "pages", "started")
+    columns = ("kind", "id", "state", "trouble", "host", "pid", "version", "slots", "jigs", "pages", "started")
     output.things(rows(connection.world()), columns, key="id")
 
 
@@ -29,6 +29,7 @@ def rows(world: World) -> list[dict[str, Json]]:
             "kind": kind,
             "id": identity,
             "state": daemon.state,
+            "trouble": daemon.trouble,
             "host": daemon.host,
             "pid": daemon.pid,
             "version": daemon.version,

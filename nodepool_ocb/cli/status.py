@@ -145,6 +145,11 @@ def _print(document: dict[str, Json]) -> None:
     made = [{"of": of, "states": imaging.counted(images[of])} for of in ("builds", "uploads") if images[of]]
     counts = [{"state": state, "noderoles": count} for state, count in document["noderoles"].items()]
     sections = (
+        (
+            "DAEMONS THAT ARE NOT READY",
+            [row for row in document["daemons"] if row["trouble"]],
+            ("kind", "id", "trouble"),
+        ),
         ("IN ERROR", document["errors"], ("noderole", "since", "reason")),
         ("ROLLOUTS THAT FAILED", rollouts["failed"], ("rollout", "state", "since", "reason")),
         ("IMAGES THAT FAIL", images["failing"], ("image", "failures", "build", "since", "reason")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -64,10 +64,14 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """The machine does not answer; ``step``: resolve, connect, host key, authenticate or run. Its run may go on."""
+    """The machine does not answer; ``step``: resolve, connect, host key, authenticate or run. Its run may go on.
+
+    ``begun``: whether it may have been started by this order; False only where that is certain.
+    """
 
     step: str
     reason: str
+    begun: bool = True
 
 
 class Fenced(msgspec.Struct, frozen=True):
@@ -130,6 +134,14 @@ class Jig(Protocol):
 
     def close(self) -> None:
         """Give back connections; runs go on."""
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """A jig that takes over other settings while it is used; another one keeps those that it was made with."""
+
+    def configure(self, settings: Settings) -> None:
+        """Orders that come from now on are done with these; runs under way are left alone. Must not raise."""
 
 
 def bounded(outcome: Outcome) -> Outcome:

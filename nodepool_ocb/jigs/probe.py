@@ -8,7 +8,7 @@ import msgspec
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
-from nodepool_ocb.jigs.link import Broken, Link, NoKey
+from nodepool_ocb.jigs.link import Broken, Link, NoKey, load_keys, shut
 from nodepool_ocb.jigs.ssh import pool
 from nodepool_ocb.model import Node
 
@@ -25,8 +25,32 @@ class Prober:
     """Probes machines, through the same connections that the jigs use."""
 
     def __init__(self, settings: SshSettings) -> None:
-        self._settings = settings
         self._pool = pool(settings)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether private keys have been read."""
+        return self._pool.has_keys
+
+    def load_keys(self, settings: SshSettings) -> None:
+        """Raises NoKey where none of the key files can be used now."""
+        load_keys(settings)
+
+    def configure(self, settings: SshSettings) -> None:
+        """Probe with these from now on, and with what the key files hold now."""
+        self._pool.configure(settings)
+
+    def lacks(self) -> str | None:
+        """What this host lacks to ask any machine; None where it has a key."""
+        try:
+            load_keys(self._pool.settings)
+        except NoKey as lacking:
+            return str(lacking)
+        return None
+
+    def forget_keys(self) -> None:
+        """Read the key files anew before the next connection is made."""
+        self._pool.forget_keys()
 
     def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
         """Takes at most some three times the connection's time-out for each address.
@@ -45,7 +69,7 @@ class Prober:
         return Alive(None if node.host_keys else answer.host_key)
 
     def _true(self, link: Link) -> Unreachable | None:
-        timeout = self._settings.connect_timeout_seconds
+        timeout = self._pool.settings.connect_timeout_seconds
         try:
             channel = link.channel("true", timeout)
         except Broken as broken:
@@ -55,11 +79,15 @@ class Prober:
         while not channel.status_event.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline or not link.alive:
                 self._pool.discard(link)
-                return Unreachable("run", f"the command true did not end within {timeout:g} s")
+                return Unreachable("run", link.fault or f"the command true did not end within {timeout:g} s")
         code = channel.recv_exit_status()
-        channel.close()
+        shut(channel)
         link.heard()
-        return None if code == 0 else Unreachable("run", f"the command true ended with {code}")
+        if code == 0:
+            return None
+        if code > 0:
+            return Unreachable("run", f"the command true ended with exit code {code}")
+        return Unreachable("run", link.fault or "the command true ended without an exit code")
 
     def close(self) -> None:
         """Close all connections; the jigs share them."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Stats: TypeAlias = list[ZnodeStat | None]
 
 REFUSALS: Final = 2  # by every address, before it counts as refused
+ROUND_SECONDS: Final = 0.2  # between two rounds through all addresses
 CLOSE_SECONDS: Final = 2.0  # for a server that answers; then the connection is broken off
 
 
@@ -65,6 +66,7 @@ class Session(Reading):
         self._closed = threading.Event()
         self._clock = clock.Clock()
         self._acl = access.acl(settings)
+        self._former: set[int] = set()  # ids of all sessions that this one had, that of now included
         self.ambiguous = 0
         self.unresolved = 0
         self.connections = 0
@@ -73,7 +75,7 @@ class Session(Reading):
         client = Client(
             connected_again=self._connected_again,
             connection_gone=self._up.clear,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0),
+            connection_retry=KazooRetry(max_tries=-1, delay=ROUND_SECONDS, backoff=1, max_delay=ROUND_SECONDS),
             command_retry=KazooRetry(max_tries=1),
             **access.options(settings),
         )
@@ -135,6 +137,10 @@ class Session(Reading):
         """The session's id, as in ``ephemeral_owner``; 0 where there is none."""
         session: int = self._client._session_id or 0
         return session
+
+    def had(self, session: int) -> bool:
+        """Whether this is, or was, our session: what is left of it is ours, though we were told that it is over."""
+        return session in self._former
 
     @property
     def timeout_seconds(self) -> float:
@@ -342,6 +348,7 @@ class Session(Reading):
             heed = partial(self._clock.heed, members=write.members, sent=sent)
             self._client.submit(write.request, Completion(heed))
         self.connections += 1
+        self._former.add(self.id)
         self._up.set()
         if self._on_connected is not None:
             self._on_connected()

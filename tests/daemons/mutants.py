@@ -21,11 +21,13 @@ from nodepool_ocb import claim, noderole, structure
 from nodepool_ocb.jigs import protocol, script
 from nodepool_ocb.jigs.conversation import Conversation
 from nodepool_ocb.jigs.jig import Failed, Order, Outcome
+from nodepool_ocb.jigs.link import Broken
+from nodepool_ocb.jigs.protocol import Frame
 from nodepool_ocb.model import Change, Check, Delete, NodeRole, Set, Structure
 from nodepool_ocb.store import transaction
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.world import World
-from nodepool_ocb_annealer import annealer, running
+from nodepool_ocb_annealer import annealer, judging, running
 from nodepool_ocb_annealer.held import Finished
 from nodepool_ocb_annealer.main import main
 
@@ -140,12 +142,30 @@ def _any_version(change: Change) -> Change:
 
 def without_epoch_on_the_machine() -> None:
     """The machine takes every order."""
+    never_on_the_machine(COMPARISON)
+
+
+def without_count_of_lost_runs() -> None:
+    """A run that was lost is started again by the same order."""
+    never_on_the_machine("if again; then")
+    answer = Conversation._answer
+
+    def asks_again(conversation: Conversation, heard: Any, held: Callable[[], None]) -> Outcome | None:
+        if isinstance(heard, Frame) and heard.word == "GONE":
+            raise Broken("it is asked again")
+        return answer(conversation, heard, held)
+
+    Conversation._answer = asks_again  # type: ignore[method-assign]
+
+
+def never_on_the_machine(guard: str) -> None:
+    """This line of the runner is never true."""
     installer = protocol.installer
 
     def careless() -> tuple[str, str]:
         text, digest = installer()
-        assert COMPARISON in text, "the runner compares epochs there"
-        return text.replace(COMPARISON, "if false; then"), digest
+        assert guard in text, "the runner has this guard"
+        return text.replace(guard, "if false; then"), digest
 
     protocol.installer = careless  # type: ignore[assignment]
 
@@ -167,6 +187,11 @@ def without_doubt() -> None:
         return noderole.settled(record, vertex.waiting - fewer, now)
 
     noderole.placed = annealer.placed = placed  # type: ignore[attr-defined]
+
+
+def without_agreement() -> None:
+    """What this annealer does not reach is dead, whatever others say."""
+    judging.Judging.agreed = lambda *_: True  # type: ignore[method-assign]
 
 
 def without_watermark() -> None:
@@ -200,9 +225,11 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "no fence": without_fence,
     "no versions": without_versions,
     "no epoch on the machine": without_epoch_on_the_machine,
+    "no count of lost runs": without_count_of_lost_runs,
     "no jig of the order": without_the_jig_of_the_order,
     "no unknown": without_unknown,
     "no doubt": without_doubt,
+    "no agreement": without_agreement,
     "no watermark": without_watermark,
     "no gates": without_gates,
     "gates before members": without_members_before_gates,
