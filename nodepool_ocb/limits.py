@@ -16,6 +16,8 @@ import msgspec
 
 from nodepool_ocb.model import Change, Check, Delete, NodeRole, Raise
 
+RECORD_BYTES: Final = 256 * 1024  # of one record: refused above, and not read
+BLOB_BYTES: Final = 512 * 1024  # of the attributes in one znode: likewise
 TRANSACTION_BYTES: Final = 512 * 1024  # refused above
 TRANSACTION_CHANGES: Final = 500
 MOST_BYTES: Final = TRANSACTION_BYTES // 2  # aimed at

@@ -24,6 +24,7 @@ from paramiko.common import (
     cMSG_GLOBAL_REQUEST,
 )
 
+from nodepool_ocb import files
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.addresses import parse
 from nodepool_ocb.jigs.jig import Unreachable
@@ -317,6 +318,7 @@ def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
         path = Path(name).expanduser()
         try:
             if path.exists():
+                files.require(path)
                 found.append(paramiko.PKey.from_path(path))
         except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
             raise NoKey(f"key file {name}: {_words(error)}") from error

@@ -47,6 +47,8 @@ class ScriptJig:
         """Blocks until the run has ended, the machine has been out of reach for too long, or ``stop`` is set."""
         if not order.definition.script:
             return Failed(f"role {order.role} has no script")
+        if wrong := protocol.misnamed(order):
+            return Failed(wrong)
         key = (order.node, protocol.name(order))
         with Output(order.log, order.log_bytes) as output:
             errand = Errand(order, stop, output, self._pool, self._asked.get(key, order.previous_epoch))
