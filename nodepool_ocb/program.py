@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from nodepool_ocb import config
 from nodepool_ocb.daemon import setup_logging
 from nodepool_ocb.errors import OcbError
+from nodepool_ocb.rights import Kind
+from nodepool_ocb.store import access
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -25,8 +27,9 @@ class Asked(msgspec.Struct, frozen=True):
     listen: str | None  # HOST:PORT of the pages
 
 
-def program(name: str, about: str, run: Callable[[Asked], None]) -> click.Command:
-    """The console script of a daemon; ``run`` returns when the daemon has ended."""
+def program(kind: Kind, about: str, run: Callable[[Asked], None]) -> click.Command:
+    """The console script of a kind of daemon; ``run`` returns when the daemon has ended."""
+    name = f"nodepool-ocb-{kind}"
 
     @click.command(name, help=about, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
     @click.option(
@@ -44,6 +47,7 @@ def program(name: str, about: str, run: Callable[[Asked], None]) -> click.Comman
             settings = config.load(file)
             if zookeeper:
                 settings = replace(settings, zookeeper=replace(settings.zookeeper, hosts=zookeeper))
+            access.refuse_another_kind(settings.zookeeper, kind)
             setup_logging(settings.log)
             run(Asked(settings, file, zookeeper, listen or settings.http.listen))
         except OcbError as error:

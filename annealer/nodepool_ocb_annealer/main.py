@@ -18,6 +18,7 @@ from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Daemon
 from nodepool_ocb.program import Asked, program
+from nodepool_ocb.rights import Kind
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
 
@@ -78,7 +79,7 @@ def name() -> str:
 
 
 main = program(
-    "nodepool-ocb-annealer",
+    Kind.ANNEALER,
     "Make the machines of the committed noderoles ready, together with all other annealers.",
     run,
 )

@@ -20,6 +20,7 @@ from nodepool_ocb.logpages import LogPage
 from nodepool_ocb.model import Daemon
 from nodepool_ocb.program import Asked, program
 from nodepool_ocb.providers.provider import Uploader
+from nodepool_ocb.rights import Kind
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.backends import Backend
@@ -115,7 +116,7 @@ def _daemon(settings: config.Settings) -> Daemon:
 
 
 main = program(
-    "nodepool-ocb-builder",
+    Kind.BUILDER,
     "Build the configured images, upload them to the providers, and clean up, together with all other builders.",
     run,
 )

@@ -9,6 +9,7 @@ import click
 
 from nodepool_ocb.cli import connection, output
 from nodepool_ocb.cli.common import Noun, asked
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Json
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def check(offline: bool, nodepool: Path | None) -> None:
     if nodepool is None and found and Path(settings.builder.nodepool).exists():
         nodepool = Path(settings.builder.nodepool)
     images = _images(nodepool, settings.builder) if nodepool else None
+    if fault := config.user_fault(settings.zookeeper):
+        raise Invalid(fault)
     if not offline:
         with connection.session():
             pass

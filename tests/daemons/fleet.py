@@ -92,6 +92,10 @@ class Fleet:
         """For a session that nobody disturbs."""
         return ZooKeeperSettings(hosts=self.hosts, session_timeout_seconds=session_seconds)
 
+    def settings_of_annealers(self, session_seconds: float) -> ZooKeeperSettings:
+        """``hosts`` is the chroot alone."""
+        return ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
+
     # -- annealers --
 
     def annealer(
@@ -99,7 +103,7 @@ class Fleet:
     ) -> CutDaemon:
         """One more, not started yet; ``settings`` are of its section ``annealer``."""
         folder = self.folder / f"a{len(self.annealers)}"
-        zookeeper = ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
+        zookeeper = self.settings_of_annealers(session_seconds)
         sections = {
             "annealer": {
                 "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0
