@@ -22,7 +22,8 @@ def command() -> None:
     """Who may do what in ZooKeeper: compare it with the configuration, set it.
 
     With zookeeper.users each kind of daemon has a user of its own, with the rights that docs/security.md lists; without, all
-    znodes have the same. What is ours is looked at: the chroot, /ocb, and of /nodepool what Nodepool does not have, too.
+    znodes have the same. Looked at are the chroot, /ocb, /nodepool, and below that image, daemons and clock: the rest may be
+    Nodepool's own.
     """
 
 

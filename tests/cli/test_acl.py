@@ -167,6 +167,20 @@ def test_nobody_but_people_sets_rights(as_: As, kind: Kind) -> None:
     assert as_(Kind.PEOPLE, "acl check").exit_code == 0
 
 
+@pytest.mark.parametrize("kind", [Kind.ANNEALER, Kind.BUILDER])
+def test_a_cluster_that_a_daemons_user_could_not_make_is_made_by_people(as_: As, kind: Kind) -> None:
+    refused = as_(kind, "init")
+    assert refused.exit_code == 8, refused.output
+    assert "does not let this user create" in refused.stderr
+    assert as_(Kind.PEOPLE, "init").exit_code == 0
+    assert as_(Kind.PEOPLE, "acl check").exit_code == 0
+
+
+def test_the_root_of_a_zookeeper_is_not_ours(world: Guarded) -> None:
+    with Session(world.settings_of(Kind.PEOPLE)) as session:
+        assert "/" not in {each.path for each in acls.Walk(session, Acls(world.settings_of(Kind.PEOPLE))).differing()}
+
+
 @pytest.mark.usefixtures("people")
 def test_whoever_may_not_see_all_rights_is_told_the_path(as_: As) -> None:
     answer = as_(Kind.BUILDER, "acl check")

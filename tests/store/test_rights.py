@@ -126,6 +126,15 @@ def test_a_builder_asks_the_time_below_nodepool_and_the_others_below_ocb(world: 
             assert abs(now - znode.mtime) < 60.0
 
 
+def test_whoever_makes_the_clock_gives_it_the_rights_of_its_place(world: Guarded) -> None:
+    settings = world.settings_of(Kind.PEOPLE, "/new")
+    with Session(settings) as people:
+        people.ensure(paths.ROOT)
+        people.now()
+        (found,) = people.ask_many([(paths.CLOCK, frames.read_acl("/new" + paths.CLOCK))], "read the rights of")
+    assert sorted(frames.unpack_acl(_reply(found))[0]) == sorted(Acls(settings).of(paths.CLOCK))
+
+
 @pytest.mark.parametrize("kind", [Kind.ANNEALER, Kind.BUILDER])
 def test_a_daemon_that_would_come_as_another_kind_is_refused(kind: Kind) -> None:
     settings = ZooKeeperSettings(users=USERS, username=getattr(USERS, kind))
