@@ -97,6 +97,7 @@ class BuilderSettings(Section, frozen=True, kw_only=True):
     free_bytes: int = 1 << 30  # of image and build directory, before a build begins
     drain_seconds: float = 20.0  # that a build or an upload may still take after SIGTERM
     retry_seconds: float = 60.0  # from a failed build or upload to the next; doubles, at most 60 times this
+    listen: str | None = None  # HOST:PORT of a builder's pages; None: http.listen
 
 
 class SshSettings(Section, frozen=True, kw_only=True):
@@ -111,7 +112,10 @@ class SshSettings(Section, frozen=True, kw_only=True):
 
 
 class HttpSettings(Section, frozen=True, kw_only=True):
-    """``/metrics``, ``/health/live`` and ``/health/ready``, a builder's ``/logs/``; port 0 takes a free one and logs it."""
+    """``/metrics``, ``/health/live`` and ``/health/ready``, a builder's ``/logs/``; port 0 takes a free one and logs it.
+
+    A builder that shares its host with an annealer has a port of its own: ``builder.listen``.
+    """
 
     listen: str | None = None
 
@@ -136,9 +140,16 @@ class Settings(Section, frozen=True, kw_only=True):
 
 
 def find() -> Path | None:
-    """The configuration file that exists, the system's before the user's."""
+    """The configuration file that exists, the system's before the user's; one that may not be looked at is taken to exist."""
     found = (place.expanduser() / NAME for place in PLACES)
-    return next((path for path in found if path.is_file()), None)
+    return next((path for path in found if _may_be_there(path)), None)
+
+
+def _may_be_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:
+        return True
 
 
 def load(path: Path | str | None = None) -> Settings:
@@ -149,7 +160,10 @@ def load(path: Path | str | None = None) -> Settings:
     path = Path(path) if path is not None else find()
     if path is None:
         return Settings()
-    path = path / NAME if path.is_dir() else path
+    try:
+        path = path / NAME if path.is_dir() else path
+    except PermissionError as error:
+        raise Invalid(f"{path}: cannot be read: {error.strerror}; may its directory be entered?") from error
     document = documents.load(path)
     documents.validate(document, "config.json")
     try:
@@ -197,3 +211,11 @@ def loose_keys(settings: SshSettings) -> list[str]:
         if path.exists() and path.stat().st_mode & 0o077:
             found.append(f"key file {name} may be used by others than its owner; chmod 600 {name}")
     return found
+
+
+def shared_port(settings: Settings) -> str | None:
+    """A sentence where an annealer and a builder with this configuration could not run on one host."""
+    pages = settings.http.listen
+    if not pages or pages.endswith(":0") or settings.builder.listen not in (None, pages):
+        return None
+    return f"an annealer and a builder of one host would both listen on {pages}; set builder.listen to another port"

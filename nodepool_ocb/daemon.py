@@ -7,6 +7,8 @@ turn has ended well, and Taken if it lasts. A turn that hangs is seen by systemd
 SIGTERM and SIGINT set ``stop``: turns go on until ``drained`` says so, and a second signal ends the process
 at once. SIGHUP calls ``reload`` between two turns. Signals are read by a thread: setting an Event in a
 signal handler can deadlock with the Event's own lock, which the interrupted main thread may hold.
+
+systemd is told what the daemon does now, or what is wrong; and, after a reload, what needs a restart.
 """
 
 from __future__ import annotations
@@ -17,18 +19,19 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final
 
-from nodepool_ocb import metrics
-from nodepool_ocb.errors import Denied, NoCluster, OcbError, Taken
-from nodepool_ocb.health import Pages, Trouble
+from nodepool_ocb import metrics, systemd
+from nodepool_ocb.errors import Denied, NoCluster, Taken
+from nodepool_ocb.health import Door, Trouble
 from nodepool_ocb.logs import failed, setup_logging
 from nodepool_ocb.page import Page
+from nodepool_ocb.reloading import Reload
 
-__all__ = ["notify", "serve", "setup_logging"]
+__all__ = ["serve", "setup_logging"]
 
 log = logging.getLogger(__name__)
 
@@ -44,92 +47,92 @@ def serve(
     wake: threading.Event,
     stop: threading.Event,
     *,
-    reload: Callable[[], None] | None = None,
+    reload: Callable[[], Reload] | None = None,
     drained: Callable[[], bool] = lambda: True,
     ready: Trouble = lambda: None,
+    doing: Callable[[], str] = lambda: "at work",
     listen: str | None = None,
     pages: Mapping[str, Page] | None = None,
-    on_listening: Callable[[str], None] = lambda _: None,
+    on_listening: Callable[[str | None], None] = lambda _: None,
     end_within_seconds: float = 10.0,
 ) -> None:
     """Run turns until ``stop`` is set and ``drained()`` is true; call it on the main thread.
 
     ``turn`` gives the seconds until the next one, should nothing wake it before. ``ready`` gives the
-    sentence that says why this daemon is not of use now, or None. ``pages`` are served on ``listen`` too;
-    ``on_listening`` is told the address, HOST:PORT, before the first turn. After a signal the process ends within
-    ``end_within_seconds`` (drain included), with exit status 1 if it has to be forced. Raises Invalid where
-    ``listen`` cannot be used.
+    sentence that says why this daemon is not of use now, or None; ``doing`` what it does. ``pages`` are served on
+    ``listen`` too; ``on_listening`` is told the address, HOST:PORT, before the first turn and when it changes. After a
+    signal the process ends within ``end_within_seconds`` (drain included), with exit status 1 if it has to be forced.
+    Raises Invalid where ``listen`` cannot be used.
     """
     heart = _Heart()
-    loop = _Loop(turn, wake, stop, heart)
-    health = {"live": heart.trouble, "ready": lambda: loop.trouble or ready()}
-    served = Pages(listen, health, pages) if listen else None
-    if served:
-        log.info("serving http://%s/metrics", served.address)
-        on_listening(served.address)
+    loop = _Loop(turn, wake, stop, heart, lambda: ready() or doing())
+    door = Door({"live": heart.trouble, "ready": lambda: loop.trouble or ready()}, pages, on_listening)
+    door.move(listen)
     with _Signals(wake, stop, end_within_seconds) as signals:
         while not (stop.is_set() and drained()):
             if signals.reload_wanted.is_set() and reload:
                 signals.reload_wanted.clear()
-                _reload(reload)
+                with loop.reloading():
+                    loop.note = _reload(reload, door, signals)
             loop.once()
-    if served:
-        served.close()
+    door.close()
 
 
-def notify(*lines: str) -> None:
-    """Tell systemd (sd_notify); nothing happens where nobody listens."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-        sender.sendto("\n".join(lines).encode(), "\0" + address[1:] if address[0] == "@" else address)
-
-
-def _reload(reload: Callable[[], None]) -> None:
-    notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+def _reload(reload: Callable[[], Reload], door: Door, signals: _Signals) -> str:
+    """Take over a configuration that was read again, or nothing of it; gives what is still to be said of it."""
     try:
-        reload()
-    except OcbError as error:
-        log.error("the configuration stays as it was: %s", error)
-    else:
-        log.info("reloaded")
-    notify("READY=1")
+        fresh = reload()
+        door.move(fresh.listen)
+        fresh.apply()
+        signals.end_within_seconds = fresh.end_within_seconds
+    except Exception as error:
+        failed(log, error, "the configuration stays as it was")
+        return f"the configuration stays as it was: {error}"
+    if fresh.waiting:
+        note = f"needs a restart: {', '.join(fresh.waiting)}"
+        log.warning("the configuration was read again; %s", note)
+        return note
+    log.info("reloaded")
+    return ""
 
 
 class _Heart:
     """Whether the turn loop moves: beaten by the loop itself, so that no thread hides a turn that hangs."""
 
     def __init__(self) -> None:
-        self.stuck_seconds = _watchdog_seconds() or STUCK_SECONDS
+        self.stuck_seconds = systemd.watchdog_seconds() or STUCK_SECONDS
         self._beaten = time.monotonic()
 
     def beat(self) -> None:
         self._beaten = time.monotonic()
-        notify("WATCHDOG=1")
+        systemd.notify("WATCHDOG=1")
 
     def trouble(self) -> str | None:
         age = time.monotonic() - self._beaten
         return f"the turn has hung for {age:.0f} s" if age > self.stuck_seconds else None
 
 
-def _watchdog_seconds() -> float | None:
-    if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None  # meant for the process that started us
-    with suppress(ValueError):
-        return int(os.environ.get("WATCHDOG_USEC", "")) / 1e6
-    return None
-
-
 class _Loop:
-    """One turn and the rest after it; ``trouble`` says why the newest turn was not one."""
+    """One turn and the rest after it; ``trouble`` says why the newest turn was not one.
 
-    def __init__(self, turn: Callable[[], float], wake: threading.Event, stop: threading.Event, heart: _Heart) -> None:
-        self._turn, self._wake, self._stop, self._heart = turn, wake, stop, heart
+    ``about`` says what is shown of the daemon while a turn is one, and ``note`` what is added to that.
+    """
+
+    def __init__(
+        self,
+        turn: Callable[[], float],
+        wake: threading.Event,
+        stop: threading.Event,
+        heart: _Heart,
+        about: Callable[[], str],
+    ) -> None:
+        self._turn, self._wake, self._stop, self._heart, self._about = turn, wake, stop, heart, about
         self._failures = 0
         self._new = True  # no turn has ended well yet
         self._taken_since: float | None = None  # monotonic
+        self._status = systemd.Status()
         self.trouble: str | None = "the first turn has not ended yet"
+        self.note = ""
 
     def once(self) -> None:
         self._heart.beat()
@@ -155,7 +158,7 @@ class _Loop:
         if self.trouble:
             self.trouble, self._failures, self._taken_since = None, 0, None
             self._new = False
-            notify("READY=1")
+            systemd.notify("READY=1")
         self._rest(wait, self._wake)
 
     def _wait_for(self, other: Taken) -> None:
@@ -164,6 +167,7 @@ class _Loop:
         if self._taken_since is None:
             self._taken_since = now
             log.warning("waiting for up to %.0f s: %s", other.wait_seconds, other)
+            systemd.notify(systemd.within(other.wait_seconds))
         if now > self._taken_since + other.wait_seconds:
             raise other
         self.trouble = str(other)
@@ -178,14 +182,30 @@ class _Loop:
         self._rest(wait, self._stop)  # not by wake: what made it fail may wake it all the time
 
     def _rest(self, seconds: float, until: threading.Event) -> None:
+        shown = self._show()
         if self._stop.is_set():  # both events are set for good: take turns at a calm pace until drained
             time.sleep(min(seconds, DRAINING_SECONDS))
             return
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0:
-            if until.wait(min(left, self._heart.stuck_seconds / 2)):
+            if until.wait(min(left, shown, self._heart.stuck_seconds / 2)):
                 return
             self._heart.beat()
+            shown = self._show()
+
+    @contextmanager
+    def reloading(self) -> Iterator[None]:
+        """Have systemd know of it; but READY=1 is for the first turn to say, if that has not ended yet."""
+        if not self._new:
+            systemd.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        yield
+        if not self._new:
+            systemd.notify("READY=1")
+
+    def _show(self) -> float:
+        """Have systemd show what is the case; gives the seconds until that may be said."""
+        sentence = self.trouble or self._about()
+        return self._status.show(f"{sentence}; {self.note}" if self.note else sentence)
 
 
 class _Signals:
@@ -193,7 +213,7 @@ class _Signals:
 
     def __init__(self, wake: threading.Event, stop: threading.Event, end_within_seconds: float) -> None:
         self.reload_wanted = threading.Event()
-        self._wake, self._stop, self._end_within_seconds = wake, stop, end_within_seconds
+        self._wake, self._stop, self.end_within_seconds = wake, stop, end_within_seconds
         self._deadline: float | None = None
         self._before: dict[int, object] = {}
 
@@ -225,7 +245,7 @@ class _Signals:
         if self._deadline is None:
             return
         time.sleep(max(0.0, self._deadline - time.monotonic()))
-        log.critical("did not end within %.0f s of the signal: ending by force", self._end_within_seconds)
+        log.critical("did not end within %.0f s of the signal: ending by force", self.end_within_seconds)
         os._exit(1)
 
     def _got(self, number: int) -> None:
@@ -235,8 +255,8 @@ class _Signals:
             log.info("%s: stopping", signal.Signals(number).name)
             if self._deadline is not None:
                 os._exit(1)
-            notify("STOPPING=1")
-            self._deadline = time.monotonic() + self._end_within_seconds
-            self._reader.settimeout(self._end_within_seconds)
+            systemd.notify("STOPPING=1", systemd.within(self.end_within_seconds))
+            self._deadline = time.monotonic() + self.end_within_seconds
+            self._reader.settimeout(self.end_within_seconds)
             self._stop.set()
         self._wake.set()

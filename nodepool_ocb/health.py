@@ -6,6 +6,7 @@ they have no password, so they belong on a loopback or a management address (doc
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import sys
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 #: What is wrong, in one sentence; None when all is well.
 Trouble: TypeAlias = Callable[[], str | None]
 
+KEYS: Final = "http.listen, builder.listen"
 TIMEOUT_SECONDS: Final = 5.0  # a client that says nothing for this long is dropped
 
 
@@ -39,11 +41,11 @@ class Pages:
     def __init__(self, listen: str, health: Mapping[str, Trouble], pages: Mapping[str, Page] | None = None) -> None:
         host, colon, port = listen.rpartition(":")
         if not (colon and port.isdigit()):
-            raise Invalid(f"http.listen: {listen!r} is not HOST:PORT, as in 127.0.0.1:9470")
+            raise Invalid(f"{listen!r} is not HOST:PORT, as in 127.0.0.1:9470; see {KEYS}")
         try:
             self._server = _server(host.strip("[]"), int(port))(partial(_Request, health, pages or {}))
         except (OSError, OverflowError) as error:
-            raise Invalid(f"http.listen: cannot listen on {listen}: {error}") from error
+            raise Invalid(f"cannot listen on {listen}: {_why(error)}; see {KEYS}") from error
         self.address = f"{_reachable(host)}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True).start()
 
@@ -51,6 +53,57 @@ class Pages:
         """Stop serving; requests under way are cut."""
         self._server.shutdown()
         self._server.server_close()
+
+
+class Door:
+    """Where the pages of a daemon are served, if anywhere; ``on_listening`` is told each new address, or None."""
+
+    def __init__(
+        self,
+        health: Mapping[str, Trouble],
+        pages: Mapping[str, Page] | None = None,
+        on_listening: Callable[[str | None], None] = lambda _: None,
+    ) -> None:
+        self._health, self._more, self._on_listening = health, pages, on_listening
+        self._listen: str | None = None
+        self._served: Pages | None = None
+
+    def move(self, listen: str | None) -> None:
+        """Serve there from now on; raises Invalid where that cannot be, and serves on where it did."""
+        if listen == self._listen:
+            return
+        if self._served and _port(listen) == _port(self._listen):  # the two may be in each other's way
+            self._served.close()
+            try:
+                served = self._open(listen)
+            except Invalid:
+                self._served = self._open(self._listen)
+                raise
+        else:
+            served = self._open(listen)
+            self.close()
+        self._listen, self._served = listen, served
+        if served:
+            log.info("serving http://%s/metrics", served.address)
+        self._on_listening(served.address if served else None)
+
+    def close(self) -> None:
+        """Serve nowhere any more."""
+        if self._served:
+            self._served.close()
+
+    def _open(self, listen: str | None) -> Pages | None:
+        return Pages(listen, self._health, self._more) if listen else None
+
+
+def _port(listen: str | None) -> str | None:
+    return listen.rpartition(":")[2] if listen else None
+
+
+def _why(error: OSError | OverflowError) -> str:
+    if getattr(error, "errno", None) == errno.EADDRINUSE:
+        return "another process listens there; give each daemon of this host a port of its own"
+    return str(error)
 
 
 class _Server(ThreadingHTTPServer):

@@ -9,21 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import time
 from typing import Any, Final
 
+from nodepool_ocb import visible
 from nodepool_ocb.config import LogSettings
 from nodepool_ocb.errors import OcbError
 
 #: Attributes that every record has, so that what is left was given as ``extra``.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PRIORITY: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}  # the journal's, by level
-
-#: What may end a line, move a cursor or turn the direction of writing; a tab does nothing of that kind.
-_ODD: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 REPEAT_SECONDS: Final = 60.0
 
@@ -92,11 +89,11 @@ class Plain(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line, before a traceback is put below it; no text of others can begin a line of its own."""
         words = [super().formatMessage(record), *(f"{key}={value}" for key, value in fields(record).items())]
-        return _visible(" ".join(words))
+        return visible.line(" ".join(words))
 
     def format(self, record: logging.LogRecord) -> str:
         """With the journal's priority before every line of it."""
-        lines = [_visible(line) for line in super().format(record).split("\n")]
+        lines = [visible.line(line) for line in super().format(record).split("\n")]
         start = f"<{_PRIORITY.get(record.levelname, 6)}>" if self._journal else ""
         return "\n".join(start + line for line in lines)
 
@@ -114,13 +111,4 @@ class Lines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(line, default=str, ensure_ascii=False))
-
-
-def _visible(text: str) -> str:
-    """The text with control characters and Unicode's line breaks as a Python string would spell them.
-
-    >>> _visible("a" + chr(0x85) + "b" + chr(0x2028) + "c")
-    'a\\\\x85b\\\\u2028c'
-    """
-    return _ODD.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+        return visible.exact(json.dumps(line, default=str, ensure_ascii=False))

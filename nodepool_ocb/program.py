@@ -11,24 +11,33 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import config
+from nodepool_ocb import config, systemd
 from nodepool_ocb.daemon import setup_logging
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.rights import Kind
 from nodepool_ocb.store import access
+from nodepool_ocb.visible import visible
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a daemon was started with."""
+    """What a daemon was started with: what the command line says counts for more than the configuration."""
 
-    settings: config.Settings  # with what the command line says in its place
-    file: Path | None  # of the configuration, to be read again; None: where it is found
-    zookeeper: str | None  # what the command line says
+    file: Path | None  # of the configuration; None: where it is found
+    zookeeper: str | None  # HOST:PORT,.../CHROOT
     listen: str | None  # HOST:PORT of the pages
 
+    def read(self) -> config.Settings:
+        """The configuration as the file has it now, with what the command line says in its place. Raises Invalid."""
+        settings = config.load(self.file)
+        if self.zookeeper:
+            settings = replace(settings, zookeeper=replace(settings.zookeeper, hosts=self.zookeeper))
+        return settings
 
-def program(kind: Kind, about: str, run: Callable[[Asked], None]) -> click.Command:
-    """The console script of a kind of daemon; ``run`` returns when the daemon has ended."""
+
+def program(
+    kind: Kind, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
+) -> click.Command:
+    """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises what is wrong."""
     name = f"nodepool-ocb-{kind}"
 
     @click.command(name, help=about, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
@@ -41,17 +50,22 @@ def program(kind: Kind, about: str, run: Callable[[Asked], None]) -> click.Comma
     )
     @click.option("--zookeeper", help="HOST:PORT,.../CHROOT, instead of the configured one.")
     @click.option("--listen", help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.")
+    @click.option("--check", "only_check", is_flag=True, help="Read the configuration, say what is wrong, and end.")
     @click.version_option(version("nodepool-ocb"))
-    def command(file: Path | None, zookeeper: str | None, listen: str | None) -> None:
+    def command(file: Path | None, zookeeper: str | None, listen: str | None, only_check: bool) -> None:
+        asked = Asked(file, zookeeper, listen)
         try:
-            settings = config.load(file)
-            if zookeeper:
-                settings = replace(settings, zookeeper=replace(settings.zookeeper, hosts=zookeeper))
+            settings = asked.read()
             access.refuse_another_kind(settings.zookeeper, kind)
             setup_logging(settings.log)
-            run(Asked(settings, file, zookeeper, listen or settings.http.listen))
+            if only_check:
+                check(settings)
+            else:
+                systemd.notify(systemd.status(f"connecting to ZooKeeper at {settings.zookeeper.hosts}"))
+                run(asked, settings)
         except OcbError as error:
-            click.echo(f"{name}: {error}", err=True)
+            systemd.notify(systemd.status(str(error)))
+            sys.stderr.write(f"{name}: {visible(str(error))}\n")
             sys.exit(error.exit_code)
 
     return command

@@ -174,6 +174,22 @@ class Annealer:
         self._registered += 1
         self.session.commit_soon([change], lambda _: None)
 
+    def configure(self, settings: AnnealerSettings) -> None:
+        """Take over other settings; what is under way goes on as it began."""
+        self.settings = settings
+        self.working.resize(settings)
+        if settings.slots != self.daemon.slots:
+            self.register(slots=settings.slots)
+        self.probing.plan(self.world.nodes)
+        self.agenda.at(time.monotonic(), ("sweep", ""))  # what was put off for longer than it is now is found here
+
+    def doing(self) -> str:
+        """What it does now, in one sentence."""
+        held = f"{len(self.holding)} {'node' if len(self.holding) == 1 else 'nodes'}"
+        if self.draining:
+            return f"draining: {held} held"
+        return f"working on {held}" if len(self.holding) else "nothing to do"
+
     def spoiled(self, path: str, reason: str) -> None:
         """Attributes that were read, and cannot be decoded: what would see them waits until they can be."""
         if path not in self.world.spoiled:

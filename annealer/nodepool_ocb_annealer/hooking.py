@@ -22,8 +22,9 @@ from msgspec.structs import replace
 from nodepool_ocb import aliveness, blobs, limits, metrics, nodes, structure, unreadable
 from nodepool_ocb.claim import Hold, settling, writes
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.errors import Conflict, Denied, OcbError, Spoiled, Stale, Unavailable
+from nodepool_ocb.errors import Conflict, Denied, NotFound, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.hookcode import brings
+from nodepool_ocb.jigs.raised import sentence
 from nodepool_ocb.model import Change, Check, Create, Daemon, Delete, NodeRole, Set, State
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.role import Hooked, find, installed, look_again
@@ -231,7 +232,7 @@ class Hooking:
         def work() -> Done | None:
             hooked = Hooked(name, node, record, codec.attributes(_system(self._site.session, name)))
             error = _call(vertex.role, barclamp, hook, hooked)
-            return Done([hooked], error, _systems(self._site.session, hooked))
+            return Done([hooked], sentence(error) if error is not None else None, _systems(self._site.session, hooked))
 
         def write(done: Done) -> list[Change]:
             return self._noderole_changes(vertex, record, hook, done)
@@ -370,7 +371,8 @@ class Hooking:
 
         def work() -> Done | None:
             hooked = Hooked(deployment, attributes=record.system)
-            return Done([hooked], _call(name, barclamp, hook, hooked), {})
+            error = _call(name, barclamp, hook, hooked)
+            return Done([hooked], sentence(error) if error is not None else None, {})
 
         def write(done: Done) -> list[Change]:
             wanted = done.hooked[0].set_system.get(deployment, {}) if done.hooked else {}
@@ -402,14 +404,14 @@ class Job(NamedTuple):
     write: Callable[[Done], list[Change]]
 
 
-def on_transition(session: Session, hold: Hold, barclamp: str) -> str | None:
+def on_transition(session: Session, hold: Hold, barclamp: str) -> Exception | None:
     """Run the hook of a noderole that was just claimed, before its jig; gives what it raised.
 
     Only ``set_system`` is heeded: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
     """
     vertex = hold.vertex
     if find(vertex.role, barclamp) is None:
-        return "the code of its role is not installed on the annealer's host"
+        return NotFound("the code of its role is not installed on the annealer's host")
     hooked = Hooked(vertex.name, vertex.node.record, hold.record, codec.attributes(_system(session, vertex.name)))
     error = _call(vertex.role, barclamp, "on_transition", hooked)
     wanted = hooked.set_system.get(vertex.name)
@@ -422,7 +424,7 @@ def on_transition(session: Session, hold: Hold, barclamp: str) -> str | None:
     return error
 
 
-def _call(role: str, barclamp: str, hook: str, hooked: Hooked) -> str | None:
+def _call(role: str, barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
     """Run one hook, timed; gives what it raised."""
     started = time.monotonic()
     try:
@@ -430,7 +432,7 @@ def _call(role: str, barclamp: str, hook: str, hooked: Hooked) -> str | None:
     except Exception as error:
         log.exception("%s of role %s for %s", hook, role, hooked.subject)
         metrics.HOOK_FAILURES.labels(hook).inc()
-        return f"{type(error).__name__}: {error}"
+        return error
     finally:
         took = time.monotonic() - started
         metrics.HOOK_SECONDS.labels(hook).observe(took)

@@ -8,7 +8,6 @@ import secrets
 import socket
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,15 +20,13 @@ from nodepool_ocb.program import Asked, program
 from nodepool_ocb.rights import Kind
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
-
-END_SECONDS: Final = 10.0  # after draining; then the process ends by force
+from nodepool_ocb_annealer.reloading import Reloading, end_within_seconds
 
 log = logging.getLogger(__name__)
 
 
-def run(asked: Asked) -> None:
+def run(asked: Asked, settings: config.Settings) -> None:
     """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
-    settings = asked.settings
     for loose in config.loose_keys(settings.ssh):
         log.warning("%s", loose)
     jigs = installed(settings)
@@ -44,14 +41,11 @@ def run(asked: Asked) -> None:
         code=role.installed(),
     )
     session = Session(settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.wake.set())
-    annealer = Annealer(session, settings.annealer, jigs, Prober(settings.ssh), identity, daemon)
+    prober = Prober(settings.ssh)
+    annealer = Annealer(session, settings.annealer, jigs, prober, identity, daemon)
     metrics.SessionCounts(session)
     session.start()
     log.info("annealer %s with jigs %s, %d slots", identity, ", ".join(sorted(jigs)), settings.annealer.slots)
-
-    def reload() -> None:
-        annealer.settings = config.load(asked.file).annealer
-        annealer.working.resize(annealer.settings)
 
     try:
         annealer.daemon = replace(annealer.daemon, started=session.now())
@@ -59,11 +53,12 @@ def run(asked: Asked) -> None:
             annealer.turn,
             annealer.wake,
             annealer.stop,
-            reload=reload,
+            reload=Reloading(asked, settings, annealer, prober).plan,
             drained=lambda: annealer.drained,
             ready=lambda: None if session.trusted else "ZooKeeper does not answer",
-            listen=asked.listen,
-            end_within_seconds=settings.annealer.drain_seconds + END_SECONDS,
+            doing=annealer.doing,
+            listen=asked.listen or settings.http.listen,
+            end_within_seconds=end_within_seconds(settings),
         )
     finally:
         annealer.close()
@@ -82,6 +77,7 @@ main = program(
     Kind.ANNEALER,
     "Make the machines of the committed noderoles ready, together with all other annealers.",
     run,
+    check=lambda _: None,  # reading it has found what is wrong
 )
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 PROBES_AT_ONCE: Final = 8
 CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
+NOT_ASKED: Final = "it was not asked:"
 IN_A_ROW_SECONDS: Final = 60.0  # a probe may take half of that to fail
 
 
@@ -63,6 +65,8 @@ class Probing:
         self._site = site
         self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
+        self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
+        self._told: dict[str, str] = {}  # the newest reason that we wrote of it
         self._under_way: set[str] = set()
         self._unfit: str | None = None  # why this host cannot ask, as it was said last
 
@@ -126,7 +130,8 @@ class Probing:
         self._unfit = None
         if isinstance(answer, Alive):
             metrics.PROBES.labels("alive").inc()
-            self._failures.pop(fqdn, None)
+            for known in (self._failures, self._seen, self._told):
+                known.pop(fqdn, None)
             if not (node.alive or node.dying):
                 log.info("%s is alive", fqdn)
                 keys = [answer.host_key] if answer.host_key else []
@@ -142,14 +147,22 @@ class Probing:
         if node.alive and node.available and failures == 1:
             self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", fqdn))
             return
-        if (
-            node.available
-            and view.claim is None
-            and (node.alive or not (node.reason or "").startswith(f"{answer.step}:"))
-        ):
+        if node.available and view.claim is None and self._is_news(view.name, node, answer.step, reason):
             log.warning("%s is not alive: %s", fqdn, reason)
-            self._site.send(died(view, self._site.session.now(), reason), lambda _: None, f"{fqdn} not alive")
+            self._told[fqdn] = reason
+            changes = died(view, self._site.session.now(), reason)
+            self._site.send(changes, partial(self._written, fqdn), f"{fqdn} not alive")
         self._next(view)
+
+    def _is_news(self, fqdn: str, node: Node, step: str, reason: str) -> bool:
+        """Whether the record is to say this reason: a death or another step at once; another reason in the same step when
+        it was found twice in a row, for a machine may say something else each time.
+        """
+        again = self._seen.get(fqdn) == reason
+        self._seen[fqdn] = reason
+        if node.alive or not (node.reason or "").startswith(f"{step}:"):
+            return True
+        return again and reason not in (node.reason, self._told.get(fqdn))
 
     def _say_unfit(self, view: NodeView, node: Node, reason: str) -> None:
         """Once in the log; and in the node, where nothing else says why it is not alive."""
@@ -157,9 +170,17 @@ class Probing:
         if reason != self._unfit:
             log.warning("this host cannot ask machines: %s", reason)
             self._unfit = reason
-        if node.available and not node.alive and node.reason is None and view.claim is None:
-            said = f"it was not asked: annealer {self._site.identity} cannot ask: {reason}"
-            self._site.send(died(view, self._site.session.now(), said), lambda _: None, f"{view.name} not asked")
+        said = f"{NOT_ASKED} annealer {self._site.identity} cannot ask: {reason}"
+        older = node.reason is not None and node.reason.startswith(NOT_ASKED)
+        news = node.reason is None or (older and said not in (node.reason, self._told.get(view.name)))
+        if news and node.available and not node.alive and view.claim is None:
+            self._told[view.name] = said
+            changes = died(view, self._site.session.now(), said)
+            self._site.send(changes, partial(self._written, view.name), f"{view.name} not asked")
+
+    def _written(self, fqdn: str, refused: OcbError | None) -> None:
+        if refused is not None:
+            self._told.pop(fqdn, None)
 
     def _failed(self, fqdn: str) -> int:
         """How many failures in a row this is; one that lies long back is none of them."""

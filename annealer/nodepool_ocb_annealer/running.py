@@ -29,6 +29,7 @@ from nodepool_ocb.jigs.jig import (
     Unreachable,
     bounded,
 )
+from nodepool_ocb.jigs.raised import failed
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer import attributes
 from nodepool_ocb_annealer.held import Finished, Held
@@ -77,8 +78,8 @@ class Running:
             epoch = held.hold.epoch if held.ordered else held.hold.previous_epoch
             return Finished(Lost(f"it was started under epoch {epoch}, and nobody saw it end"))
         try:
-            if error := self._on_transition(held):
-                return Finished(Failed(f"on_transition: {error}"))
+            if refusal := self._on_transition(held):
+                return Finished(refusal)
             blobs = attributes.read(self._session, sources)
             sent = attributes.visible(sources, blobs)
         except (Stale, Unavailable, Denied) as gone:
@@ -102,11 +103,14 @@ class Running:
         metrics.RUN_SECONDS.labels(held.jig).observe(time.monotonic() - started)
         return finished
 
-    def _on_transition(self, held: Held) -> str | None:
-        """What the role's hook raised."""
+    def _on_transition(self, held: Held) -> Failed | None:
+        """The failure of a run whose role's hook raised."""
         if "on_transition" not in held.role.hooks:
             return None
-        return on_transition(self._session, held.hold, held.role.barclamp)
+        error = on_transition(self._session, held.hold, held.role.barclamp)
+        if error is None:
+            return None
+        return failed(error, self._log_file(held.hold), self._settings.log_run_bytes, "on_transition: ")
 
     def _end(self, held: Held, reason: str | None) -> Finished:
         """Have what runs on the machine ended; nothing of ours gives it orders meanwhile.

@@ -120,9 +120,17 @@ class Builder:
                 log.warning("left by a builder before us: %s", fault)
             self._swept_builds = True
 
-    def served_at(self, address: str) -> None:
-        """HOST:PORT of our pages; before the first turn."""
+    def served_at(self, address: str | None) -> None:
+        """HOST:PORT of our pages, or that there are none; before the first turn, or before ``reconfigured``."""
         self.daemon = replace(self.daemon, pages=address)
+
+    def doing(self) -> str:
+        """What it does now, in one sentence."""
+        building = [building.name for building in self._at_work().values()]
+        uploads = len(self.uploads.busy)
+        work = [f"building {', '.join(building)}"] if building else []
+        work += [f"{uploads} {'upload' if uploads == 1 else 'uploads'} under way"] if uploads else []
+        return ("draining: " if self._draining_since is not None else "") + ("; ".join(work) or "nothing to do")
 
     def idle_about(self, name: str) -> bool:
         """Whether nothing is added to the log of a build any more; on any thread."""
@@ -132,6 +140,8 @@ class Builder:
         """The site has another configuration: everything is looked at again."""
         self.builds.size = self.site.settings.build_workers
         self.uploads.size = self.site.settings.upload_workers
+        self.daemon = replace(self.daemon, slots=self.site.settings.build_workers)
+        self._patience.hurry()
         self._session = 0
         self.wake.set()
 

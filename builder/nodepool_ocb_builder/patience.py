@@ -63,6 +63,10 @@ class Patience:
         self._appointments[what] = now + every_seconds * random.uniform(0.9, 1.1)
         return True
 
+    def hurry(self) -> None:
+        """All of these are due now: the next times may be others."""
+        self._appointments.clear()
+
     def appointments(self) -> list[float]:
         """The seconds until each is due; what is due and was not kept waits until somebody is free."""
         now = time.monotonic()

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from nodepool_ocb.errors import NotFound
+from nodepool_ocb.visible import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,7 +118,7 @@ def confirm(what: str, yes: bool) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError(f"this would {what}; there is no terminal to ask on: give --yes if you mean it")
-    click.confirm(f"This will {what}. Go on?", abort=True, err=True)
+    click.confirm(f"This will {visible(what)}. Go on?", abort=True, err=True)
 
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")

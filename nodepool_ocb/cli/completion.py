@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from nodepool_ocb import visible
 from nodepool_ocb.cli.common import Verb
 from nodepool_ocb.store import paths
 
@@ -43,7 +44,7 @@ def _names(read: Callable[[Session], Iterable[str]]) -> Complete:
 
         try:
             with connection.session(ctx, PATIENCE_SECONDS) as opened:
-                return sorted(name for name in read(opened) if name.startswith(incomplete))
+                return sorted(name for name in read(opened) if name.startswith(incomplete) and not visible.odd(name))
         except Exception:  # whatever it is: a shell in the middle of a line has no use for it
             return []
 

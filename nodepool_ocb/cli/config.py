@@ -50,6 +50,8 @@ def check(offline: bool, nodepool: Path | None) -> None:
             pass
     for loose in config.loose_keys(settings.ssh):
         output.say(f"warning: {loose}")
+    if nodepool and (shared := config.shared_port(settings)):
+        output.say(f"warning: {shared}")
     told = msgspec.to_builtins(settings)
     if told["zookeeper"].get("password"):
         told["zookeeper"]["password"] = "***"

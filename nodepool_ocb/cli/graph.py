@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from nodepool_ocb.cli import completion, connection, output
+from nodepool_ocb.cli import completion, connection, output, terminal
 from nodepool_ocb.cli.common import Verb, asked
 from nodepool_ocb.cli.finding import deployment_of, noderole_of
 from nodepool_ocb.model import Json, State
@@ -37,7 +37,7 @@ def command(deployment: str | None, around: str | None, form: str | None) -> Non
     if form in ("dot", "mermaid") and asked("output") not in (None, "table"):
         raise click.UsageError(f"--format {form} is text for people; take --format json, or leave -o away")
     if form == "json" and asked("output") is None:
-        click.echo(json.dumps(document(vertices), indent=2, ensure_ascii=False))
+        terminal.document(document(vertices))
     else:
         output.text(document(vertices), mermaid(vertices) if form == "mermaid" else dot(vertices))
 

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from nodepool_ocb import limits
-from nodepool_ocb.cli import completion, connection, imaging, output
+from nodepool_ocb.cli import completion, connection, imaging, output, terminal
 from nodepool_ocb.cli.common import Verb, dry_run_option
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.image import ImageView
@@ -66,7 +66,7 @@ def export(names: Sequence[str]) -> None:
     if left_out:
         output.say(f"left out: {left_out} builds that are under way, or were aborted")
     if output.chosen() == "table":
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        terminal.document(document)
     elif output.chosen() == "name":
         output.things([{"name": view.name} for view in chosen], ("name",))
     else:

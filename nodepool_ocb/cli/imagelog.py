@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from nodepool_ocb.cli import completion, connection, imaging, output
+from nodepool_ocb.cli import completion, connection, imaging, output, terminal
 from nodepool_ocb.cli.common import Verb
 from nodepool_ocb.errors import NotFound
 
@@ -32,12 +31,14 @@ def log(name: str, id: str | None, follow: bool) -> None:
     if follow and not text:
         raise click.UsageError("-f gives text as it comes; leave -o away")
     parts: list[bytes] = []
-    source, printed = _printed(name, id, _write if text else parts.append, follow, 0 if text else -MOST_BYTES)
+    printer = terminal.Printer()
+    source, printed = _printed(name, id, printer.take if text else parts.append, follow, 0 if text else -MOST_BYTES)
     record = source.build.record
     tail = None if printed.whole else record.tail or ""
     output.say(f"{record.filename}: {source.state}; {_whence(source, printed)}")
     if text:
-        _write((tail or "").encode())
+        printer.take((tail or "").encode())
+        printer.close()
         return
     whole = b"".join(parts).decode(errors="replace") if tail is None else tail
     document = {"image": name, "build": source.build.id, "state": str(source.state), "log": record.log}
@@ -65,9 +66,3 @@ def _whence(source: Source, printed: Printed) -> str:
     read = f"read up to byte {printed.offset}; " if printed.offset > 0 else ""
     end = "now its end, as recorded" if record.tail else "no end of it is recorded"
     return f"{read}{printed.reason}; {end}{f'; whole log: {record.log}' if record.log else ''}"
-
-
-def _write(data: bytes) -> None:
-    """The bytes as the build printed them, whatever they are."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

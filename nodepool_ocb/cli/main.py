@@ -15,8 +15,10 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from nodepool_ocb.cli import terminal
 from nodepool_ocb.cli.common import common_options, did_you_mean
 from nodepool_ocb.errors import OcbError
+from nodepool_ocb.visible import visible
 
 #: noun → (the module whose ``command`` it is, what --help says of it)
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
@@ -65,12 +67,20 @@ class Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(noun, text) for noun, (_, text) in NOUNS.items()])
 
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **more)
+        except click.ClickException as error:
+            raise _shown(error) from error.__cause__
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except OcbError as error:
             _fail(str(error), error.exit_code)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
+        except click.ClickException as error:
+            raise _shown(error) from error.__cause__
+        except (click.Abort, click.exceptions.Exit):
             raise
         except BrokenPipeError:
             _reader_is_gone()
@@ -82,9 +92,15 @@ class Root(click.Group):
             _fail(f"unexpected {type(error).__name__}: {error}; NODEPOOL_OCB_DEBUG=1 shows where")
 
 
+def _shown(error: click.ClickException) -> click.ClickException:
+    """Click prints it: what was typed, or stands in a file, is in its sentence."""
+    vars(error)["message"] = visible(error.message)
+    return error
+
+
 def _fail(message: str, exit_code: int = 1) -> NoReturn:
     for line in message.splitlines() or ["failed"]:
-        click.echo(f"error: {line}", err=True)
+        terminal.text(f"error: {line}", err=True)
     raise click.exceptions.Exit(exit_code)
 
 

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-import click
 import msgspec
 
+from nodepool_ocb.cli import terminal
 from nodepool_ocb.cli.common import asked
 from nodepool_ocb.model import Json, Record
+from nodepool_ocb.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -76,7 +77,7 @@ def chosen() -> str:
 
 def say(text: str) -> None:
     """A sentence for whoever watches, on stderr."""
-    click.echo(text, err=True)
+    terminal.text(text, err=True)
 
 
 def things(
@@ -106,29 +107,25 @@ def thing(value: Mapping[str, Json], name: str, *shown: RenderableType) -> None:
 def text(value: Mapping[str, Json], words: str) -> None:
     """One thing that is text for people."""
     if chosen() == "table":
-        click.echo(words.rstrip("\n"))
+        terminal.text(words.rstrip("\n"))
     else:
         _write(dict(value), words.splitlines())
 
 
 def line(value: Mapping[str, Json]) -> None:
     """One JSON object in a line, at once, as ``--watch`` gives them."""
-    click.echo(json.dumps(value, ensure_ascii=False))
-    sys.stdout.flush()
+    terminal.document(value, indent=None)
 
 
 def _write(value: Json, names: Iterable[str]) -> None:
     match chosen():
         case "json":
-            click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+            terminal.document(value)
         case "yaml":
-            import yaml
-
-            plain = json.loads(json.dumps(value))  # no tuples, no types of ours
-            click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+            terminal.yaml_document(value)
         case _:
             for name in names:
-                click.echo(name)
+                terminal.text(name)
 
 
 def plain(record: Record) -> dict[str, Json]:
@@ -142,7 +139,7 @@ def plain(record: Record) -> dict[str, Json]:
 
 def console(file: TextIO | None = None) -> Console:
     """Rich's console; on what is no terminal as wide as it takes, so that nothing is cut off."""
-    from rich.console import Console
+    from nodepool_ocb.cli.console import Console
 
     file = file or sys.stdout
     width = None if file.isatty() else UNLIMITED
@@ -158,7 +155,7 @@ def render(*parts: RenderableType) -> None:
         for part in parts:
             writer.print(part)
     for row in printed.get().splitlines():
-        click.echo(row.rstrip(), color=True)  # rich has left colour out where it is not wanted
+        terminal.rendered(row.rstrip())
 
 
 def _fixed(part: RenderableType) -> bool:
@@ -272,7 +269,7 @@ def fields(value: Mapping[str, Json]) -> Table:
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for key, each in value.items():
-        made.add_row(key, cell(key, each))
+        made.add_row(visible(key), cell(key, each))
     return made
 
 
@@ -280,14 +277,14 @@ def verbatim(lines: Iterable[str]) -> Text:
     """Lines to be copied: never folded or cut."""
     from rich.text import Text
 
-    return Text("\n".join(lines), no_wrap=True, overflow="ignore")
+    return Text(visible("\n".join(lines)), no_wrap=True, overflow="ignore")
 
 
 def cell(column: str, value: Json) -> Text:
     """A value as a table shows it."""
     from rich.text import Text
 
-    shown = _words(column, value)
+    shown = visible(_words(column, value))
     return Text(shown, style=COLOURS.get(shown, ""))
 
 

@@ -32,6 +32,15 @@ def recorded(opened: Session, vertex: Vertex) -> list[tuple[str, Run]]:
     return sorted(found, key=lambda each: (each[1].ended, each[0]))
 
 
+def how(outcome: str, exit_code: int | None) -> str:
+    """How a run ended.
+
+    >>> how("failed", 3), how("lost", None)
+    ('failed, exit code 3', 'lost, no exit code')
+    """
+    return f"{outcome}, exit code {exit_code}" if exit_code is not None else f"{outcome}, no exit code"
+
+
 def attributes(opened: Session, vertex: Vertex) -> dict[str, Json]:
     """The noderole's own layers: user, system, wall; {} for one that nobody set."""
     from nodepool_ocb.store import codec

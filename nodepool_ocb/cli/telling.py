@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from nodepool_ocb.cli import completion, connection, output, rolling, runs
+from nodepool_ocb.cli import completion, connection, output, rolling, runs, terminal
 from nodepool_ocb.cli.common import Verb
 from nodepool_ocb.cli.explanation import Explanation, Rollouts, line
 from nodepool_ocb.cli.explanation import explain as explained
@@ -102,7 +102,7 @@ def _words(explanation: Explanation, run: dict[str, Json] | None, now: float) ->
         lines += [f"   {reason.code}: {reason.text}\n   → {reason.advice}" for reason in fresh]
         told |= {(reason.code, reason.subject) for reason in fresh}
     if run:
-        how = f"{run['outcome']}, exit code {run['exit_code'] if run['exit_code'] is not None else 'unknown'}"
+        how = runs.how(run["outcome"], run["exit_code"])
         why = f": {run['reason']}" if run.get("reason") else ""
         lines.append(f"the newest run of {run['noderole']}: {how}{_since(run['ended'], now)}{why}")
         lines += [f"   | {line}" for line in (run.get("tail") or "").splitlines()[-15:]]
@@ -171,7 +171,7 @@ def _print(name: str, run: str, record: Run | None, where: tuple[str | None, Pat
 
 def _about(name: str, run: str, record: Run | None, where: tuple[str | None, Path | None]) -> str:
     place, file = where
-    how = f"{record.outcome}, exit code {record.exit_code}" if record else "still running"
+    how = runs.how(record.outcome, record.exit_code) if record else "still running"
     whole = f"{'whole output' if file else 'the end; whole output'} in {place}" if place else "only the end is kept"
     return f"{name}, run {run}: {how}; {whole}"
 
@@ -192,11 +192,11 @@ def _follow(opened: Session, vertex: Vertex, run: str, where: tuple[str | None, 
                 znode = opened.get(path)
                 record = codec.decode(NodeRole, znode) if znode else None
                 ended = record is None or record.run != run or record.state is not State.TRANSITION
-            click.echo(stream.read(), nl=False)
+            terminal.text(stream.read(), end=False)
             if ended:
                 break
             moved.wait(0.2 if file else 30.0)  # a file tells nobody that it grew
     record_of = dict(runs.recorded(opened, vertex)).get(run)
     if file is None and record_of is not None:
-        click.echo(record_of.tail or "")
+        terminal.text(record_of.tail or "")
     output.say(_about(vertex.name, run, record_of, where))

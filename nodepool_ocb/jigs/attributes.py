@@ -102,6 +102,8 @@ def _value(kind: str, path: str, text: bytes) -> Json:
         if kind == "t":
             return text.decode()
         value = msgspec.json.decode(text)
+    except RecursionError:
+        raise ValueError(f"write_attribute {path}: deeper than {DEPTH} levels") from None
     except (UnicodeDecodeError, msgspec.DecodeError) as wrong:
         what = "UTF-8 text" if kind == "t" else "JSON"
         raise ValueError(f"write_attribute {path}: not {what}: {wrong}") from wrong

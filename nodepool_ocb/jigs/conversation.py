@@ -14,10 +14,10 @@ from typing import Final
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.attributes import apply
-from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Lost, Order, Outcome, Succeeded, Unreachable
+from nodepool_ocb.jigs.jig import TAIL_BYTES, Detached, Failed, Fenced, Lost, Order, Outcome, Succeeded, Unreachable
 from nodepool_ocb.jigs.link import Broken, Link
 from nodepool_ocb.jigs.output import Output
-from nodepool_ocb.jigs.protocol import WRITTEN_BYTES, Data, Frame, Heard, Nonsense, number
+from nodepool_ocb.jigs.protocol import OUTPUT_BYTES, WRITTEN_BYTES, Data, Frame, Heard, Nonsense, number
 from nodepool_ocb.jigs.runner import Runner, keep
 
 FOLLOW_AFTER_SECONDS: Final = 0.3
@@ -38,6 +38,7 @@ class Conversation:
         self._follower: Runner | None = None
         self._followed = 0  # the place in the output of what the follower gives next
         self._inline = 0  # the same, of what comes with the result
+        self._taken = 0  # bytes of output, from the one or from the other
         self._run = order.run  # or the one that we are attached to
         self._running_since = time.monotonic() if first else None
         self._written: list[bytes] = []
@@ -69,6 +70,8 @@ class Conversation:
             case Data("OUTPUT", data):
                 self._output.take(self._inline, data)
                 self._inline += len(data)
+                self._taken += len(data)
+                return self._flooded(None) if self._taken > OUTPUT_BYTES else None
             case Data("WRITTEN", data):
                 return self._take_written(data)
             case Frame("OUTPUT", (start, *_)):
@@ -104,6 +107,10 @@ class Conversation:
         self._written_bytes += len(data)
         return self._too_much(None) if self._written_bytes > WRITTEN_BYTES else None
 
+    def _flooded(self, code: int | None) -> Outcome:
+        said = f"it prints more than {OUTPUT_BYTES} bytes, and was cut off"
+        return Failed(said, code, self._output.tail, None, self._output.file)
+
     def _too_much(self, code: int | None) -> Outcome:
         said = f"write_attribute: more than {WRITTEN_BYTES} bytes were given back, and nothing of it is kept"
         return Failed(said, code, self._output.tail, None, self._output.file)
@@ -125,6 +132,8 @@ class Conversation:
             attributes = apply(order.attributes, b"".join(self._written))
         except ValueError as wrong:
             return Failed(str(wrong), code, tail, None, log)
+        if word == "flooded":
+            return self._flooded(code)
         if word == "timeout":
             return Failed(f"timed out after {order.timeout_seconds:g} s", code, tail, attributes, log)
         if code != 0:
@@ -136,11 +145,12 @@ class Conversation:
     def _follow(self) -> None:
         """Open the second channel when it is time, and take what it has."""
         if self._follower is None:
-            if self._running_since is None or time.monotonic() - self._running_since < FOLLOW_AFTER_SECONDS:
+            due = self._running_since is not None and time.monotonic() - self._running_since >= FOLLOW_AFTER_SECONDS
+            if not due or self._taken > OUTPUT_BYTES:
                 return
             self._follower = Runner(self._link, self._settings.state_dir, self._settings.connect_timeout_seconds)
             self._follower.send(protocol.follow(self._order, self._run, self._output.position))
-        while self._follower.more:
+        while self._follower is not None and self._follower.more:
             self._take_followed(0.0)
 
     def _take_followed(self, timeout_seconds: float) -> None:
@@ -152,15 +162,21 @@ class Conversation:
                 case Data("FOLLOWING", data):
                     self._output.take(self._followed, data)
                     self._followed += len(data)
+                    self._taken += len(data)
+        if self._taken > OUTPUT_BYTES:  # what comes beyond is read by nobody: its end is, when the run has ended
+            self._follower.close()
+            self._follower = None
 
     def _rest(self, size: str) -> None:
         """The run has ended with this much output, which was not sent where somebody follows it."""
         if size == "-" or self._output.position >= number(size):
             return
-        self._running_since = float("-inf")
+        if self._taken > OUTPUT_BYTES:
+            self._output.skip(number(size) - TAIL_BYTES)
+        self._running_since, self._taken = float("-inf"), 0
         deadline = time.monotonic() + REST_SECONDS
         self._follow()
-        while self._output.position < number(size):
+        while self._output.position < number(size) and self._follower is not None:
             if time.monotonic() > deadline:
                 raise Broken("the rest of the output did not come")
             self._take_followed(LISTEN_SECONDS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -130,6 +130,14 @@ class Jig(Protocol):
 
     def close(self) -> None:
         """Give back connections; runs go on."""
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """A jig that takes over other settings while it is used; another one keeps those that it was made with."""
+
+    def configure(self, settings: Settings) -> None:
+        """Orders that come from now on are done with these; runs under way are left alone. Must not raise."""
 
 
 def bounded(outcome: Outcome) -> Outcome:

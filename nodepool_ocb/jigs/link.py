@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import paramiko
-from paramiko.common import MSG_REQUEST_FAILURE, MSG_REQUEST_SUCCESS, cMSG_GLOBAL_REQUEST
+from paramiko.common import (
+    MSG_CHANNEL_DATA,
+    MSG_CHANNEL_EXTENDED_DATA,
+    MSG_REQUEST_FAILURE,
+    MSG_REQUEST_SUCCESS,
+    cMSG_GLOBAL_REQUEST,
+)
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.addresses import parse
@@ -23,8 +29,14 @@ from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.model import Node
 
 KEEPALIVE_SECONDS: Final = 5.0
-BEFORE_LOGIN_BYTES: Final = 1 << 18
+BANNER_BYTES: Final = 1 << 13  # up to and with the line in which SSH begins
+BEFORE_LOGIN_BYTES: Final = 1 << 18  # from there to the login
 PACKET_BYTES: Final = 1 << 20
+UNASKED: Final = "that nobody asked for"
+UNASKED_BYTES: Final = 1 << 23  # after the login: between two packets of output that a channel takes
+WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread: what we tell the machine
+HOST_KEY_CHARACTERS: Final = 4096
+WORDS_CHARACTERS: Final = 500  # of what the machine or a library says of a failure
 OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})  # no fault of a machine
 STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
 
@@ -42,25 +54,30 @@ class NoKey(Exception):
 class _Socket(socket.socket):
     """Acknowledges at once: sshd holds a second small packet back until the first is, which would take 40 ms.
 
-    What it takes is bounded: paramiko's is not, neither the lines before SSH begins nor a packet.
+    What it takes is bounded: paramiko's is not, neither the lines before SSH begins nor a packet, nor packets of no use.
     """
 
-    before_login: int | None = BEFORE_LOGIN_BYTES  # what may still come before the login is done
+    def allow(self, size: int, what: str) -> None:
+        """So many bytes may come from here on, before the next call."""
+        self._allowance = self._left = size
+        self._what = what
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         if size > PACKET_BYTES:
             raise OSError(f"it sends a packet of {size} bytes, which is no SSH")
         data = super().recv(size, flags)
-        if self.before_login is not None:
-            self.before_login -= len(data)
-            if self.before_login < 0:
-                raise OSError(f"it sends more than {BEFORE_LOGIN_BYTES} bytes before the login, which is no SSH")
+        self._left -= len(data)
+        if self._left < 0:
+            raise OSError(f"it sends more than {self._allowance} bytes {self._what}, which is no SSH")
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # it wears off
         return data
 
 
 class _Transport(paramiko.Transport):
-    """Paramiko's, with the cheap algorithms first, the dear ones out, and an ear for answers to keepalives."""
+    """Paramiko's, with the cheap algorithms first, the dear ones out, and an ear for answers to keepalives.
+
+    What a channel holds is bounded by the window that the machine was told, whether it keeps to it or not.
+    """
 
     _preferred_keys: tuple[str, ...] = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
                                         "ecdsa-sha2-nistp521", "rsa-sha2-512", "rsa-sha2-256")  # fmt: skip
@@ -75,11 +92,20 @@ class _Transport(paramiko.Transport):
     )
     _active_check_timeout = 1.0  # how often an idle thread wakes; 0.1 cost 5 % of a core for 200 of them
 
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__(sock)
+    def __init__(self, sock: _Socket) -> None:
+        super().__init__(sock, default_window_size=WINDOW_BYTES)
+        self._channel_handler_table = self._channel_handler_table | {  # type: ignore[has-type]
+            MSG_CHANNEL_DATA: _feed,
+            MSG_CHANNEL_EXTENDED_DATA: _feed_extended,
+        }
+        self.allow = sock.allow
         self.heard = time.monotonic()
         for answer in (MSG_REQUEST_SUCCESS, MSG_REQUEST_FAILURE):
             self._handler_table[answer] = self._hear  # type: ignore[attr-defined]
+
+    def _check_banner(self) -> None:
+        super()._check_banner()  # type: ignore[misc]
+        self.allow(BEFORE_LOGIN_BYTES, "before the login")
 
     def _hear(self, _: paramiko.Message) -> None:
         self.heard = time.monotonic()
@@ -101,6 +127,25 @@ class _Transport(paramiko.Transport):
 
 def _kind(algorithm: str) -> str:
     return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+def _feed(channel: paramiko.Channel, message: Any) -> None:
+    """Output for a channel, which is asked for."""
+    _hold(channel)
+    paramiko.Channel._feed(channel, message)  # type: ignore[attr-defined]
+    transport: Any = channel.transport
+    transport.allow(UNASKED_BYTES, UNASKED)
+
+
+def _feed_extended(channel: paramiko.Channel, message: Any) -> None:
+    _hold(channel)
+    paramiko.Channel._feed_extended(channel, message)  # type: ignore[attr-defined]
+
+
+def _hold(channel: paramiko.Channel) -> None:
+    """Raises SSHException, which ends the connection, where the channel holds more than its window."""
+    if len(channel.in_buffer) > WINDOW_BYTES:
+        raise paramiko.SSHException(f"it sends more than the {WINDOW_BYTES} bytes that a channel takes unread")
 
 
 class Link:
@@ -125,12 +170,19 @@ class Link:
         """Whether it is open, and the other side has answered lately."""
         return self._transport.is_active() and time.monotonic() - self._transport.heard < self._silence_seconds
 
+    @property
+    def fault(self) -> str:
+        """Why the connection ended, where it did not just end; empty while it is open."""
+        error = self._transport.saved_exception
+        return _words(error) if error is not None and not isinstance(error, EOFError) else ""
+
     def heard(self) -> None:
         """Something came on a channel: that is an answer too."""
         self._transport.heard = time.monotonic()
 
     def channel(self, command: str, timeout_seconds: float) -> paramiko.Channel:
         """A new channel on which the command runs, stderr in stdout; raises Broken."""
+        self._transport.allow(UNASKED_BYTES, UNASKED)
         try:
             channel = self._transport.open_session(timeout=timeout_seconds)
             channel.set_combine_stderr(True)
@@ -184,7 +236,7 @@ def _connect(
         transport.sock.close()
         transport.close()
         return answer
-    sock.before_login = None
+    sock.allow(UNASKED_BYTES, UNASKED)
     keepalive = min(KEEPALIVE_SECONDS, timeout / 2)
     transport.packetizer.set_keepalive(keepalive, transport.ask_keepalive)
     transport.sock.settimeout(min(1.0, keepalive / 2))
@@ -199,6 +251,7 @@ def _socket(places: Sequence[tuple[Any, ...]], timeout_seconds: float) -> _Socke
         sock = _Socket(family, kind, protocol)
         try:
             sock.settimeout(timeout_seconds)
+            sock.allow(BANNER_BYTES, "before SSH begins")
             sock.connect(place)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             dead_ms = int(3000 * min(KEEPALIVE_SECONDS, timeout_seconds))
@@ -227,6 +280,8 @@ def _log_in(
     except (paramiko.SSHException, EOFError, OSError) as error:
         said = f"{address}: something listens, and does not speak SSH with us; see the machine's sshd: {_words(error)}"
         return Unreachable("connect", said)
+    if len(offered) > HOST_KEY_CHARACTERS:
+        return Unreachable("host key", f"{address}: it offers a key of {len(offered)} characters")
     if not pinned and settings.first_contact == "refuse":
         return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
     if pinned and offered not in {" ".join(key.split(" ")[:2]) for key in pinned}:
@@ -266,4 +321,5 @@ def _text(key: paramiko.PKey) -> str:
 
 
 def _words(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(said)[:WORDS_CHARACTERS]

@@ -15,6 +15,8 @@ class NoopJig:
 
     def __init__(self, settings: Settings) -> None: ...
 
+    def configure(self, settings: Settings) -> None: ...
+
     def run(self, order: Order, stop: threading.Event) -> Outcome:  # noqa: ARG002
         return Succeeded(order.attributes)
 

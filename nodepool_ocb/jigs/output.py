@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 SAID_AGAIN_SECONDS: Final = 3600.0
 CUT: Final = "\n-- cut here: a run's log holds at most {} bytes; the end of the output is in the run's record --\n"
+LEFT_OUT: Final = b"\n-- output is left out here --\n"
 
 _said: dict[int | None, float] = {}  # errno → when it was said
 
@@ -62,6 +63,12 @@ class Output:
                 self._keep(self._file, new)
             except OSError as error:
                 self._give_up(error)
+
+    def skip(self, position: int) -> None:
+        """What lies between is not to be had: what comes next begins here."""
+        if position > self.position:
+            self.take(self.position, LEFT_OUT)
+            self.position = position
 
     def restart(self) -> None:
         """The run was started anew: what comes now is another's first byte."""

@@ -8,7 +8,7 @@ import msgspec
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
-from nodepool_ocb.jigs.link import Broken, Link, NoKey
+from nodepool_ocb.jigs.link import Broken, Link, NoKey, load_keys
 from nodepool_ocb.jigs.ssh import pool
 from nodepool_ocb.model import Node
 
@@ -25,8 +25,20 @@ class Prober:
     """Probes machines, through the same connections that the jigs use."""
 
     def __init__(self, settings: SshSettings) -> None:
-        self._settings = settings
         self._pool = pool(settings)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether private keys have been read."""
+        return self._pool.has_keys
+
+    def load_keys(self, settings: SshSettings) -> None:
+        """Raises NoKey where none of the key files can be used now."""
+        load_keys(settings)
+
+    def configure(self, settings: SshSettings) -> None:
+        """Probe with these from now on, and with what the key files hold now."""
+        self._pool.configure(settings)
 
     def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
         """Takes at most some three times the connection's time-out for each address.
@@ -45,7 +57,7 @@ class Prober:
         return Alive(None if node.host_keys else answer.host_key)
 
     def _true(self, link: Link) -> Unreachable | None:
-        timeout = self._settings.connect_timeout_seconds
+        timeout = self._pool.settings.connect_timeout_seconds
         try:
             channel = link.channel("true", timeout)
         except Broken as broken:
@@ -59,7 +71,10 @@ class Prober:
         code = channel.recv_exit_status()
         channel.close()
         link.heard()
-        return None if code == 0 else Unreachable("run", f"the command true ended with {code}")
+        if code == 0:
+            return None
+        how = f"with exit code {code}" if code > 0 else "without an exit code"
+        return Unreachable("run", f"the command true ended {how}")
 
     def close(self) -> None:
         """Close all connections; the jigs share them."""

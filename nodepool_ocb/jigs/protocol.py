@@ -42,6 +42,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "bin/write_attribute": "write_attribute.sh",
 }
 FRAME_BYTES: Final = 4096  # of one frame; no runner says more
+OUTPUT_BYTES: Final = 1 << 26  # of what a run prints: the machine ends one that prints more
 WRITTEN_BYTES: Final = 1 << 20  # of attributes given back: twice what a noderole can hold
 LINES_BYTES: Final = 4096  # a shell reads byte by byte: beyond this a program is the cheaper reader
 _END: Final = "end of this file"
@@ -87,34 +88,34 @@ class Ear:
         if self._section == "FOLLOWING":
             yield Data(self._section, data)
             return
-        self._buffer += data
-        while (place := self._buffer.find(self._mark)) >= 0:
-            end = self._buffer.find(b"\n", place + len(self._mark))
-            if place:
-                yield Data(self._section, self._buffer[:place])
-                self._buffer = self._buffer[place:]
-            if (len(self._buffer) if end < 0 else end - place) > FRAME_BYTES:
+        heard, self._buffer = self._buffer + data, b""
+        begin = 0  # what stands before it has been given
+        while self._section != "FOLLOWING" and (place := heard.find(self._mark, begin)) >= 0:
+            end = heard.find(b"\n", place + len(self._mark))
+            if place > begin:
+                yield Data(self._section, heard[begin:place])
+            if (len(heard) if end < 0 else end) - place > FRAME_BYTES:
                 raise Nonsense(f"a frame of more than {FRAME_BYTES} bytes")
             if end < 0:
+                self._buffer = heard[place:]
                 return
-            word, *arguments = self._buffer[len(self._mark) : end - place].decode("utf-8", "replace").split(" ")
-            self._buffer = self._buffer[end - place + 1 :]
+            word, *arguments = heard[place + len(self._mark) : end].decode("utf-8", "replace").split(" ")
+            begin = end + 1
             self._section = word if word in ("OUTPUT", "WRITTEN", "FOLLOWING") else ""
             yield Frame(word, tuple(arguments))
-            if word == "FOLLOWING":
-                break
-        held = 0 if self._section == "FOLLOWING" else self._held()
-        if ready := len(self._buffer) - held:
-            yield Data(self._section, self._buffer[:ready])
-            self._buffer = self._buffer[ready:]
+        ready = len(heard) - (0 if self._section == "FOLLOWING" else self._held(heard, begin))
+        self._buffer = heard[ready:]
+        if ready > begin:
+            yield Data(self._section, heard[begin:ready])
 
-    def _held(self) -> int:
-        """How many bytes at the end may be the begin of a mark."""
-        place = self._buffer.rfind(b"\n", max(0, len(self._buffer) - len(self._mark)))
+    def _held(self, heard: bytes, begin: int) -> int:
+        """How many bytes at the end, from ``begin`` on, may be the begin of a mark."""
+        first = max(begin, len(heard) - len(self._mark))
+        place = heard.rfind(b"\n", first)
         while place >= 0:
-            if self._mark.startswith(self._buffer[place:]):
-                return len(self._buffer) - place
-            place = self._buffer.rfind(b"\n", max(0, len(self._buffer) - len(self._mark)), place)
+            if self._mark.startswith(heard[place:]):
+                return len(heard) - place
+            place = heard.rfind(b"\n", first, place)
         return 0
 
 

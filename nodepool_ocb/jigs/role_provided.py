@@ -14,6 +14,7 @@ from typing import Final
 from nodepool_ocb import role
 from nodepool_ocb.config import Settings
 from nodepool_ocb.jigs.jig import Detached, Failed, Order, Outcome, Succeeded
+from nodepool_ocb.jigs.raised import failed
 
 LOOK_SECONDS: Final = 0.2  # between two looks at ``stop``
 
@@ -24,6 +25,8 @@ class RoleProvidedJig:
     attaches = False
 
     def __init__(self, settings: Settings) -> None: ...
+
+    def configure(self, settings: Settings) -> None: ...
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
         provided = role.find(order.role, order.definition.barclamp)
@@ -52,5 +55,5 @@ class RoleProvidedJig:
 def _work(provided: role.Role, order: Order, answers: queue.SimpleQueue[Outcome]) -> None:
     try:
         answers.put(Succeeded(dict(provided.run(order))))
-    except (Exception, SystemExit) as error:  # other people's code: whatever it raises is its failure
-        answers.put(Failed(f"{type(error).__name__}: {error}"))
+    except BaseException as error:  # other people's code: whatever it raises is its failure
+        answers.put(failed(error, order.log, order.log_bytes))

@@ -9,11 +9,12 @@ from typing import Final
 
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.link import Broken, Link
-from nodepool_ocb.jigs.protocol import Data, Ear, Frame, Heard, Nonsense
+from nodepool_ocb.jigs.protocol import Ear, Frame, Heard, Nonsense
 
 CHUNK_BYTES: Final = 65536
 NOISE_BYTES: Final = 1 << 20  # that a login may print, and a shell complain of
 LAST_WORDS_BYTES: Final = 1000
+FRAMES: Final = 100  # in answer to one order; a runner needs six
 
 
 class Runner:
@@ -25,7 +26,7 @@ class Runner:
         self._link = link
         self._ear = Ear(self.token)
         self._noise = b""
-        self._noise_bytes = 0
+        self._noise_bytes = self._frames = 0
         self._channel = link.channel(protocol.BOOTSTRAP, timeout_seconds)
         try:
             self._greet(state_dir, timeout_seconds)
@@ -35,6 +36,7 @@ class Runner:
 
     def send(self, order: bytes) -> None:
         """Raises Broken; the order may have arrived all the same."""
+        self._noise_bytes = self._frames = 0
         try:
             self._channel.sendall(order)
         except OSError as error:
@@ -50,12 +52,12 @@ class Runner:
                 raise Broken("the machine does not answer any more") from None
             return ()
         except OSError as error:
-            raise Broken(f"the connection ended: {error}") from error
+            raise Broken(f"the connection ended: {self._link.fault or error}") from error
         self._link.heard()
         if not data:
             raise Broken(self._last_words())
         try:
-            return [heard for heard in self._ear.hear(data) if not self._is_noise(heard)]
+            return [heard for heard in self._ear.hear(data) if self._is_answer(heard)]
         except Nonsense as wrong:
             raise Broken(str(wrong)) from wrong
 
@@ -71,26 +73,33 @@ class Runner:
     def _greet(self, state_dir: str, timeout_seconds: float) -> None:
         installer, digest = protocol.installer()
         self.send(f"{self.token}\n{state_dir}\n{digest}\n".encode())
-        deadline = time.monotonic() + timeout_seconds
+        deadline, sent = time.monotonic() + timeout_seconds, False
         while (left := deadline - time.monotonic()) > 0:
             for heard in self.hear(left):
-                if heard == Frame("SEND"):
+                if heard == Frame("SEND") and not sent:
+                    sent = True
                     self.send(f"{installer}{self.token}\n".encode())
                 elif heard == Frame("READY"):
                     return
         raise Broken(f"no runner within {timeout_seconds:g} s{self._said()}")
 
-    def _is_noise(self, heard: Heard) -> bool:
-        """What a login prints, and what the shell complains of."""
-        if isinstance(heard, Data) and not heard.word:
+    def _is_answer(self, heard: Heard) -> bool:
+        """False for noise: what a login prints, and what the shell complains of. Raises Nonsense for too much of either."""
+        if isinstance(heard, Frame):
+            self._frames += 1
+            if self._frames > FRAMES:
+                raise Nonsense(f"more than {FRAMES} words in answer to one order")
+        elif not heard.word:
             self._noise = (self._noise + heard.data[-LAST_WORDS_BYTES:])[-LAST_WORDS_BYTES:]
             self._noise_bytes += len(heard.data)
             if self._noise_bytes > NOISE_BYTES:
                 raise Nonsense(f"more than {NOISE_BYTES} bytes that belong to nothing")
-            return True
-        return False
+            return False
+        return True
 
     def _last_words(self) -> str:
+        if self._link.fault:
+            return f"the connection ended: {self._link.fault}"
         return f"the machine's runner ended{self._said()}"
 
     def _said(self) -> str:

@@ -9,7 +9,8 @@
 #   lock runner.TOKEN see "who may decide"
 #   current           the newest run, in the first line: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT_ID
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
-#   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, result; ending, followed
+#   reserve           room for the result of the run that goes on, given up where the disk is full when it ends
+#   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, result; ending, followed, flooded
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
 # generation that goes on is attached to; one that has finished is adopted; any other is ended, all of it dead, before the
@@ -21,6 +22,7 @@ trap '' HUP
 state=$1 token=$OCB_TOKEN here=${0%/*}
 unset OCB_TOKEN
 mine=$state/runner.$token written_through=
+most=67108864 # bytes of output: a run that prints more is ended, and no more of it is sent
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 newline='
 '
@@ -34,6 +36,32 @@ say() { printf '\n%s %s\n' "$token" "$*"; }
 note() { # EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
   read -r up _ </proc/uptime
   printf '%s %s %s\n' "$((base + ${up%.*}))" "$up" "$*" >>"$state/history"
+}
+
+# -- room on the disk --
+
+put() { # WORDS FILE: over its first line; where the disk is full, in the room that is kept aside
+  echo "$1" 1<>"$2" && return
+  rm -f "$state/reserve"
+  echo "$1" 1<>"$2"
+} 2>/dev/null
+
+reserve() { # no hole, and nothing that a file system makes small
+  [ -s "$state/reserve" ] || head -c 65536 /dev/urandom >"$state/reserve"
+} 2>/dev/null
+
+shed() { # makes room: the outputs of earlier runs go, their results stay
+  for old in "$state"/runs/*.output; do [ ! -s "$old" ] || true >"$old"; done
+  rm -f "$state/history.1"
+}
+
+shorten() { # FILE: an output that was long keeps its end
+  tail -c 65536 "$1" >"$state/incoming.$$.end" && mv -f "$state/incoming.$$.end" "$1" || true >"$1"
+} 2>/dev/null
+
+fullness() { # tells people of the disk
+  set -- $(df -P "$state" 2>/dev/null | tail -n 1)
+  echo "${6-its disk} is ${5-?} full"
 }
 
 # -- what is alive --
@@ -125,11 +153,12 @@ write_through() { # has the kernel put on disk at once what is written to these 
 
 # -- ending a run --
 
-end_current() { # ends all that lives of the run that was looked at; false if it does not die
+end_current() { # ends all that lives of the run that was looked at; false, and the reason in $stays, if it cannot
+  stays="the run of $c_key, process group $c_group, does not die"
   [ -n "$c_key" ] || return 0
   old=$state/runs/$c_key
   if group_lives || keeper_lives; then
-    [ -e "$old.script" ] && echo "$epoch" >"$old.ending" # tells its keeper not to judge it
+    [ -e "$old.script" ] && put "$epoch" "$old.ending" # tells its keeper not to judge it
     signal_group TERM
     await group_lives "signal_group KILL" || return 1
     await keeper_lives 'kill -s KILL "$c_keeper"' || return 1
@@ -137,7 +166,31 @@ end_current() { # ends all that lives of the run that was looked at; false if it
   [ -e "$old.script" ] && [ ! -s "$old.result" ] || return 0
   [ -s "$old.ending" ] && word=ended || word=lost
   note "$word" "$c_epoch" "$c_key" "$c_run" "${c_group:--}" "$epoch"
-  echo "$word $epoch" >"$old.result"
+  put "$word $epoch" "$old.result" && return
+  shed
+  stays="cannot write $old.result: $(fullness)"
+  put "$word $epoch" "$old.result"
+}
+
+end_forgotten() { # ends what still runs of this state directory though nothing in it tells of that: it was removed
+  forgotten_live || return 0
+  [ -z "$keepers" ] || kill -s KILL $keepers 2>/dev/null # first: what they write down would be taken for another run's
+  kill -s TERM -- $groups 2>/dev/null
+  await forgotten_live 'kill -s KILL -- $groups 2>/dev/null'
+}
+
+forgotten_live() { # sets $groups and $keepers to those of every run that lives
+  groups= keepers=
+  for process in $(grep -lsF "OCB_RUN=$state/runs/" /proc/[0-9]*/environ); do
+    process=${process%/environ}
+    { IFS= read -r stat <"$process/stat"; } 2>/dev/null || continue
+    [ "$process/root" -ef / ] 2>/dev/null || continue # it is in a container
+    set -- ${stat##*) }
+    case $1 in Z | X) continue ;; esac
+    groups="$groups -$3"
+    [ "${process#/proc/}" != "$3" ] || [ "$2" -le 1 ] || keepers="$keepers $2"
+  done
+  [ -n "$groups" ]
 }
 
 await() { # CONDITION HARDER: waits until it is false; after two seconds does what is harder, after thirty gives up
@@ -156,7 +209,10 @@ start() {
   offset=0
   if crowded; then prune; fi
   [ ! -e "$files.script" ] || rm -f "$files".*
-  store || { say BROKEN "cannot write to $files.script"; return 1; }
+  if [ -e "$state/runs/$c_key.followed" ] && [ "$(wc -c <"$state/runs/$c_key.output")" -gt 1048576 ]; then
+    shorten "$state/runs/$c_key.output"
+  fi
+  reserve && store || { shed && reserve && store; } || { say BROKEN "cannot write to $files.script: $(fullness)"; return 1; }
   keep &
   keeper=$!
 }
@@ -183,16 +239,35 @@ keep() { # in a process of its own, which outlives the connection: starts the sc
   code=$?
   if kill -s KILL -- "-$c_group" 2>/dev/null; then await group_lives true; fi
   [ -s "$files.ending" ] && exit # whoever ends it writes it down
+  [ -e "$files.script" ] || exit # the state directory was removed: the run is lost
   hundredths
   word=finished
   case $code in 124 | 137 | 143) [ $((hundredths - begun)) -ge $((timeout * 100)) ] && word=timeout ;; esac
-  note end "$epoch" "$key" "$run" "$c_group" "$word $code"
-  echo "$word $code" >"$files.result"
+  [ ! -e "$files.flooded" ] || word=flooded
+  note end "$epoch" "$key" "$run" "$c_group" "$word $code" || {
+    rm -f "$state/reserve"
+    note end "$epoch" "$key" "$run" "$c_group" "$word $code"
+  }
+  put "$word $code" "$files.result" || { shed; put "$word $code" "$files.result"; }
+}
+
+watch() { # in a process of its own, as long as the keeper lives: ends a run that prints too much
+  exec </dev/null >/dev/null 2>&1
+  exec 7>&- 8>&-
+  while [ ! -s "$files.result" ] && keeper_lives; do
+    if [ "$(wc -c <"$files.output")" -gt "$most" ]; then
+      true >"$files.flooded"
+      signal_group TERM
+      await group_lives "signal_group KILL"
+      return
+    fi
+    sleep 0.5
+  done
 }
 
 act() { # becomes the script; recorded before that, under the lock, so that no run is ever unknown
   myself
-  echo "$epoch $key $run $me $born $keeper $keeper_born $boot" 1<>"$state/current" || exit 71
+  put "$epoch $key $run $me $born $keeper $keeper_born $boot" "$state/current" || exit 71
   unlock
   note start "$epoch" "$key" "$run" "$me" -
   exec >>"$files.output" 2>&1
@@ -222,6 +297,7 @@ prune() { # the newest twenty runs stay, and a megabyte of history; what was lef
     [ "$old" = "$key.script" ] || set -- "$@" "$state/runs/${old%script}"*
   done
   [ $# -eq 0 ] || rm -f "$@"
+  for old in $(find "$state/runs" -name '*.output' -size +2048 2>/dev/null); do shorten "$old"; done
   [ ! -s "$state/history" ] || [ "$(wc -c <"$state/history")" -lt 1048576 ] || mv -f "$state/history" "$state/history.1"
   for old in "$state"/runs/*; do
     run_of=${old##*@}
@@ -242,7 +318,7 @@ prune() { # the newest twenty runs stay, and a megabyte of history; what was lef
 
 lock() {
   [ -e "$mine" ] || enrol || return
-  echo busy 1<>"$mine"
+  echo busy 1<>"$mine" || { say BUSY "cannot write $mine: $(fullness)"; return 1; }
   alone && return 0
   echo idle 1<>"$mine"
   exec 8>"$state/lock"
@@ -288,10 +364,15 @@ decide() { # the five steps; sets $how where there is a run to wait for; the loc
   fi
   word=
   [ -s "$files.result" ] && read -r word code <"$files.result"
-  case $word in finished | timeout) how=adopted; note adopt "$epoch" "$key" "$run" - "$word $code"; return ;; esac
-  end_current || { say BUSY "the run of $c_key, process group $c_group, does not die"; return; }
+  case $word in finished | timeout | flooded) how=adopted; note adopt "$epoch" "$key" "$run" - "$word $code"; return ;; esac
+  end_current || { say BUSY "$stays"; return; }
+  [ -n "$seen" ] || end_forgotten || { say BUSY "a run that this machine has no record of does not die"; return; }
   if [ "$destructive" = 1 ] && lost; then
     say LOST "$lost"
+    return
+  fi
+  if again; then
+    say GONE "$gone"
     return
   fi
   start && how=started
@@ -303,6 +384,13 @@ lost() { # whether a destructive run of this role and generation may have been s
   [ "$before" != - ] || return 1
   lost='it may have been started: this machine has no record of an earlier order'
   [ -z "$seen" ] || [ "$seen" -ge "$before" ] || [ "$seen_key" = "$key" ]
+}
+
+again() { # whether this very order may have started its run before: what it would start now is another attempt
+  gone='what watched over the run was killed'
+  [ "$c_key" = "$key" ] && [ "$c_run" = "$run" ] && return 0
+  gone='it may have been started: this machine has no record of an earlier order'
+  [ -z "$quiet" ] && [ -z "$seen" ]
 }
 
 attend() { # waits for the run, and gives its result; who waits decides what to do about a run whose keeper was killed
@@ -320,7 +408,7 @@ attend() { # waits for the run, and gives its result; who waits decides what to 
   word=
   [ -s "$files.result" ] && read -r word code <"$files.result"
   case $word in
-    finished | timeout) give ;;
+    finished | timeout | flooded) give ;;
     ended) say FENCED "$code" ;;
     *) say GONE "what watched over the run was killed" ;;
   esac
@@ -336,11 +424,11 @@ await_end() { # whoever ends a run writes its result after its keeper is gone
 
 give() { # the output that is not known yet, what was written, the exit code
   size=-
-  if [ "$how" != adopted ] && [ -s "$files.followed" ]; then
+  if [ "$how" != adopted ] && [ -e "$files.followed" ]; then
     size=$(($(wc -c <"$files.output")))
   elif [ -s "$files.output" ]; then
     say OUTPUT "$offset"
-    if [ "$offset" = 0 ]; then cat "$files.output"; else tail -c "+$((offset + 1))" "$files.output"; fi
+    if [ "$offset" = 0 ]; then tail -c "$most" "$files.output"; else tail -c "+$((offset + 1))" "$files.output" | head -c "$most"; fi
   fi
   if [ -s "$files.written" ]; then
     surplus=$(($(wc -c <"$files.written")))
@@ -359,7 +447,12 @@ order_run() {
     take && script=$taken && take && attributes=$taken && take && tree=$taken || exit
   else
     mkdir -p "$incoming"
-    head -c "$1" >"$incoming/script" && head -c "$2" >"$incoming/attributes.json" && head -c "$3" >"$incoming/tree" || exit
+    head -c "$1" >"$incoming/script" && head -c "$2" >"$incoming/attributes.json" && head -c "$3" >"$incoming/tree" || {
+      rm -rf "$incoming"
+      shed
+      say BUSY "cannot write to $incoming: $(fullness)"
+      exit
+    }
   fi
   decide
   if [ "$how" = started ]; then exec 8>&-; else unlock; fi # what was started unlocks once it is recorded
@@ -386,7 +479,7 @@ order_end() {
   epoch=$1 key=$2 run=$3
   if lock && admit; then
     look
-    if [ "$c_key" != "$key" ] || end_current; then say ENDED; else say BUSY "process group $c_group does not die"; fi
+    if [ "$c_key" != "$key" ] || end_current; then say ENDED; else say BUSY "$stays"; fi
   fi
   unlock
 }
@@ -394,7 +487,8 @@ order_end() {
 order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, until the other side says or closes something
   files=$state/runs/$1 run=$2
   await not_begun : || exit
-  echo "$$" >"$files.followed" && say FOLLOWING "$3" || exit
+  if [ ! -e "$files.followed" ]; then watch & fi
+  true >"$files.followed" && say FOLLOWING "$3" || exit
   tail -c "+$(($3 + 1))" -f "$files.output" &
   IFS= read -r line
   kill "$!"

@@ -35,9 +35,11 @@ class ScriptJig:
     attaches = True
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings.ssh
         self._pool = pool(settings.ssh)
         self._asked: OrderedDict[tuple[str, str], int] = OrderedDict()  # (node, role@generation) → first epoch asked
+
+    def configure(self, settings: Settings) -> None:
+        self._pool.configure(settings.ssh)
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
         """Blocks until the run has ended, the machine has been out of reach for too long, or ``stop`` is set."""
@@ -61,7 +63,7 @@ class ScriptJig:
         if isinstance(link, Unreachable):
             return link
         try:
-            return _end(link, order, self._settings)
+            return _end(link, order, self._pool.settings)
         except (Broken, Nonsense) as broken:
             self._pool.discard(link)
             return Unreachable("run", str(broken))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
 from functools import lru_cache
 
 import paramiko
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
-from nodepool_ocb.jigs.link import Link, connect, load_keys
+from nodepool_ocb.jigs.link import Link, NoKey, connect, load_keys
 from nodepool_ocb.model import Node
 
 
@@ -40,8 +41,8 @@ class Pool:
             link = self._open(fqdn, node)
             if link is not None:
                 return link
-            self._keys = self._keys or load_keys(self.settings)
-            answer = connect(fqdn, node, self.settings, self._keys, self._pinned(fqdn, node))
+            settings, keys = self._access()
+            answer = connect(fqdn, node, settings, keys, self._pinned(fqdn, node))
             if isinstance(answer, Link):
                 self._add(answer, node)
             return answer
@@ -64,6 +65,39 @@ class Pool:
         with self._lock:
             if self._links.get(link.fqdn) is link:
                 del self._links[link.fqdn]
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether private keys have been read."""
+        return self._keys is not None
+
+    def configure(self, settings: SshSettings) -> None:
+        """Connect with these from now on, and with what the key files hold now. Where that is something else, the open
+        connections end with their use.
+        """
+        try:
+            keys: list[paramiko.PKey] | None = load_keys(settings)
+        except NoKey:
+            keys = None  # whoever wants to connect is told
+        with self._lock:
+            same = settings == self.settings and _public(keys) == _public(self._keys)
+            self.settings, self._keys = settings, keys
+            links = [] if same else list(self._links.values())
+            self._links = self._links if same else OrderedDict()
+            idle = [link for link in links if link.users == 0]
+        for link in idle:
+            link.close()
+
+    def _access(self) -> tuple[SshSettings, list[paramiko.PKey]]:
+        """The settings with their keys; raises NoKey."""
+        with self._lock:
+            settings, keys = self.settings, self._keys
+        if keys is None:
+            keys = load_keys(settings)
+            with self._lock:
+                if self.settings is settings:  # else they have been changed meanwhile, and these keys are old
+                    self._keys = keys
+        return settings, keys
 
     def close(self) -> None:
         """Close every connection, in use or not."""
@@ -117,6 +151,10 @@ class Pool:
             if link.users == 0 and (too_many or now - link.used > self.settings.idle_seconds or not link.alive):
                 surplus.append(self._links.pop(fqdn))
         return surplus
+
+
+def _public(keys: Sequence[paramiko.PKey] | None) -> list[str]:
+    return [key.get_base64() for key in keys or ()]
 
 
 def _life(node: Node) -> tuple[object, ...]:

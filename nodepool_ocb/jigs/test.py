@@ -21,6 +21,8 @@ class TestJig:
 
     def __init__(self, settings: Settings) -> None: ...
 
+    def configure(self, settings: Settings) -> None: ...
+
     def run(self, order: Order, stop: threading.Event) -> Outcome:
         delay = order.timeout_seconds if _told(order, "hang") else _told(order, "delay") or 0
         if isinstance(delay, bool) or not isinstance(delay, int | float):

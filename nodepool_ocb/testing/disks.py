@@ -1,4 +1,4 @@
-"""A small disk for one folder, which a test fills and frees: a tmpfs of its own, unmounted at the end.
+"""A small disk for one folder, which a test fills and frees, or makes read-only: a tmpfs of its own, unmounted at the end.
 
 Mounting takes the rights of root: ask ``mountable`` first.
 """
@@ -33,6 +33,7 @@ class SmallDisk:
     def __init__(self, folder: Path, size_bytes: int = 1 << 20) -> None:
         self.folder, self._size = folder, size_bytes
         self._ballast = folder / "ballast"
+        self._protected = False
 
     def mount(self) -> Self:
         """Raises CalledProcessError or OSError where that is not allowed."""
@@ -44,6 +45,7 @@ class SmallDisk:
 
     def unmount(self) -> None:
         """At once, also while files on it are open."""
+        self.writable()
         subprocess.run(["umount", "--lazy", str(self.folder)], check=False, capture_output=True)
 
     def fill(self) -> None:
@@ -58,6 +60,17 @@ class SmallDisk:
 
     def free(self) -> None:
         self._ballast.unlink(missing_ok=True)
+
+    def read_only(self) -> None:
+        """Nothing in the folder can be opened for writing; what is open stays so."""
+        place = str(self.folder)
+        subprocess.run(["mount", "--bind", "-o", "ro", place, place], check=True, capture_output=True)
+        self._protected = True
+
+    def writable(self) -> None:
+        if self._protected:
+            subprocess.run(["umount", "--lazy", str(self.folder)], check=True, capture_output=True)
+            self._protected = False
 
     def __enter__(self) -> Self:
         return self.mount()

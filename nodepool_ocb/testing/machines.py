@@ -1,8 +1,8 @@
 """Machines to act on: real sshd processes on addresses of 127.0.0.0/8, each with a home of its own.
 
 They run as whoever starts them, and root is not needed. A machine can be killed, frozen, thawed, cut off and started
-again. Nothing is left at the end, not even what a script left running: every process of a machine carries its name in
-the environment, or descends from one that does.
+again; it can lose what its runner keeps, or another machine can stand in its place. Nothing is left at the end, not even
+what a script left running: every process of a machine carries its name in the environment, or descends from one that does.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from nodepool_ocb.model import Node
 
 MARK: Final = "NODEPOOL_OCB_MACHINE"
 STATE_DIR: Final = "~/.nodepool-ocb"
+LOST: Final = "lost-"  # what a state directory is called when its machine has lost it, with a number
 START_SECONDS: Final = 20.0
 CONFIG: Final = """\
 ListenAddress {host}:{port}
@@ -114,8 +115,22 @@ class Farm:
 
     def state_dir(self, fqdn: str) -> Path:
         """The state directory of this machine's runner."""
-        number = int(fqdn.partition(".")[0].removeprefix("m"))
-        return self._machines[number].directory / STATE_DIR.removeprefix("~/")
+        return self._machines[self.number(fqdn)].state
+
+    def memories(self, fqdn: str) -> list[Path]:
+        """The state directories that this machine has lost, oldest first, and the one that counts, which may be absent."""
+        state = self.state_dir(fqdn)
+        lost = sorted(state.parent.glob(f"{LOST}*"), key=lambda folder: int(folder.name.removeprefix(LOST)))
+        return [*lost, state]
+
+    def number(self, fqdn: str) -> int:
+        """Which machine has this name."""
+        return int(fqdn.partition(".")[0].removeprefix("m"))
+
+    def place(self, machine: int) -> tuple[str, int]:
+        """Where it listens."""
+        one = self._machines[machine]
+        return one.host, one.port
 
     def history(self, machine: int) -> list[Event]:
         """What the runner wrote, whole lines only."""
@@ -127,6 +142,19 @@ class Farm:
         """The ids of its processes: sshd, its connections, and everything that was started over them."""
         one = self._machines[machine]
         return _processes(one.mark, [one.pid])
+
+    def at_work(self, machine: int) -> list[int]:
+        """The ids of the processes of scripts that run on it, by a run's own mark."""
+        return [pid for pid in self.processes(machine) if b"OCB_RUN=" in _environment(pid)]
+
+    def keeper(self, machine: int) -> int | None:
+        """The process that watches over its newest run, while that lives."""
+        current = self._machines[machine].state / "current"
+        with contextlib.suppress(OSError, ValueError):
+            _, _, _, _, _, keeper, born, _ = current.read_text().split("\n")[0].split()
+            if Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[19] == born:
+                return int(keeper)
+        return None
 
     # -- what may happen to them --
 
@@ -149,8 +177,32 @@ class Farm:
 
     def cut(self, machine: int) -> None:
         """Every connection ends; runs go on, and new connections are taken."""
-        listener = self._machines[machine].pid
-        _signal((pid for pid, parent in _parents().items() if parent == listener), signal.SIGKILL)
+        if listener := self._machines[machine].pid:
+            _signal((pid for pid, parent in _parents().items() if parent == listener), signal.SIGKILL)
+
+    def unplug(self, machine: int) -> None:
+        """As cut, and it takes no new connections until ``start``: its place is free for another."""
+        if listener := self._machines[machine].pid:
+            _signal([listener], signal.SIGSTOP)
+            self.cut(machine)
+            _signal([listener], signal.SIGKILL)
+            self._machines[machine].forget()
+
+    def start_another(self, machine: int) -> None:
+        """In its place another machine starts: the same users and files, and another host key. ``unplug`` ends it."""
+        self._machines[machine].start(another=True)
+        self._machines[machine].await_start()
+
+    def kill_keeper(self, machine: int) -> None:
+        """What watches over its newest run is killed, where there is such."""
+        if keeper := self.keeper(machine):
+            _signal([keeper], signal.SIGKILL)
+
+    def lose_state(self, machine: int) -> None:
+        """Its state directory is gone, as by rm -rf; what was in it is among the ``memories``."""
+        *lost, state = self.memories(self._machines[machine].fqdn)
+        with contextlib.suppress(FileNotFoundError):
+            state.rename(state.with_name(f"{LOST}{len(lost)}"))
 
 
 def _event(words: list[str]) -> Event:
@@ -174,20 +226,26 @@ class _Machine:
         """Of the sshd that listens; 0 while there is none."""
         return self._process.pid if self._process is not None else 0
 
+    @property
+    def state(self) -> Path:
+        return self.directory / STATE_DIR.removeprefix("~/")
+
     def prepare(self, authorized: Path) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         key = self.directory / "host_key"
         _new_key(key)
         self.port = _free_port(self.host)
-        (self.directory / "sshd_config").write_text(
-            CONFIG.format(host=self.host, port=self.port, home=self.directory, keys=authorized, mark=self.mark)
-        )
+        text = CONFIG.format(host=self.host, port=self.port, home=self.directory, keys=authorized, mark=self.mark)
+        (self.directory / "sshd_config").write_text(text)
+        (self.directory / "another_config").write_text(text.replace("/host_key\n", "/another_key\n"))
         host_key = " ".join(key.with_suffix(".pub").read_text().split()[:2])
         self.record = Node(
             addresses=(f"{self.host}:{self.port}",), user=getpass.getuser(), host_keys=(host_key,), alive=True
         )
 
-    def start(self) -> None:
+    def start(self, another: bool = False) -> None:
+        if another:
+            _new_key(self.directory / "another_key")
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         sshd = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
@@ -195,7 +253,7 @@ class _Machine:
             raise FileNotFoundError("there is no sshd: install openssh-server")
         with (self.directory / "sshd.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sshd, "-D", "-e", "-f", str(self.directory / "sshd_config")],
+                [sshd, "-D", "-e", "-f", str(self.directory / ("another_config" if another else "sshd_config"))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -64,6 +64,13 @@ class DaemonProcess:
         self.config.write_text(yaml.safe_dump(settings))
         self._process: subprocess.Popen[bytes] | None = None
 
+    def configure(self, **sections: Mapping[str, Any]) -> None:
+        """Write these keys into the sections of its configuration; a running one has them after a reload."""
+        settings = yaml.safe_load(self.config.read_text())
+        for name, keys in sections.items():
+            settings[name] = {**settings.get(name, {}), **keys}
+        self.config.write_text(yaml.safe_dump(settings))
+
     # -- what is known of it --
 
     @property
@@ -187,17 +194,20 @@ class DaemonProcess:
 
 
 class CutDaemon(DaemonProcess):
-    """A daemon behind a proxy of its own, which may be cut; ``zookeeper.hosts`` is the chroot alone."""
+    """A daemon behind a proxy of its own, which may be cut; ``zookeeper.hosts`` is the chroot alone.
+
+    ``ports`` are those of the servers.
+    """
 
     def __init__(
         self,
-        port: int,
+        ports: Collection[int],
         zookeeper: ZooKeeperSettings,
         folder: Path,
         sections: Mapping[str, Any] | None = None,
         launcher: Collection[str] = ANNEALER,
     ) -> None:
-        self.proxy = Proxy(port)
+        self.proxy = Proxy(*ports)
         super().__init__(replace(zookeeper, hosts=self.proxy.hosts + zookeeper.hosts), folder, sections, launcher)
 
     def discard(self, timeout_seconds: float = 0.0) -> None:

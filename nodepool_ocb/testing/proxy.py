@@ -10,26 +10,31 @@ from types import TracebackType
 
 
 class Proxy:
-    """Forwards connections on ``port`` (127.0.0.1) to ``target``, a port on 127.0.0.1, until it is told otherwise."""
+    """Forwards connections on ``ports`` (127.0.0.1) to ``targets``, ports on 127.0.0.1, until it is told otherwise."""
 
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+    def __init__(self, *targets: int) -> None:
+        self._targets = {socket.create_server(("127.0.0.1", 0)): target for target in targets}
+        self.ports: tuple[int, ...] = tuple(listener.getsockname()[1] for listener in self._targets)
         self._pairs: dict[socket.socket, socket.socket] = {}  # each end to its other end
         self._servers: set[socket.socket] = set()  # the ends that face the server
         self._lock = threading.RLock()
         self._refuse = self._deaf = self._mute = self._closing = False
         self._swallowed = threading.Event()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        for listener in self._targets:
+            self._selector.register(listener, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._forward, name="proxy", daemon=True)
         self._thread.start()
 
     @property
+    def port(self) -> int:
+        """The first, where there is but one."""
+        return self.ports[0]
+
+    @property
     def hosts(self) -> str:
         """The connection string."""
-        return f"127.0.0.1:{self.port}"
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     def cut(self) -> None:
         """Close every connection, and refuse new ones until heal()."""
@@ -68,24 +73,27 @@ class Proxy:
             pass  # wakes the thread
         self._thread.join(5.0)
         self._selector.close()
-        self._listener.close()
+        for listener in self._targets:
+            listener.close()
 
     def _forward(self) -> None:
         while not self._closing:
             for key, _ in self._selector.select(1.0):
                 with self._lock:
-                    if key.fileobj is self._listener:
-                        self._accept()
-                    elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._pairs:
+                    if not isinstance(key.fileobj, socket.socket):
+                        continue
+                    if key.fileobj in self._targets:
+                        self._accept(key.fileobj)
+                    elif key.fileobj in self._pairs:
                         self._pass_on(key.fileobj)
 
-    def _accept(self) -> None:
-        client, _ = self._listener.accept()
+    def _accept(self, listener: socket.socket) -> None:
+        client, _ = listener.accept()
         if self._refuse:
             client.close()
             return
         try:
-            server = socket.create_connection(("127.0.0.1", self._target), 5.0)
+            server = socket.create_connection(("127.0.0.1", self._targets[listener]), 5.0)
         except OSError:
             client.close()
             return

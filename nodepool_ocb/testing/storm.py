@@ -1,4 +1,4 @@
-"""Storms: every second or so a daemon is killed, frozen or cut off, or ZooKeeper is restarted, and mended a while later.
+"""Storms: every second or so a daemon is killed, frozen or cut off, or ZooKeeper's servers are, and mended a while later.
 
 The same seed gives the same faults in the same order, as far as the machine's own timing allows.
 """
@@ -10,8 +10,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
+from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
@@ -40,24 +42,68 @@ def deafen(daemon: CutDaemon) -> Mend:
     return daemon.proxy.heal
 
 
-class Storm:
-    """Breaks one thing after another: ``daemons``, their ``server``, and what ``more`` faults there are.
+# -- what all daemons share --
 
-    ``lasts`` are the seconds for which a thing may stay broken; several may be broken at a time.
+
+def of_server(server: Server) -> list[Fault]:
+    """One server alone is frozen or killed."""
+
+    def stop_server(_: CutDaemon) -> Mend:
+        server.stop()
+        return server.cont
+
+    def kill_server(_: CutDaemon) -> Mend:
+        server.kill()
+        return server.start
+
+    return [stop_server, kill_server]
+
+
+def of_ensemble(ensemble: Ensemble) -> list[Fault]:
+    """The leader is frozen or killed, a follower is cut off from the others, or all are gone."""
+
+    def freeze_leader(_: CutDaemon) -> Mend:
+        leader = ensemble.leader()
+        leader.stop()
+        return leader.cont
+
+    def kill_leader(_: CutDaemon) -> Mend:
+        leader = ensemble.leader()
+        leader.kill()
+        return leader.start
+
+    def cut_follower(_: CutDaemon) -> Mend:
+        leader = ensemble.leader()
+        follower = next(member for member in ensemble.members if member is not leader)
+        ensemble.cut(follower)
+        return partial(ensemble.heal, follower)
+
+    def kill_ensemble(_: CutDaemon) -> Mend:
+        ensemble.kill()
+        return ensemble.start
+
+    return [freeze_leader, kill_leader, cut_follower, kill_ensemble]
+
+
+class Storm:
+    """Breaks one thing after another: ``daemons``, their ``servers``, and what ``more`` faults there are.
+
+    ``lasts`` are the seconds for which a thing may stay broken; several may be broken at a time, but not the servers twice.
     """
 
     def __init__(
         self,
         daemons: Sequence[CutDaemon],
-        server: Server,
+        servers: Server | Ensemble,
         seed: int,
         *,
         lasts: Sequence[float],
         more: Sequence[Fault] = (),
     ) -> None:
-        self._daemons, self._server, self._lasts = daemons, server, lasts
+        self._daemons, self._lasts = daemons, lasts
         self._chance = random.Random(seed)
-        self._faults: list[Fault] = [kill, freeze, cut, deafen, self._stop_server, self._kill_server, *more]
+        self._of_servers = of_ensemble(servers) if isinstance(servers, Ensemble) else of_server(servers)
+        self._faults: list[Fault] = [kill, freeze, cut, deafen, *self._of_servers, *more]
         self._broken: dict[str, tuple[float, Mend]] = {}  # when it is to be mended, and how
         self._pause = threading.Event()
         self.faults: Counter[str] = Counter()
@@ -78,18 +124,10 @@ class Storm:
         number = self._chance.randrange(len(self._daemons))
         fault = self._chance.choice(self._faults)
         lasts = self._chance.choice(self._lasts)
-        name = "server" if fault in (self._stop_server, self._kill_server) else str(number)
+        name = "servers" if fault in self._of_servers else str(number)
         if name not in self._broken:
-            self.faults[fault.__name__.strip("_")] += 1
+            self.faults[fault.__name__] += 1
             self._broken[name] = time.monotonic() + lasts, fault(self._daemons[number])
-
-    def _stop_server(self, _: CutDaemon) -> Mend:
-        self._server.stop()
-        return self._server.cont
-
-    def _kill_server(self, _: CutDaemon) -> Mend:
-        self._server.kill()
-        return self._server.start
 
     def _mend(self, now: float) -> None:
         for name, (due, mend) in list(self._broken.items()):

@@ -79,21 +79,39 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def ports(self) -> tuple[int, ...]:
+        """On 127.0.0.1, where clients connect."""
+        return (self.port,)
+
+    @property
     def pid(self) -> int:
         """The server's process; raises RuntimeError while it does not run."""
         if self._process is None:
             raise RuntimeError("this ZooKeeper is not running")
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        """Whether there is a process, which may be frozen."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self, timeout_seconds: float = 30.0) -> None:
         """Start, and return when it serves; raises RuntimeError with the end of its log where it does not."""
+        self.begin()
+        self.await_serving(timeout_seconds)
+
+    def begin(self) -> None:
+        """Start it, and do not wait."""
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+
+    def await_serving(self, timeout_seconds: float = 30.0) -> None:
+        """Return when it serves; raises RuntimeError with the end of its log where it does not in time."""
         deadline = time.monotonic() + timeout_seconds
         while not self.serving():
-            if time.monotonic() > deadline or self._process.poll() is not None:
+            if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
                 tail = (self.directory / "log").read_text(errors="replace")[-2000:]
                 self.kill()
                 raise RuntimeError(f"ZooKeeper did not start on {self.hosts}:\n{tail}")

@@ -1,6 +1,6 @@
-"""Storms over builders: killed, frozen, cut off, their disks full, ZooKeeper restarted; their clocks are hours apart, their
-formats differ, records turn unreadable for a while, and two providers share a cloud. What they promise holds all the
-time, and at the end.
+"""Storms over builders: killed, frozen, cut off, their disks full or read-only, ZooKeeper's servers killed, frozen or cut off;
+their clocks are hours apart, their formats differ, records turn unreadable for a while, and two providers share a cloud.
+What they promise holds all the time, and at the end.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
-from yard import SESSION_SECONDS, Builder, Yard, spoiled
+from yard import SESSION_SECONDS, Yard, spoiled
 
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import BuildState, UploadState
@@ -20,8 +23,9 @@ from nodepool_ocb.store import images, paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.clocks import skewed
 from nodepool_ocb.testing.disks import SmallDisk, mountable
+from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.processes import CutDaemon
-from nodepool_ocb.testing.storm import Mend, Storm
+from nodepool_ocb.testing.storm import Fault, Mend, Storm
 from nodepool_ocb.testing.troubles import Unreadable
 from nodepool_ocb.testing.zookeeper import Server
 
@@ -30,6 +34,8 @@ CLOUDS = {"north": "north", "south": "south", "west": "south"}  # provider → w
 HOURS = (0.0, 3.0)  # the builders' clocks are so far ahead
 FORMATS = (("raw", "tar"), ("raw", "qcow2"))  # and what they make differs
 KEEP = 2
+Servers: TypeAlias = Callable[[], Server | Ensemble]
+alone = partial(Server, fsync=False)
 CALM_SECONDS = 180.0
 
 
@@ -95,12 +101,20 @@ def records(session: Session) -> list[str]:
     return [*(paths.build(name, build.id) for name, build in builds), *uploads]
 
 
-def disk_full(builder: CutDaemon) -> Mend:
-    """There is no room for images."""
-    assert isinstance(builder, Builder)
-    disk = SmallDisk(builder.images)
-    disk.fill()
-    return disk.free
+def disks_fail(disks: Mapping[Path, SmallDisk]) -> list[Fault]:
+    """What may happen to the disks of a builder's images and of its builds' logs; ``disks`` are by their folders."""
+
+    def fault(name: str, begin: Callable[[SmallDisk], None], end: Callable[[SmallDisk], None], of: str) -> Fault:
+        def disk_fails(builder: CutDaemon) -> Mend:
+            disk = disks[getattr(builder, of)]
+            begin(disk)
+            return partial(end, disk)
+
+        disk_fails.__name__ = f"{of}_{name}"
+        return disk_fails
+
+    kinds = [("full", SmallDisk.fill, SmallDisk.free), ("read_only", SmallDisk.read_only, SmallDisk.writable)]
+    return [fault(*kind, of) for kind in kinds for of in ("images", "logs")]
 
 
 def missing(yard: Yard) -> list[str]:
@@ -134,25 +148,31 @@ def misplaced(yard: Yard) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "every_seconds"),
-    [pytest.param(25.0, 1.5, id="short"), pytest.param(300.0, 3.0, id="long", marks=pytest.mark.long)],
+    ("servers", "seconds", "every_seconds"),
+    [
+        pytest.param(alone, 25.0, 1.5, id="short"),
+        pytest.param(alone, 300.0, 3.0, id="long", marks=pytest.mark.long),
+        pytest.param(Ensemble, 300.0, 3.0, id="long-ensemble", marks=pytest.mark.long),
+    ],
 )
 def test_after_a_storm_every_promise_of_the_builders_holds(
-    chroot: str, tmp_path: Path, seconds: float, every_seconds: float
+    chroot: str, tmp_path: Path, servers: Servers, seconds: float, every_seconds: float
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
-    with ExitStack() as disks, Server(fsync=False) as server, Yard(server, chroot, tmp_path) as yard:
+    with ExitStack() as mounted, servers() as server, Yard(server, chroot, tmp_path) as yard:
+        disks: dict[Path, SmallDisk] = {}
         providers = [
             yard.provider(name, *IMAGES, format="raw", directory=str(tmp_path / "providers" / cloud))
             for name, cloud in CLOUDS.items()
         ]
         for hours, formats in zip(HOURS, FORMATS, strict=True):
             diskimages = [yard.image(name, 0.5 + index, formats) for index, name in enumerate(IMAGES)]
-            builder = yard.builder(*diskimages, providers=providers, build_workers=2, leak_seconds=2.0)
+            builder = yard.builder(*diskimages, providers=providers, build_workers=2, leak_seconds=2.0, logs_apart=True)
             builder.environment |= skewed(hours * 3600) if hours else {}
             if mountable():
-                disks.enter_context(SmallDisk(builder.images, 4 << 20))
+                for folder in (builder.images, builder.logs):
+                    disks[folder] = mounted.enter_context(SmallDisk(folder, 4 << 20))
             builder.begin()
         spoiling = Unreadable(yard.settings(5.0), seed, records)
         watch = Watch(yard, seed, spoiling)
@@ -167,7 +187,7 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
                 asked = time.monotonic()
                 watch.ask()
 
-        more = (disk_full,) if mountable() else ()
+        more = disks_fail(disks) if disks else ()
         storm = Storm(yard.builders, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5), more=more)
         with spoiling:
             storm.blow(seconds, every_seconds, meanwhile)

@@ -15,7 +15,7 @@ from yard import Yard
 from nodepool_ocb.config import BuilderSettings, Settings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import BuildState
-from nodepool_ocb_builder.main import load
+from nodepool_ocb_builder.configuration import load
 
 COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
 

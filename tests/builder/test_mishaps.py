@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from yard import Yard
 
 from nodepool_ocb.config import BuilderSettings
-from nodepool_ocb.model import Build, BuildState, Delete, Json, Set, Upload, UploadState
+from nodepool_ocb.model import Build, BuildState, Daemon, Delete, Json, Set, Upload, UploadState
 from nodepool_ocb.nodepool import Diskimage, Nodepool
-from nodepool_ocb.store import paths
+from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.zookeeper import free_port
 from nodepool_ocb_builder.backends import Command, Task
 from nodepool_ocb_builder.building import Building
 from nodepool_ocb_builder.shelf import Shelf
@@ -181,5 +182,25 @@ def test_what_a_reload_does_not_change_is_told(yard: Yard) -> None:
     builder = yard.builder(yard.image("jammy")).start()
     file = builder.config.parent / "nodepool.yaml"
     file.write_text(file.read_text().replace(str(builder.images), str(yard.folder / "elsewhere")))
+    builder.configure(zookeeper={"hosts": "127.0.0.1:1/elsewhere"})
     builder.reload()
-    yard.until(lambda: "images-dir: what changed" in builder.said, "it is told")
+    yard.until(lambda: "needs a restart: zookeeper.hosts, images-dir" in builder.said, "it is told")
+    assert "reloaded" not in builder.said
+    yard.until_ready("jammy")
+
+
+def test_a_reload_moves_the_pages_and_changes_workers_and_log(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy")).start()
+    pages = f"127.0.0.1:{free_port()}"
+    builder.configure(builder={"listen": pages, "build_workers": 2}, log={"format": "json"})
+    builder.reload()
+    yard.until(lambda: '"message": "reloaded"' in builder.said, "the log has the new format")
+    builder.pages = pages
+    yard.until(builder.ready, "the pages are there")
+
+    def registered() -> Daemon:
+        znode = yard.session.get(paths.daemon("builder", builder.id))
+        assert znode is not None
+        return codec.decode(Daemon, znode)
+
+    yard.until(lambda: (registered().pages, registered().slots) == (pages, 2), "others know of it")

@@ -20,6 +20,7 @@ from nodepool_ocb.image import BuildView, ImageView
 from nodepool_ocb.model import BuildRequest, BuildState, Create, Json, Set, UploadState
 from nodepool_ocb.store import images, paths, tree
 from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.processes import BUILDER, CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
@@ -50,6 +51,11 @@ class Builder(CutDaemon):
         return self.config.parent / "images"
 
     @property
+    def logs(self) -> Path:
+        """Of its builds, where those are apart."""
+        return self.config.parent / "logs-of-builds"
+
+    @property
     def id(self) -> str:
         return (self.images / "builder_id.txt").read_text().strip()
 
@@ -62,7 +68,7 @@ class Builder(CutDaemon):
 class Yard:
     """Builders ``b0``, ``b1``, ... and the directories that their uploads go to; ``session`` is the test's own."""
 
-    def __init__(self, server: Server, chroot: str, folder: Path) -> None:
+    def __init__(self, server: Server | Ensemble, chroot: str, folder: Path) -> None:
         self.server, self.folder, self.chroot = server, folder, chroot
         self.builders: list[Builder] = []
         self.session = Session(self.settings(30.0))
@@ -117,25 +123,27 @@ class Yard:
         *diskimages: Mapping[str, Json],
         providers: Sequence[Mapping[str, Json]] = (),
         session_seconds: float = SESSION_SECONDS,
+        logs_apart: bool = False,
         **settings: Json,
     ) -> Builder:
-        """One more, not started yet; ``settings`` are of its section ``builder``."""
+        """One more, not started yet; ``settings`` are of its section ``builder``; ``logs_apart``: not in its images-dir."""
         folder = self.folder / f"b{len(self.builders)}"
         folder.mkdir()
         zookeeper = self.settings_of_builders(session_seconds)
         quick = {"retry_seconds": 0.2, "drain_seconds": 1.0, "cleanup_seconds": 1.0, "sweep_seconds": 5.0,
                  "free_bytes": 0, "orphan_grace_seconds": 1.0}  # fmt: skip
-        builder = Builder(self.server.port, zookeeper, folder, {"builder": quick | settings}, BUILDER)
+        builder = Builder(self.server.ports, zookeeper, folder, {"builder": quick | settings}, BUILDER)
         self.builders.append(builder)
-        self.configure(builder, *diskimages, providers=providers)
+        apart = {"build-log-dir": str(builder.logs)} if logs_apart else {}
+        self.configure(builder, *diskimages, providers=providers, **apart)
         return builder
 
     @staticmethod
     def configure(
-        builder: Builder, *diskimages: Mapping[str, Json], providers: Sequence[Mapping[str, Json]] = ()
+        builder: Builder, *diskimages: Mapping[str, Json], providers: Sequence[Mapping[str, Json]] = (), **keys: Json
     ) -> None:
         """Write its nodepool.yaml; a running one takes it over when it is told to reload."""
-        document = {"images-dir": str(builder.images), "diskimages": [*diskimages], "providers": [*providers]}
+        document = {"images-dir": str(builder.images), "diskimages": [*diskimages], "providers": [*providers], **keys}
         (builder.config.parent / "nodepool.yaml").write_text(yaml.safe_dump(document))
 
     # -- what is there --

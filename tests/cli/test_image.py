@@ -672,7 +672,7 @@ def test_log_falls_back_to_the_file_on_this_host(builder: Builder, ocb: Ocb, tmp
     file.write_bytes(b"the whole \xff\n")
     builder.made(READY, log=f"{HOST}:{file}", tail="the end")
     answer = ocb("image", "log", "jammy")
-    assert answer.stdout_bytes == b"the whole \xff\n"
+    assert answer.stdout_bytes == b"the whole \\xff\n", "shown, not sent"
     assert f"from {file}" in answer.stderr
 
 

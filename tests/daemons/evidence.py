@@ -5,16 +5,19 @@ The clock is the kernel's uptime, which machines on one host share and nobody se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from history import Entry, Event, Work
 
-#: Notes that it works, in a file of its own beside the runner's: the runner is not asked.
+#: Notes that it works, beside the runner's state directory and not in it: the runner is not asked. It holds a lock as long as
+#: anything of it lives, so that the kernel tells of two at once.
 WITNESS: Final = """\
-note() { read -r up _ </proc/uptime; echo "$up ${OCB_RUN##*/} $$ $1" >>"${OCB_RUN%/runs/*}/work"; }
-note begins
+home=${OCB_RUN%/*/runs/*}
+note() { read -r up _ </proc/uptime; echo "$up ${OCB_RUN##*/} $$ $1" >>"$home/work"; }
+exec 9>>"$home/alone"
+if flock -n 9; then note begins; else note beside; fi
 trap 'note ends' EXIT
 """
 
@@ -34,22 +37,26 @@ def uptime() -> float:
     return float(Path("/proc/uptime").read_text().split()[0])
 
 
-def entries(fqdn: str, state: Path) -> Iterator[Entry]:
-    """The runner's history: lines of TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL."""
-    for line in _lines(state / "history"):
-        _, uptime, word, epoch, key, run, _, *detail = line.split()
-        role, _, generation = key.rpartition("@")
-        event = _EVENTS[word]
-        code = int(detail[1]) if event is Event.ENDED else None
-        yield Entry(float(uptime), fqdn, int(epoch), f"{role}@{fqdn}", int(generation), run, event, code)
+def entries(fqdn: str, memories: Sequence[Path]) -> Iterator[Entry]:
+    """The runner's history, of every state directory that it had: lines of
+    TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL.
+    """
+    for lost, state in zip(range(len(memories))[::-1], memories, strict=True):
+        for line in _lines(state / "history"):
+            _, uptime, word, epoch, key, run, _, *detail = line.split()
+            role, _, generation = key.rpartition("@")
+            event = _EVENTS[word]
+            code = int(detail[1]) if event is Event.ENDED else None
+            yield Entry(float(uptime), fqdn, int(epoch), f"{role}@{fqdn}", int(generation), run, event, code, lost)
 
 
-def work(fqdn: str, state: Path) -> Iterator[Work]:
-    """What the scripts wrote: lines of UPTIME ROLE@GENERATION PID begins|ends."""
-    for line in _lines(state / "work"):
+def work(fqdn: str, home: Path) -> Iterator[Work]:
+    """What the scripts wrote: lines of UPTIME ROLE@GENERATION PID begins|beside|ends."""
+    for line in _lines(home / "work"):
         uptime, key, pid, word = line.split()
         role, _, generation = key.rpartition("@")
-        yield Work(float(uptime), fqdn, f"{role}@{fqdn}", int(generation), int(pid), word == "begins")
+        begins, beside = word != "ends", word == "beside"
+        yield Work(float(uptime), fqdn, f"{role}@{fqdn}", int(generation), int(pid), begins, beside)
 
 
 def _lines(file: Path) -> list[str]:

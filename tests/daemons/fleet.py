@@ -7,6 +7,7 @@ Objects are written straight to ZooKeeper, so that what is tested is the anneale
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -44,6 +45,7 @@ from nodepool_ocb.model import (
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import codec, paths, tree
 from nodepool_ocb.store.session import Session
+from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import ANNEALER, CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
@@ -57,7 +59,7 @@ DEPLOYMENT: Final = "fleet"
 class Fleet:
     """Machines ``m0``, ``m1``, ... and annealers ``a0``, ``a1``, ...; ``session`` is the test's own."""
 
-    def __init__(self, server: Server, chroot: str, folder: Path, machines: int = 1) -> None:
+    def __init__(self, server: Server | Ensemble, chroot: str, folder: Path, machines: int = 1) -> None:
         self.server, self.folder = server, folder
         self.chroot = chroot
         self.hosts = server.hosts + chroot
@@ -65,6 +67,8 @@ class Fleet:
         self.annealers: list[CutDaemon] = []
         self.session = Session(self.settings(30.0))
         self.nodes: list[str] = []
+        self.mute: set[str] = set()  # machines whose runner cannot write down all that it does
+        self.doomed: set[str] = set()  # machines whose destructive runs may be lost
         self._lives: defaultdict[str, list[float]] = defaultdict(list)
 
     def __enter__(self) -> Fleet:
@@ -99,18 +103,30 @@ class Fleet:
     # -- annealers --
 
     def annealer(
-        self, *, launcher: Collection[str] = ANNEALER, session_seconds: float = SESSION_SECONDS, **settings: Any
+        self,
+        *,
+        launcher: Collection[str] = ANNEALER,
+        session_seconds: float = SESSION_SECONDS,
+        own_key: str | None = None,
+        **settings: Any,
     ) -> CutDaemon:
-        """One more, not started yet; ``settings`` are of its section ``annealer``."""
+        """One more, not started yet; ``settings`` are of its section ``annealer``.
+
+        With ``own_key`` its private key is a copy of that name in its own folder.
+        """
         folder = self.folder / f"a{len(self.annealers)}"
+        ssh = self.farm.settings() | {"connect_timeout_seconds": 2.0}
+        if own_key is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            ssh["key_files"] = [str(shutil.copy(ssh["key_files"][0], folder / own_key))]
         zookeeper = self.settings_of_annealers(session_seconds)
         sections = {
             "annealer": {
                 "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0
             } | settings,
-            "ssh": self.farm.settings() | {"connect_timeout_seconds": 2.0},
+            "ssh": ssh,
         }  # fmt: skip
-        annealer = CutDaemon(self.server.port, zookeeper, folder, sections, launcher)
+        annealer = CutDaemon(self.server.ports, zookeeper, folder, sections, launcher)
         self.annealers.append(annealer)
         return annealer
 
@@ -258,14 +274,17 @@ class Fleet:
         }
         return Evidence(
             self.entries(),
-            [work for fqdn in self.nodes for work in evidence.work(fqdn, self.farm.state_dir(fqdn))],
+            [work for fqdn in self.nodes for work in evidence.work(fqdn, self.farm.state_dir(fqdn).parent)],
             noderoles,
             self._lives,
+            self.mute,
+            self.doomed,
         )
 
     def entries(self) -> list[Entry]:
-        """The history of every machine."""
-        return [entry for fqdn in self.nodes for entry in evidence.entries(fqdn, self.farm.state_dir(fqdn))]
+        """The history of every machine that can write one."""
+        heard = [fqdn for fqdn in self.nodes if fqdn not in self.mute]
+        return [entry for fqdn in heard for entry in evidence.entries(fqdn, self.farm.memories(fqdn))]
 
     def faults(self) -> list[str]:
         """What the checker has to say."""
@@ -286,9 +305,16 @@ class Fleet:
         self.until(lambda: self.starts()[noderole], f"{noderole} starts")
 
     def unfinished(self) -> list[str]:
-        """Every noderole that is not ACTIVE."""
-        world = tree.load(self.session)
-        return [vertex.name for vertex in world.vertices() if vertex.record.state is not State.ACTIVE]
+        """Every noderole that is not ACTIVE, nor given up for a person to look at its machine."""
+        return [
+            vertex.name
+            for vertex in tree.load(self.session).vertices()
+            if vertex.record.state is not State.ACTIVE and not history.given_up(vertex.name, vertex.record, self.doomed)
+        ]
+
+    def at_work(self) -> list[str]:
+        """The machines on which something of a run still lives."""
+        return [fqdn for number, (fqdn, _) in enumerate(self.farm.records()) if self.farm.at_work(number)]
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for it; while ZooKeeper is away nothing holds."""

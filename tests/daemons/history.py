@@ -2,7 +2,8 @@
 
 Two witnesses on each machine, neither of which an annealer can write: the runner's ``history`` (orders taken, started,
 attached, adopted, refused) and ``work``, which the role's script itself appends to when it begins and when it ends. The
-script is what acts on a machine, so it is believed where the two differ.
+script is what acts on a machine, so it is believed where the two differ. A machine that loses its state directory begins
+a new memory: what its runner must know holds within each.
 Each rule gives sentences that say what broke it; none means that the history is good.
 """
 
@@ -16,7 +17,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from nodepool_ocb.model import NodeRole, Run, State
+from nodepool_ocb.noderole import OUTCOME_UNKNOWN
 from nodepool_ocb.store import paths
+from nodepool_ocb_annealer.tidying import RUNS_KEPT
 
 
 class Event(StrEnum):
@@ -44,6 +47,7 @@ class Entry(NamedTuple):
     run: str
     event: Event
     exit_code: int | None = None  # of ENDED
+    lost: int = 0  # how often the machine has lost its state directory since
 
 
 class Work(NamedTuple):
@@ -55,6 +59,7 @@ class Work(NamedTuple):
     generation: int
     pid: int
     begins: bool
+    beside: bool = False  # it began, and something of another still held the machine's lock
 
 
 class Told(NamedTuple):
@@ -72,6 +77,8 @@ class Evidence(NamedTuple):
     work: Sequence[Work]
     noderoles: Mapping[str, Told]
     lives: Mapping[str, Sequence[float]] = {}  # noderole → when it was deleted, to be bound again
+    mute: Collection[str] = ()  # machines whose runner could not write down all that it did
+    doomed: Collection[str] = ()  # machines whose destructive runs may be lost, so that a person has to look
 
     def life(self, noderole: str, time: float) -> int:
         """Which of its lives a noderole was in then: ZooKeeper forgets the runs of all but the newest."""
@@ -82,11 +89,13 @@ class Evidence(NamedTuple):
         last = float("inf")
         return (e for e in self.entries if self.life(e.noderole, e.time) == self.life(e.noderole, last))
 
-    def of_machines(self) -> Iterator[tuple[str, list[Entry]]]:
-        machines: defaultdict[str, list[Entry]] = defaultdict(list)
+    def of_memories(self) -> Iterator[tuple[str, list[Entry]]]:
+        """What each machine noted in each of its state directories."""
+        memories: defaultdict[tuple[str, int], list[Entry]] = defaultdict(list)
         for entry in self.entries:
-            machines[entry.machine].append(entry)
-        yield from machines.items()
+            memories[entry.machine, entry.lost].append(entry)
+        for (machine, _), entries in memories.items():
+            yield machine, entries
 
 
 def faults(evidence: Evidence) -> list[str]:
@@ -97,6 +106,7 @@ def faults(evidence: Evidence) -> list[str]:
         leftovers,
         falling_epochs,
         shared_epochs,
+        started_twice,
         run_again,
         destroyed_twice,
         before_parents,
@@ -112,7 +122,7 @@ def faults(evidence: Evidence) -> list[str]:
 
 def side_by_side(evidence: Evidence) -> Iterator[str]:
     """Never two jigs at once on a machine: neither by the runner's words nor by the scripts' own."""
-    for machine, entries in evidence.of_machines():
+    for machine, entries in evidence.of_memories():
         running: str | None = None
         for entry in entries:
             if entry.event is Event.STARTED:
@@ -121,6 +131,9 @@ def side_by_side(evidence: Evidence) -> Iterator[str]:
                 running = _name(entry)
             elif entry.event in (Event.ENDED, Event.KILLED):
                 running = None
+    for work in evidence.work:
+        if work.beside:
+            yield f"{work.machine}: {work.noderole} began while something of another still lived"
     yield from _two_scripts(evidence)
 
 
@@ -130,6 +143,8 @@ def _two_scripts(evidence: Evidence) -> Iterator[str]:
     open_: dict[str, dict[int, Work]] = defaultdict(dict)
     for work in sorted(evidence.work, key=lambda work: work.time):
         going_on = open_[work.machine]
+        if work.machine in {*evidence.mute, *evidence.doomed}:
+            continue  # nobody may have written down what was killed; the lock tells
         if not work.begins:
             going_on.pop(work.pid, None)
             continue
@@ -144,22 +159,23 @@ def _two_scripts(evidence: Evidence) -> Iterator[str]:
 def unordered(evidence: Evidence) -> Iterator[str]:
     """No script begins but by an order that the runner noted."""
     ordered = Counter((e.noderole, e.generation) for e in evidence.entries if e.event is Event.STARTED)
-    begun = Counter((work.noderole, work.generation) for work in evidence.work if work.begins)
+    heard = [work for work in evidence.work if work.begins and work.machine not in evidence.mute]
+    begun = Counter((work.noderole, work.generation) for work in heard)
     for (noderole, generation), count in (begun - ordered).items():
         yield f"{noderole} (generation {generation}) began {count} times more than it was started"
 
 
 def leftovers(evidence: Evidence) -> Iterator[str]:
     """Nothing goes on when all is over."""
-    for machine, entries in evidence.of_machines():
+    for machine, entries in evidence.of_memories():
         marks = [entry for entry in entries if entry.event in _MARKS]
-        if marks and marks[-1].event is Event.STARTED:
+        if marks and marks[-1].event is Event.STARTED and not marks[-1].lost:
             yield f"{machine}: {_name(marks[-1])} still runs"
 
 
 def falling_epochs(evidence: Evidence) -> Iterator[str]:
     """No order of an old epoch does anything."""
-    for machine, entries in evidence.of_machines():
+    for machine, entries in evidence.of_memories():
         accepted = [entry for entry in entries if entry.event in (Event.STARTED, Event.ATTACHED, Event.ADOPTED)]
         for before, entry in pairwise(accepted):
             if entry.epoch < before.epoch:
@@ -177,14 +193,27 @@ def shared_epochs(evidence: Evidence) -> Iterator[str]:
             yield f"{entry.machine}: runs {owner} and {entry.run} share epoch {entry.epoch}"
 
 
+def started_twice(evidence: Evidence) -> Iterator[str]:
+    """What is started again, for it was lost, is another run with a record of its own."""
+    started = Counter((e.machine, e.run) for e in evidence.entries if e.event is Event.STARTED)
+    for (machine, run), count in started.items():
+        if count > 1:
+            yield f"{machine}: run {run} was started {count} times"
+
+
 # -- the noderole --
 
 
 def run_again(evidence: Evidence) -> Iterator[str]:
     """What succeeded is not done again in the same generation, and an older generation is not started after a newer."""
+    for _, entries in evidence.of_memories():
+        yield from _run_again(entries)
+
+
+def _run_again(entries: Iterable[Entry]) -> Iterator[str]:
     done: set[tuple[str, int]] = set()
     newest: dict[str, int] = {}
-    for entry in evidence.entries:
+    for entry in entries:
         if entry.event is Event.STARTED:
             if (entry.noderole, entry.generation) in done:
                 yield f"{_name(entry)} was started again after it had succeeded"
@@ -235,22 +264,33 @@ def _parents(evidence: Evidence, record: NodeRole) -> Iterator[str]:
 
 
 def unfinished(evidence: Evidence) -> Iterator[str]:
-    """Every noderole is ACTIVE at the end."""
+    """Every noderole is ACTIVE at the end, or waits for a person to look at its machine."""
     for name, told in evidence.noderoles.items():
-        if told.record.state is not State.ACTIVE:
+        if told.record.state is not State.ACTIVE and not given_up(name, told.record, evidence.doomed):
             yield f"{name} is {told.record.state}: {told.record.reason}"
+
+
+def given_up(noderole: str, record: NodeRole, doomed: Collection[str]) -> bool:
+    """Whether it is destructive, its run was lost, and that may happen on its machine."""
+    lost = record.state is State.ERROR and record.reason == OUTCOME_UNKNOWN
+    return lost and paths.split_noderole(noderole)[1] in doomed
 
 
 # -- ZooKeeper and the machines --
 
 
 def unaccounted(evidence: Evidence) -> Iterator[str]:
-    """Whatever order a machine was given, ZooKeeper has a record of its run, with the same epoch and generation."""
+    """Whatever order a machine was given, ZooKeeper has a record of its run, with the same epoch and generation.
+
+    ZooKeeper keeps the newest runs: what came before the oldest of them is not asked for.
+    """
     for entry in evidence.newest():
         told = evidence.noderoles.get(entry.noderole)
         run = told.runs.get(entry.run) if told else None
         if told is None:
             yield f"{_name(entry)}: ZooKeeper knows no such noderole"
+        elif len(told.runs) >= RUNS_KEPT and entry.epoch < min(run.epoch for run in told.runs.values()):
+            continue
         elif entry.event is Event.ATTACHED:
             if all(run.epoch != entry.epoch for run in told.runs.values()):
                 yield f"{_name(entry)}: ZooKeeper has no record of the run that attached to it"
@@ -268,7 +308,7 @@ def unknown_runs(evidence: Evidence) -> Iterator[str]:
         for generation, count in successes.items():
             if count > 1:
                 yield f"{name}: generation {generation} succeeded {count} times"
-            if (name, generation) not in ended:
+            if (name, generation) not in ended and paths.split_noderole(name)[1] not in evidence.mute:
                 yield f"{name}: generation {generation} succeeded, and its machine knows nothing of it"
 
 

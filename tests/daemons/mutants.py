@@ -21,6 +21,8 @@ from nodepool_ocb import claim, noderole, structure
 from nodepool_ocb.jigs import protocol, script
 from nodepool_ocb.jigs.conversation import Conversation
 from nodepool_ocb.jigs.jig import Failed, Order, Outcome
+from nodepool_ocb.jigs.link import Broken
+from nodepool_ocb.jigs.protocol import Frame
 from nodepool_ocb.model import Change, Check, Delete, NodeRole, Set, Structure
 from nodepool_ocb.store import transaction
 from nodepool_ocb.store.cache import Cache
@@ -140,12 +142,30 @@ def _any_version(change: Change) -> Change:
 
 def without_epoch_on_the_machine() -> None:
     """The machine takes every order."""
+    never_on_the_machine(COMPARISON)
+
+
+def without_count_of_lost_runs() -> None:
+    """A run that was lost is started again by the same order."""
+    never_on_the_machine("if again; then")
+    answer = Conversation._answer
+
+    def asks_again(conversation: Conversation, heard: Any, held: Callable[[], None]) -> Outcome | None:
+        if isinstance(heard, Frame) and heard.word == "GONE":
+            raise Broken("it is asked again")
+        return answer(conversation, heard, held)
+
+    Conversation._answer = asks_again  # type: ignore[method-assign]
+
+
+def never_on_the_machine(guard: str) -> None:
+    """This line of the runner is never true."""
     installer = protocol.installer
 
     def careless() -> tuple[str, str]:
         text, digest = installer()
-        assert COMPARISON in text, "the runner compares epochs there"
-        return text.replace(COMPARISON, "if false; then"), digest
+        assert guard in text, "the runner has this guard"
+        return text.replace(guard, "if false; then"), digest
 
     protocol.installer = careless  # type: ignore[assignment]
 
@@ -200,6 +220,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "no fence": without_fence,
     "no versions": without_versions,
     "no epoch on the machine": without_epoch_on_the_machine,
+    "no count of lost runs": without_count_of_lost_runs,
     "no jig of the order": without_the_jig_of_the_order,
     "no unknown": without_unknown,
     "no doubt": without_doubt,

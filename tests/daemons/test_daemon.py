@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from nodepool_ocb.testing.zookeeper import free_port
+
 PATIENCE_SECONDS = 20.0
 Start = Callable[..., "Running"]
 
@@ -52,6 +54,15 @@ class Running:
         while words not in (line := self._lines.get(timeout=deadline - time.monotonic())):
             pass
         return line
+
+    def rest(self) -> list[str]:
+        """All the lines that are left, when it has ended."""
+        self.exit_status()
+        self._reader.join()
+        lines = []
+        while not self._lines.empty():
+            lines.append(self._lines.get())
+        return lines
 
     def told(self, word: str) -> str:
         """The next message to systemd with this word, however many others come before it."""
@@ -209,6 +220,97 @@ def test_a_bad_configuration_is_said_and_the_old_one_stays(start: Start) -> None
     daemon.told("READY=1")
     assert "stays as it was: nodepool-ocb.yaml:3" in daemon.said("stays")
     assert daemon.page("/health/ready") == (200, "ok\n")
+
+
+def test_what_is_refused_is_shown_until_it_is_mended(start: Start) -> None:
+    daemon = start("bad configuration")
+    daemon.told("READY=1")
+    daemon.signal(signal.SIGHUP)
+    shown = daemon.told("stays as it was")
+    assert shown.startswith("STATUS=nothing to do; the configuration stays as it was: nodepool-ocb.yaml:3")
+
+
+def test_what_needs_a_restart_is_named_and_not_called_reloaded(start: Start) -> None:
+    daemon = start("needs a restart")
+    daemon.told("READY=1")
+    daemon.signal(signal.SIGHUP)
+    assert daemon.told("restart") == "STATUS=nothing to do; needs a restart: zookeeper.hosts"
+    assert daemon.said("applied")
+    assert "reloaded" not in daemon.said("")
+    daemon.signal(signal.SIGTERM)
+    assert "reloaded" not in "".join(daemon.rest())
+
+
+def test_a_reload_with_a_fault_of_ours_stops_nothing(start: Start) -> None:
+    daemon = start("reload raises")
+    daemon.told("READY=1")
+    daemon.signal(signal.SIGHUP)
+    daemon.told("RELOADING=1")
+    daemon.told("READY=1")
+    assert "stays as it was: no luck" in daemon.said("stays")
+    assert daemon.page("/health/ready") == (200, "ok\n")
+
+
+def test_a_reload_before_the_first_turn_does_not_call_it_ready(start: Start) -> None:
+    daemon = start("fails twice")
+    daemon.said("turn failed")
+    daemon.signal(signal.SIGHUP)
+    daemon.said("applied")
+    messages = []
+    while "READY=1" not in (message := daemon.told("")):
+        messages.append(message)
+    assert daemon.page("/health/ready") == (200, "ok\n")
+    assert "RELOADING" not in "".join(messages)
+
+
+def test_the_pages_move_with_a_reload(start: Start) -> None:
+    port = free_port()
+    daemon = start(f"moves: 127.0.0.1:{port}")
+    before = daemon.pages
+    assert before
+    daemon.told("READY=1")
+    daemon.signal(signal.SIGHUP)
+    daemon.said(f"listening 127.0.0.1:{port}")
+    daemon.said("applied")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready", timeout=PATIENCE_SECONDS) as answer:
+        assert answer.status == 200
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{before[0]}/health/ready", timeout=PATIENCE_SECONDS)
+
+
+def test_a_port_that_is_taken_refuses_the_whole_reload(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        daemon = start(f"moves: 127.0.0.1:{other.getsockname()[1]}")
+        daemon.told("READY=1")
+        daemon.signal(signal.SIGHUP)
+        assert "give each daemon of this host a port of its own" in daemon.said("stays as it was")
+        assert daemon.page("/health/ready") == (200, "ok\n")
+        daemon.signal(signal.SIGTERM)
+        assert "applied" not in "".join(daemon.rest())
+
+
+def test_systemd_shows_what_it_does_and_what_is_wrong(start: Start) -> None:
+    daemon = start("fails twice")
+    assert daemon.told("STATUS=") == "STATUS=the newest turn failed: ValueError: no luck"
+    daemon.told("READY=1")
+    assert daemon.told("STATUS=") == "STATUS=nothing to do"
+    assert daemon.told_nothing_for(1.5)
+
+
+def test_what_changes_all_the_time_is_shown_once_a_second(start: Start) -> None:
+    daemon = start("busy")
+    daemon.told("STATUS=")
+    began = time.monotonic()
+    for _ in range(3):
+        daemon.told("STATUS=")
+    assert time.monotonic() - began > 2.5
+
+
+def test_systemd_gives_it_the_time_that_it_takes_to_end(start: Start) -> None:
+    daemon = start()
+    daemon.told("READY=1")
+    daemon.signal(signal.SIGTERM)
+    assert daemon.told("STOPPING=1") == "STOPPING=1\nEXTEND_TIMEOUT_USEC=6000000"
 
 
 def test_the_watchdog_is_fed_while_turns_come(start: Start) -> None:

@@ -9,6 +9,7 @@ import pytest
 from history import Entry, Event, Evidence, Told, Work, faults, in_order
 
 from nodepool_ocb.model import NodeRole, Run, State
+from nodepool_ocb.noderole import OUTCOME_UNKNOWN
 
 A, B = "a@m0", "b@m0"
 
@@ -45,9 +46,16 @@ TOLD = {
 
 
 def found(
-    entries: Sequence[Entry], work: Sequence[Work] = (), noderoles: dict[str, Told] | None = None, **lives: list[float]
+    entries: Sequence[Entry],
+    work: Sequence[Work] = (),
+    noderoles: dict[str, Told] | None = None,
+    *,
+    mute: Sequence[str] = (),
+    doomed: Sequence[str] = (),
+    **lives: list[float],
 ) -> set[str]:
-    evidence = Evidence(entries, work, noderoles or TOLD, {f"{role}@m0": times for role, times in lives.items()})
+    ended = {f"{role}@m0": times for role, times in lives.items()}
+    evidence = Evidence(entries, work, noderoles or TOLD, ended, mute, doomed)
     return {fault.partition(":")[0] for fault in faults(evidence)}
 
 
@@ -69,6 +77,7 @@ def test_a_run_that_was_taken_over_and_a_child_after_it_are_good() -> None:
         ("before_parents", [*GOOD[4:], *(each._replace(time=each.time + 9) for each in GOOD[:4])]),
         ("unaccounted", [*GOOD, line(6.0, Event.ADOPTED, epoch=4)]),
         ("unknown_runs", GOOD[4:]),
+        ("started_twice", [GOOD[0], line(1.2, Event.KILLED), line(1.3, Event.STARTED), *GOOD[1:]]),
     ],
 )
 def test_what_machines_note_gives_it_away(rule: str, entries: list[Entry]) -> None:
@@ -79,6 +88,45 @@ def test_two_scripts_at_once_are_found_whatever_the_runner_says() -> None:
     begun = [Work(1.0, "m0", A, 1, 11, True), Work(1.5, "m0", B, 1, 12, True)]
     assert found(GOOD, begun) == {"side_by_side"}
     assert not found(GOOD, [begun[0], Work(1.2, "m0", A, 1, 11, False), begun[1]])
+
+
+def test_what_begins_while_another_holds_the_machines_lock_is_found_though_nobody_wrote_anything_else() -> None:
+    beside = [Work(1.0, "m0", A, 1, 11, True, beside=True)]
+    assert found(GOOD, beside) == {"side_by_side"}
+    assert found([], beside, {A: told()}, mute=["m0"]) == {"side_by_side"}
+
+
+def test_of_a_machine_that_cannot_write_nothing_is_asked_but_that_it_does_one_thing_at_a_time() -> None:
+    work = [Work(1.0, "m0", A, 1, 11, True), Work(2.0, "m0", B, 1, 12, True)]
+    assert not found([], work, mute=["m0"])
+
+
+def test_a_machine_that_lost_its_state_directory_need_not_remember_and_destroys_nothing_twice() -> None:
+    before = [each._replace(lost=1) for each in GOOD[:3]]
+    anew = [line(4.0, Event.STARTED, epoch=3, run="r3"), line(5.0, Event.ENDED, epoch=3, run="r3")]
+    runs = told(("r1", 1, "lost"), ("r2", 2, "lost"), ("r3", 3, "succeeded"))
+    assert found([*GOOD[:3], *anew], noderoles={A: runs}) == {"run_again"}
+    assert not found([*before, *anew], noderoles={A: runs})
+    assert found([*before, *anew], noderoles={A: runs._replace(destructive=True)}) == {"destroyed_twice"}
+    assert not found([*before[:1], *anew], noderoles={A: runs}), "it could not write down how it ended"
+
+
+def test_what_is_destructive_and_was_lost_may_wait_for_a_person_where_runs_may_be_lost() -> None:
+    waits = told(("r1", 1, "lost"), state=State.ERROR, reason=OUTCOME_UNKNOWN, destructive=True)
+    entries = [GOOD[0], line(2.0, Event.KILLED)]
+    assert found(entries, noderoles={A: waits}) == {"unfinished"}
+    assert not found(entries, noderoles={A: waits}, doomed=["m0"])
+
+
+def test_runs_older_than_the_newest_ten_need_no_record() -> None:
+    entries = [
+        line(float(n), event, epoch=n, generation=n) for n in range(1, 13) for event in (Event.STARTED, Event.ENDED)
+    ]
+    records = {f"r{n}": Run(annealer="x", started=0.0, ended=1.0, outcome="succeeded", generation=n, epoch=n)
+               for n in range(3, 13)}  # fmt: skip
+    assert not found(entries, noderoles={A: Told(told().record, False, records)})
+    del records["r7"]
+    assert found(entries, noderoles={A: Told(told().record, False, records)}) == {"unaccounted"}
 
 
 def test_a_script_that_nobody_started_is_found() -> None:

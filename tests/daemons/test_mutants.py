@@ -161,6 +161,16 @@ def unheard_member(fleet: Fleet, mutant: str) -> tuple[str, str]:
     return member, child
 
 
+def lost_runs(fleet: Fleet, mutant: str) -> str:
+    """A script kills what watches over it, twice."""
+    kill = 'read -r _ _ _ _ _ keeper _ <"${OCB_RUN%/runs/*}/current"; kill -9 "$keeper"; sleep 600'
+    twice = f'test "$(grep -c begins "$home/work")" -gt 2 || {{ {kill}; }}'
+    fleet.add_role("fragile", fleet.work(0.0, twice, backoff_seconds=0.1))
+    noderole = fleet.bind("fragile", fleet.nodes[0])
+    launch(fleet, mutant, "none", "fragile").begin()
+    return noderole
+
+
 def test_an_order_that_comes_late_is_refused_by_the_machine(fleet: Fleet) -> None:
     late_order(fleet, "none")
     fleet.until(lambda: fleet.noted(Noted.FENCED), "the machine refuses the late order")
@@ -213,6 +223,18 @@ def test_what_a_host_fails_at_after_the_order_is_not_done_again(fleet: Fleet) ->
 def test_without_unknown_what_is_destructive_is_started_again_and_is_found(fleet: Fleet) -> None:
     sick_host(fleet, "no unknown")
     fleet.until(lambda: "destroyed_twice" in fleet.broken(), "the checker finds a second start")
+
+
+def test_each_run_that_is_lost_is_an_attempt_of_its_own(fleet: Fleet) -> None:
+    noderole = lost_runs(fleet, "none")
+    fleet.until_state(noderole, State.ACTIVE)
+    assert fleet.starts()[noderole] == 3
+    assert not fleet.faults()
+
+
+def test_without_the_count_of_lost_runs_one_run_is_started_again_and_again_and_is_found(fleet: Fleet) -> None:
+    lost_runs(fleet, "no count of lost runs")
+    fleet.until(lambda: "started_twice" in fleet.broken(), "the checker finds a run that was started twice")
 
 
 def test_a_parent_that_cannot_be_read_makes_nobody_run_again(two: Fleet) -> None:

@@ -116,7 +116,7 @@ def test_work_that_has_ended_is_written_once_though_zookeeper_blinks_just_then(b
             fleet.session.commit([Set(paths.fence(fqdn), Fence(), version)])
     fleet.add_role("wipe", Role(barclamp="fleet", jig="counting", flags=("destructive",)))
     noderoles = [fleet.bind("wipe", fqdn) for fqdn in nodes]
-    with Proxy(fleet.server.port) as proxy:
+    with Proxy(*fleet.server.ports) as proxy:
         jig = Counting(len(nodes), proxy)
         with annealing(fleet, proxy, jig, slots=len(nodes)):
             fleet.until(lambda: all(fleet.state(noderole) is State.ACTIVE for noderole in noderoles), "all are ACTIVE")

@@ -1,5 +1,6 @@
-"""Storms: many noderoles, and every second or so an annealer is killed, frozen or cut off, its disk is full, or ZooKeeper
-is restarted; the annealers' clocks are hours apart, records turn unreadable, and people change their minds (troubles.py).
+"""Storms: many noderoles, and every second or so an annealer is killed, frozen or cut off, its disk is full or its key gone, or
+ZooKeeper's servers are killed, frozen or cut off; the annealers' clocks are hours apart, records turn unreadable, people
+change their minds (troubles.py), and machines lose their runs, their state and their place (hardships.py).
 
 What the machines noted must be as if nothing had happened. The seed of a storm is in its output; the same seed gives
 the same faults in the same order.
@@ -8,29 +9,36 @@ the same faults in the same order.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from fleet import SESSION_SECONDS, Fleet
+from hardships import HARDSHIPS, Hardships, destructive, disk_full, disk_read_only, wild
 from history import Event as Noted
 from history import in_order
 from staging import PHASES, Staged, document, generations, stack
 from troubles import (
     FLAKY,
     FLOOD,
+    KEY,
     Lives,
     Refreshing,
     chain,
     cluster,
-    full_disk,
+    disks_fail,
+    key_gone,
     records,
     wrong_clocks,
 )
 
 from nodepool_ocb.testing.disks import SmallDisk, mountable
+from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.storm import Fault, Mend, Storm
 from nodepool_ocb.testing.troubles import Unreadable
@@ -40,6 +48,10 @@ CALM_SECONDS = 240.0  # after the storm, until nothing is left to be done
 LASTS = (0.2, 1.0, SESSION_SECONDS + 1.5)  # seconds for which a thing stays broken
 HOURS = (0.0, 3.0, -2.0)  # the annealers' clocks are so far ahead
 TROUBLED = 2  # machines whose nodes are deleted and created again
+HARD = 2  # machines that lose their runs, their state and their place
+CRAMPED = 1  # machines whose state disk is full or read-only for a while
+Servers: TypeAlias = Callable[[], Server | Ensemble]
+alone = partial(Server, fsync=False)
 EXCESS = 0.02  # more starts than noderoles: runs are attached to, not run again
 
 
@@ -83,10 +95,20 @@ def small_disks(stack: ExitStack, folder: Path) -> dict[Path, SmallDisk]:
     return {each: stack.enter_context(SmallDisk(each / "runs", 32 << 20)) for each in folders}
 
 
+def cramped(stack: ExitStack, fleet: Fleet, nodes: Sequence[str], seed: int) -> list[Hardships]:
+    """These machines have little room for their runners' files, and at times none; nothing where disks cannot be mounted."""
+    if not mountable():
+        return []
+    fleet.mute |= set(nodes)
+    numbers = {fleet.farm.number(fqdn): fleet.farm.state_dir(fqdn) for fqdn in nodes}
+    disks = {number: stack.enter_context(SmallDisk(state, 32 << 20)) for number, state in numbers.items()}
+    return [Hardships(fleet, seed, nodes, [disk_full(disks), disk_read_only(disks)])]
+
+
 def annealers(fleet: Fleet) -> None:
     """Three, whose clocks are hours apart."""
     for _ in HOURS:
-        fleet.annealer()
+        fleet.annealer(own_key=KEY)
     wrong_clocks(fleet.annealers, HOURS)
     for annealer in fleet.annealers:
         annealer.begin()
@@ -94,7 +116,7 @@ def annealers(fleet: Fleet) -> None:
 
 def faults(fleet: Fleet, disks: Mapping[Path, SmallDisk], seed: int) -> list[Fault]:
     """Those of machines and hosts."""
-    return [cut_machines(fleet, seed), *([full_disk(disks)] if disks else ())]
+    return [cut_machines(fleet, seed), key_gone, *(disks_fail(disks) if disks else ())]
 
 
 def until_calm(fleet: Fleet, over: Callable[[], bool], seconds: float) -> None:
@@ -108,14 +130,15 @@ def until_calm(fleet: Fleet, over: Callable[[], bool], seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machines", "levels", "seconds", "every_seconds", "clustered"),
+    ("servers", "machines", "levels", "seconds", "every_seconds", "clustered"),
     [
-        pytest.param(8, 5, 20.0, 1.5, (3, 6), id="short"),
-        pytest.param(20, 10, 300.0, 4.0, (100, 200), id="long", marks=pytest.mark.long),
+        pytest.param(alone, 8, 5, 20.0, 1.5, (3, 6), id="short"),
+        pytest.param(alone, 20, 10, 300.0, 4.0, (100, 200), id="long", marks=pytest.mark.long),
+        pytest.param(Ensemble, 20, 10, 300.0, 4.0, (100, 200), id="long-ensemble", marks=pytest.mark.long),
     ],
 )
 def test_after_a_storm_every_promise_holds(
-    chroot: str, tmp_path: Path, machines: int, levels: int, seconds: float, every_seconds: float,
+    chroot: str, tmp_path: Path, servers: Servers, machines: int, levels: int, seconds: float, every_seconds: float,
     clustered: tuple[int, int],
 ) -> None:  # fmt: skip
     seed = random.SystemRandom().randrange(1 << 32)
@@ -125,51 +148,57 @@ def test_after_a_storm_every_promise_holds(
         lasting = tuple(each * 10 for each in lasting)
     with ExitStack() as stack:
         disks = small_disks(stack, tmp_path)
-        server = stack.enter_context(Server(fsync=False))
-        fleet = stack.enter_context(Fleet(server, chroot, tmp_path, machines=machines + TROUBLED))
-        steady, troubled = fleet.nodes[:machines], fleet.nodes[machines:]
+        server = stack.enter_context(servers())
+        fleet = stack.enter_context(Fleet(server, chroot, tmp_path, machines=machines + TROUBLED + HARD + CRAMPED))
+        numbers = iter(fleet.nodes)
+        steady, troubled, hard, small = ([*islice(numbers, each)] for each in (machines, TROUBLED, HARD, CRAMPED))
         count = grid(fleet, steady, levels, lasting)
         chain(fleet, troubled, 1.0)
+        wild(fleet, [*hard, *small])
+        destructive(fleet, hard)
         members = cluster(fleet, *clustered)
+        cramping = cramped(stack, fleet, small, seed)
         annealers(fleet)
         storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=faults(fleet, disks, seed))
         troubles = [
-            # U
             Unreadable(fleet.settings(5.0), seed, records),
             Lives(fleet, seed, troubled),
-            # R
             Refreshing(fleet, seed, members),
+            Hardships(fleet, seed, hard, HARDSHIPS),
+            *cramping,
         ]
         with ExitStack() as going_on:
             for trouble in troubles:
                 going_on.enter_context(trouble)
             storm.blow(seconds, every_seconds, fleet.revive)
-        until_calm(fleet, lambda: not fleet.unfinished(), CALM_SECONDS)
+        until_calm(fleet, lambda: not fleet.unfinished() and not fleet.at_work(), CALM_SECONDS)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
         starts = {noderole: each for noderole, each in fleet.starts().items() if noderole.partition("@")[2] in steady}
-        told = {type(trouble).__name__: trouble.times for trouble in troubles}
-        print(f"{dict(storm.faults)}, {told}, {sum(starts.values())} starts of {count} noderoles")
+        told = [(type(trouble).__name__, trouble.times) for trouble in troubles]
+        had = sum((trouble.had for trouble in troubles if isinstance(trouble, Hardships)), Counter())
+        print(f"{dict(storm.faults)}, {told}, {dict(had)}, {sum(starts.values())} starts of {count} noderoles")
         assert not fleet.faults()
         assert sum(starts.values()) <= (count + machines) * (1 + EXCESS), "one of each machine fails once"
         assert sum(work.begins for work in fleet.evidence().work) >= count, "the scripts witness it"
 
 
 @pytest.mark.parametrize(
-    ("machines", "groups", "seconds", "every_seconds"),
+    ("servers", "machines", "groups", "seconds", "every_seconds"),
     [
-        pytest.param(8, 4, 20.0, 1.5, id="short"),
-        pytest.param(20, 10, 200.0, 4.0, id="long", marks=pytest.mark.long),
+        pytest.param(Ensemble, 8, 4, 20.0, 1.5, id="short"),
+        pytest.param(alone, 20, 10, 200.0, 4.0, id="long", marks=pytest.mark.long),
+        pytest.param(Ensemble, 20, 10, 200.0, 4.0, id="long-ensemble", marks=pytest.mark.long),
     ],
 )
 def test_after_a_storm_a_rollout_has_done_everything_once(
-    chroot: str, tmp_path: Path, machines: int, groups: int, seconds: float, every_seconds: float
+    chroot: str, tmp_path: Path, servers: Servers, machines: int, groups: int, seconds: float, every_seconds: float
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     phases = [{**phase, "timeout_seconds": 3600.0} for phase in PHASES]
     with ExitStack() as leaving:
         disks = small_disks(leaving, tmp_path)
-        server = leaving.enter_context(Server(fsync=False))
+        server = leaving.enter_context(servers())
         fleet = leaving.enter_context(Fleet(server, chroot, tmp_path, machines=machines))
         lasts = seconds / groups / 2
         fleet.add_role("os", fleet.work(lasts, flags=("destructive",)))

@@ -23,6 +23,7 @@ from nodepool_ocb.testing.storm import Fault, Mend
 from nodepool_ocb.testing.troubles import MENDED_SECONDS, Trouble
 
 GONE, REFUSED = 3, 4  # exit codes
+KEY: Final = "id_ed25519"  # of an annealer that has one of its own, in its folder
 
 #: Fails the first time on each machine.
 FLAKY: Final = 'mark=${OCB_RUN%/runs/*}/flaky; [ -e "$mark" ] || { : >"$mark"; exit 1; }'
@@ -140,12 +141,26 @@ def wrong_clocks(daemons: Sequence[CutDaemon], hours: Sequence[float]) -> None:
             daemon.environment |= skewed(ahead * 3600)
 
 
-def full_disk(disks: Mapping[Path, SmallDisk]) -> Fault:
-    """There is no room for logs; ``disks`` are by the folders of their daemons."""
+def disks_fail(disks: Mapping[Path, SmallDisk]) -> list[Fault]:
+    """What may happen to the disk of a daemon's logs; ``disks`` are by the folders of their daemons."""
 
     def disk_full(daemon: CutDaemon) -> Mend:
         disk = disks[daemon.config.parent]
         disk.fill()
         return disk.free
 
-    return disk_full
+    def disk_read_only(daemon: CutDaemon) -> Mend:
+        disk = disks[daemon.config.parent]
+        disk.read_only()
+        return disk.writable
+
+    return [disk_full, disk_read_only]
+
+
+def key_gone(daemon: CutDaemon) -> Mend:
+    """Its private key vanishes, and it is started anew without."""
+    key = daemon.config.with_name(KEY)
+    away = key.rename(key.with_name(f"{KEY}.away"))
+    daemon.kill()
+    daemon.begin()
+    return lambda: away.rename(key)

@@ -6,11 +6,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import repeat
 
 from nodepool_ocb.config import LogSettings
 from nodepool_ocb.daemon import serve, setup_logging
 from nodepool_ocb.errors import Denied, Invalid
 from nodepool_ocb.page import Answer
+from nodepool_ocb.reloading import Reload
 
 HUNG = threading.Event()  # never set
 
@@ -45,6 +47,8 @@ def turn_of(oddity: str) -> Callable[[], float]:
     results: Iterator[Exception | float] = turns(oddity)
     if oddity == "fails twice":
         results = failing_twice()
+    elif oddity == "busy":
+        results = repeat(0.0)
     elif oddity.startswith("denied"):
         results = denied(again=oddity == "denied later")
 
@@ -57,10 +61,16 @@ def turn_of(oddity: str) -> Callable[[], float]:
     return turn
 
 
-def reload() -> None:
+def reload() -> Reload:
     say("reload")
-    if sys.argv[1] == "bad configuration":
+    oddity, _, word = sys.argv[1].partition(": ")
+    if oddity == "bad configuration":
         raise Invalid("nodepool-ocb.yaml:3: annealer.slots: is not a number")
+    if oddity == "reload raises":
+        raise ValueError("no luck")
+    waiting = ("zookeeper.hosts",) if oddity == "needs a restart" else ()
+    listen = word if oddity == "moves" else "127.0.0.1:0"
+    return Reload(lambda: say("applied"), listen, 1.0, waiting)
 
 
 def say(word: str) -> None:
@@ -72,16 +82,26 @@ def main() -> None:
     setup_logging(LogSettings(format="plain", level="info"))
     wake, stop = threading.Event(), threading.Event()
     asked: list[float] = []
+    turned = turn_of(oddity)
+    turns_taken: list[None] = []
+
+    def turn() -> float:
+        turns_taken.append(None)
+        return turned()
+
+    def doing() -> str:
+        return f"turn {len(turns_taken)}" if oddity == "busy" else "nothing to do"
 
     def drained() -> bool:
         asked.append(time.monotonic())
         return oddity != "never drained" and (oddity != "drains" or time.monotonic() - asked[0] > 0.3)
 
     serve(
-        turn_of(oddity),
+        turn,
         wake,
         stop,
         reload=reload,
+        doing=doing,
         drained=drained,
         listen="127.0.0.1:0",
         pages={"echo": lambda rest, query: Answer(200, f"{rest} {sorted(query.items())}".encode())},

@@ -22,7 +22,7 @@ PAGES = sorted(
 
 def test_the_shipped_configuration_is_the_default_one() -> None:
     shipped = config.load(ROOT / "etc/nodepool-ocb.yaml")
-    builder = replace(BuilderSettings(), nodepool=str(ROOT / "etc/nodepool.yaml"))
+    builder = replace(BuilderSettings(), nodepool=str(ROOT / "etc/nodepool.yaml"), listen="127.0.0.1:9471")
     assert shipped == replace(Settings(), http=HttpSettings(listen="127.0.0.1:9470"), builder=builder)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb import role
 from nodepool_ocb.config import Settings
@@ -61,10 +63,17 @@ def test_jig_test_lets_go_when_it_is_stopped() -> None:
     assert TestJig(Settings()).run(order(hang=True), stop) == Detached()
 
 
+class Mute(BaseException):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 class Provided(role.Role):
     def run(self, order: Order) -> Mapping[str, Json]:
         if order.attributes.get("raise"):
             raise ValueError("no such zone")
+        if order.attributes.get("mute"):
+            raise Mute
         time.sleep(order.attributes.get("sleep", 0))
         return {**order.attributes, "done": True}
 
@@ -77,8 +86,25 @@ def provided(monkeypatch: pytest.MonkeyPatch) -> RoleProvidedJig:
 
 def test_a_role_does_its_own_work(provided: RoleProvidedJig) -> None:
     assert provided.run(order({"a": 1}), threading.Event()) == Succeeded({"a": 1, "done": True})
-    assert provided.run(order({"raise": True}), threading.Event()) == Failed("ValueError: no such zone")
     assert provided.run(order({"sleep": 1}, timeout_seconds=0.1), threading.Event()) == Failed("timed out after 0.1 s")
+
+
+def test_a_role_that_raises_leaves_its_traceback_in_the_log_of_the_run(
+    provided: RoleProvidedJig, tmp_path: Path
+) -> None:
+    outcome = provided.run(replace(order({"raise": True}), log=tmp_path / "n1" / "r.log"), threading.Event())
+    assert isinstance(outcome, Failed)
+    assert (outcome.reason, outcome.exit_code, outcome.log) == ("ValueError: no such zone", None, tmp_path / "n1/r.log")
+    for told in (outcome.tail, outcome.log.read_text() if outcome.log else ""):
+        assert told.startswith("Traceback (most recent call last):\n")
+        assert 'raise ValueError("no such zone")' in told
+        assert told.endswith("\nValueError: no such zone\n")
+
+
+def test_whatever_a_role_raises_is_its_failure_at_once(provided: RoleProvidedJig) -> None:
+    outcome = provided.run(order({"mute": True}, timeout_seconds=60.0), threading.Event())
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == "Mute: it cannot be told as text"
 
 
 def test_a_role_without_code_is_said() -> None:

@@ -389,6 +389,38 @@ def test_a_run_whose_keeper_is_killed_is_lost_and_is_not_started_again_by_the_sa
     assert machine.events() == ["start", "ended", "start", "end"]
 
 
+@pytest.mark.parametrize("loss", ["killed keeper", "state directory"])
+def test_a_run_that_is_lost_while_nobody_is_connected_is_not_started_again_by_the_same_order(
+    machine: Any, annealer: Any, loss: str
+) -> None:
+    outcome = annealer.begin(machine.order("sleep 300", log=None))
+    until(lambda: machine.events("start"))
+    machine.farm.unplug(0)
+    if loss == "killed keeper":
+        machine.farm.kill_keeper(0)
+    else:
+        machine.farm.lose_state(0)
+    machine.farm.start(0)
+    assert isinstance(outcome(), Lost)
+    assert not machine.farm.at_work(0)
+    assert sum(len(machine.events_in(state, "start")) for state in machine.farm.memories(machine.fqdn)) == 1
+
+
+def test_what_a_machine_has_no_record_of_ends_before_anything_else_begins(machine: Any, annealer: Any) -> None:
+    outcome = annealer.begin(machine.order("sleep 300", log=None))
+    until(lambda: machine.events("start"))
+    annealer.stop.set()
+    assert outcome() == Detached()
+    machine.farm.lose_state(0)
+    forgotten = machine.farm.at_work(0)
+    annealer.stop.clear()
+    taken = annealer.run(machine.order("sleep 1; echo alone", epoch=2, role="dns", log=None))
+    assert (taken.exit_code, taken.tail) == (0, "alone\n")
+    assert forgotten
+    assert not any(map(alive, forgotten))
+    assert not machine.farm.at_work(0)
+
+
 def test_a_killed_runner_is_noticed_and_the_run_goes_on(machine: Any, annealer: Any) -> None:
     outcome = annealer.begin(machine.order('echo $$ >"$OCB_RUN.pid"; sleep 1; echo done'))
     until(lambda: machine.run_file("pid").exists())

@@ -58,6 +58,13 @@ class Machine:
     def events(self, *kinds: str) -> list[str]:
         return [event.event for event in self.history if not kinds or event.event in kinds]
 
+    @staticmethod
+    def events_in(state: Path, *kinds: str) -> list[str]:
+        """As ``events``, of any state directory."""
+        file = state / "history"
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        return [word for line in lines if (word := line.split()[2]) in kinds]
+
     def run_file(self, name: str, key: str = "ntp@1") -> Path:
         return self.state / "runs" / f"{key}.{name}"
 

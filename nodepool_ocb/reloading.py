@@ -1,0 +1,59 @@
+"""A configuration that was read again: what of it counts at once, and what from the next start on.
+
+Pure. A daemon says which keys it cannot take over while it runs. Those keep the values that it has; every other key is
+as it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from nodepool_ocb.config import Settings
+
+
+class Reload(msgspec.Struct, frozen=True):
+    """What a daemon is to do about a configuration that was read again and found good."""
+
+    apply: Callable[[], None]  # takes it over
+    listen: str | None  # HOST:PORT of the pages
+    end_within_seconds: float  # of a signal
+    waiting: tuple[str, ...] = ()  # what differs and counts from the next start on
+
+
+def kept(running: Settings, read: Settings, fixed: Collection[str]) -> tuple[Settings, tuple[str, ...]]:
+    """The settings as read, but with the ``fixed`` keys as they are; and those of them that differ, in order.
+
+    A key is dotted, and stands for all below it.
+
+    >>> kept(Settings(), Settings(admin_domain="example.com"), ["admin_domain"])[1]
+    ('admin_domain',)
+    """
+    old, new = msgspec.to_builtins(running), msgspec.to_builtins(read)
+    waiting: list[str] = []
+    for key in fixed:
+        *above, last = key.split(".")
+        before, after = _below(old, above), _below(new, above)
+        waiting += differing(before[last], after[last], key)
+        after[last] = before[last]
+    return msgspec.convert(new, Settings), tuple(waiting)
+
+
+def differing(before: Any, after: Any, name: str) -> list[str]:
+    """The dotted keys that differ between two values of plain data.
+
+    >>> differing({"hosts": "a", "tls": None}, {"hosts": "b", "tls": None}, "zookeeper")
+    ['zookeeper.hosts']
+    """
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        keys = dict.fromkeys([*before, *after])
+        return [each for key in keys for each in differing(before.get(key), after.get(key), f"{name}.{key}")]
+    return [] if before == after else [name]
+
+
+def _below(document: Any, keys: Collection[str]) -> Any:
+    for key in keys:
+        document = document[key]
+    return document

@@ -1,0 +1,48 @@
+"""Texts of machines, files and people on their way to a terminal: what would act on it is shown instead.
+
+Control characters (C0, DEL, C1), what ends a line in Unicode, what turns the direction of writing, and lone surrogates are
+spelled as a Python string would spell them. Line feed and tab stay. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+_ODD: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    "|[\U000e0000-\U000e007f]"
+)
+
+
+def visible(text: str) -> str:
+    r"""The text, with nothing left in it that moves a cursor, changes a colour or hides a word.
+
+    >>> visible("a" + chr(0x1B) + "[2J" + chr(0x9B) + "b" + chr(0x202E) + "c\td")
+    'a\\x1b[2J\\x9bb\\u202ec\td'
+    """
+    return _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+
+
+def line(text: str) -> str:
+    r"""The same for what must stay one line.
+
+    >>> line("a" + chr(10) + "b")
+    'a\\nb'
+    """
+    return visible(text).replace("\n", "\\n")
+
+
+def exact(document: str) -> str:
+    r"""A JSON document that says the same with such characters escaped: they can stand within its strings only.
+
+    >>> exact('{"a": "' + chr(0x9B) + '"}')
+    '{"a": "\\u009b"}'
+    """
+    return _ODD.sub(lambda odd: json.dumps(odd[0])[1:-1], document)
+
+
+def odd(text: str) -> bool:
+    """Whether ``visible`` would change it."""
+    return _ODD.search(text) is not None

@@ -1,0 +1,220 @@
+"""What machines, files and people say never acts on a terminal: every verb in a world whose every text would."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from nodepool_ocb.cli import output, terminal
+from nodepool_ocb.cli.main import NOUNS, cli
+from nodepool_ocb.model import BuildState, Create, Daemon, Json, Node, Run, Set, State, UploadState
+from nodepool_ocb.store import codec, paths
+from nodepool_ocb.store.session import Session
+from nodepool_ocb.visible import odd, visible
+from tests.cli.builder import Builder
+from tests.cli.conftest import Ocb
+
+#: Clears the screen, renames the window, DEL, C1's CSI, a bidi override, a line separator, and a tag.
+POISON: Final = "\x1b[2J\x1b]0;owned\x07\b\r\x7f\x9b2J\u202egpj.\u2028\u2066\U000e0041end"
+SHOWN: Final = "\\x1b[2J\\x1b]0;owned\\x07\\x08\\r\\x7f\\x9b2J\\u202egpj."
+
+STRATEGY: Final = "groups: [{{name: all, critical: true, depends_on: [], selectors: []{more}}}]\n"
+
+#: Every verb, in an order in which each has something to say; what stands in braces is a file.
+LINES: Final = """
+status
+barclamp check {barclamp}
+barclamp import {barclamp}
+role list
+role show base
+deployment list
+deployment show lab
+deployment set lab base note=POISON
+deployment wait lab --timeout 0
+node list
+node show n1.example.com
+node set n1.example.com note=POISON
+node create POISON
+node bind n1.example.com POISON
+node commit n1.example.com --dry-run
+noderole list
+noderole show base@n1.example.com
+noderole show POISON
+noderole explain base@n1.example.com
+noderole explain top@n1.example.com
+noderole log base@n1.example.com
+noderole log base@n1.example.com --run POISON
+noderole log base@n1.example.com -f
+noderole wait base@n1.example.com --timeout 1
+noderole commit top@n1.example.com --dry-run
+noderole cancel base@n1.example.com
+noderole refresh base@n1.example.com
+noderole redeploy base@n1.example.com --dry-run
+noderole set base@n1.example.com POISON=1
+noderole set base@n1.example.com note=POISON
+graph
+graph --format mermaid
+image list
+image show jammy
+image log jammy
+image log jammy 0000000002
+image export
+image import {import}
+image pause jammy --reason POISON
+image unpause jammy
+image build jammy --reason POISON
+image delete jammy --build 0000000001 --yes
+upload list
+upload delete jammy 0000000002 POISON
+daemon list
+lock list
+config check --config {config} --offline
+completion bash
+rollout check {strategy}
+rollout check {good}
+rollout plan {good} --deployment lab
+rollout select {selector}
+rollout start {good} --deployment lab
+rollout list
+rollout show lab
+rollout accept lab all --reason POISON
+rollout promote lab all
+rollout cancel lab --reason POISON
+rollout wait lab --timeout 1
+rollout resume lab
+rollout retry lab
+noderole retry base@n1.example.com
+noderole propose base@n1.example.com
+noderole unbind top@n1.example.com --dry-run
+deployment propose lab
+deployment commit lab --dry-run
+node unavailable n1.example.com
+node available n1.example.com
+node delete n1.example.com --yes
+deployment create POISON
+deployment delete lab --yes
+init
+POISON
+node POISON
+node list --POISON
+node list -o POISON
+--POISON
+""".strip().splitlines()
+
+
+@pytest.fixture
+def poisoned(world: Session, becomes: Callable[..., None], tmp_path: Path) -> Session:
+    """The world of the other tests, with a run that failed, images and daemons; every text in it is poisoned."""
+    log = tmp_path / "run.log"
+    log.write_text(f"{POISON}\n")
+    becomes("base@n1.example.com", State.ERROR, reason=POISON, by=POISON, run="1-a")
+    run = Run(
+        annealer=POISON, started=1.0, ended=2.0, outcome="failed", generation=1, epoch=1, reason=POISON, tail=f"{POISON}\n",
+        log=f"{socket.gethostname()}:{log}",
+    )  # fmt: skip
+    changes: list[Any] = [Create(paths.run("base", "n1.example.com", "1-a"), run)]
+    path = paths.node("n1.example.com")
+    znode = world.get(path)
+    assert znode is not None
+    node = replace(codec.decode(Node, znode), reason=POISON, tags=(POISON,), labels={POISON: POISON}, rack=POISON)
+    changes.append(Set(path, node, znode.version))
+    changes.append(Create(paths.wall("base", "n1.example.com"), {POISON: POISON}))
+    changes.append(Create(paths.role("r\u202e"), {"not": "a role"}))  # the name of a znode, and garbage
+    world.commit(changes)
+    daemon = Daemon(host=POISON, pid=1, version=POISON, started=time.time(), jigs=(POISON,))
+    world.ensure(paths.daemons("annealer"))
+    world.commit([Create(paths.daemon("annealer", "a\u202e"), daemon, ephemeral=True)])
+    builder = Builder(world, host=f"h{POISON}")
+    told: dict[str, Any] = {"reason": POISON, "tail": POISON, "metadata": {POISON: POISON}}
+    builder.made(BuildState.FAILED, log=f"{socket.gethostname()}:{log}", **told)
+    build = builder.made(BuildState.READY, **told)
+    builder.uploads(build, "west\u202e", UploadState.FAILED, reason=POISON, external_id=POISON)
+    return world
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Files whose keys, values and faults are poisoned."""
+    escaped = json.dumps(POISON)
+    texts = {
+        "barclamp.yml": f"barclamp: {{name: b, {escaped}: 1}}\nroles: [{{name: {escaped}, jig: noop, {escaped}: {escaped}}}]\n",
+        "import.json": json.dumps({"version": 1, "images": {POISON: {POISON: POISON}}}),
+        "config.yaml": f"annealer: {{slots: 3, {escaped}: {escaped}}}\n",
+        "strategy.yaml": STRATEGY.format(more=f", {escaped}: {escaped}"),
+        "good.yaml": STRATEGY.format(more=""),
+        "selector.yaml": f"node_tags: [{escaped}]\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    return {name.partition(".")[0]: str(tmp_path / name) for name in texts}
+
+
+def test_no_verb_lets_a_control_character_through(poisoned: Session, files: dict[str, str], ocb: Ocb) -> None:
+    assert poisoned.connected
+    spoke = 0
+    for line in LINES:
+        words = [word.replace("POISON", POISON) for word in line.format_map(files).split()]
+        for form in ([], ["-o", "json"], ["-o", "yaml"], ["-o", "name"]):
+            if form and line.startswith(("POISON", "--", "node POISON", "noderole log base@n1.example.com -f")):
+                continue
+            result = ocb(*words, *form)
+            assert not odd(result.output), (line, form, result.output)
+            assert "error: unexpected" not in result.output, (line, result.output)
+            spoke += SHOWN[:8] in result.output
+    assert spoke > 40, "the poison was there"
+
+
+def test_every_verb_is_asked() -> None:
+    asked = {" ".join(words[:2]) for words in map(str.split, LINES)} | {line.split()[0] for line in LINES}
+    assert set(_verbs()) <= asked
+
+
+def _verbs() -> Iterator[str]:
+    context = click.Context(cli)
+    for noun in NOUNS:
+        command = cli.get_command(context, noun)
+        if isinstance(command, click.Group):
+            yield from (f"{noun} {verb}" for verb in command.commands)
+        else:
+            yield noun
+
+
+def test_documents_are_exact_though_nothing_in_them_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    value: Json = {POISON: [POISON, "ä\n\t"]}
+    terminal.document(value)
+    printed = capsys.readouterr().out
+    assert not odd(printed)
+    assert json.loads(printed) == value
+    terminal.yaml_document(value)
+    printed = capsys.readouterr().out
+    assert not odd(printed)
+    assert yaml.safe_load(printed) == value
+
+
+def test_bytes_are_shown_however_they_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    data = f"ä{POISON}ü\n".encode() + b"\xff\x9b\n"
+    printer = terminal.Printer()
+    for place in range(len(data)):
+        printer.take(data[place : place + 1])
+    printer.close()
+    assert capsys.readouterr().out == f"ä{visible(POISON)}ü\n\\xff\\x9b\n"
+
+
+def test_a_table_is_as_wide_as_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    output.render(output.table([{"name": "a\x1b[2J", "reason": "b"}, {"name": "c", "reason": "d"}], ("name", "reason")))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["NAME      REASON", "a\\x1b[2J  b", "c         d"]
+
+
+def test_a_picture_of_rich_shows_what_it_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    output.console().print(f"a{POISON}")
+    assert not odd(capsys.readouterr().out)

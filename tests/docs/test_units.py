@@ -1,0 +1,93 @@
+"""The units as shipped, as far as they can be judged without a running systemd; test_systemd.py runs them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from pages import ROOT
+
+from nodepool_ocb import config, nodepool
+
+UNITS = sorted((ROOT / "etc/systemd").glob("*.service"))
+#: What implies NoNewPrivileges= where User= is set and CAP_SYS_ADMIN is not: systemd.exec(5).
+IMPLIES_NO_NEW_PRIVILEGES = {
+    *("SystemCallFilter", "SystemCallLog", "SystemCallArchitectures", "RestrictAddressFamilies", "RestrictNamespaces"),
+    *("PrivateDevices", "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectClock"),
+    *("MemoryDenyWriteExecute", "RestrictRealtime", "RestrictSUIDSGID", "DynamicUser", "LockPersonality"),
+    *("ProtectHostname", "NoNewPrivileges"),
+}
+
+
+def settings(unit: Path) -> defaultdict[str, list[str]]:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for line in unit.read_text().splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found[key].append(value)
+    return found
+
+
+def folders(unit: Path) -> list[Path]:
+    known = settings(unit)
+    places = (("StateDirectory", "/var/lib"), ("LogsDirectory", "/var/log"))
+    return [Path(above, name) for key, above in places for value in known[key] for name in value.split()]
+
+
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("there is no systemd-analyze here")
+    bin = Path(sys.executable).parent
+    for unit in (ROOT / "etc/systemd").iterdir():
+        (tmp_path / unit.name).write_text(unit.read_text().replace("/usr/local/bin", str(bin)))
+    units = sorted(str(path) for path in tmp_path.iterdir())
+    told = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, timeout=60, check=False
+    )
+    about_ours = [line for line in told.stderr.splitlines() if "nodepool-ocb" in line]
+    assert about_ours == []
+
+
+def test_no_folder_of_a_unit_is_another_s_or_the_runner_s() -> None:
+    taken = [(config.SshSettings().state_dir, "the runner")]
+    for unit in UNITS:
+        for folder in folders(unit):
+            for other, whose in taken:
+                assert not folder.is_relative_to(other), (unit.name, whose)
+                assert not Path(other).is_relative_to(folder), (unit.name, whose)
+        taken += [(str(folder), unit.name) for folder in folders(unit)]
+
+
+def test_the_shipped_configuration_writes_where_the_units_let_it() -> None:
+    annealer, builder = UNITS
+    assert config.load(ROOT / "etc/nodepool-ocb.yaml").annealer.log_dir in map(str, folders(annealer))
+    shipped = nodepool.load(ROOT / "etc/nodepool.yaml")
+    for file in (shipped.images_dir, shipped.build_log_dir):
+        assert any(Path(str(file)).is_relative_to(folder) for folder in folders(builder))
+
+
+def test_the_builder_s_unit_takes_no_right_from_newuidmap() -> None:
+    assert not settings(ROOT / "etc/systemd/nodepool-ocb-builder.service").keys() & IMPLIES_NO_NEW_PRIVILEGES
+
+
+def test_annealer_and_builder_have_ports_of_their_own_in_the_shipped_configuration() -> None:
+    assert config.shared_port(config.load(ROOT / "etc/nodepool-ocb.yaml")) is None
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_leaves_the_mode_of_the_configuration_to_whoever_wrote_it(unit: Path) -> None:
+    assert "ConfigurationDirectoryMode" not in settings(unit)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_calls_its_program_with_options_that_it_has(unit: Path) -> None:
+    known = settings(unit)
+    start, check = known["ExecStart"][0].split(), known["ExecReload"][0].split()
+    assert check == [*start, "--check"]
+    program = Path(sys.executable).with_name(Path(start[0]).name)
+    said = subprocess.run([program, *check[1:-2], "/nowhere", "--check"], capture_output=True, text=True, check=False)
+    assert (said.returncode, "/nowhere: cannot be read" in said.stderr) == (1, True)

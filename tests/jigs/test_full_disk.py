@@ -1,0 +1,69 @@
+"""A machine whose disk is full, by a run or by somebody else: the result is written, the cause is named, the next order runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from workshop import until
+
+from nodepool_ocb.jigs import Failed, Succeeded
+from nodepool_ocb.jigs.protocol import OUTPUT_BYTES
+from nodepool_ocb.testing.disks import SmallDisk, mountable
+
+pytestmark = pytest.mark.skipif(not mountable(), reason="no tmpfs can be mounted here")
+
+
+@pytest.fixture
+def disk(machine: Any) -> Iterator[SmallDisk]:
+    """The machine's state directory has a mebibyte."""
+    with SmallDisk(machine.state, 1 << 20) as disk:
+        yield disk
+
+
+FLOOD = "head -c 5000000 /dev/zero | tr '\\0' x; exit 3"
+
+
+@pytest.mark.usefixtures("disk")
+def test_a_run_that_fills_the_disk_has_its_result_and_the_next_order_its_room(machine: Any, annealer: Any) -> None:
+    for generation in (1, 2, 3):
+        outcome = annealer.run(machine.order(FLOOD, epoch=generation, generation=generation))
+        assert isinstance(outcome, Failed)
+        assert (outcome.reason, outcome.exit_code) == ("exit code 3", 3)
+    assert annealer.run(machine.order("echo next", role="dns", epoch=4)) == Succeeded({}, 0, "next\n", machine.log)
+    assert machine.events() == ["start", "end"] * 4
+
+
+def test_a_disk_that_somebody_else_fills_meanwhile_loses_no_result_and_is_named(
+    machine: Any, annealer: Any, disk: SmallDisk
+) -> None:
+    go = machine.farm.directory / "go"
+    order = machine.order(f"until [ -e {go} ]; do sleep 0.1; done; exit 3", flags=("destructive",))
+    outcome = annealer.begin(order)
+    until(lambda: machine.events("start"))
+    disk.fill()
+    go.touch()
+    assert outcome().exit_code == 3
+    refused = annealer.run(machine.order("true", role="dns", epoch=2))
+    assert "100% full" in refused.reason
+    disk.free()
+    assert annealer.run(machine.order("echo room", role="dns", epoch=3, generation=2)).tail == "room\n"
+    assert machine.events() == ["start", "end"] * 2
+
+
+def test_a_run_that_prints_without_end_is_ended_with_that_reason_and_its_output_goes(
+    machine: Any, annealer: Any
+) -> None:
+    outcome = annealer.run(machine.order("yes; echo the end"))
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == f"it prints more than {OUTPUT_BYTES} bytes, and was cut off"
+    assert outcome.tail.endswith("y\ny\n")
+    assert machine.history[-1].detail.startswith("flooded ")
+    assert annealer.run(machine.order("echo next", epoch=2, generation=2)).tail == "next\n"
+    assert machine.run_file("output").stat().st_size <= 65536
+
+
+def test_the_machine_and_we_agree_on_how_much_a_run_may_print() -> None:
+    assert f"\nmost={OUTPUT_BYTES} " in files("nodepool_ocb.jigs").joinpath("runner.sh").read_text()
