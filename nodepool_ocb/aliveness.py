@@ -1,4 +1,8 @@
-"""What it means for noderoles that a machine is found dead, or alive again."""
+"""What it means for noderoles that a machine is found dead, or alive again; and that one annealer does not reach it.
+
+A machine is dead by agreement. An annealer that does not reach it writes a suspicion, where there is another that can look;
+that one takes the suspicion back, or writes the death. So a fault of one annealer's host kills no machine.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import limits, structure, unreadable
+from nodepool_ocb import addressing, limits, structure, unreadable
 from nodepool_ocb.claim import accounted, writes
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Change, Create, Node, Run, Set, State
+from nodepool_ocb.model import Change, Create, Node, Run, Set, State, Suspicion
 from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, Vertex, World
@@ -18,6 +22,17 @@ from nodepool_ocb.world import NodeView, Vertex, World
 #: Where a death leaves no noderole, but for the destructive ones of which it changes nothing.
 UNTOLD: Final = frozenset({State.TRANSITION, State.ACTIVE, State.ERROR})
 UNCHANGED: Final = frozenset({(State.ACTIVE, "done"), (State.ERROR, "started")})
+
+
+def suspected(view: NodeView, by: str, reason: str, now: float) -> list[Change]:
+    """An annealer does not reach the node, and asks the others to look; the newest such word counts."""
+    suspicion = Suspicion(by=by, reason=reason, since=now)
+    return [Set(paths.node(view.name), replace(_present(view), suspicion=suspicion), view.version)]
+
+
+def refuted(view: NodeView) -> list[Change]:
+    """It was reached: nothing is left of the suspicion."""
+    return [Set(paths.node(view.name), replace(_present(view), suspicion=None), view.version)]
 
 
 def died(
@@ -39,7 +54,7 @@ def died(
     it. The change of the node is the first.
     """
     node = _present(view)
-    dead = replace(node, alive=False, reason=reason, since=now)
+    dead = replace(node, alive=False, reason=reason, suspicion=None, since=now)
     if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]
     committed = [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED and not v.unreadable]
@@ -101,7 +116,7 @@ def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[C
     """
     node = _all_told(view)
     pinned = node.host_keys or tuple(host_keys)
-    alive = replace(node, alive=True, reason=None, since=now, host_keys=pinned)
+    alive = replace(node, alive=True, reason=None, suspicion=None, since=now, host_keys=pinned)
     return [Set(paths.node(view.name), alive, view.version)]
 
 
@@ -120,8 +135,11 @@ def _all_told(view: NodeView) -> Node:
 def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
     """The node with other fields; ``alive=False`` is a death. Roles with a hook on_node_change get it to run.
 
-    Raises Conflict where it would move to a deployment that does not exist, or be alive while it is still ``dying``.
+    Raises Conflict where it would move to a deployment that does not exist, be alive while it is still ``dying``, or have
+    another node's address; Invalid for an address that is none.
     """
+    if "addresses" in fields:
+        addressing.check(world, view.name, fields["addresses"])
     node = _all_told(view) if fields.get("alive") else _present(view)
     if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
@@ -134,6 +152,8 @@ def changed(world: World, view: NodeView, now: float, by: str | None = None, **f
         rest = []
     if "alive" in fields or "available" in fields:
         fields.setdefault("since", now)
+    if fields.keys() & {"alive", "available", "addresses", "user"}:
+        fields.setdefault("suspicion", None)  # it was about what the node was before
     hooks = with_hook(world, node.hooks, "on_node_change")
     return structure.raised(
         world, [Set(paths.node(view.name), replace(node, **fields, hooks=hooks), view.version), *rest]

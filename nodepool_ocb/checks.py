@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from nodepool_ocb.documents import Document
+from nodepool_ocb.documents import SECRET, Document
 from nodepool_ocb.model import Json
 from nodepool_ocb.plainyaml import Fault, Key, kind_of
 
@@ -150,13 +150,13 @@ def _of_the_alternative(error: ValidationError, key: Key) -> Iterator[_Found]:
         return
     alternatives: list[Any] = [each.validator_value for each in error.context or ()]
     wanted = " or ".join(map(_kinds, alternatives))
-    yield _Found(key, f"must be {wanted}, and is {_shown(error.instance)}")
+    yield _Found(key, f"must be {wanted}, and is {_shown(error.instance, key)}")
 
 
 def _sentence(error: ValidationError) -> str:
     value: Any = error.instance
     wanted: Any = error.validator_value
-    shown = _shown(value)
+    shown = _shown(value, tuple(error.absolute_path))
     rule = str(error.validator)
     match rule:
         case "type":
@@ -179,15 +179,17 @@ def _sentence(error: ValidationError) -> str:
             return f"must have {least} {wanted} {what}, and has {len(value)}"
     if rule in _BOUNDS:
         return f"must be {_BOUNDS[rule]} {wanted}, and is {shown}"
-    return error.message[:300]
+    return f"does not match `{rule}`, and is {shown}"
 
 
 def _kinds(kinds: str | list[str]) -> str:
     return " or ".join(_KINDS.get(kind, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds))
 
 
-def _shown(value: Json) -> str:
-    if value is None or isinstance(value, list | dict):
+def _shown(value: Json, key: Key = ()) -> str:
+    """A value in a sentence; of what is or may be a secret only what kind of value it is."""
+    secret = any(isinstance(step, str) and SECRET.search(step) for step in key)
+    if value is None or isinstance(value, list | dict) or secret or (isinstance(value, str) and SECRET.search(value)):
         return kind_of(value)
     text = json.dumps(value, ensure_ascii=False)
     shown = text if len(text) <= 60 else text[:57] + '..."'

@@ -170,6 +170,12 @@ def load(path: Path | str | None = None) -> Settings:
         settings = msgspec.convert(document.value or {}, Settings)
     except msgspec.ValidationError as error:  # the schema is a little more lenient than the types
         raise Invalid(f"{path}: {error}") from error
+    user, password = settings.zookeeper.username, settings.zookeeper.password
+    if (user is None) != (password is None):
+        there, missing = ("password", "username") if user is None else ("username", "password")
+        raise Invalid(
+            document.fault(["zookeeper", there], f"is of no use without zookeeper.{missing}; set both, or none")
+        )
     if settings.zookeeper.users is not None and settings.zookeeper.acl is not None:
         raise Invalid(f"{path}: zookeeper.acl: it would give every znode the same rights; leave it out beside users")
     return _anchored(settings, path.resolve().parent)

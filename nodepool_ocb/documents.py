@@ -6,17 +6,21 @@ What is accepted is said in plainyaml; files are at most BYTES long. Every fault
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from nodepool_ocb import files
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Json
 from nodepool_ocb.plainyaml import Fault, Key, Parsed, parse, parse_all
 
 BYTES: Final = 1 << 20
+#: Keys whose values are nobody's business, and words in texts that may hold such a value by mistake.
+SECRET: Final = re.compile("pass|secret|token|credential|private", re.IGNORECASE)
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -59,7 +63,7 @@ def load(source: Path | str, name: str | None = None) -> Document:
     Raises Invalid with every fault; a document that is no YAML at all has one.
     """
     text, name = _read(source, name)
-    return _documents([parse(text)], name)[0]
+    return _documents([parse(text)], name, text)[0]
 
 
 def load_all(source: Path | str, name: str | None = None) -> list[Document]:
@@ -68,7 +72,7 @@ def load_all(source: Path | str, name: str | None = None) -> list[Document]:
     Raises Invalid with every fault of all of them.
     """
     text, name = _read(source, name)
-    return [document for document in _documents(parse_all(text), name) if document.value is not None]
+    return [document for document in _documents(parse_all(text), name, text) if document.value is not None]
 
 
 def validate(document: Document, schema: str) -> None:
@@ -83,8 +87,7 @@ def validate(document: Document, schema: str) -> None:
 def read(path: Path) -> str:
     """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
     try:
-        with path.open("rb") as file:
-            data = file.read(BYTES + 1)
+        data = files.read(path, BYTES)
     except OSError as error:
         raise Invalid(f"{path}: cannot be read: {error.strerror}") from error
     try:
@@ -103,8 +106,17 @@ def _read(source: Path | str, name: str | None) -> tuple[str, str]:
     return text, name
 
 
-def _documents(parsed: Sequence[Parsed], name: str) -> list[Document]:
-    problems = [fault.at(name) for each in parsed for fault in each.faults]
+def _documents(parsed: Sequence[Parsed], name: str, text: str) -> list[Document]:
+    problems = [_discreet(fault, text).at(name) for each in parsed for fault in each.faults]
     if problems:
         raise Invalid(problems)
     return [Document(name, each.value, each.lines) for each in parsed]
+
+
+def _discreet(fault: Fault, text: str) -> Fault:
+    """The same without a word of what may be a secret: YAML takes a password that begins with * for the name of an alias."""
+    if not fault.text.startswith(("alias", "tag", "is not YAML")):
+        return fault
+    lines = text.split("\n")
+    secret = fault.line <= len(lines) and SECRET.search(lines[fault.line - 1])
+    return Fault(fault.line, "is not YAML as it stands; quote the value", fault.path) if secret else fault

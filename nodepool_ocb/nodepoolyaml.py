@@ -31,7 +31,7 @@ DURATIONS: Final = frozenset(
 )
 
 _WRITTEN = re.compile(r"%\((NODEPOOL_\w+)\)")
-_SHOWN = re.compile(r', and is (text ".*"|[-+.0-9e]+|true|false)', re.DOTALL)
+_SHOWN = re.compile(r', and is (text( ".*")?|a number|[-+.0-9e]+|true or false|true|false)', re.DOTALL)
 _MARKED = re.compile("\ue000(NODEPOOL_\\w+)\ue001")  # YAML takes these letters anywhere; % may begin no value
 
 

@@ -1,8 +1,8 @@
 """One turn of the annealer: read what changed, decide, send transactions; all state here is a cache and can be lost.
 
 Everything runs on the turn thread. Answers of ZooKeeper, jigs, probes and hooks come in through ``post`` as calls to make
-at the start of the next turn. The work itself is in six rooms: holding (claims and what follows), working (slots and
-jigs), probing, hooking, rolling (rollouts that it drives), tidying.
+at the start of the next turn. The work itself is in seven rooms: holding (claims and what follows), working (slots and
+jigs), probing, judging (machines that do not answer), hooking, rolling (rollouts that it drives), tidying.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.logs import failed
-from nodepool_ocb.model import Change, Create, Daemon, Set, State
+from nodepool_ocb.model import Change, Create, Daemon, Delete, Set, State
 from nodepool_ocb.noderole import placed, settle, with_hooks
 from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.cache import Cache
@@ -37,6 +37,7 @@ from nodepool_ocb_annealer import memory
 from nodepool_ocb_annealer.agenda import Agenda, Matter
 from nodepool_ocb_annealer.holding import Holding
 from nodepool_ocb_annealer.hooking import Hooking
+from nodepool_ocb_annealer.judging import Judging
 from nodepool_ocb_annealer.probing import Probing
 from nodepool_ocb_annealer.ranking import Ranking
 from nodepool_ocb_annealer.rolling import Rolling
@@ -77,14 +78,17 @@ class Annealer:
         self.agenda = Agenda()
         self.working = Working(session, self.world, settings, jigs, self.post)
         self.holding = Holding(self)
+        self.judging = Judging(self)
         self.probing = Probing(self)
         self.hooking = Hooking(self)
         self.rolling = Rolling(self)
         self.tidying = Tidying(self)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._registered = 0  # the version of our registration
+        self._unsaid = False  # it may not be what we said last
         self._session = 0  # the session in which the cache was loaded
         self._refusals: Counter[Matter] = Counter()  # in a row, of what is settled or goes on
+        self._told: dict[str, str] = {}  # of what was refused, and is no matter of who was faster: why, as it was said
         self._draining_since: float | None = None
 
     # -- from other threads --
@@ -116,6 +120,7 @@ class Annealer:
             self._stay_in_our_cluster()
             self._look(touched)
             self._meet(time.monotonic())
+            self._tell_trouble()
         except Unavailable as gone:
             log.warning("ZooKeeper: %s", gone)
             return AGAIN_SECONDS
@@ -145,6 +150,7 @@ class Annealer:
         belonging.of_logs(self.settings.log_dir, self.cluster)
         self._register()
         touched = self.cache.load()
+        self.probing.look_at_host()
         self.rolling.look_at_all()
         memory.tidy()
         self._session = session
@@ -157,22 +163,55 @@ class Annealer:
             clusters.current(self.session, self.cluster)
 
     def _register(self) -> None:
+        """Nobody else has our name: what stands there is ours, of a session that we were told is over."""
         path = paths.daemon("annealer", self.identity)
         self._registered = 0
         self.session.ensure(paths.daemons("annealer"))
+        former = self.session.get(path)
+        gone = [Delete(path, former.version)] if former is not None else []
         try:
-            self.session.commit([Create(path, self.daemon, ephemeral=True)])
+            self.session.commit([*gone, Create(path, self.daemon, ephemeral=True)])
         except Stale:
-            znode = self.session.get(path)
-            if znode is None or znode.ephemeral_owner != self.session.id:
-                raise Unavailable(f"{path} is still there from the session before; it goes with that") from None
+            raise Unavailable(f"{path} was changed while we wrote it") from None
 
     def register(self, **fields: Any) -> None:
         """Say something else of this annealer from now on."""
         self.daemon = replace(self.daemon, **fields)
         change = Set(paths.daemon("annealer", self.identity), self.daemon, self._registered)
         self._registered += 1
-        self.session.commit_soon([change], lambda _: None)
+        self.session.commit_soon([change], lambda answer: self.post(partial(self._said, answer)))
+
+    def _said(self, answer: list[ZnodeStat | None] | OcbError) -> None:
+        self._unsaid = self._unsaid or isinstance(answer, OcbError)
+
+    # -- what is wrong with us --
+
+    @property
+    def trouble(self) -> str | None:
+        """Why we are of no use now, in one sentence."""
+        return self.judging.standing.trouble or self.holding.trouble
+
+    def not_ready(self) -> str | None:
+        """The same as it was said last, or that ZooKeeper does not answer; from any thread."""
+        return self.daemon.trouble if self.session.trusted else "ZooKeeper does not answer"
+
+    def _tell_trouble(self) -> None:
+        """Say it once, to people and to the other annealers, who go first then; and when it is over, begin anew."""
+        if self._unsaid:
+            self._register()
+            self._unsaid = False
+        before, trouble = self.daemon.trouble, self.trouble
+        if trouble == before:
+            return
+        self.register(trouble=trouble)
+        if trouble is not None:
+            log.warning("not ready: %s", trouble)
+            self.agenda.at(time.monotonic() + self.settings.dead_probe_seconds, ("trial", ""))
+        else:
+            log.info("ready: that is over: %s", before)
+            self.probing.plan(self.world.nodes)
+            for fqdn in self.world.nodes:
+                self.holding.consider(fqdn)
 
     def configure(self, settings: AnnealerSettings) -> None:
         """Take over other settings; what is under way goes on as it began."""
@@ -203,7 +242,8 @@ class Annealer:
         for fqdn in touched.nodes:
             self._mind_dying(fqdn)
         catalogue = touched.roles or touched.deployments or touched.attributes
-        if self.ranking.among(self.world.annealers) or catalogue:
+        fit = [identity for identity, daemon in self.world.annealers.items() if daemon.trouble is None]
+        if self.ranking.among(fit) or catalogue:
             affected.update(self.world.nodes)
             self.hooking.look_at_all()
             self.probing.plan(self.world.nodes)
@@ -239,6 +279,8 @@ class Annealer:
             self._sweep()
         elif what == "probe":
             self.probing.probe(whom)
+        elif what == "trial":
+            self.probing.trial()
         elif what == "tidy":
             self.tidying.keep()
         elif what == "rollout":
@@ -375,8 +417,19 @@ class Annealer:
             self.cache.refused(changes)
             if isinstance(answer, Stale):
                 metrics.STALE.inc()
-            log.log(logging.DEBUG if isinstance(answer, Stale) else logging.WARNING, "%s: %s", what, answer)
+                self._restore(answer)
+            news = not isinstance(answer, Stale) and self._told.get(what) != str(answer)
+            if news:
+                self._told[what] = str(answer)
+            log.log(logging.WARNING if news else logging.DEBUG, "%s: %s", what, answer)
             then(answer)
         else:
+            self._told.pop(what, None)
             self.cache.committed(changes, answer)
             then(None)
+
+    def _restore(self, refused: Stale) -> None:
+        """What holds the records of a noderole's runs was deleted by hand: it is empty, and made again."""
+        folder = refused.path.rpartition("/")[0]
+        if refused.absent and folder.endswith("/runs") and refused.path.startswith(paths.NODES + "/"):
+            self.session.commit_soon([Create(folder)], lambda _: None)

@@ -23,11 +23,17 @@ class Faults:
         self._nodes: dict[str, tuple[int, float]] = {}  # faults in a row, and until when the node is left alone
         self._row: list[str] = []  # the nodes failed at since something went well
         self._until = 0.0
+        self._reason = ""  # of the newest fault
 
-    def fault(self, fqdn: str, now: float) -> None:
-        """This host failed at a node."""
+    def unreached(self, fqdn: str, now: float) -> None:
+        """A machine did not answer, which may be its own fault or this host's."""
         count = self._nodes.get(fqdn, (0, 0.0))[0] + 1
         self._nodes[fqdn] = count, now + _pause(count)
+
+    def fault(self, fqdn: str, now: float, reason: str) -> None:
+        """This host failed at a node."""
+        self.unreached(fqdn, now)
+        self._reason = reason
         if fqdn not in self._row:
             self._row.append(fqdn)
         if self.troubled:
@@ -43,6 +49,11 @@ class Faults:
     def troubled(self) -> bool:
         """Whether it fails at one node after another: claim one at a time."""
         return len(self._row) >= SUSPECT_NODES
+
+    @property
+    def trouble(self) -> str | None:
+        """The same in a sentence; None where it works."""
+        return f"this host fails at one machine after another: {self._reason}" if self.troubled else None
 
     def until(self, fqdn: str, now: float) -> float | None:
         """When a node may be claimed again; None where it may be now."""

@@ -17,7 +17,7 @@ from nodepool_ocb import claim, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.hindrance import backoff_left, runnable, unsettled_child
-from nodepool_ocb.jigs.jig import Failed, Jig, Unknown
+from nodepool_ocb.jigs.jig import Failed, Jig, Unknown, Unreachable
 from nodepool_ocb.model import Change, NodeRole, State
 from nodepool_ocb.noderole import Event, apply, claimable
 from nodepool_ocb.store import paths
@@ -26,7 +26,9 @@ from nodepool_ocb.world import NodeView, Vertex, World
 from nodepool_ocb_annealer.agenda import Agenda
 from nodepool_ocb_annealer.faults import Faults
 from nodepool_ocb_annealer.held import Finished, Held
+from nodepool_ocb_annealer.judging import Judging
 from nodepool_ocb_annealer.ranking import Ranking
+from nodepool_ocb_annealer.refusals import Refusals
 from nodepool_ocb_annealer.tidying import Tidying
 from nodepool_ocb_annealer.working import Ending, Working
 
@@ -48,6 +50,7 @@ class Site(Protocol):
     ranking: Ranking
     working: Working
     tidying: Tidying
+    judging: Judging
     jigs: dict[str, Jig]
     identity: str
     settings: AnnealerSettings
@@ -67,6 +70,13 @@ class Holding:
         self._starved: set[str] = set()  # nodes with work for which there was no slot
         self._ready_since: dict[str, float] = {}  # monotonic
         self._faults = Faults()
+        self._refusals = Refusals()
+        self._recorded: set[str] = set()  # runs that end with a take-over and have their record already
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this host is not fit to work, in one sentence."""
+        return self._faults.trouble
 
     def __len__(self) -> int:
         return len(self._held)
@@ -111,6 +121,7 @@ class Holding:
             held.let_go()
             log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", held.name)
         self._held.clear()
+        self._recorded.clear()
         self._site.working.vacate_all()
 
     def stop(self) -> None:
@@ -161,8 +172,12 @@ class Holding:
         return True
 
     def _well(self, fqdn: str) -> bool:
-        """Whether this host is fit to work on the node; else it looks again when that may be over."""
-        until = self._faults.until(fqdn, time.monotonic())
+        """Whether this host is fit to work on the node, and its claims are not refused; else it looks again later."""
+        now, record = time.monotonic(), self._site.world.nodes[fqdn].record
+        if self._site.judging.standing.trouble and not (record and record.virtual):
+            self._ready_since.pop(fqdn, None)
+            return False  # everything is looked at when that is over
+        until = self._faults.until(fqdn, now) or self._refusals.until(fqdn, now)
         if until is not None:
             self._ready_since.pop(fqdn, None)
             self._site.agenda.at(until, ("consider", fqdn))
@@ -178,28 +193,40 @@ class Holding:
         self._ready_since.pop(fqdn, None)
         try:
             hold = claim.take(site.world, vertex, site.identity, site.working.name_run(vertex.node), site.session.now())
-            changes = claim.claiming(site.world, hold)
+            changes = claim.claiming(site.world, hold, recorded=vertex.record.run in self._recorded)
         except (Conflict, NotFound) as incomplete:
-            log.warning("cannot claim %s: %s", vertex.name, incomplete)
+            self._again(vertex, incomplete)
             return
         held = self._held[fqdn] = Held(hold, site.world.role_of(vertex), site.session.id)
         site.working.occupy(held)
         site.send(changes, lambda refused: self._claimed(held, refused), f"claim of {held.name}")
 
     def _claimed(self, held: Held, refused: OcbError | None) -> None:
-        site = self._site
         if self._held.get(held.fqdn) is not held:
             return
         if refused is not None:
             self._drop(held)
-            site.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", held.fqdn))
+            before = held.hold.vertex.record.run
+            own = paths.run(held.hold.vertex.role, held.fqdn, before) if before else None
+            if isinstance(refused, Stale) and refused.path == own and not refused.absent:
+                self._recorded.add(str(before))
+            self._again(held.hold.vertex, refused)
             return
+        self._refusals.well(held.fqdn)
         held.confirmed = True
         COUNT[Event.CLAIM].inc()
         if held.hold.previous_epoch is not None:
             metrics.TAKEOVERS.inc()
             log.info("%s: taken over from epoch %d", held.name, held.hold.previous_epoch)
         self._run(held)
+
+    def _again(self, vertex: Vertex, refused: OcbError) -> None:
+        """A claim was refused: it is tried later and later, and told once where others are not the reason any more."""
+        now = time.monotonic()
+        wait = self._refusals.refused(vertex.node.name, now)
+        if self._refusals.news(vertex.node.name, str(refused)):
+            log.warning("cannot claim %s, and it is tried again: %s", vertex.name, refused)
+        self._site.agenda.at(now + wait, ("consider", vertex.node.name))
 
     def _run(self, held: Held) -> None:
         site = self._site
@@ -236,6 +263,8 @@ class Holding:
         if isinstance(finished.outcome, Unknown):
             self._leave(held, finished)
             return
+        if isinstance(finished.outcome, Unreachable) and self._doubted(held, finished.outcome):
+            return
         if held.hold.vertex.unreadable:  # what came of the run is kept until it can be written
             held.finished = finished
             site.working.vacate(held)
@@ -256,12 +285,23 @@ class Holding:
             f"end of {held.name}",
         )
 
+    def _doubted(self, held: Held, outcome: Unreachable) -> bool:
+        """Whether it is not known yet if the machine answers others: the node goes back, and one of those attaches."""
+        node, judging = held.hold.vertex.node.record, self._site.judging
+        if node is None or not (node.alive and node.available) or judging.agreed(node):
+            return False
+        reason = f"{outcome.step}: {outcome.reason}"
+        judging.suspect(held.hold.vertex.node, reason)
+        self._faults.unreached(held.fqdn, time.monotonic())
+        self._back(held, reason, untouched=held.untouched and held.destructive)
+        return True
+
     def _leave(self, held: Held, finished: Finished) -> None:
         """This host fails at it: the node goes back, its run goes on if it was started, and others attach to it."""
         reason = getattr(finished.outcome, "reason", "")
         log.warning("%s is left to others: %s", held.name, reason)
         metrics.HOST_FAULTS.inc()
-        self._faults.fault(held.fqdn, time.monotonic())
+        self._faults.fault(held.fqdn, time.monotonic(), reason)
         self._back(held, reason, untouched=held.untouched and held.destructive)
 
     def _put_off(self, held: Held, path: str, reason: str) -> None:
@@ -327,6 +367,8 @@ class Holding:
         site.tidying.ended(held)
         if held.slot:
             self._faults.well(held.fqdn)
+            if site.jigs[held.jig].attaches:
+                site.judging.answered(held.hold.vertex.node)
         if following is None:
             self._drop(held)
             self.consider(held.fqdn)
@@ -370,9 +412,11 @@ class Holding:
             self.consider(self._starved.pop())
 
     def _give_back(self, view: NodeView) -> None:
-        """Delete a claim of ours that nothing stands behind: its transaction's answer was lost."""
+        """Delete a claim of ours that nothing stands behind: its transaction's answer was lost, or the session that it was
+        made in, which may live on though we were told that it is over.
+        """
         site = self._site
-        if view.claim and view.claim.annealer == site.identity and view.claim_owner == site.session.id:
+        if view.claim and view.claim.annealer == site.identity:
             site.send(claim.giving_back(view), lambda _: None, f"giving back {view.name}")
 
     def _let_go(self, vertex: Vertex) -> None:

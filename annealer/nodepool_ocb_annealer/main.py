@@ -55,7 +55,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
             annealer.stop,
             reload=Reloading(asked, settings, annealer, prober).plan,
             drained=lambda: annealer.drained,
-            ready=lambda: None if session.trusted else "ZooKeeper does not answer",
+            ready=annealer.not_ready,
             doing=annealer.doing,
             listen=asked.listen or settings.http.listen,
             end_within_seconds=end_within_seconds(settings),

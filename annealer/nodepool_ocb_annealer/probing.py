@@ -1,8 +1,11 @@
 """Whether machines are there: idle ones are asked on a schedule, by the annealer that ranks first for the node.
 
-A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead,
-one success to call it alive. What this host lacks to ask (a private key, open files) says nothing about a machine. Nodes
-that are virtual, not available, or have no address are left as they are.
+A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead, and
+another annealer that fails at it, too (judging); one success to call it alive. Nodes that are virtual, not available, or have
+no address are left as they are.
+
+While something is wrong with this annealer itself it asks one machine now and then, to see whether that is over, and nothing
+that it does not hear counts.
 """
 
 from __future__ import annotations
@@ -27,20 +30,21 @@ from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, World
 from nodepool_ocb_annealer.agenda import Agenda
+from nodepool_ocb_annealer.judging import Judging
 from nodepool_ocb_annealer.ranking import Ranking
 
 log = logging.getLogger(__name__)
 
 PROBES_AT_ONCE: Final = 8
 CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
-NOT_ASKED: Final = "it was not asked:"
 IN_A_ROW_SECONDS: Final = 60.0  # a probe may take half of that to fail
 
 
 class Unfit(msgspec.Struct, frozen=True):
-    """This host could not ask; that says nothing about the machine."""
+    """This host could not ask; that says nothing about the machine. ``lacking``: it could not ask any."""
 
     reason: str
+    lacking: bool
 
 
 class Site(Protocol):
@@ -52,7 +56,7 @@ class Site(Protocol):
     settings: AnnealerSettings
     session: Session
     prober: Prober | None
-    identity: str
+    judging: Judging
 
     def post(self, call: Callable[[], None]) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
@@ -68,19 +72,27 @@ class Probing:
         self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
         self._told: dict[str, str] = {}  # the newest reason that we wrote of it
         self._under_way: set[str] = set()
-        self._unfit: str | None = None  # why this host cannot ask, as it was said last
+
+    def look_at_host(self) -> None:
+        """Before anything is begun: what it takes to ask a machine is missed at once, where there is one to be asked."""
+        site = self._site
+        if site.prober is not None and any(map(_probed, site.world.nodes.values())):
+            site.judging.standing.lacks(site.prober.lacks())
 
     def plan(self, nodes: Iterable[str]) -> None:
-        """Make an appointment with each of these nodes, if it is ours to ask and has none; the dead ones soon."""
+        """Make an appointment with each of these nodes, if it is ours to ask; suspected and dead ones soon."""
         site, now = self._site, time.monotonic()
         for fqdn in nodes:
             view = site.world.nodes.get(fqdn)
-            node = view.record if view else None
-            if view is None or node is None or fqdn in self._under_way or not _probed(view):
+            site.judging.heed(fqdn, view)
+            if view is None or fqdn in self._under_way or not self._ours(view):
                 continue
-            if site.ranking.of(fqdn) != 0:
-                continue
-            if node.alive:
+            node = view.record
+            assert node is not None, "only nodes that have a record are ours"
+            if site.judging.asked(node):
+                by = node.suspicion.by if node.suspicion else None
+                wait = site.ranking.of(fqdn, without=by) * site.settings.dead_probe_seconds
+            elif node.alive and not node.suspicion:
                 wait = site.settings.probe_seconds * random.uniform(0.5, 1.0)
             else:
                 wait = site.settings.dead_probe_seconds * random.uniform(0.0, 0.2)
@@ -88,101 +100,130 @@ class Probing:
 
     def probe(self, fqdn: str) -> None:
         """The appointment: ask now, unless somebody works on the node."""
-        site = self._site
-        view = site.world.nodes.get(fqdn)
-        if site.prober is None or view is None or view.record is None or not _probed(view):
-            return
-        if site.ranking.of(fqdn) != 0 or fqdn in self._under_way:
+        view = self._site.world.nodes.get(fqdn)
+        if view is None or fqdn in self._under_way or not self._ours(view):
             return
         if view.claim is not None:
             self._next(view)
+        else:
+            self._submit(view)
+
+    def trial(self) -> None:
+        """While something is wrong with us: ask any machine, rather one that others call alive."""
+        site = self._site
+        if site.prober is None or site.judging.standing.trouble is None:
             return
-        self._under_way.add(fqdn)
-        self._threads.submit(self._ask, site.prober, fqdn, view.record)
+        site.agenda.at(time.monotonic() + site.settings.dead_probe_seconds, ("trial", ""))
+        site.prober.forget_keys()
+        probed = [view for view in site.world.nodes.values() if _probed(view) and view.name not in self._under_way]
+        alive = [view for view in probed if view.record is not None and view.record.alive]
+        if probed:
+            self._submit(random.choice(alive or probed))
+        else:
+            site.judging.standing.lacks(site.prober.lacks())
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ours(self, view: NodeView) -> bool:
+        """Whether we are to ask, as the first in rank, or because somebody wants another opinion."""
+        site = self._site
+        if site.prober is None or site.judging.standing.trouble or not _probed(view):
+            return False
+        return site.ranking.of(view.name) == 0 or (view.record is not None and site.judging.asked(view.record))
+
+    def _submit(self, view: NodeView) -> None:
+        assert self._site.prober is not None, "nobody asks without"
+        assert view.record is not None, "only nodes that have a record are probed"
+        self._under_way.add(view.name)
+        self._threads.submit(self._ask, self._site.prober, view.name, view.record)
 
     def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
         answer: Alive | Unreachable | Unfit
         try:
             answer = prober.probe(fqdn, node)
-        except (NoKey, OSError) as lacking:
-            answer = Unfit(str(lacking))
+        except NoKey as lacking:
+            answer = Unfit(str(lacking), lacking=True)
+        except OSError as failed:
+            answer = Unfit(str(failed), lacking=False)
         except Exception as error:
             log.exception("the probe of %s raised", fqdn)
-            answer = Unfit(f"{type(error).__name__}: {error}")
+            answer = Unfit(f"{type(error).__name__}: {error}", lacking=False)
         self._site.post(lambda: self._answered(fqdn, node, answer))
 
     def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | Unfit) -> None:
         self._under_way.discard(fqdn)
+        judging = self._site.judging
+        if isinstance(answer, Unfit):
+            metrics.PROBES.labels("unknown").inc()
+            judging.unfit(fqdn, answer.reason, answer.lacking)
         view = self._site.world.nodes.get(fqdn)
         if view is None or view.record is None or not _probed(view):
             return
-        node = view.record
-        if _reached_by(node) != _reached_by(asked):
+        if _reached_by(view.record) != _reached_by(asked):
             self.probe(fqdn)  # that was another machine, or another way to it
             return
-        if isinstance(answer, Unfit):
-            self._say_unfit(view, node, answer.reason)
-            self._next(view)
-            return
-        self._unfit = None
         if isinstance(answer, Alive):
-            metrics.PROBES.labels("alive").inc()
-            for known in (self._failures, self._seen, self._told):
-                known.pop(fqdn, None)
-            if not (node.alive or node.dying):
-                log.info("%s is alive", fqdn)
-                keys = [answer.host_key] if answer.host_key else []
-                self._site.send(revived(view, self._site.session.now(), keys), lambda _: None, f"{fqdn} alive")
-            elif answer.host_key and not node.host_keys:
-                self._site.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
-            self._next(view)
-            return
-        metrics.PROBES.labels("failed").inc()
-        metrics.PROBE_FAILURES.labels(answer.step).inc()
-        failures = self._failed(fqdn)
-        reason = f"{answer.step}: {answer.reason}"
-        if node.alive and node.available and failures == 1:
-            self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", fqdn))
-            return
-        if node.available and view.claim is None and self._is_news(view.name, node, answer.step, reason):
-            log.warning("%s is not alive: %s", fqdn, reason)
-            self._told[fqdn] = reason
-            changes = died(view, self._site.session.now(), reason)
-            self._site.send(changes, partial(self._written, fqdn), f"{fqdn} not alive")
+            self._alive(view, view.record, answer)
+        elif isinstance(answer, Unreachable):
+            metrics.PROBES.labels("failed").inc()
+            metrics.PROBE_FAILURES.labels(answer.step).inc()
+            if judging.standing.trouble:
+                judging.standing.unreached()
+            elif self._again(view, view.record):
+                return
+            else:
+                self._failed(view, view.record, f"{answer.step}: {answer.reason}")
         self._next(view)
 
-    def _is_news(self, fqdn: str, node: Node, step: str, reason: str) -> bool:
+    def _alive(self, view: NodeView, node: Node, answer: Alive) -> None:
+        metrics.PROBES.labels("alive").inc()
+        site, fqdn = self._site, view.name
+        for known in (self._failures, self._seen, self._told):
+            known.pop(fqdn, None)
+        site.judging.answered(view)
+        if not (node.alive or node.dying):
+            log.info("%s is alive", fqdn)
+            keys = [answer.host_key] if answer.host_key else []
+            site.send(revived(view, site.session.now(), keys), lambda _: None, f"{fqdn} alive")
+        elif answer.host_key and not node.host_keys and node.suspicion is None:
+            site.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
+
+    def _again(self, view: NodeView, node: Node) -> bool:
+        """Whether it is asked once more first, soon: nobody else has failed at it."""
+        failures = self._count(view.name)
+        again = node.alive and failures == 1 and not self._site.judging.asked(node)
+        if again:
+            self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", view.name))
+        return again
+
+    def _failed(self, view: NodeView, node: Node, reason: str) -> None:
+        site = self._site
+        if view.claim is not None:
+            return
+        if node.alive and not site.judging.agreed(node):
+            site.judging.suspect(view, reason)
+        elif self._is_news(view.name, node, reason):
+            log.warning("%s is not alive: %s", view.name, reason)
+            self._told[view.name] = reason
+            changes = died(view, site.session.now(), reason)
+            site.send(changes, partial(self._written, view.name), f"{view.name} not alive")
+
+    def _is_news(self, fqdn: str, node: Node, reason: str) -> bool:
         """Whether the record is to say this reason: a death or another step at once; another reason in the same step when
         it was found twice in a row, for a machine may say something else each time.
         """
         again = self._seen.get(fqdn) == reason
         self._seen[fqdn] = reason
-        if node.alive or not (node.reason or "").startswith(f"{step}:"):
+        if node.alive or not (node.reason or "").startswith(reason.partition(":")[0] + ":"):
             return True
         return again and reason not in (node.reason, self._told.get(fqdn))
-
-    def _say_unfit(self, view: NodeView, node: Node, reason: str) -> None:
-        """Once in the log; and in the node, where nothing else says why it is not alive."""
-        metrics.PROBES.labels("unknown").inc()
-        if reason != self._unfit:
-            log.warning("this host cannot ask machines: %s", reason)
-            self._unfit = reason
-        said = f"{NOT_ASKED} annealer {self._site.identity} cannot ask: {reason}"
-        older = node.reason is not None and node.reason.startswith(NOT_ASKED)
-        news = node.reason is None or (older and said not in (node.reason, self._told.get(view.name)))
-        if news and node.available and not node.alive and view.claim is None:
-            self._told[view.name] = said
-            changes = died(view, self._site.session.now(), said)
-            self._site.send(changes, partial(self._written, view.name), f"{view.name} not asked")
 
     def _written(self, fqdn: str, refused: OcbError | None) -> None:
         if refused is not None:
             self._told.pop(fqdn, None)
 
-    def _failed(self, fqdn: str) -> int:
+    def _count(self, fqdn: str) -> int:
         """How many failures in a row this is; one that lies long back is none of them."""
         now = time.monotonic()
         before, when = self._failures.get(fqdn, (0, now))
@@ -191,11 +232,11 @@ class Probing:
         return self._failures[fqdn][0]
 
     def _next(self, view: NodeView) -> None:
-        """The next appointment: in a minute or so, or soon where the machine is dead."""
+        """The next appointment: in a minute or so, or soon where the machine is dead, or may be."""
         assert view.record is not None, "only nodes that have a record are probed"
         settings = self._site.settings
-        alive = view.record.alive
-        wait = settings.probe_seconds if alive else settings.dead_probe_seconds
+        well = view.record.alive and view.record.suspicion is None
+        wait = settings.probe_seconds if well else settings.dead_probe_seconds
         self._site.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
 
 

@@ -27,8 +27,8 @@ class Ranking:
         self._ranks.clear()
         return True
 
-    def of(self, node: str) -> int:
-        """0 for the first.
+    def of(self, node: str, without: str | None = None) -> int:
+        """0 for the first; ``without``: as if this other one were not there.
 
         >>> ranking = Ranking("a"); ranking.among(["a", "b"]); sorted({ranking.of(f"n{i}") for i in range(20)})
         True
@@ -38,7 +38,8 @@ class Ranking:
         if rank is None:
             own = _weight(self._own, node)
             rank = self._ranks[node] = sum(_weight(other, node) > own for other in self._others)
-        return rank
+        before = without in self._others and _weight(without, node) > _weight(self._own, node)
+        return rank - before
 
 
 def _weight(annealer: str, node: str) -> tuple[bytes, str]:

@@ -104,7 +104,9 @@ class Rolling:
                 self._appoint(deployment, 0.0)
 
     def void(self) -> None:
-        """The session is over, and every lock with it."""
+        """The session is over, and every lock with it, or so we are told."""
+        for drive in self._driven.values():
+            self._locks.leave(drive.lock)
         self._driven.clear()
         self._free_since.clear()
         metrics.ROLLOUTS_DRIVEN.set(0)

@@ -173,7 +173,7 @@ def _finished(held: Held, outcome: Outcome, ended: float, blobs: attributes.Blob
 
 def _unreachable(held: Held, outcome: Unreachable) -> Finished:
     held.unreached += 1
-    held.begun = True
+    held.begun = held.begun or outcome.begun
     return Finished(outcome, again_after=REACH_AGAIN_SECONDS if held.unreached < ASKED else None)
 
 

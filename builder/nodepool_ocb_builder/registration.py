@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from nodepool_ocb.errors import Invalid, Stale, Taken, Unavailable
-from nodepool_ocb.model import Create, Daemon, Set
+from nodepool_ocb.model import Create, Daemon, Delete, Set
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.frames import Znode
 from nodepool_ocb.store.session import Session
@@ -23,8 +23,8 @@ SESSIONS: Final = (
 def register(session: Session, shelf: Shelf, daemon: Daemon) -> None:
     """See that our znode is there and says this.
 
-    One of our id and another session is never touched: its builder lives, or it goes with the session. Raises Taken while
-    it is there, and Unavailable.
+    One of our id and another process's session is never touched: its builder lives, or it goes with the session. Raises
+    Taken while it is there, and Unavailable.
     """
     path = paths.daemon("builder", shelf.builder_id)
     session.ensure(paths.daemons("builder"))
@@ -32,8 +32,10 @@ def register(session: Session, shelf: Shelf, daemon: Daemon) -> None:
     try:
         if znode is None:
             session.commit([Create(path, daemon, ephemeral=True)])
-        elif znode.ephemeral_owner != session.id:
+        elif not session.had(znode.ephemeral_owner):
             raise Taken(_taken(znode, shelf), SESSIONS * session.timeout_seconds)
+        elif znode.ephemeral_owner != session.id:
+            session.commit([Delete(path, znode.version), Create(path, daemon, ephemeral=True)])
         elif znode.data != codec.encode(daemon):
             session.commit([Set(path, daemon, znode.version)])
     except Stale:

@@ -9,7 +9,6 @@ import click
 
 from nodepool_ocb.cli import connection, output
 from nodepool_ocb.cli.common import Noun, asked
-from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Json
 
 if TYPE_CHECKING:
@@ -31,29 +30,34 @@ def command() -> None:
 def check(offline: bool, nodepool: Path | None) -> None:
     """Read the configuration, say everything that is wrong with it, and try to reach ZooKeeper.
 
+    What the daemons would miss on this host is part of it: key files, folders, certificates, as far as the user who asks
+    can see.
+
     The file with diskimages and providers (builder.nodepool) is part of it where it exists. Its diskimages are checked
     by their backends. Providers that a builder of this host would leave out are warned of.
     """
     import msgspec
 
     from nodepool_ocb import config
+    from nodepool_ocb.cli import preflight
+    from nodepool_ocb.errors import Invalid
 
     found = asked("config") or config.find()
     settings = connection.settings()
     if nodepool is None and found and Path(settings.builder.nodepool).exists():
         nodepool = Path(settings.builder.nodepool)
     images = _images(nodepool, settings.builder) if nodepool else None
-    if fault := config.user_fault(settings.zookeeper):
-        raise Invalid(fault)
+    if problems := [*preflight.wrong(settings), *config.user_faults(settings.zookeeper)]:
+        raise Invalid([f"{found or 'defaults'}: {each}" for each in problems])
     if not offline:
         with connection.session():
             pass
-    for loose in config.loose_keys(settings.ssh):
-        output.say(f"warning: {loose}")
+    for each in preflight.doubtful(settings, Path(found) if found else None):
+        output.say(f"warning: {each}")
     if nodepool and (shared := config.shared_port(settings)):
         output.say(f"warning: {shared}")
     told = msgspec.to_builtins(settings)
-    if told["zookeeper"].get("password"):
+    if told["zookeeper"]["password"] is not None:
         told["zookeeper"]["password"] = "***"
     document = {"file": str(found) if found else None, "zookeeper_reached": None if offline else True, "settings": told}
     shown = {"file": document["file"], "zookeeper": "not asked (--offline)" if offline else "reached"}

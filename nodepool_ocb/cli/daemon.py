@@ -21,7 +21,7 @@ def list_() -> None:
     """Every daemon that has a session with ZooKeeper now."""
     from nodepool_ocb.store import daemons, paths
 
-    columns = ("kind", "id", "state", "host", "pid", "version", "slots", "jigs", "pages", "started")
+    columns = ("kind", "id", "state", "trouble", "host", "pid", "version", "slots", "jigs", "pages", "started")
     unread: dict[str, str] = {}
     with connection.session() as opened:
         opened.sync()
@@ -38,6 +38,7 @@ def rows(running: Mapping[str, Mapping[str, Daemon | None]]) -> list[dict[str, J
             "kind": kind,
             "id": identity,
             "state": daemon.state,
+            "trouble": daemon.trouble,
             "host": daemon.host,
             "pid": daemon.pid,
             "version": daemon.version,

@@ -8,7 +8,7 @@ import msgspec
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
-from nodepool_ocb.jigs.link import Broken, Link, NoKey, load_keys
+from nodepool_ocb.jigs.link import Broken, Link, NoKey, load_keys, shut
 from nodepool_ocb.jigs.ssh import pool
 from nodepool_ocb.model import Node
 
@@ -40,6 +40,18 @@ class Prober:
         """Probe with these from now on, and with what the key files hold now."""
         self._pool.configure(settings)
 
+    def lacks(self) -> str | None:
+        """What this host lacks to ask any machine; None where it has a key."""
+        try:
+            load_keys(self._pool.settings)
+        except NoKey as lacking:
+            return str(lacking)
+        return None
+
+    def forget_keys(self) -> None:
+        """Read the key files anew before the next connection is made."""
+        self._pool.forget_keys()
+
     def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
         """Takes at most some three times the connection's time-out for each address.
 
@@ -67,14 +79,15 @@ class Prober:
         while not channel.status_event.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline or not link.alive:
                 self._pool.discard(link)
-                return Unreachable("run", f"the command true did not end within {timeout:g} s")
+                return Unreachable("run", link.fault or f"the command true did not end within {timeout:g} s")
         code = channel.recv_exit_status()
-        channel.close()
+        shut(channel)
         link.heard()
         if code == 0:
             return None
-        how = f"with exit code {code}" if code > 0 else "without an exit code"
-        return Unreachable("run", f"the command true ended {how}")
+        if code > 0:
+            return Unreachable("run", f"the command true ended with exit code {code}")
+        return Unreachable("run", link.fault or "the command true ended without an exit code")
 
     def close(self) -> None:
         """Close all connections; the jigs share them."""

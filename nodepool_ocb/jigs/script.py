@@ -12,11 +12,13 @@ import time
 from collections import OrderedDict
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.conversation import Conversation
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unknown, Unreachable
-from nodepool_ocb.jigs.link import Broken, Link, NoKey
+from nodepool_ocb.jigs.link import Broken, Lied, Link, NoKey
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.jigs.protocol import Frame, Nonsense
 from nodepool_ocb.jigs.runner import borrow, keep
@@ -45,6 +47,8 @@ class ScriptJig:
         """Blocks until the run has ended, the machine has been out of reach for too long, or ``stop`` is set."""
         if not order.definition.script:
             return Failed(f"role {order.role} has no script")
+        if wrong := protocol.misnamed(order):
+            return Failed(wrong)
         key = (order.node, protocol.name(order))
         with Output(order.log, order.log_bytes) as output:
             errand = Errand(order, stop, output, self._pool, self._asked.get(key, order.previous_epoch))
@@ -104,6 +108,7 @@ class Errand:
         self._deadline = time.monotonic() + order.timeout_seconds + GRACE_SECONDS
         self._lost_at: float | None = None  # when the connection broke after which none has held
         self._losses = 0
+        self._lied = False  # the machine, when it was asked last
 
     def outcome(self) -> Outcome:
         while not self._stop.is_set():
@@ -111,7 +116,7 @@ class Errand:
             if not isinstance(failure, Unreachable | Unknown):
                 return failure
             if not self.sent or self._given_up():
-                return failure
+                return replace(failure, begun=self.sent)
             self._stop.wait(BACKOFF_SECONDS[min(self._losses, len(BACKOFF_SECONDS)) - 1])
         return Detached()
 
@@ -134,7 +139,7 @@ class Errand:
         self._losses += 1
         self._lost_at = self._lost_at or now
         patience = 3 * self._pool.settings.connect_timeout_seconds
-        return now > min(self._lost_at + patience, self._deadline)
+        return self._lied or now > min(self._lost_at + patience, self._deadline)
 
     def _try(self, link: Link) -> Outcome:
         """Unreachable where the connection broke: maybe only for now."""
@@ -150,6 +155,7 @@ class Errand:
             conversation = Conversation(self._order, link, runner, self._output, settings, first)
             return conversation.outcome(self._stop, self._deadline, self._held)
         except (Broken, Nonsense) as broken:
+            self._lied = isinstance(broken, Lied | Nonsense)
             self._pool.discard(link)
             return Unreachable("run", str(broken))
         except BaseException:

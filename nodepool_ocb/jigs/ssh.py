@@ -99,6 +99,11 @@ class Pool:
                     self._keys = keys
         return settings, keys
 
+    def forget_keys(self) -> None:
+        """The private keys are read anew for the next connection: somebody may have put them right."""
+        with self._lock:
+            self._keys = None
+
     def close(self) -> None:
         """Close every connection, in use or not."""
         with self._lock:

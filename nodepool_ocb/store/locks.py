@@ -74,8 +74,12 @@ class Locks:
         try:
             self._session.commit([Delete(lock.contender, 0)])
         except (Stale, Unavailable):  # gone already, as a rule
-            path, _, name = lock.contender.rpartition("/")
-            self._left[name.partition("__lock__")[0]] = path
+            self.leave(lock)
+
+    def leave(self, lock: Lock) -> None:
+        """It is not ours any more, though it may still stand: what does goes with the next ``sweep``."""
+        path, _, name = lock.contender.rpartition("/")
+        self._left[name.partition("__lock__")[0]] = path
 
     def sweep(self) -> None:
         """Take away what was left behind when a connection broke, so that nobody is kept out by it; without a request

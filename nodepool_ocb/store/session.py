@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Stats: TypeAlias = list[ZnodeStat | None]
 
 REFUSALS: Final = 2  # by every address, before it counts as refused
+ROUND_SECONDS: Final = 0.2  # between two rounds through all addresses
 CLOSE_SECONDS: Final = 2.0  # for a server that answers; then the connection is broken off
 
 
@@ -66,6 +67,7 @@ class Session(Reading):
         self._clock = clock.Clock()
         self._acls = access.Acls(settings)
         self._clock_path = access.clock(settings)
+        self._former: set[int] = set()  # ids of all sessions that this one had, that of now included
         self.ambiguous = 0
         self.unresolved = 0
         self.connections = 0
@@ -74,7 +76,7 @@ class Session(Reading):
         client = Client(
             connected_again=self._connected_again,
             connection_gone=self._up.clear,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0),
+            connection_retry=KazooRetry(max_tries=-1, delay=ROUND_SECONDS, backoff=1, max_delay=ROUND_SECONDS),
             command_retry=KazooRetry(max_tries=1),
             **access.options(settings),
         )
@@ -137,6 +139,10 @@ class Session(Reading):
         session: int = self._client._session_id or 0
         return session
 
+    def had(self, session: int) -> bool:
+        """Whether this is, or was, our session: what is left of it is ours, though we were told that it is over."""
+        return session in self._former
+
     @property
     def timeout_seconds(self) -> float:
         """After so long a silence the session is over, as the server said, or as it was asked for."""
@@ -184,9 +190,10 @@ class Session(Reading):
         The first call writes a znode that is there for that (``access.clock``) and waits; raises Unavailable. Where there
         is no tree yet, or this identity may not write, it is this host's clock until a write tells more.
         """
-        if not self._clock.known:
+        if self._clock.ahead is None:
             self._ask_time()
-        return self._clock.at(time.monotonic()) if self._clock.known else time.time()
+        ahead = self._clock.ahead
+        return time.time() if ahead is None else time.monotonic() + ahead
 
     def _ask_time(self) -> None:
         write, make = self._clock_questions()
@@ -341,11 +348,12 @@ class Session(Reading):
     def _connected_again(self) -> None:
         for root in self._client.watchers:
             self._client.submit(frames.add_watch(root), Answer(), first=True)
-        if self._clock.known:  # this host may have slept, or the leader be another
+        if self._clock.ahead is not None:  # this host may have slept, or the leader be another
             write, sent = self._clock_questions()[0], time.monotonic()
             heed = partial(self._clock.heed, members=write.members, sent=sent)
             self._client.submit(write.request, Completion(heed))
         self.connections += 1
+        self._former.add(self.id)
         self._up.set()
         if self._on_connected is not None:
             self._on_connected()

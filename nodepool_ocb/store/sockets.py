@@ -15,7 +15,12 @@ from nodepool_ocb.store import tls as tls_files
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with a select that makes no object in the kernel."""
+    """kazoo's threads, with a select that makes no object in the kernel.
+
+    ``connect_seconds`` bounds what kazoo waits for a connection, where it is set.
+    """
+
+    connect_seconds: float | None = None
 
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], _xlist: Sequence[Any], timeout: float | None = None
@@ -30,7 +35,8 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, address: tuple[str, int], timeout: float | None = None, **tls: Any) -> socket.socket:
         """Connect, over TLS where kazoo's ``use_ssl`` says so; kazoo's own leaves the socket open when that fails."""
-        plain = socket.create_connection(address, timeout)
+        bounds = [seconds for seconds in (timeout, self.connect_seconds) if seconds is not None]
+        plain = socket.create_connection(address, min(bounds, default=None))
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not tls.get("use_ssl"):
             return plain

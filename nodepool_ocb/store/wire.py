@@ -1,9 +1,10 @@
 """kazoo's client with a faster connection: no epoll object a wait, one send or recv for many requests or answers.
 
-kazoo's API, reconnecting, SASL and TLS stay as they are; what is replaced is how its loop waits, sends and reads, in
-the style of a patch that could go upstream. Two things are added: persistent recursive watches, and completions that
-run on the connection's thread (they must return at once). One thing is different on purpose: a request that is made
-while there is no connection is refused with ``NotSent``, where kazoo would keep it until its reason is gone.
+kazoo's API, SASL and TLS stay as they are; what is replaced is how its loop waits, sends and reads, and when it leaves a
+server for another (heart), in the style of a patch that could go upstream. Two things are added: persistent recursive
+watches, and completions that run on the connection's thread (they must return at once). One thing is different on purpose:
+a request that is made while there is no connection is refused with ``NotSent``, where kazoo would keep it until its reason
+is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kazoo.exceptions import (
     ConnectionLoss,
     SessionClosedRequireSaslError,
 )
-from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
+from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, PING_XID, WATCH_XID
 from kazoo.protocol.serialization import SASL, Auth, ReplyHeader, Watch
 from kazoo.protocol.states import KeeperState
 
@@ -34,6 +35,7 @@ from nodepool_ocb.logs import Repeats
 from nodepool_ocb.store import diagnosis
 from nodepool_ocb.store.answers import Answer, Completion, NotSent
 from nodepool_ocb.store.frames import Raw, Reply
+from nodepool_ocb.store.heart import Beating, Place
 from nodepool_ocb.store.sockets import Handler
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ _KINDS: Final = {1: "created", 2: "deleted", 3: "changed"}
 Wake = Callable[[str, str], None]
 
 
-class Connection(ConnectionHandler):  # type: ignore[misc]
+class Connection(Beating):
     """kazoo's connection, sending and reading in batches.
 
     ``proven`` is when the newest request was *sent* that has been answered (monotonic seconds): not when the
@@ -63,7 +65,6 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self.lease_seconds = 0.0
         self.failure = ""  # why the newest attempt to connect failed, and what to do
         self.refusals = 0  # "connection refused" so often in a row, and nothing else
-        self.addresses = 1  # that there are to connect to
         self.rejected = False  # kazoo has given up, for the server does not let us in
         self._xid = 0
         self._signalled = False
@@ -72,6 +73,14 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self._pinged = 0.0
         self._partial: list[bytes] = []  # the beginning of an answer whose end has not come
         self._missing = 0
+
+    @property
+    def owed_since(self) -> float | None:
+        """When the oldest request was sent that is not answered yet, pings included; None where all are."""
+        requests = self._sent[0][1] if self._sent else None
+        if not self.ping_outstanding.is_set():
+            return requests
+        return self._pinged if requests is None else min(self._pinged, requests)
 
     def start(self) -> None:
         super().start()
@@ -114,9 +123,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self.client.connected_again()
         return timeouts
 
-    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
-        found: list[tuple[str, str, int]] = super()._expand_client_hosts()
-        self.addresses = max(1, len(found))
+    def _expand_client_hosts(self) -> list[Place]:
+        found = super()._expand_client_hosts()
         if not found:
             self.failure = diagnosis.UNRESOLVED
         return found

@@ -1,6 +1,7 @@
 """A private ensemble of ZooKeeper servers whose leader may be killed or frozen, and whose members may be cut off.
 
-Between any two members stands a proxy, so that one can be cut off from the others while its clients still reach it.
+Between any two members stands a proxy, so that one can be cut off from the others while its clients still reach it; where
+nobody is to be cut off, elections are quicker without (a proxy accepts before the member behind it does).
 ``Ensemble`` is a context manager; nothing of it is left afterwards.
 """
 
@@ -22,17 +23,23 @@ LISTENS: Final = "127.0.0.1:{}:{}"  # the ports for followers and for elections
 class Ensemble:
     """``size`` servers; a majority of them is enough.
 
-    A member that hears nothing of the others for ``sync_ticks`` of ``tick_ms`` takes them for gone.
+    A member that hears nothing of the others for ``sync_ticks`` of ``tick_ms`` takes them for gone. ``proxied``: whether
+    members can be cut off from one another.
     """
 
-    def __init__(self, size: int = 3, *, tick_ms: int = 500, sync_ticks: int = 4, heap: str = "192m") -> None:
+    def __init__(
+        self, size: int = 3, *, tick_ms: int = 500, sync_ticks: int = 4, heap: str = "192m", proxied: bool = True
+    ) -> None:
         numbers = range(1, size + 1)
         listening = {number: (free_port(), free_port()) for number in numbers}
-        self._links = {(one, other): Proxy(*listening[other]) for one, other in permutations(numbers, 2)}
+        pairs = permutations(numbers, 2) if proxied else ()
+        self._links = {(one, other): Proxy(*listening[other]) for one, other in pairs}
         self.members: list[Server] = []
         for number in numbers:
             places = {
-                f"server.{other}": LISTENS.format(*(self._links[number, other].ports if other != number else own))
+                f"server.{other}": LISTENS.format(
+                    *(links.ports if (links := self._links.get((number, other))) else own)
+                )
                 for other, own in listening.items()
             }
             settings = {"syncLimit": str(sync_ticks), "initLimit": str(4 * sync_ticks), **places}

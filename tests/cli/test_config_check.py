@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
+from nodepool_ocb import config
 from nodepool_ocb.cli.main import cli
+from nodepool_ocb.errors import Invalid
 
 GOOD = "diskimages: [{name: i, formats: [raw], env-vars: {PASSWORD: hidden}}, {name: elsewhere}]\nlabels: [{name: l}]\n"
 
@@ -105,6 +114,144 @@ def test_a_fault_of_an_inherited_key_has_the_line_of_the_image(folder: Path) -> 
     assert f"{folder}/images.yaml:6: diskimages[i].formats: backend mmdebstrap makes no qcow2" in check(folder).stderr
 
 
+def test_a_builder_that_would_take_the_annealer_s_port_is_warned_of(folder: Path) -> None:
+    (folder / "images.yaml").write_text(GOOD)
+    file = folder / "nodepool-ocb.yaml"
+    file.write_text(file.read_text() + "http: {listen: '127.0.0.1:9470'}\n")
+    assert "would both listen on 127.0.0.1:9470; set builder.listen" in check(folder).stderr
+    file.write_text(file.read_text().replace("{nodepool", "{listen: '127.0.0.1:9471', nodepool"))
+    assert "builder.listen" not in check(folder).stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be somebody else")
+def test_a_configuration_in_a_folder_that_may_not_be_entered_is_said_without_a_traceback(folder: Path) -> None:
+    folder.chmod(0o750)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(Invalid, match="cannot be read: Permission denied"):
+            config.load(folder / "nodepool-ocb.yaml")
+    finally:
+        os.seteuid(0)
+
+
 def test_offline_says_that_zookeeper_was_not_asked(folder: Path) -> None:
     assert json.loads(check(folder).stdout)["zookeeper_reached"] is None
     assert "not asked (--offline)" in check(folder, "-o", "table").stdout
+
+
+def configured(folder: Path, text: str, mode: int = 0o600) -> Result:
+    (folder / "nodepool-ocb.yaml").write_text(text)
+    (folder / "nodepool-ocb.yaml").chmod(mode)
+    return check(folder)
+
+
+def certificate(folder: Path, name: str, days: int = 90) -> tuple[Path, Path]:
+    """A certificate that signs itself, and its key; good from a year ago until in so many days."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(
+            subject, subject, key.public_key(), 1, now - timedelta(days=365), now + timedelta(days=days)
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / f"{name}.pem", folder / f"{name}.key"
+    files[0].write_bytes(made.public_bytes(Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ssh: {key_files: [gone]}", "ssh.key_files: none of these exists"),
+        (
+            "http: {listen: '127.0.0.1:65536'}",
+            "http.listen: must be an address such as 127.0.0.1:8005, with a port up to 65535",
+        ),
+        ("builder: {listen: '127.0.0.1:99999'}", "builder.listen: must be an address"),
+        ("zookeeper: {password: hidden}", "zookeeper.password: is of no use without zookeeper.username"),
+        ("zookeeper: {username: ocb}", "zookeeper.username: is of no use without zookeeper.password"),
+        ("zookeeper: {hosts: '192.0.2.1:2181'}", "zookeeper.hosts: 192.0.2.1 is another machine"),
+        ("zookeeper: {tls: {ca: gone.pem}}", "zookeeper.tls.ca: "),
+        ("zookeeper: {tls: {ca: nodepool-ocb.yaml}}", "there is no certificate in it"),
+        ("zookeeper: {tls: {ca: good.pem, cert: good.pem}}", "cert and key belong together"),
+        ("zookeeper: {tls: {ca: good.pem, cert: good.pem, key: other.key}}", "are no certificate and its key"),
+        ("zookeeper: {tls: {ca: old.pem}}", "old.pem: it was good until"),
+        ("zookeeper: {tls: {ca: good.pem, cert: old.pem, key: old.key}}", "zookeeper.tls.cert: "),
+    ],
+)
+def test_what_a_daemon_would_miss_is_told_before_it_starts(folder: Path, text: str, sentence: str) -> None:
+    certificate(folder, "good")
+    certificate(folder, "other")
+    certificate(folder, "old", days=-1)
+    answer = configured(folder, text)
+    assert answer.exit_code == 1, answer.output
+    assert sentence in answer.stderr
+    assert "hidden" not in answer.output
+
+
+def test_a_configuration_that_lacks_nothing_is_told_nothing(folder: Path) -> None:
+    certificate(folder, "good")
+    key = folder / "id"
+    key.write_text("a key\n")
+    key.chmod(0o600)
+    answer = configured(
+        folder,
+        "zookeeper: {username: ocb, password: hidden, tls: {ca: good.pem, cert: good.pem, key: good.key}}\n"
+        f"ssh: {{key_files: [id]}}\nannealer: {{log_dir: {folder}/logs}}\n",
+    )
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    assert not (folder / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ssh: {key_files: [loose]}", "may be used by others than its owner"),
+        ("{}", "there is no key to log in to machines with"),
+        ("annealer: {log_dir: loose/runs}", "loose is no directory; runs go on without logs"),
+        (
+            "zookeeper: {username: ocb, password: hidden}",
+            "nodepool-ocb.yaml holds a password, and everybody may read it",
+        ),
+        ("builder: {secure: loose}", "loose holds a password, and everybody may read it"),
+        ("zookeeper: {tls: {ca: soon.pem}}", "soon.pem: it is good until"),
+    ],
+)
+def test_what_a_daemon_would_bear_is_warned_of(folder: Path, text: str, sentence: str) -> None:
+    certificate(folder, "soon", days=3)
+    (folder / "loose").write_text("")
+    (folder / "loose").chmod(0o644)
+    answer = configured(folder, text, mode=0o644)
+    assert answer.exit_code == 0, answer.output
+    assert sentence in answer.stderr
+    assert "hidden" not in answer.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "zookeeper: {username: ocb, password: 918273645}",
+        "zookeeper: {username: ocb, password: 9182.73645}",
+        "zookeeper: {username: ocb, password: [918273645]}",
+        "zookeeper: {username: ocb, pasword: 918273645}",
+        "zookeeper: username:ocb,password:918273645",
+        "zookeeper: {username: ocb, password: *x918273645}",
+        "zookeeper:\n  username: ocb\n  password: *x918273645\n",
+        "zookeeper:\n  password: '918273645\n",
+        "zookeeper:\n  password: @918273645\n",
+        "zookeeper: {username: ocb, password: !918273645 x}",
+        "zookeeper: {username: ocb, password: '918273645'}",
+        "zookeeper: {username: ocb, password: '918273645', allow_plaintext: 3}",
+        "password: 918273645",
+    ],
+)
+@pytest.mark.parametrize("form", ["json", "yaml", "table"])
+def test_no_password_is_printed_whatever_is_wrong_with_it(folder: Path, text: str, form: str) -> None:
+    (folder / "nodepool-ocb.yaml").write_text(text)
+    answer = check(folder, "-o", form)
+    assert "918273645" not in answer.output
+    assert "73645" not in answer.output

@@ -306,6 +306,12 @@ def test_what_changes_all_the_time_is_shown_once_a_second(start: Start) -> None:
     assert time.monotonic() - began > 2.5
 
 
+def test_systemd_gives_it_the_time_that_it_waits_for_its_name(start: Start) -> None:
+    daemon = start("taken")
+    assert daemon.told("EXTEND") == "EXTEND_TIMEOUT_USEC=305000000"
+    assert daemon.told("STATUS=") == "STATUS=another has our name"
+
+
 def test_systemd_gives_it_the_time_that_it_takes_to_end(start: Start) -> None:
     daemon = start()
     daemon.told("READY=1")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import resource
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
-from fleet import Fleet
+from fleet import Fleet, vertex_of
 from msgspec.structs import replace
 from test_annealer import package
 
+from nodepool_ocb.hindrance import why_not
 from nodepool_ocb.model import Role, State
+from nodepool_ocb.store import tree
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
@@ -66,18 +70,39 @@ def test_a_host_without_its_key_calls_no_machine_dead_and_works_when_it_has_one(
     fleet.add_node("new.example.com", replace(fleet.node(machine), alive=False))
     key = Path(fleet.farm.settings()["key_files"][0])
     away = key.rename(key.with_name("away"))
-    annealer = fleet.annealer(probe_seconds=0.3).start()
-    fleet.until(lambda: annealer.metric('nodepool_ocb_probes_total{outcome="unknown"}') >= 6, "it tried to ask")
-    assert fleet.node(machine).alive
-    assert "none of the key files exists" in (fleet.node("new.example.com").reason or "")
     noderole = fleet.bind("first", machine)
-    fleet.until(lambda: annealer.metric("nodepool_ocb_host_faults_total") >= 1, "it tried to work")
+    annealer = fleet.annealer(probe_seconds=0.3).begin()
+    fleet.until(lambda: "none of the key files exists" in not_ready(annealer), "it says what it lacks")
+    fleet.until(lambda: annealer.metric('nodepool_ocb_probes_total{outcome="unknown"}') >= 3, "it looks again")
+    assert "none of the key files exists" in explained(fleet, noderole)
     assert fleet.node(machine).alive
+    assert fleet.node("new.example.com").reason is None
+    assert not fleet.runs(noderole)
+    assert fleet.state(noderole) is State.TODO
     away.rename(key)
     fleet.until_state(noderole, State.ACTIVE)
     fleet.until(lambda: fleet.node("new.example.com").alive, "the other is found, too")
-    assert {run.outcome for run in fleet.runs(noderole).values()} == {"abandoned", "succeeded"}
-    assert annealer.said.count("cannot ask machines") == 1
+    fleet.until(annealer.ready, "it is ready")
+    assert {run.outcome for run in fleet.runs(noderole).values()} == {"succeeded"}
+    assert annealer.said.count("cannot ask machines") == 2  # that it is so, and that it is over
+
+
+def not_ready(annealer: CutDaemon) -> str:
+    """What its page says is wrong; empty where nothing is."""
+    try:
+        with urllib.request.urlopen(f"http://{annealer.pages}/health/ready", timeout=2.0):
+            return ""
+    except urllib.error.HTTPError as unready:
+        with unready:
+            return unready.read().decode()
+    except OSError:
+        return ""
+
+
+def explained(fleet: Fleet, noderole: str) -> str:
+    """All that keeps it from starting."""
+    world = tree.load(fleet.session)
+    return "; ".join(reason.text for reason in why_not(world, vertex_of(world, noderole), fleet.session.now()))
 
 
 def test_a_log_folder_that_cannot_be_made_is_said_once_for_all_runs(six: Fleet) -> None:

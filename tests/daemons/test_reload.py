@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fleet import Fleet
 from msgspec.structs import replace
+from test_host_faults import not_ready
 
 from nodepool_ocb.model import Daemon, Node, State
 from nodepool_ocb.store import codec, paths
@@ -133,14 +134,10 @@ def test_the_newest_reason_why_nobody_could_ask_counts(fleet: Fleet) -> None:
     key = Path(fleet.farm.settings()["key_files"][0])
     right = key.read_text()
     key.unlink()
-    fleet.annealer().start()
-
-    def reason() -> str:
-        return fleet.node("new.example.com").reason or ""
-
-    fleet.until(lambda: "none of the key files exists" in reason(), "it says that there is none")
+    annealer = fleet.annealer().begin()
+    fleet.until(lambda: "none of the key files exists" in not_ready(annealer), "it says that there is none")
     key.write_text("no key\n")
-    fleet.until(lambda: f"key file {key}" in reason() and "none of" not in reason(), "it says that it is no key")
+    fleet.until(lambda: f"key file {key}" in not_ready(annealer), "it says that it is no key")
     key.write_text(right)
     key.chmod(0o600)
     fleet.until(lambda: fleet.node("new.example.com").alive, "it is alive")

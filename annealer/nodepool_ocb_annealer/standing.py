@@ -1,0 +1,67 @@
+"""Whether this annealer may judge machines and work on them, by what it failed at itself.
+
+What this host lacks (a private key) says nothing about any machine. Nor does it when machine after machine cannot be asked
+for some other reason of this host, or when others reach the machines that do not answer this annealer: then the fault is
+here. While there is such a trouble it neither probes nor claims, but for one machine now and then, to see whether it is over.
+One machine alone never makes a trouble of an annealer that has reached any. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SUSPECT_NODES: Final = 2  # failed at in a row: then it is not the node
+
+
+class Standing:
+    """What went wrong since a machine let us in."""
+
+    def __init__(self) -> None:
+        self._proven = False  # some machine has let us in
+        self._lack: str | None = None
+        self._unable: dict[str, str] = {}  # nodes that this host failed to ask → how
+        self._refuted: dict[str, str] = {}  # nodes that others reach, and we do not → where that failed
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this annealer is of no use now, in one sentence; None where it is."""
+        if self._lack:
+            return f"this host cannot ask machines: {self._lack}"
+        if len(self._unable) >= SUSPECT_NODES:
+            return f"this host fails to ask one machine after another: {_newest(self._unable)}"
+        if len(self._refuted) >= SUSPECT_NODES or (self._refuted and not self._proven):
+            reason = _newest(self._refuted)
+            what = "no machine takes my key" if reason.startswith("authenticate:") else "no machine answers me"
+            return f"{what}, and other annealers reach them: {reason}"
+        return None
+
+    def well(self) -> None:
+        """A machine let us in."""
+        self._proven = True
+        self._lack = None
+        self._unable.clear()
+        self._refuted.clear()
+
+    def lacks(self, what: str | None) -> None:
+        """This host lacks what it takes to ask any machine; None: it has it."""
+        self._lack = what
+
+    def unable(self, fqdn: str, how: str) -> None:
+        """This host failed while it asked a machine."""
+        self._unable.pop(fqdn, None)
+        self._unable[fqdn] = how
+
+    def unreached(self) -> None:
+        """It asked, and a machine did not answer: so it can ask."""
+        self._lack = None
+        self._unable.clear()
+
+    def refuted(self, fqdn: str, reason: str) -> None:
+        """Another annealer has reached a machine that we did not reach, at the step with which ``reason`` begins."""
+        self._refuted.pop(fqdn, None)
+        self._refuted[fqdn] = reason
+
+
+def _newest(reasons: dict[str, str]) -> str:
+    fqdn = next(reversed(reasons))
+    return f"{reasons[fqdn]} ({fqdn})"

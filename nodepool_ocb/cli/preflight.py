@@ -1,0 +1,156 @@
+"""What a daemon with this configuration would miss on this host: key files, folders, certificates, users, modes.
+
+Everything is only looked at, by the user who asks: what a daemon's own user may do can be less. Nothing secret is in a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import Settings, TlsSettings, ZooKeeperSettings
+
+SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time is warned of
+
+
+def wrong(settings: Settings) -> list[str]:
+    """What would keep a daemon from its work."""
+    return [*_keys(settings), *_zookeeper(settings.zookeeper)]
+
+
+def doubtful(settings: Settings, file: Path | None) -> list[str]:
+    """What a daemon would bear, or may be meant; ``file``: the configuration."""
+    from nodepool_ocb import config
+
+    return [
+        *config.loose_keys(settings.ssh),
+        *_no_default_key(settings),
+        *_folders(settings),
+        *_shown_passwords(settings, file),
+        *_ending_certificates(settings.zookeeper.tls),
+    ]
+
+
+# -- keys of ssh --
+
+
+def _keys(settings: Settings) -> Iterator[str]:
+    """Those that somebody named; a host without annealer needs none."""
+    names = settings.ssh.key_files
+    for name in names:
+        path = Path(name)
+        if path.exists() and not os.access(path, os.R_OK):
+            yield f"ssh.key_files: {name} belongs to {_owner(path)} and cannot be read; chown it to the annealer's user"
+    if not _is_default(settings) and not any(Path(name).exists() for name in names):
+        yield f"ssh.key_files: none of these exists: {', '.join(names)}; make one: ssh-keygen -t ed25519 -f FILE"
+
+
+def _no_default_key(settings: Settings) -> Iterator[str]:
+    if _is_default(settings) and not any(Path(name).exists() for name in settings.ssh.key_files):
+        make = f"ssh-keygen -t ed25519 -f {settings.ssh.key_files[0]}"
+        yield f"there is no key to log in to machines with; an annealer needs one: {make}"
+
+
+def _is_default(settings: Settings) -> bool:
+    from nodepool_ocb.config import SshSettings
+
+    return settings.ssh.key_files == SshSettings().key_files
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:
+        return f"user {path.stat().st_uid}"
+
+
+# -- folders --
+
+
+def _folders(settings: Settings) -> Iterator[str]:
+    folder = settings.annealer.log_dir
+    if folder is not None and (reason := unusable(Path(folder))):
+        yield f"annealer.log_dir: {reason}; runs go on without logs"
+
+
+def unusable(folder: Path) -> str | None:
+    """Why nothing could be written into a folder, which is made where it is absent; None where it could."""
+    there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
+    if not there.is_dir():
+        return f"{there} is no directory"
+    if not os.access(there, os.W_OK | os.X_OK) or os.statvfs(there).f_flag & os.ST_RDONLY:
+        beyond = "" if there == folder else f", so {folder} cannot be made"
+        return f"{there} cannot be written to by user {os.geteuid()}{beyond}"
+    free = os.statvfs(there)
+    return f"{there} is full" if free.f_bavail == 0 or (free.f_files and free.f_favail == 0) else None
+
+
+# -- ZooKeeper --
+
+
+def _zookeeper(settings: ZooKeeperSettings) -> Iterator[str]:
+    from nodepool_ocb.errors import Invalid
+    from nodepool_ocb.store import access, tls
+
+    try:
+        access.refuse_plain_text(settings)
+    except Invalid as refused:
+        yield from refused.problems
+    files = settings.tls
+    if files is None:
+        return
+    try:
+        tls.context(files.ca, files.cert, files.key, files.verify)
+    except Invalid as refused:
+        yield from refused.problems
+        return
+    for name, file, until in _certificates(files):
+        if until <= time.time():
+            yield f"zookeeper.tls.{name}: {file}: it was good until {_day(until)}; have a new one made"
+
+
+def _ending_certificates(files: TlsSettings | None) -> Iterator[str]:
+    for name, file, until in _certificates(files) if files else ():
+        if 0 < until - time.time() < SOON_SECONDS:
+            yield f"zookeeper.tls.{name}: {file}: it is good until {_day(until)}"
+
+
+def _certificates(files: TlsSettings) -> Iterator[tuple[str, str, float]]:
+    """The key of the configuration, the file, and until when the first certificate in it is good; of what can be read."""
+    from cryptography import x509
+
+    for name, file in (("ca", files.ca), ("cert", files.cert)):
+        if file is not None:
+            try:
+                found = x509.load_pem_x509_certificates(Path(file).read_bytes())
+            except (OSError, ValueError):
+                continue
+            for each in found:
+                yield name, file, each.not_valid_after_utc.timestamp()
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+
+
+# -- passwords --
+
+
+def _shown_passwords(settings: Settings, file: Path | None) -> Iterator[str]:
+    """Files with passwords that everybody may read."""
+    files = [file] if file is not None and settings.zookeeper.password else []
+    files += [Path(settings.builder.secure)] if settings.builder.secure else []
+    for each in files:
+        each = each / "nodepool-ocb.yaml" if each.is_dir() else each
+        try:
+            mode = each.stat().st_mode
+        except OSError:
+            continue
+        if mode & stat.S_IROTH:
+            yield f"{each} holds a password, and everybody may read it; chmod 640 {each}"

@@ -1,0 +1,68 @@
+"""Whether an annealer is ready: by what it failed at itself."""
+
+from __future__ import annotations
+
+from nodepool_ocb_annealer.ranking import Ranking
+from nodepool_ocb_annealer.standing import Standing
+
+
+def proven() -> Standing:
+    standing = Standing()
+    standing.well()
+    return standing
+
+
+def test_one_machine_alone_makes_no_trouble_of_an_annealer_that_has_reached_any() -> None:
+    standing = proven()
+    for _ in range(9):
+        standing.refuted("n1", "connect: no route")
+        standing.unable("n1", "odd")
+    assert standing.trouble is None
+
+
+def test_one_is_enough_where_it_never_reached_any() -> None:
+    standing = Standing()
+    standing.refuted("n1", "authenticate: as root: Authentication failed")
+    assert standing.trouble is not None
+    assert standing.trouble.startswith("no machine takes my key, and other annealers reach them: authenticate:")
+
+
+def test_two_in_a_row_that_others_reach_make_a_trouble_until_a_machine_lets_it_in() -> None:
+    standing = proven()
+    standing.refuted("n1", "resolve: n1: unknown")
+    standing.refuted("n2", "resolve: n2: unknown")
+    assert standing.trouble == "no machine answers me, and other annealers reach them: resolve: n2: unknown (n2)"
+    standing.unreached()
+    assert standing.trouble is not None
+    standing.well()
+    assert standing.trouble is None
+    standing.refuted("n3", "resolve: n3: unknown")
+    assert standing.trouble is None
+
+
+def test_two_that_cannot_be_asked_make_a_trouble_until_one_can() -> None:
+    standing = proven()
+    standing.unable("n1", "Too many open files")
+    standing.unable("n2", "Too many open files")
+    assert "Too many open files" in (standing.trouble or "")
+    standing.unreached()
+    assert standing.trouble is None
+
+
+def test_what_is_lacking_makes_a_trouble_until_a_machine_was_asked() -> None:
+    standing = proven()
+    standing.lacks("none of the key files exists")
+    assert standing.trouble == "this host cannot ask machines: none of the key files exists"
+    standing.unreached()
+    assert standing.trouble is None
+
+
+def test_the_rank_without_another_is_as_if_that_one_were_not_there() -> None:
+    names = ["a", "b", "c"]
+    alone = {name: Ranking(name) for name in names}
+    for ranking in alone.values():
+        ranking.among(names)
+    for node in map(str, range(50)):
+        for absent in names:
+            ranks = sorted(alone[name].of(node, without=absent) for name in names if name != absent)
+            assert ranks == [0, 1], (node, absent)
