@@ -199,11 +199,12 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     )
 
 
-def user_fault(settings: ZooKeeperSettings) -> str | None:
+def user_faults(settings: ZooKeeperSettings) -> list[str]:
     """What is wrong with who we are, where there are users."""
     if settings.users is None or settings.username in settings.names().values():
-        return None
-    return f"zookeeper.username: {settings.username or 'nobody'} is none of zookeeper.users, so it has no right to anything"
+        return []
+    who = settings.username or "nobody"
+    return [f"zookeeper.username: {who} is none of zookeeper.users, so it has no right to anything"]
 
 
 def loose_keys(settings: SshSettings) -> list[str]:

@@ -19,6 +19,7 @@ from nodepool_ocb.cli.following import Following
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.image import BuildView, ImageView, UploadView
 from nodepool_ocb.model import Build, BuildState, Change, Daemon, Json, UploadState
+from nodepool_ocb.store import paths
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.session import Session

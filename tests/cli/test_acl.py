@@ -253,7 +253,7 @@ def test_users_that_make_no_sense_are_refused(tmp_path: Path, zookeeper: object,
 
 @pytest.mark.parametrize("who", ["stranger", None])
 def test_config_check_says_that_we_are_none_of_the_users(as_: As, world: Guarded, who: str | None) -> None:
-    settings = replace(world.settings_of(Kind.PEOPLE), username=who)
+    settings = replace(world.settings_of(Kind.PEOPLE), username=who, password=who)
     answer = as_(settings, "config check --offline")
     assert answer.exit_code == 1
     assert f"zookeeper.username: {who or 'nobody'} is none of zookeeper.users" in answer.stderr

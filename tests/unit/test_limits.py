@@ -79,7 +79,7 @@ def test_a_noderole_is_never_counted_as_less_than_it_takes(parents: int) -> None
     )
     path = paths.noderole("r" * 63, "n1." + "d" * 240)
     changes: list[Change] = [Set(path, longest, 7)]
-    assert limits.size(changes[0]) >= transaction.pack(changes, "/some/chroot", ACL).size
+    assert limits.size(changes[0]) >= transaction.pack(changes, "/some/chroot", acl).size
 
 
 def test_a_gate_is_raised_once_in_a_transaction_and_again_in_the_next() -> None:
