@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import limits, structure, unreadable
+from nodepool_ocb import addressing, limits, structure, unreadable
 from nodepool_ocb.claim import accounted, writes
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Create, Node, Run, Set, State, Suspicion
@@ -135,8 +135,11 @@ def _all_told(view: NodeView) -> Node:
 def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
     """The node with other fields; ``alive=False`` is a death. Roles with a hook on_node_change get it to run.
 
-    Raises Conflict where it would move to a deployment that does not exist, or be alive while it is still ``dying``.
+    Raises Conflict where it would move to a deployment that does not exist, be alive while it is still ``dying``, or have
+    another node's address; Invalid for an address that is none.
     """
+    if "addresses" in fields:
+        addressing.check(world, view.name, fields["addresses"])
     node = _all_told(view) if fields.get("alive") else _present(view)
     if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")

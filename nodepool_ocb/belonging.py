@@ -12,12 +12,14 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from nodepool_ocb import files
 from nodepool_ocb.errors import NoCluster
 
 log = logging.getLogger(__name__)
 
 CLUSTER_FILE: Final = "cluster_id.txt"
 MODE: Final = 0o644
+ID_BYTES: Final = 1000
 
 
 def belong(folder: Path, cluster: str) -> None:
@@ -26,7 +28,7 @@ def belong(folder: Path, cluster: str) -> None:
     Raises NoCluster, with nothing changed, where it is another's; OSError where it can be neither read nor written.
     """
     file = folder / CLUSTER_FILE
-    known = file.read_text(errors="replace").strip() if file.exists() else ""
+    known = files.read(file, ID_BYTES).decode(errors="replace").strip() if file.exists() else ""
     if not known:
         write_whole(file, cluster + "\n")
     elif known != cluster:

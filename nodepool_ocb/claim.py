@@ -72,8 +72,8 @@ def _hold(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: st
     )
 
 
-def claiming(world: World, hold: Hold) -> list[Change]:
-    """The transaction of a claim.
+def claiming(world: World, hold: Hold, recorded: bool = False) -> list[Change]:
+    """The transaction of a claim; ``recorded``: the run that is taken over has its record already.
 
     Raises Conflict where the view is not whole enough to claim from: a parent or the deployment is missing.
     """
@@ -83,7 +83,11 @@ def claiming(world: World, hold: Hold) -> list[Change]:
         Set(paths.fence(node.name), _fence(hold), node.fence),
         Create(paths.claim(node.name), _claim(hold), ephemeral=True),
         *writes(vertex, hold.record),
-        *accounted(vertex, hold.started, "abandoned", f"taken over by {hold.annealer} as run {hold.run}"),
+        *(
+            ()
+            if recorded
+            else accounted(vertex, hold.started, "abandoned", f"taken over by {hold.annealer} as run {hold.run}")
+        ),
     ]
 
 
@@ -112,7 +116,8 @@ def passing_on(
 ) -> list[Change]:
     """The transaction that ends a run and claims the next noderole of the same node in its place."""
     moved = {**moved, following.vertex: following.record}
-    needed = [parent for parent in following.vertex.parents if parent in moved]
+    others = moved.keys() - {hold.vertex, following.vertex}
+    needed = [parent for parent in following.vertex.parents if parent in others] if others else ()
     first = dict.fromkeys([hold.vertex, following.vertex, *needed])
     together = [  # raises Conflict as claiming() does
         *_conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from msgspec.structs import replace
@@ -10,16 +9,16 @@ from msgspec.structs import replace
 from nodepool_ocb import structure, unreadable
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import Change, Create, Deployment, DeploymentState, Set
+from nodepool_ocb.ranges import is_name
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Stored, World
 
-NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 SYSTEM: Final = "system"
 
 
 def create(world: World, name: str, parent: str, now: float, by: str | None = None) -> list[Change]:
     """A new deployment, PROPOSED; raises Invalid, Conflict or NotFound (the parent)."""
-    if not NAME.fullmatch(name):
+    if not is_name(name):
         raise Invalid(f"{name!r} is no name for a deployment; use small letters, digits, '-', '_' and '.', at most 63")
     unreadable.refuse(world, [paths.deployment(name)])
     if name in world.deployments:
@@ -60,8 +59,9 @@ def deletable(world: World, name: str) -> None:
 def below(world: World, name: str) -> list[str]:
     """A deployment and all below it, itself first."""
     found = [name]
-    for each in found:
-        found += sorted(child for child, stored in world.deployments.items() if stored.record.parent == each)
+    for each in found:  # grows while it is walked; in a circle, which only a hand makes, each counts once
+        children = (child for child, stored in world.deployments.items() if stored.record.parent == each)
+        found += sorted(child for child in children if child not in found)
     return found
 
 

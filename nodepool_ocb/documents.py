@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb import files
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Json
 from nodepool_ocb.plainyaml import Fault, Key, Parsed, parse, parse_all
@@ -86,8 +87,7 @@ def validate(document: Document, schema: str) -> None:
 def read(path: Path) -> str:
     """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
     try:
-        with path.open("rb") as file:
-            data = file.read(BYTES + 1)
+        data = files.read(path, BYTES)
     except OSError as error:
         raise Invalid(f"{path}: cannot be read: {error.strerror}") from error
     try:

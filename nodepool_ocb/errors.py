@@ -47,11 +47,15 @@ class Conflict(OcbError):
 
 
 class Stale(Conflict):
-    """A znode moved on, is gone or exists already, so a transaction was refused whole; ``path`` names it."""
+    """A znode moved on, is gone or exists already, so a transaction was refused whole; ``path`` names it.
 
-    def __init__(self, message: str, path: str = "") -> None:
+    ``absent``: it is not there, or what it was to be made below is not.
+    """
+
+    def __init__(self, message: str, path: str = "", *, absent: bool = False) -> None:
         super().__init__(message)
         self.path = path
+        self.absent = absent
 
 
 class Taken(Conflict):

@@ -15,11 +15,15 @@ import msgspec
 from nodepool_ocb import hookcode, unreadable
 from nodepool_ocb.model import DeploymentState, NodeRole, Role, State
 from nodepool_ocb.noderole import placed, satisfied
+from nodepool_ocb.ranges import BACKOFF_SECONDS
 from nodepool_ocb.skew import MOST_STEP_SECONDS
 from nodepool_ocb.store import paths
-from nodepool_ocb.world import Vertex, World, ordered_with
+from nodepool_ocb.world import ClusterView, Vertex, World, ordered_with
 
-LONGEST_BACKOFF_SECONDS: Final = 900.0  # between two attempts of a noderole
+LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a noderole
+LOST_ADVICE: Final = (
+    "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
+)
 
 
 class Code(StrEnum):
@@ -39,6 +43,8 @@ class Code(StrEnum):
     NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
     NODE_DELETING = "NODE_DELETING"
     NODE_BUSY = "NODE_BUSY"
+    NODE_CLAIMED = "NODE_CLAIMED"  # a claim stands there, and nobody is at work by it as far as is known
+    INCOMPLETE = "INCOMPLETE"  # a znode that every claim needs is not there
     CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that is to wait for it has not been told so yet
     JIG_INACTIVE = "JIG_INACTIVE"
     HOOK_PENDING = "HOOK_PENDING"
@@ -84,10 +90,10 @@ def hindrances(
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
     yield from _of_state(vertex, record)
-    for path in unreadable.holding(world, vertex, record):
+    for path in unreadable.holding(world, vertex, record) if world.unreadable else ():
         yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
     if record.ending is None:  # a run is ended whatever became of what is above
-        for path in unreadable.spoiled(world, vertex):
+        for path in unreadable.spoiled(world, vertex) if world.spoiled else ():
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)
@@ -142,7 +148,7 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
             yield Reason(Code.DESTRUCTIVE_DONE, name, since, text, advice)
         else:
             yield Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
-    elif state is State.TRANSITION and vertex.node.claim is not None:
+    elif state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
         text = f"annealer {vertex.node.claim.annealer} works on it"
         text += f", and is to end it: {record.ending}" if record.ending else ""
         yield Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
@@ -215,10 +221,41 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason
     if node is not None and node.deleting:
         text, advice = f"node {view.name} is being deleted", f"wait, or: nodepool-ocb node show {view.name}"
         yield Reason(Code.NODE_DELETING, view.name, node.since, text, advice)
+    if not planned:
+        yield from _of_claim(vertex, record)
     busy = None if planned or record.state is State.TRANSITION else view.busy
     if busy is not None and busy is not vertex:
         text = f"{busy.name} is in TRANSITION on the same node"
         yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
+
+
+def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
+    """What stands beside the node's record, and lets nobody claim: another claim, or no fence and no gate."""
+    view, claim = vertex.node, vertex.node.claim
+    if claim is not None and _ghost(vertex):
+        text = f"node {view.name} is claimed by {claim.annealer}, which is not running, for {claim.noderole}"
+        text += "" if view.claim_owner else "; no session holds the claim, so it does not go by itself"
+        advice = f"wait for the end of its session; if it stays: nodepool-ocb record delete {paths.claim(view.name)}"
+        yield Reason(Code.NODE_CLAIMED, view.name, claim.since, text, advice)
+    elif claim is not None and record.state is not State.TRANSITION and (view.busy in (None, vertex)):
+        text = f"annealer {claim.annealer} has claimed node {view.name} for {claim.noderole}"
+        yield Reason(Code.NODE_CLAIMED, view.name, claim.since, text, "wait: it gives the node back in a moment")
+    lacking = [] if view.fence >= 0 or view.record is None else [paths.fence(view.name)]
+    lacking += [paths.gate(each.deployment, each.role) for each in _gates(vertex) if each.gate < 0]
+    for path in lacking:
+        if path not in view.world.unreadable:
+            yield Reason(Code.INCOMPLETE, path, 0.0, f"{path} is not there, and no claim goes without", LOST_ADVICE)
+
+
+def _ghost(vertex: Vertex) -> bool:
+    """Whether the claim on its node is nobody's who is running, or not a session's at all."""
+    claim = vertex.node.claim
+    return claim is not None and (claim.annealer not in vertex.node.world.annealers or not vertex.node.claim_owner)
+
+
+def _gates(vertex: Vertex) -> list[ClusterView]:
+    """Of the clusters that it waits for, and of those that it is a member of: it cannot be written without these."""
+    return [*(each for each in vertex.above if isinstance(each, ClusterView)), *vertex.clusters]
 
 
 def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Iterator[Reason]:

@@ -2,16 +2,35 @@
 
 Every record is a frozen ``msgspec.Struct`` whose JSON is what an operator reads in zk-shell: plain keys, ``"schema": 1``
 first, defaults left out. Keys that this version does not know are kept in ``unknown`` and written back (store.codec).
-Times are seconds since the epoch. Names are not part of a record: they are in the path (store.paths).
+Times are seconds since the epoch. Names are not part of a record: they are in the path (store.paths). What a number or a
+name may be is said in ranges.py; a record with another cannot be read, and none is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+from nodepool_ocb.ranges import (
+    Backoff,
+    Count,
+    DeploymentHook,
+    ExitCode,
+    Id,
+    Login,
+    Moment,
+    Name,
+    NodeHook,
+    NoderoleHook,
+    Number,
+    Retries,
+    RunName,
+    Timeout,
+    Times,
+)
 
 Json: TypeAlias = Any  # JSON: None, bool, int, float, str, list, dict with text keys
 
@@ -45,7 +64,7 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     by: str  # the annealer
     reason: str  # "connect: ...", with the step that failed
-    since: float
+    since: Moment
 
 
 class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -56,43 +75,45 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     virtual: bool = False  # no machine behind it: always alive, for noop noderoles that many nodes wait for
     alive: bool = False  # the framework's: it can be reached and logged in to
     available: bool = True  # the administrator's: annealers may work on it
-    since: float = 0.0  # when alive or available changed last
+    since: Moment = 0.0  # when alive or available changed last
     reason: str | None = None  # why it is not alive: "connect: ...", with the step that failed
     suspicion: Suspicion | None = None  # while it is alive: one annealer does not reach it, and others look
     addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
-    user: str = "root"
+    user: Login = "root"
     host_keys: tuple[str, ...] = ()  # pinned: "ssh-ed25519 AAAA..."
     tags: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
     rack: str | None = None
     bootenv: str = "local"
     hints: Mapping[str, Json] = {}
-    hooks: tuple[str, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
+    hooks: tuple[NodeHook, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
     deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
     dying: bool = (
         False  # not alive, and not all of its noderoles are set back yet; nobody claims or revives it meanwhile
     )
-    epoch_base: int = 0  # its epochs are above this, which is above those of all nodes that were deleted before
+    epoch_base: Count = 0  # its epochs are above this, which is above those of all nodes that were deleted before
 
 
 class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
     """A role bound to a node: ``nodes/<fqdn>/noderoles/<role>``."""
 
     state: State
-    since: float
+    since: Moment
     deployment: str = "system"
     parents: tuple[str, ...] = ()  # "role@fqdn", or "role@*deployment" for a cluster's members; sorted
     serves: tuple[str, ...] = ()  # the cluster roles as which it is a member of its deployment's clusters
-    generation: int = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
-    run: str | None = None  # the newest run; its record is runs/<run>
-    epoch: int = 0  # the node's epoch under which that run was claimed
-    attempt: int = 0  # runs of this generation's work since the last success or RETRY by a person
+    generation: Count = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
+    run: RunName | None = None  # the newest run; its record is runs/<run>
+    epoch: Count = 0  # the node's epoch under which that run was claimed
+    attempt: Times = 0  # runs of this generation's work since the last success or RETRY by a person
     reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
     by: str | None = None  # who caused the newest change
     refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
-    once: str | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
-    not_before: float = 0.0  # back-off: not to be claimed before this time
-    hooks: tuple[str, ...] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
+    once: Literal["started", "done"] | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
+    not_before: Moment = 0.0  # back-off: not to be claimed before this time
+    hooks: tuple[
+        NoderoleHook, ...
+    ] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
     ending: str | None = None  # in TRANSITION: its run is to be ended, and why; whatever it comes to, this is an ERROR
 
 
@@ -101,7 +122,7 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     parent: str | None = "system"
     state: DeploymentState = DeploymentState.PROPOSED
-    since: float = 0.0
+    since: Moment = 0.0
     by: str | None = None
 
 
@@ -119,9 +140,9 @@ class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     Its numbers are no lower than any that something deleted ever had: what is made under the same name later begins there.
     """
 
-    generation: int = 0  # of noderoles
-    epoch: int = 0  # of nodes, and above them: no two nodes of one name begin at the same
-    rollout: int = -1  # of rollouts, whose ids begin at 0
+    generation: Count = 0  # of noderoles
+    epoch: Count = 0  # of nodes, and above them: no two nodes of one name begin at the same
+    rollout: Number = -1  # of rollouts, whose ids begin at 0
 
 
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -129,9 +150,9 @@ class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     annealer: str
     noderole: str
-    run: str
-    epoch: int
-    since: float
+    run: RunName
+    epoch: Count
+    since: Moment
 
 
 class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -146,7 +167,7 @@ class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """What a builder's configuration says of an image, as far as builders are compared."""
 
     formats: tuple[str, ...] = ()
-    rebuild_age_seconds: float = 0.0
+    rebuild_age_seconds: Moment = 0.0
     digest: str = ""  # of all of it but secrets: the same where builders make the same of it
 
 
@@ -154,13 +175,13 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``daemons/<kind>/<id>``, ephemeral."""
 
     host: str
-    pid: int
+    pid: Count
     version: str
-    started: float
+    started: Moment
     state: str = "running"  # running or draining
     trouble: str | None = None  # why it is not ready, in one sentence
     jigs: tuple[str, ...] = ()
-    slots: int = 0
+    slots: Times = 0
     code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps whose hooks it can run
     pages: str | None = None  # HOST:PORT of what it serves over HTTP
     providers: tuple[str, ...] = ()  # of a builder: those that it reaches
@@ -171,12 +192,12 @@ class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``noderoles/<role>/runs/<run>``: what became of one attempt; the last ten are kept, some more for a while."""
 
     annealer: str
-    started: float
-    ended: float
+    started: Moment
+    ended: Moment
     outcome: str  # succeeded, failed, unreachable, abandoned, unknown, died
-    generation: int
-    epoch: int
-    exit_code: int | None = None
+    generation: Count
+    epoch: Count
+    exit_code: ExitCode | None = None
     reason: str | None = None
     tail: str | None = None  # the end of the output, at most 4 KiB
     log: str | None = None  # HOST:FILE of the whole output
@@ -197,7 +218,7 @@ class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``roles/<name>``: a role as imported from a barclamp (seeds 000 and 001)."""
 
     barclamp: str
-    jig: str
+    jig: Name
     description: str | None = None
     flags: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
@@ -210,9 +231,9 @@ class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     hooks: tuple[str, ...] = ()  # the hooks which that class overrides; annealers run these, see docs/hooks.md
     script: str | None = None  # what the script jig runs
     parameters: Mapping[str, Json] = {}  # for its jig, e.g. {"delay": 3, "fail": true} of jig test
-    timeout_seconds: float = 1800.0
-    retries: int = 0  # runs again this often before ERROR
-    backoff_seconds: float = 5.0  # before the first retry; doubles, at most 15 minutes
+    timeout_seconds: Timeout = 1800.0
+    retries: Retries = 0  # runs again this often before ERROR
+    backoff_seconds: Backoff = 5.0  # before the first retry; doubles, at most 15 minutes
 
 
 class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -220,18 +241,18 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     user: Mapping[str, Json] = {}
     system: Mapping[str, Json] = {}
-    hooks: tuple[str, ...] = ()  # deployment hooks that are still to run
+    hooks: tuple[DeploymentHook, ...] = ()  # deployment hooks that are still to run
     deleting: bool = False
 
 
 class Rollouts(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``rollouts/<deployment>``: which rollout counts. Its version rises with each driver, and with all that people ask."""
 
-    newest: str | None = None
+    newest: Id | None = None
     over: bool = True  # the newest one is
     driver: str | None = None  # the annealer that drives it, or did until it died
-    since: float = 0.0  # when any of this changed last
-    id_base: int = -1  # its ids are above this, which is no lower than any of a deployment that was deleted before
+    since: Moment = 0.0  # when any of this changed last
+    id_base: Number = -1  # its ids are above this, which is no lower than any of a deployment that was deleted before
 
 
 class BuildState(StrEnum):
@@ -260,12 +281,12 @@ class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     builder_id: str  # of the image directory: the same after a restart, on no other host
     filename: str  # of its files, without folder and extension: <image>-<id>
     state: BuildState
-    state_time: float
+    state_time: Moment
     formats: tuple[str, ...] = ()
-    checksums: Mapping[str, Mapping[str, str | int]] = {}  # format → {"md5", "sha256", "size" in bytes}
+    checksums: Mapping[str, Mapping[str, str | Count]] = {}  # format → {"md5", "sha256", "size" in bytes}
     removed: tuple[str, ...] = ()  # those of the formats whose files went after they were uploaded
-    started: float = 0.0
-    request: int = 0  # the mzxid of the request-build that stood there when it began; 0 where none did
+    started: Moment = 0.0
+    request: Count = 0  # the mzxid of the request-build that stood there when it began; 0 where none did
     reason: str | None = None  # why it failed or was aborted
     tail: str | None = None  # the end of the log of a build that failed, at most 4 KiB
     log: str | None = None  # HOST:FILE of the whole log
@@ -279,14 +300,14 @@ class Upload(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``builds/<id>/provider/<provider>/images/<id>``."""
 
     state: UploadState
-    state_time: float
+    state_time: Moment
     format: str
     external_id: str | None = None  # what the provider calls it
     external_name: str | None = None  # what it was called by us: <image>-<build>-<upload>-<provider>-<key>
     cluster: str = ""  # the id of the cluster that is stamped on what the newest attempt made
     key: str = ""  # of the newest attempt, drawn by chance: the part of the stamp that no other attempt has
     builder: str | None = None
-    attempt: int = 1  # how often this upload has been tried
+    attempt: Times = 1  # how often this upload has been tried
     reason: str | None = None
     username: str | None = None
     python_path: str | None = None
@@ -299,7 +320,7 @@ class BuildRequest(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
 
     by: str | None = None
     reason: str | None = None
-    at: float = 0.0
+    at: Moment = 0.0
 
 
 class Pause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -307,8 +328,8 @@ class Pause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     by: str | None = None
     reason: str | None = None
-    at: float = 0.0
-    until: float | None = None
+    at: Moment = 0.0
+    until: Moment | None = None
 
 
 class Holder(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -316,9 +337,9 @@ class Holder(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     daemon: str
     host: str
-    pid: int
+    pid: Count
     purpose: str
-    since: float
+    since: Moment
 
 
 class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, limits, structure, unreadable
+from nodepool_ocb import addressing, binding, limits, structure, unreadable
 from nodepool_ocb.aliveness import with_hook
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import Change, Check, Create, Delete, Fence, Node, Set, State
+from nodepool_ocb.ranges import is_node
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import NodeView, Vertex, World, node_of
-
-LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def create(
@@ -30,10 +27,11 @@ def create(
 ) -> binding.Plan:
     """The transaction that makes a node, with the roles that every new one gets: *bootstrap* or *discovery*.
 
-    Raises Invalid for a name that is no FQDN in the admin domain, Conflict for one that is taken, NotFound for an unknown
-    deployment. Discovery roles whose jig nobody has are left out (seed 000, "Role Flags").
+    Raises Invalid for a name that is no FQDN in the admin domain, or an address that is none; Conflict for one that is taken,
+    NotFound for an unknown deployment. Discovery roles whose jig nobody has are left out (seed 000, "Role Flags").
     """
     check_name(fqdn, admin_domain)
+    addressing.check(world, fqdn, node.addresses)
     unreadable.refuse_new_node(world, fqdn)
     existing = world.nodes.get(fqdn)
     if existing is not None and existing.record is not None:
@@ -73,7 +71,7 @@ def check_name(fqdn: str, admin_domain: str | None) -> None:
     >>> check_name("n1.example.com", "example.com")
     """
     labels = fqdn.split(".")
-    if len(fqdn) > 253 or len(labels) < 2 or not all(LABEL.fullmatch(label) for label in labels):
+    if len(labels) < 2 or not is_node(fqdn):
         raise Invalid(f"{fqdn!r} is not a fully qualified domain name in small letters; write one like n1.example.com")
     if admin_domain and not fqdn.endswith(f".{admin_domain}"):
         raise Invalid(f"{fqdn} is not in the admin domain; name it {labels[0]}.{admin_domain}, or change admin_domain")

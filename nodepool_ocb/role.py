@@ -15,10 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from nodepool_ocb.model import Json, Node, NodeRole
+from nodepool_ocb.ranges import DEPLOYMENT_HOOKS, NODE_HOOKS, NODEROLE_HOOKS
 
-NODEROLE_HOOKS: Final = ("on_proposed", "on_todo", "on_blocked", "on_transition", "on_active", "on_error")
-NODE_HOOKS: Final = ("on_node_create", "on_node_change", "on_node_delete")
-DEPLOYMENT_HOOKS: Final = ("on_deployment_create", "on_deployment_delete")
 HOOKS: Final = NODEROLE_HOOKS + NODE_HOOKS + DEPLOYMENT_HOOKS
 
 #: Seed 001 says on_node_update where seed 000 says on_node_change: one hook, two names.

@@ -6,11 +6,11 @@ each runs in a subshell, in the order of their names, until one fails. Links are
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Final
 
+from nodepool_ocb import files
 from nodepool_ocb.errors import Invalid
 
 BYTES: Final = 128 << 10  #: of a whole script; a role must fit into a znode
@@ -29,8 +29,8 @@ def find(folder: Path, role: str, script: str | None) -> str | None:
         text = script
     else:
         places = [folder / "script" / "roles" / role, folder.parent / "script" / "roles" / role]
-        files = next((found for place in places if (found := sorted(place.glob("*.sh")))), [])
-        text = joined([_text(path.parent, path.name) for path in files])
+        parts = next((found for place in places if (found := sorted(place.glob("*.sh")))), [])
+        text = joined(_whole(parts))
     if len(text.encode()) > BYTES:
         raise Invalid(f"the script is longer than {BYTES >> 10} KiB; let it fetch what it needs")
     return text or None
@@ -46,13 +46,21 @@ def joined(parts: list[str]) -> str:
     return (first[0] if first else "#!/bin/sh\n") + "".join(each)
 
 
+def _whole(parts: list[Path]) -> list[str]:
+    """What these files hold, no more of it than a script may have."""
+    texts: list[str] = []
+    for path in parts:
+        texts.append(_text(path.parent, path.name))
+        if sum(map(len, texts)) > BYTES:
+            break  # find() says so
+    return texts
+
+
 def _text(folder: Path, name: str) -> str:
     if ".." in name.split("/"):
         raise Invalid(f"file {name} is not beside the barclamp; move it there")
     try:
-        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            return file.read(BYTES + 1).decode()
+        return files.read(folder / name, BYTES, follow=False).decode()
     except OSError as error:
         raise Invalid(f"file {folder / name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

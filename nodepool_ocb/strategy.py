@@ -19,6 +19,7 @@ from nodepool_ocb.documents import Document
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import Json
 from nodepool_ocb.plainyaml import Fault
+from nodepool_ocb.ranges import Percent, PhaseTime, Some, Times
 
 SCHEMA: Final = "shipyard/DeploymentStrategy/v1"
 NAME: Final = "deployment-strategy"  # of the document that is taken where a file has several (seed 003)
@@ -51,16 +52,16 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Criteria(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Each is evaluated by itself; None: not asked."""
 
-    percent_successful_nodes: int | None = None
-    minimum_successful_nodes: int | None = None
-    maximum_failed_nodes: int | None = None
+    percent_successful_nodes: Percent | None = None
+    minimum_successful_nodes: Times | None = None
+    maximum_failed_nodes: Times | None = None
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many of a group's nodes, or which part of them, have been sent when this batch ends."""
 
-    nodes: int | None = None
-    percent: int | None = None
+    nodes: Some | None = None
+    percent: Percent | None = None
     pause: bool = False  # after it the group waits until somebody promotes it
 
     def of(self, members: int) -> int:
@@ -81,9 +82,9 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     depends_on: tuple[str, ...] = ()
     selectors: tuple[Selector, ...] = ()
     success_criteria: Criteria = Criteria()
-    parallel_nodes: int | None = None
+    parallel_nodes: Some | None = None
     batches: tuple[Batch, ...] = ()
-    timeouts: Mapping[str, float] = {}
+    timeouts: Mapping[str, PhaseTime] = {}
     on_critical_failure: Reaction | None = None  # else the strategy's
 
 
@@ -96,23 +97,23 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     roles: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
-    timeout_seconds: float = 3600.0
+    timeout_seconds: PhaseTime = 3600.0
 
 
 class InFlight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many nodes may be in flight at once."""
 
-    nodes: int | None = None
-    group: int | None = None
-    rack: int | None = None
-    labels: Mapping[str, int] = {}
+    nodes: Some | None = None
+    group: Some | None = None
+    rack: Some | None = None
+    labels: Mapping[str, Some] = {}
 
 
 class Breaker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """More failed nodes than this in the whole rollout, and nothing more is sent."""
 
-    maximum_failed_nodes: int | None = None
-    maximum_failed_percent: int | None = None
+    maximum_failed_nodes: Times | None = None
+    maximum_failed_percent: Percent | None = None
 
 
 #: The seed's; the times are those of Airship's deployment configuration.
@@ -125,7 +126,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = NAME
     groups: tuple[Group, ...] = ()
     phases: tuple[Phase, ...] = PHASES
-    parallel_groups: int = 1
+    parallel_groups: Some = 1
     max_in_flight: InFlight = InFlight()
     stop_early: bool = False
     on_critical_failure: Reaction = Reaction.CONTINUE

@@ -98,16 +98,20 @@ def _comes_or_goes(change: Change) -> bool:
 
 
 def _leaves(world: World, change: Change) -> bool:
-    """Whether a node goes to another deployment, or something is marked as to be deleted."""
+    """Whether a node goes to another deployment or address, or something is marked as to be deleted."""
     match change.path.split("/")[2:], getattr(change, "data", None):
         case ["nodes", fqdn], Node() as after:
             view = world.nodes.get(fqdn)
             before = view.record if view else None
-            return before is None or (before.deployment, before.deleting) != (after.deployment, after.deleting)
+            return before is None or _placed(before) != _placed(after)
         case ["deployments", name, "roles", role], DeploymentRole() as shared:
             stored = world.deployment_roles.get((name, role))
             return stored is None or stored.record.deleting != shared.deleting
     return False
+
+
+def _placed(node: Node) -> tuple[str, bool, tuple[str, ...]]:
+    return node.deployment, node.deleting, node.addresses
 
 
 def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Change]) -> Structure:

@@ -14,8 +14,10 @@ from nodepool_ocb.model import NodeRole, State
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import ClusterView, NodeView, Vertex, World, ancestors
 
-ADVICE = "mend it, or use the version of nodepool-ocb that wrote it"
-SPOILED_ADVICE = "write a JSON object there, or delete that znode: zkCli.sh -server HOST set PATH '{}'"
+ADVICE = (
+    "look: nodepool-ocb record show PATH; mend it, use the version of nodepool-ocb that wrote it, or: record delete"
+)
+SPOILED_ADVICE = "write a JSON object there (zkCli.sh -server HOST set PATH '{}'), or: nodepool-ocb record delete PATH"
 
 
 def refuse(world: World, wanted: Iterable[str]) -> None:

@@ -88,6 +88,7 @@ class Annealer:
         self._unsaid = False  # it may not be what we said last
         self._session = 0  # the session in which the cache was loaded
         self._refusals: Counter[Matter] = Counter()  # in a row, of what is settled or goes on
+        self._told: dict[str, str] = {}  # of what was refused, and is no matter of who was faster: why, as it was said
         self._draining_since: float | None = None
 
     # -- from other threads --
@@ -416,8 +417,19 @@ class Annealer:
             self.cache.refused(changes)
             if isinstance(answer, Stale):
                 metrics.STALE.inc()
-            log.log(logging.DEBUG if isinstance(answer, Stale) else logging.WARNING, "%s: %s", what, answer)
+                self._restore(answer)
+            news = not isinstance(answer, Stale) and self._told.get(what) != str(answer)
+            if news:
+                self._told[what] = str(answer)
+            log.log(logging.WARNING if news else logging.DEBUG, "%s: %s", what, answer)
             then(answer)
         else:
+            self._told.pop(what, None)
             self.cache.committed(changes, answer)
             then(None)
+
+    def _restore(self, refused: Stale) -> None:
+        """What holds the records of a noderole's runs was deleted by hand: it is empty, and made again."""
+        folder = refused.path.rpartition("/")[0]
+        if refused.absent and folder.endswith("/runs") and refused.path.startswith(paths.NODES + "/"):
+            self.session.commit_soon([Create(folder)], lambda _: None)

@@ -28,6 +28,7 @@ from nodepool_ocb_annealer.faults import Faults
 from nodepool_ocb_annealer.held import Finished, Held
 from nodepool_ocb_annealer.judging import Judging
 from nodepool_ocb_annealer.ranking import Ranking
+from nodepool_ocb_annealer.refusals import Refusals
 from nodepool_ocb_annealer.tidying import Tidying
 from nodepool_ocb_annealer.working import Ending, Working
 
@@ -69,6 +70,8 @@ class Holding:
         self._starved: set[str] = set()  # nodes with work for which there was no slot
         self._ready_since: dict[str, float] = {}  # monotonic
         self._faults = Faults()
+        self._refusals = Refusals()
+        self._recorded: set[str] = set()  # runs that end with a take-over and have their record already
 
     @property
     def trouble(self) -> str | None:
@@ -118,6 +121,7 @@ class Holding:
             held.let_go()
             log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", held.name)
         self._held.clear()
+        self._recorded.clear()
         self._site.working.vacate_all()
 
     def stop(self) -> None:
@@ -168,12 +172,12 @@ class Holding:
         return True
 
     def _well(self, fqdn: str) -> bool:
-        """Whether this host is fit to work on the node; else it looks again when that may be over."""
-        record = self._site.world.nodes[fqdn].record
+        """Whether this host is fit to work on the node, and its claims are not refused; else it looks again later."""
+        now, record = time.monotonic(), self._site.world.nodes[fqdn].record
         if self._site.judging.standing.trouble and not (record and record.virtual):
             self._ready_since.pop(fqdn, None)
             return False  # everything is looked at when that is over
-        until = self._faults.until(fqdn, time.monotonic())
+        until = self._faults.until(fqdn, now) or self._refusals.until(fqdn, now)
         if until is not None:
             self._ready_since.pop(fqdn, None)
             self._site.agenda.at(until, ("consider", fqdn))
@@ -189,28 +193,40 @@ class Holding:
         self._ready_since.pop(fqdn, None)
         try:
             hold = claim.take(site.world, vertex, site.identity, site.working.name_run(vertex.node), site.session.now())
-            changes = claim.claiming(site.world, hold)
+            changes = claim.claiming(site.world, hold, recorded=vertex.record.run in self._recorded)
         except (Conflict, NotFound) as incomplete:
-            log.warning("cannot claim %s: %s", vertex.name, incomplete)
+            self._again(vertex, incomplete)
             return
         held = self._held[fqdn] = Held(hold, site.world.role_of(vertex), site.session.id)
         site.working.occupy(held)
         site.send(changes, lambda refused: self._claimed(held, refused), f"claim of {held.name}")
 
     def _claimed(self, held: Held, refused: OcbError | None) -> None:
-        site = self._site
         if self._held.get(held.fqdn) is not held:
             return
         if refused is not None:
             self._drop(held)
-            site.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", held.fqdn))
+            before = held.hold.vertex.record.run
+            own = paths.run(held.hold.vertex.role, held.fqdn, before) if before else None
+            if isinstance(refused, Stale) and refused.path == own and not refused.absent:
+                self._recorded.add(str(before))
+            self._again(held.hold.vertex, refused)
             return
+        self._refusals.well(held.fqdn)
         held.confirmed = True
         COUNT[Event.CLAIM].inc()
         if held.hold.previous_epoch is not None:
             metrics.TAKEOVERS.inc()
             log.info("%s: taken over from epoch %d", held.name, held.hold.previous_epoch)
         self._run(held)
+
+    def _again(self, vertex: Vertex, refused: OcbError) -> None:
+        """A claim was refused: it is tried later and later, and told once where others are not the reason any more."""
+        now = time.monotonic()
+        wait = self._refusals.refused(vertex.node.name, now)
+        if self._refusals.news(vertex.node.name, str(refused)):
+            log.warning("cannot claim %s, and it is tried again: %s", vertex.name, refused)
+        self._site.agenda.at(now + wait, ("consider", vertex.node.name))
 
     def _run(self, held: Held) -> None:
         site = self._site

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import claim, metrics
+from nodepool_ocb import addressing, claim, metrics
 from nodepool_ocb.aliveness import died
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.hindrance import LONGEST_BACKOFF_SECONDS
@@ -238,19 +238,30 @@ class Working:
             generation=hold.record.generation,
             epoch=hold.epoch,
             exit_code=told.exit_code if told else None,
-            reason=_reason(outcome, hold.epoch),
+            reason=_reason(outcome, hold),
             tail=(told.tail or None) if told else None,
             log=f"{socket.gethostname()}:{told.log}" if told and told.log else None,
         )
 
 
-def _reason(outcome: Outcome, epoch: int) -> str | None:
+def _whose(hold: claim.Hold) -> str:
+    """Why a machine may obey a higher epoch, and the way out that lets no two jigs act on it."""
+    others = addressing.doubles(hold.vertex.node.world, hold.fqdn)
+    who = (
+        f"it seems to be node {', '.join(others)} too"
+        if others
+        else "it is another node too, of this cluster or another"
+    )
+    return (
+        f"{who}, or ZooKeeper was restored from an older copy. Of nodes that are one machine delete all, then create one again:"
+        " its epochs begin above those of the deleted; where another cluster has the machine, let one of both have it. Only when"
+        " nobody else gives it orders, and no run goes on there, remove the directory ssh.state_dir on it, and retry"
+    )
+
+
+def _reason(outcome: Outcome, hold: claim.Hold) -> str | None:
     if isinstance(outcome, Fenced):
-        return (
-            f"the machine has taken an order of epoch {outcome.epoch}, and this one was of epoch {epoch}: it is another node"
-            " too, of this cluster or of another, or ZooKeeper was restored from an older copy; when nobody else gives it"
-            " orders any more, remove the directory ssh.state_dir on it, and retry"
-        )
+        return f"the machine has taken an order of epoch {outcome.epoch}, and this one was of epoch {hold.epoch}: {_whose(hold)}"
     if isinstance(outcome, Unreachable):
         return f"{outcome.step}: {outcome.reason}"
     return None if isinstance(outcome, Succeeded) else outcome.reason

@@ -142,7 +142,7 @@ class Builder:
 
     def doing(self) -> str:
         """What it does now, in one sentence."""
-        building = [building.name for building in self._at_work().values()]
+        building = sorted(self._at_work())
         uploads = len(self.uploads.busy)
         work = [f"building {', '.join(building)}"] if building else []
         work += [f"{uploads} {'upload' if uploads == 1 else 'uploads'} under way"] if uploads else []

@@ -44,6 +44,14 @@ def load(opened: Session, quarantined: dict[str, str] | None = None) -> dict[str
     return found
 
 
+def lock_paths(images: Images) -> list[str]:
+    """The locks of builds, and of uploads."""
+    carried = dict.fromkeys(
+        (name, each.build, each.provider) for name, view in images.items() for each in uploads_of(view)
+    )
+    return [*map(paths.build_lock, images), *(paths.upload_lock(*each) for each in carried)]
+
+
 def builders(opened: Session) -> dict[str, Daemon]:
     """The builders that are running, by their ids."""
     from nodepool_ocb.store import codec

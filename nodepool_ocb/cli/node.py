@@ -13,6 +13,7 @@ from nodepool_ocb import aliveness, binding, committing, nodes, unreadable
 from nodepool_ocb.cli import assigning, completion, connection, output, turns, waiting
 from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.finding import deployment_of, node_of, record_of, role_of
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, Delete, Json, Node, State
 from nodepool_ocb.noderole import Event
 from nodepool_ocb.store import paths
@@ -228,12 +229,17 @@ def delete(fqdn: str, yes: bool) -> None:
     with connection.session() as opened:
         view = node_of(connection.load(opened), fqdn)
         bound = ", ".join(sorted(view.noderoles)) or "no noderoles"
-        confirm(f"delete node {fqdn} with its noderoles and their history ({bound})", yes)
+        elsewhere = _elsewhere(view)
+        also = f", and what is PROPOSED below them on other nodes ({', '.join(elsewhere)})" if elsewhere else ""
+        confirm(f"delete node {fqdn} with its noderoles and their history ({bound}){also}", yes)
         begun: list[Sequence[Change]] = []
 
         def decide(session: Any, world: World) -> Iterator[Sequence[Change]]:
             if begun and fqdn not in world.nodes:
                 return  # an annealer went on with it, and has finished
+            more = set() if yes or begun else set(_elsewhere(node_of(world, fqdn))) - set(elsewhere)
+            if more:
+                raise Conflict(f"{', '.join(sorted(more))} came to depend on {fqdn} meanwhile; look, and ask again")
             for transaction in _deletion(session, world, fqdn):
                 yield transaction
                 begun.append(transaction)
@@ -242,6 +248,11 @@ def delete(fqdn: str, yes: bool) -> None:
         connection.report(changes)
         if not any(isinstance(change, Delete) for change in changes):
             output.say(f"{fqdn} goes when the hooks of on_node_delete have run")
+
+
+def _elsewhere(view: NodeView) -> list[str]:
+    """The noderoles of other nodes that go with it."""
+    return sorted(vertex.name for vertex in nodes.going(view) if vertex.node is not view)
 
 
 def _deletion(opened: Any, world: World, fqdn: str) -> Iterator[Sequence[Change]]:

@@ -19,7 +19,7 @@ from nodepool_ocb.world import World
 @click.command(cls=Verb)
 def command() -> None:
     """Everything at a glance: what failed, what moves, who works."""
-    from nodepool_ocb.store import tree
+    from nodepool_ocb.store import quarantine, tree
 
     quarantined: dict[str, str] = {}
     with connection.session() as opened:
@@ -27,7 +27,8 @@ def command() -> None:
         world = tree.load(opened)
         images = imaging.load(opened, quarantined)
         running = imaging.builders(opened)
-        quarantined |= world.unreadable
+        quarantined |= world.unreadable | quarantine.of_rollouts(opened)
+        quarantined |= quarantine.of_locks(opened, imaging.lock_paths(images))
         rollouts = rolling.rows(opened)
     document = glance(world, images, rollouts, running)
     document["quarantined"] = [{"path": path, "reason": reason} for path, reason in sorted(quarantined.items())]
@@ -185,4 +186,8 @@ def _print(document: dict[str, Json]) -> None:
         )
     for advice in _advice(images):
         output.say(advice)
+    if document["quarantined"]:
+        output.say(
+            "what cannot be read holds back what depends on it: nodepool-ocb record show PATH; then mend or delete it"
+        )
     output.thing(document, "status", *shown)

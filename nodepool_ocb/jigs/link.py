@@ -11,6 +11,7 @@ import logging
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from paramiko.common import (
     cMSG_GLOBAL_REQUEST,
 )
 
+from nodepool_ocb import files
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.addresses import parse
 from nodepool_ocb.jigs.jig import Unreachable
@@ -35,9 +37,9 @@ PACKET_BYTES: Final = 1 << 20
 UNASKED: Final = "that nobody asked for"
 UNASKED_BYTES: Final = 1 << 23  # after the login: between two packets of output that a channel takes
 WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread: what we tell the machine
-HOST_KEY_CHARACTERS: Final = 4096
 WORDS_CHARACTERS: Final = 500  # of what the machine or a library says of a failure
 OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})  # no fault of a machine
+ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # what paramiko raises when a connection is over
 STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say is in our answers
@@ -45,6 +47,10 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say i
 
 class Broken(Exception):
     """The link or the channel ended under us: what was asked on it may have happened."""
+
+
+class Lied(Broken):
+    """The machine said what no runner says: asked again at once, it would again."""
 
 
 class NoKey(Exception):
@@ -64,11 +70,11 @@ class _Socket(socket.socket):
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         if size > PACKET_BYTES:
-            raise OSError(f"it sends a packet of {size} bytes, which is no SSH")
+            raise paramiko.SSHException(f"it sends a packet of {size} bytes, which is no SSH")
         data = super().recv(size, flags)
         self._left -= len(data)
         if self._left < 0:
-            raise OSError(f"it sends more than {self._allowance} bytes {self._what}, which is no SSH")
+            raise paramiko.SSHException(f"it sends more than {self._allowance} bytes {self._what}, which is no SSH")
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # it wears off
         return data
 
@@ -148,6 +154,12 @@ def _hold(channel: paramiko.Channel) -> None:
         raise paramiko.SSHException(f"it sends more than the {WINDOW_BYTES} bytes that a channel takes unread")
 
 
+def shut(channel: paramiko.Channel) -> None:
+    """Close it; what runs on the machine goes on."""
+    with suppress(*ENDED):
+        channel.close()
+
+
 class Link:
     """A connection that is logged in. Made by ``connect``; used by many threads, each on channels of its own."""
 
@@ -188,7 +200,7 @@ class Link:
             channel.set_combine_stderr(True)
             channel.settimeout(timeout_seconds)
             channel.exec_command(command)
-        except (paramiko.SSHException, EOFError, OSError) as error:
+        except ENDED as error:
             raise Broken(f"no new channel: {_words(error)}") from error
         return channel
 
@@ -277,11 +289,9 @@ def _log_in(
     try:
         transport.start_client(timeout=timeout)
         offered = _text(transport.get_remote_server_key())
-    except (paramiko.SSHException, EOFError, OSError) as error:
+    except ENDED as error:
         said = f"{address}: something listens, and does not speak SSH with us; see the machine's sshd: {_words(error)}"
         return Unreachable("connect", said)
-    if len(offered) > HOST_KEY_CHARACTERS:
-        return Unreachable("host key", f"{address}: it offers a key of {len(offered)} characters")
     if not pinned and settings.first_contact == "refuse":
         return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
     if pinned and offered not in {" ".join(key.split(" ")[:2]) for key in pinned}:
@@ -296,7 +306,7 @@ def _authenticate(transport: _Transport, user: str, address: str, keys: Sequence
             if not transport.auth_publickey(user, key):
                 return None
             reason = "it wants more than a key"
-        except (paramiko.SSHException, EOFError, OSError) as error:
+        except ENDED as error:
             reason = _words(error)
     return Unreachable("authenticate", f"{address}: as {user}: {reason}")
 
@@ -308,6 +318,7 @@ def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
         path = Path(name).expanduser()
         try:
             if path.exists():
+                files.require(path)
                 found.append(paramiko.PKey.from_path(path))
         except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
             raise NoKey(f"key file {name}: {_words(error)}") from error

@@ -8,7 +8,7 @@ import msgspec
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
-from nodepool_ocb.jigs.link import Broken, Link, NoKey, load_keys
+from nodepool_ocb.jigs.link import Broken, Link, NoKey, load_keys, shut
 from nodepool_ocb.jigs.ssh import pool
 from nodepool_ocb.model import Node
 
@@ -79,14 +79,15 @@ class Prober:
         while not channel.status_event.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline or not link.alive:
                 self._pool.discard(link)
-                return Unreachable("run", f"the command true did not end within {timeout:g} s")
+                return Unreachable("run", link.fault or f"the command true did not end within {timeout:g} s")
         code = channel.recv_exit_status()
-        channel.close()
+        shut(channel)
         link.heard()
         if code == 0:
             return None
-        how = f"with exit code {code}" if code > 0 else "without an exit code"
-        return Unreachable("run", f"the command true ended {how}")
+        if code > 0:
+            return Unreachable("run", f"the command true ended with exit code {code}")
+        return Unreachable("run", link.fault or "the command true ended without an exit code")
 
     def close(self) -> None:
         """Close all connections; the jigs share them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.resources import files
@@ -46,6 +47,7 @@ OUTPUT_BYTES: Final = 1 << 26  # of what a run prints: the machine ends one that
 WRITTEN_BYTES: Final = 1 << 20  # of attributes given back: twice what a noderole can hold
 LINES_BYTES: Final = 4096  # a shell reads byte by byte: beyond this a program is the cheaper reader
 _END: Final = "end of this file"
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -128,6 +130,14 @@ def number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise Nonsense(f"{text[:20]!r} where a number belongs")
     return int(text)
+
+
+def misnamed(order: Order) -> str | None:
+    """Why an order cannot be given: a name in it would be two words, or a path; None where all are well."""
+    for what, word in (("role", order.role), ("node", order.node), ("run", order.run)):
+        if not _WORD.fullmatch(word):
+            return f"{word!r} can be no name of a {what}: only letters, digits, '-', '_' and '.'"
+    return None
 
 
 def name(order: Order) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nodepool_ocb.jigs import protocol
-from nodepool_ocb.jigs.link import Broken, Link
+from nodepool_ocb.jigs.link import ENDED, Broken, Lied, Link, shut
 from nodepool_ocb.jigs.protocol import Ear, Frame, Heard, Nonsense
 
 CHUNK_BYTES: Final = 65536
@@ -39,8 +39,8 @@ class Runner:
         self._noise_bytes = self._frames = 0
         try:
             self._channel.sendall(order)
-        except OSError as error:
-            raise Broken(f"the connection ended: {error}") from error
+        except ENDED as error:
+            raise Broken(f"the connection ended: {self._link.fault or error}") from error
 
     def hear(self, timeout_seconds: float) -> Iterable[Heard]:
         """What comes within this time, maybe nothing; raises Broken when nothing can come any more."""
@@ -51,7 +51,7 @@ class Runner:
             if not self._link.alive:
                 raise Broken("the machine does not answer any more") from None
             return ()
-        except OSError as error:
+        except ENDED as error:
             raise Broken(f"the connection ended: {self._link.fault or error}") from error
         self._link.heard()
         if not data:
@@ -59,7 +59,7 @@ class Runner:
         try:
             return [heard for heard in self._ear.hear(data) if self._is_answer(heard)]
         except Nonsense as wrong:
-            raise Broken(str(wrong)) from wrong
+            raise Lied(str(wrong)) from wrong
 
     @property
     def more(self) -> bool:
@@ -68,7 +68,7 @@ class Runner:
 
     def close(self) -> None:
         """What runs on the machine goes on."""
-        self._channel.close()
+        shut(self._channel)
 
     def _greet(self, state_dir: str, timeout_seconds: float) -> None:
         installer, digest = protocol.installer()

@@ -18,7 +18,7 @@ from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs import protocol
 from nodepool_ocb.jigs.conversation import Conversation
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unknown, Unreachable
-from nodepool_ocb.jigs.link import Broken, Link, NoKey
+from nodepool_ocb.jigs.link import Broken, Lied, Link, NoKey
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.jigs.protocol import Frame, Nonsense
 from nodepool_ocb.jigs.runner import borrow, keep
@@ -47,6 +47,8 @@ class ScriptJig:
         """Blocks until the run has ended, the machine has been out of reach for too long, or ``stop`` is set."""
         if not order.definition.script:
             return Failed(f"role {order.role} has no script")
+        if wrong := protocol.misnamed(order):
+            return Failed(wrong)
         key = (order.node, protocol.name(order))
         with Output(order.log, order.log_bytes) as output:
             errand = Errand(order, stop, output, self._pool, self._asked.get(key, order.previous_epoch))
@@ -106,6 +108,7 @@ class Errand:
         self._deadline = time.monotonic() + order.timeout_seconds + GRACE_SECONDS
         self._lost_at: float | None = None  # when the connection broke after which none has held
         self._losses = 0
+        self._lied = False  # the machine, when it was asked last
 
     def outcome(self) -> Outcome:
         while not self._stop.is_set():
@@ -136,7 +139,7 @@ class Errand:
         self._losses += 1
         self._lost_at = self._lost_at or now
         patience = 3 * self._pool.settings.connect_timeout_seconds
-        return now > min(self._lost_at + patience, self._deadline)
+        return self._lied or now > min(self._lost_at + patience, self._deadline)
 
     def _try(self, link: Link) -> Outcome:
         """Unreachable where the connection broke: maybe only for now."""
@@ -152,6 +155,7 @@ class Errand:
             conversation = Conversation(self._order, link, runner, self._output, settings, first)
             return conversation.outcome(self._stop, self._deadline, self._held)
         except (Broken, Nonsense) as broken:
+            self._lied = isinstance(broken, Lied | Nonsense)
             self._pool.discard(link)
             return Unreachable("run", str(broken))
         except BaseException:

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Record
+from nodepool_ocb.ranges import Moment, Times
 from nodepool_ocb.strategy import Group, Strategy
 
 PART_BYTES: Final = 200 * 1024  # of nodes, when each is at its largest
@@ -83,14 +84,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far one node has come."""
 
     state: NodeState = NodeState.NOT_STARTED
-    passed: int = 0  # phases; in flight it is at work in the one after these
+    passed: Times = 0  # phases; in flight it is at work in the one after these
     group: str | None = None  # for which it was sent last
-    since: float = 0.0  # when the state changed last
-    late: int = 0  # the phase of its group that ran out of time with it last, as ``GroupRecord.begun`` counted it
-    attempt: int = 1  # +1 with each retry
+    since: Moment = 0.0  # when the state changed last
+    late: Times = 0  # the phase of its group that ran out of time with it last, as ``GroupRecord.begun`` counted it
+    attempt: Times = 1  # +1 with each retry
     reason: str | None = None  # why it failed, is unknown, or was taken back
     errors: str = ""  # ``marks`` of the noderoles in ERROR when it failed last, or was put back
-    errors_left_out: int = 0  # how many more there were
+    errors_left_out: Times = 0  # how many more there were
     domains: tuple[str, ...] = ()  # "rack r1", "label zone:a": where the strategy limits nodes in flight
 
     @property
@@ -142,14 +143,14 @@ class GroupRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     group: Group  # as its strategy defines it, without the selectors
     members: str = ""  # positions among the rollout's nodes: "0-12,15"
     state: GroupState = GroupState.NOT_STARTED
-    since: float = 0.0  # when the state changed last
-    phase: int = 0  # at work in this one, or ended in it; from 0
-    batch: int = 0  # the same
-    phase_since: float = 0.0  # when this phase of this batch began: its time-out counts from here
-    begun: int = 0  # phases, in all batches and attempts
-    turn: int = 0  # the how many-th group it was to begin, or to fail
-    attempt: int = 0  # how often it has begun
-    promoted: int = 0  # batches after which somebody let it go on
+    since: Moment = 0.0  # when the state changed last
+    phase: Times = 0  # at work in this one, or ended in it; from 0
+    batch: Times = 0  # the same
+    phase_since: Moment = 0.0  # when this phase of this batch began: its time-out counts from here
+    begun: Times = 0  # phases, in all batches and attempts
+    turn: Times = 0  # the how many-th group it was to begin, or to fail
+    attempt: Times = 0  # how often it has begun
+    promoted: Times = 0  # batches after which somebody let it go on
     reason: str | None = None  # why it failed: dependency, stopped, cancelled, or the name of a phase
     detail: str | None = None  # the same in a sentence, with numbers
     unmet: tuple[str, ...] = ()  # the criteria that were not met, with numbers
@@ -162,18 +163,18 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
 
     strategy: Strategy  # without its groups
     groups: tuple[str, ...]  # in the order of the document
-    nodes: int  # how many there are
+    nodes: Times  # how many there are
     inventory: str  # the version of the inventory that the members were chosen from (selecting.version)
     state: RolloutState = RolloutState.RUNNING
-    since: float = 0.0  # when the state changed last
-    started: float = 0.0
+    since: Moment = 0.0  # when the state changed last
+    started: Moment = 0.0
     by: str | None = None  # who started it, or changed its course last
     reason: str | None = None  # why it stands where it stands
-    attempt: int = 1  # +1 whenever somebody lets it go on: resumes it, retries it, or accepts what ended it
+    attempt: Times = 1  # +1 whenever somebody lets it go on: resumes it, retries it, or accepts what ended it
     by_person: bool = False  # it was cancelled by somebody, not by a failure
     retrying: bool = False  # what failed is being put back, to be sent again
     heeded: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed
-    forgiven: int = 0  # failed nodes that the breaker does not count, for the same reason
+    forgiven: Times = 0  # failed nodes that the breaker does not count, for the same reason
 
 
 def cancelled(head: RolloutRecord) -> bool:

@@ -2,7 +2,8 @@
 
 A znode is one line of compact JSON with ``"schema": 1`` first and defaults left out. Keys that this version
 does not know are kept in ``record.unknown`` and written back where they were: at the top. A record of a later
-schema, or anything that is not JSON of the kind asked for, raises Invalid that names the path.
+schema, anything that is not JSON of the kind asked for, has a value out of its range (ranges), or is too large or too deep
+raises Invalid that names the path. Nothing is written that could not be read again.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from nodepool_ocb.errors import Invalid, Spoiled
+from nodepool_ocb.limits import BLOB_BYTES, RECORD_BYTES
 from nodepool_ocb.model import Json, NodeRole, Record
 from nodepool_ocb.store.frames import Znode
 
 T = TypeVar("T", bound=Record)
 
-DEPTH: Final = 200  # of attributes; they are merged by functions that call themselves
+DEPTH: Final = 200  # of attributes, which are merged by functions that call themselves, and of records
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)  # or a text, as a whole
 
 _encode = msgspec.json.Encoder().encode
@@ -37,10 +39,16 @@ def encode(value: Record | Json) -> bytes:
     if value is None:
         return b""
     try:
-        if isinstance(value, Record) and value.unknown is not None:
-            known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
-            return _encode({**known, **_extra(value, known)})
-        return _encode(value)
+        if not isinstance(value, Record):
+            return _encode(value)
+        data = _encode(value)
+        _decoder(type(value)).decode(data)  # what is out of its range would be quarantined by whoever reads it
+        if value.unknown is None:
+            return data
+        known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
+        return _encode({**known, **_extra(value, known)})
+    except msgspec.ValidationError as error:
+        raise Invalid(f"no {type(value).__name__} can be written so: {error}") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"this cannot be written as JSON: {error}") from error
 
@@ -49,13 +57,14 @@ def decode(kind: type[T], znode: Znode) -> T:
     """The record in ``znode``; raises Invalid naming its path."""
     try:
         data = znode.data
+        _bounded(data, RECORD_BYTES)
         record: T = _decoder(kind).decode(data)
         if _encode(record) != data or record.unknown is not None:
             record = _with_unknown(kind, record, data)  # not as this version writes it: look closer
         if isinstance(record, NodeRole):
             _share(record)
         return record
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Invalid(f"{znode.path}: not a {kind.__name__} of schema 1: {error}") from error
 
 
@@ -64,11 +73,18 @@ def attributes(znode: Znode | None) -> dict[str, Any]:
     if znode is None or not znode.data:
         return {}
     try:
-        if _deeper(znode.data, DEPTH):
-            raise msgspec.DecodeError(f"they are deeper than {DEPTH} levels")
+        _bounded(znode.data, BLOB_BYTES)
         return msgspec.json.decode(znode.data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Spoiled(f"{znode.path}: these are no attributes: {error}", znode.path) from error
+
+
+def _bounded(data: bytes, most: int) -> None:
+    """Raises DecodeError for what is larger than it may be written, or deeper."""
+    if len(data) > most:
+        raise msgspec.DecodeError(f"{len(data)} bytes are more than it may hold ({most})")
+    if _deeper(data, DEPTH):
+        raise msgspec.DecodeError(f"deeper than {DEPTH} levels")
 
 
 def _deeper(data: bytes, levels: int) -> bool:

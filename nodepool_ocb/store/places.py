@@ -25,6 +25,7 @@ from nodepool_ocb.model import (
     Rollouts,
     Structure,
 )
+from nodepool_ocb.ranges import is_name, is_node
 from nodepool_ocb.store import paths
 from nodepool_ocb.store.reading import Reading
 
@@ -71,6 +72,24 @@ _OF_NODE: Final[Mapping[str, Kind]] = {"fence": Fence, "claim": Claim}
 _SECTIONS: Final[Mapping[str, Kind]] = {
     "nodes": Node, "roles": Role, "deployments": Deployment, "rollouts": Rollouts
 }  # fmt: skip
+
+
+def misnamed(at: Place) -> str | None:
+    """Why nothing of this name can be at a place, in the form of a reason; None where it can.
+
+    What is put there by hand all the same is as good as unreadable: such a name would be two words of an order.
+
+    >>> misnamed(Place(NodeRole, "n1.example.com", "a@b"))
+    "'a@b' can be no name of a role: small letters, digits, '-', '_' and '.', at most 63"
+    """
+    if at.kind in (NodeRole, Node, Fence, Claim) and not is_node(at.name):
+        return f"{at.name!r} can be no name of a node: labels of small letters, digits and '-', with '.' between them"
+    of_deployment = at.name if at.kind in (Deployment, DeploymentRole, Gate, Rollouts) else ""
+    of_role = at.name if at.kind is Role else at.below if at.kind in (NodeRole, DeploymentRole, Gate) else ""
+    for what, name in (("deployment", of_deployment), ("role", of_role)):
+        if name and not is_name(name):
+            return f"{name!r} can be no name of a {what}: small letters, digits, '-', '_' and '.', at most 63"
+    return None
 
 
 class Listing(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+from nodepool_ocb import files
 from nodepool_ocb.errors import Invalid
 
 
@@ -37,7 +38,6 @@ def context(ca: str | None, cert: str | None, key: str | None, verify: bool) -> 
 
 def _readable(name: str, file: str) -> None:
     try:
-        with open(file, "rb"):
-            pass
+        files.read(file, 0)
     except OSError as error:
         raise Invalid(f"zookeeper.tls.{name}: {file}: {error.strerror}") from error

@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
-from nodepool_ocb.limits import TRANSACTION_BYTES, TRANSACTION_CHANGES
+from nodepool_ocb.limits import BLOB_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
 from nodepool_ocb.model import Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store import codec, frames
-
-RECORD_BYTES: Final = 256 * 1024
-BLOB_BYTES: Final = 512 * 1024
 
 ANY_VERSION: Final = -1  # for gates alone: to raise one is right whoever raised it before
 
@@ -74,7 +71,8 @@ def refusal(changes: Sequence[Change], refused: frames.Refused) -> OcbError:
 def failure(code: int, path: str, right: str) -> OcbError:
     """ZooKeeper's code as our exception; ``path`` is what it is about, ``right`` what was wanted: "read", "create" ..."""
     if code in _STALE:
-        return Stale(f"{path} {_STALE[code]}: nothing was written; read it again and decide anew", path)
+        text = f"{path} {_STALE[code]}: nothing was written; read it again and decide anew"
+        return Stale(text, path, absent=code == frames.NO_NODE)
     if code == NO_RIGHT:
         return Denied(f"ZooKeeper does not let this user {right} {path}{_GIVEN_BY.get(right, '')}; {_LOOK}")
     if code == -114:

@@ -34,9 +34,10 @@ from nodepool_ocb.model import (
     Rollouts,
     Structure,
 )
+from nodepool_ocb.ranges import is_name, is_node
 from nodepool_ocb.store import codec, paths
 from nodepool_ocb.store.frames import Znode
-from nodepool_ocb.store.places import Listing, Place, listing, place
+from nodepool_ocb.store.places import Listing, Place, listing, misnamed, place
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import Stored, Vertex, World
 
@@ -143,8 +144,9 @@ class Tree:
         touched = self._touched
         for fqdn, roles in nodes.items():
             shown = self.world.nodes[fqdn].noderoles if fqdn in self.world.nodes else {}
+            odd = bool(self._hidden) or not is_node(fqdn)
             for role, znode in zip(roles, znodes, strict=False):
-                if znode is None or role in shown or self._hidden:
+                if odd or znode is None or role in shown or not is_name(role):
                     vertex = shown.get(role)
                     if znode is None or vertex is None or vertex.mzxid != znode.mzxid:
                         self.put(paths.noderole(role, fqdn), znode)
@@ -152,6 +154,7 @@ class Tree:
                 try:
                     record = codec.decode(NodeRole, znode)
                 except Invalid as wrong:
+                    odd = True
                     self._hide(Place(NodeRole, fqdn, role), znode, str(wrong))
                     continue
                 vertex = self.world.put_noderole(fqdn, role, record, znode.version, znode.mzxid)
@@ -167,7 +170,7 @@ class Tree:
             self.drop(at)
         elif self.mzxid(at) != znode.mzxid:
             try:
-                record = _fence(znode) if at.kind is Fence else codec.decode(at.kind, znode)
+                record = _record(at, znode)
             except Invalid as wrong:
                 self._hide(at, znode, str(wrong))
             else:
@@ -351,8 +354,13 @@ def _mzxid(znode: Znode | None) -> int:
     return 0 if znode is None else znode.mzxid
 
 
-def _fence(znode: Znode) -> Fence | None:
-    """What a fence says; its version counts whatever it says."""
+def _record(at: Place, znode: Znode) -> Record | None:
+    """What is there, None for a fence that says nothing: its version counts whatever it says. Raises Invalid."""
+    wrong = misnamed(at)
+    if wrong is not None:
+        raise Invalid(f"{znode.path}: {wrong}")
+    if at.kind is not Fence:
+        return codec.decode(at.kind, znode)
     try:
         return codec.decode(Fence, znode)
     except Invalid:

@@ -72,10 +72,10 @@ class Engine:
             folder.rmdir()
         shutil.rmtree(self.directory)
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
         """What the command ``docker`` prints; raises CalledProcessError where it fails."""
         command = ["docker", "--host", self.url, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60.0).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_seconds).stdout
 
     @property
     def _log(self) -> Path:

@@ -11,11 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
+
+ALONE: Final = "alone"
 
 Mend: TypeAlias = Callable[[], object]
 Fault: TypeAlias = Callable[[CutDaemon], Mend]
@@ -88,7 +90,8 @@ def of_ensemble(ensemble: Ensemble) -> list[Fault]:
 class Storm:
     """Breaks one thing after another: ``daemons``, their ``servers``, and what ``more`` faults there are.
 
-    ``lasts`` are the seconds for which a thing may stay broken; several may be broken at a time, but not the servers twice.
+    ``lasts`` are the seconds for which a thing may stay broken; several may be broken at a time, but not the servers twice,
+    and nothing beside a fault that is ``alone``.
     """
 
     def __init__(
@@ -99,11 +102,13 @@ class Storm:
         *,
         lasts: Sequence[float],
         more: Sequence[Fault] = (),
+        alone: Sequence[Fault] = (),
     ) -> None:
         self._daemons, self._lasts = daemons, lasts
         self._chance = random.Random(seed)
         self._of_servers = of_ensemble(servers) if isinstance(servers, Ensemble) else of_server(servers)
-        self._faults: list[Fault] = [kill, freeze, cut, deafen, *self._of_servers, *more]
+        self._faults: list[Fault] = [kill, freeze, cut, deafen, *self._of_servers, *more, *alone]
+        self._alone = alone
         self._broken: dict[str, tuple[float, Mend]] = {}  # when it is to be mended, and how
         self._pause = threading.Event()
         self.faults: Counter[str] = Counter()
@@ -124,8 +129,9 @@ class Storm:
         number = self._chance.randrange(len(self._daemons))
         fault = self._chance.choice(self._faults)
         lasts = self._chance.choice(self._lasts)
-        name = "servers" if fault in self._of_servers else str(number)
-        if name not in self._broken:
+        name = ALONE if fault in self._alone else "servers" if fault in self._of_servers else str(number)
+        broken = self._broken.keys()
+        if not (broken if name == ALONE else broken & {name, ALONE}):
             self.faults[fault.__name__] += 1
             self._broken[name] = time.monotonic() + lasts, fault(self._daemons[number])
 

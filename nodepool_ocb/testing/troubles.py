@@ -36,6 +36,9 @@ class Trouble:
         """Make some trouble, and mend it; Unavailable where none was made, for want of a ZooKeeper."""
         raise NotImplementedError
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__} {self.times}"
+
     def pause(self, least: float, most: float) -> None:
         """So many seconds, or until the storm is over."""
         self._over.wait(self.chance.uniform(least, most))

@@ -189,6 +189,15 @@ def test_what_a_reload_does_not_change_is_told(yard: Yard) -> None:
     yard.until_ready("jammy")
 
 
+def test_a_shorter_interval_counts_for_what_was_looked_at_before_the_reload(yard: Yard) -> None:
+    builder = yard.builder(yard.image("jammy"), cleanup_seconds=3600.0).start()
+    yard.until_ready("jammy")
+    (builder.images / "jammy-0000000099.raw").touch()
+    builder.configure(builder={"cleanup_seconds": 0.5})
+    builder.reload()
+    yard.until(lambda: not (builder.images / "jammy-0000000099.raw").exists(), "what has no record is removed")
+
+
 def test_a_reload_moves_the_pages_and_changes_workers_and_log(yard: Yard) -> None:
     builder = yard.builder(yard.image("jammy")).start()
     pages = f"127.0.0.1:{free_port()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from nodepool_ocb import config
 from nodepool_ocb.cli.main import cli
+from nodepool_ocb.errors import Invalid
 
 GOOD = "diskimages: [{name: i, formats: [raw], env-vars: {PASSWORD: hidden}}, {name: elsewhere}]\nlabels: [{name: l}]\n"
 
@@ -109,6 +112,26 @@ def test_a_fault_of_an_inherited_key_has_the_line_of_the_image(folder: Path) -> 
         "diskimages:\n- name: p\n  abstract: true\n  backend: mmdebstrap\n  formats: [qcow2]\n- name: i\n  parent: p\n"
     )
     assert f"{folder}/images.yaml:6: diskimages[i].formats: backend mmdebstrap makes no qcow2" in check(folder).stderr
+
+
+def test_a_builder_that_would_take_the_annealer_s_port_is_warned_of(folder: Path) -> None:
+    (folder / "images.yaml").write_text(GOOD)
+    file = folder / "nodepool-ocb.yaml"
+    file.write_text(file.read_text() + "http: {listen: '127.0.0.1:9470'}\n")
+    assert "would both listen on 127.0.0.1:9470; set builder.listen" in check(folder).stderr
+    file.write_text(file.read_text().replace("{nodepool", "{listen: '127.0.0.1:9471', nodepool"))
+    assert "builder.listen" not in check(folder).stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be somebody else")
+def test_a_configuration_in_a_folder_that_may_not_be_entered_is_said_without_a_traceback(folder: Path) -> None:
+    folder.chmod(0o750)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(Invalid, match="cannot be read: Permission denied"):
+            config.load(folder / "nodepool-ocb.yaml")
+    finally:
+        os.seteuid(0)
 
 
 def test_offline_says_that_zookeeper_was_not_asked(folder: Path) -> None:

@@ -183,6 +183,7 @@ def chain(levels: int, first: State) -> World:
     world.put_deployment("d", Stored(Deployment(state=DeploymentState.COMMITTED), 0))
     world.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop",)))
     world.put_node("n", Node(alive=True), 0)
+    world.put_fence("n", 0)
     for level in range(levels):
         role = f"r{level}"
         world.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))

@@ -264,7 +264,7 @@ class Fleet:
         """All that the checker may want to know."""
         world = tree.load(self.session)
         noderoles = {
-            vertex.name: Told(vertex.record, "destructive" in world.role_of(vertex).flags, self.runs(vertex.name))
+            vertex.name: Told(vertex.record, destructive(world, vertex), self.runs(vertex.name))
             for vertex in world.vertices()
             if vertex.node.name in self.nodes
         }
@@ -302,10 +302,12 @@ class Fleet:
 
     def unfinished(self) -> list[str]:
         """Every noderole that is not ACTIVE, nor given up for a person to look at its machine."""
+        world = tree.load(self.session)
         return [
             vertex.name
-            for vertex in tree.load(self.session).vertices()
-            if vertex.record.state is not State.ACTIVE and not history.given_up(vertex.name, vertex.record, self.doomed)
+            for vertex in world.vertices()
+            if vertex.record.state is not State.ACTIVE
+            and not history.given_up(vertex.name, vertex.record, destructive(world, vertex), self.doomed)
         ]
 
     def at_work(self) -> list[str]:
@@ -327,6 +329,11 @@ class Fleet:
 
     def until_all_active(self, seconds: float = PATIENCE_SECONDS) -> None:
         self.until(lambda: not self.unfinished(), "every noderole is ACTIVE", seconds)
+
+
+def destructive(world: World, vertex: Vertex) -> bool:
+    """Whether it must not be done twice."""
+    return "destructive" in world.role_of(vertex).flags
 
 
 def vertex_of(world: World, noderole: str) -> Vertex:

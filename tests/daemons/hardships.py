@@ -130,28 +130,31 @@ def _nothing() -> None:
     """There is nothing to be mended."""
 
 
-HARDSHIPS: Final[Sequence[Hardship]] = (
-    keeper_killed,
-    state_lost,
-    another_machine,
-    power_failed,
-    frozen,
-    *map(impostor, IMPOSTORS.values()),
+#: By kind, each as likely as the others.
+HARDSHIPS: Final[Sequence[Sequence[Hardship]]] = (
+    (keeper_killed,),
+    (state_lost,),
+    (another_machine, *map(impostor, IMPOSTORS.values())),
+    (power_failed,),
+    (frozen,),
 )
 
 
 class Hardships(Commands):
     """A machine has a hardship, seconds later that is over, and something more runs there."""
 
-    def __init__(self, fleet: Fleet, seed: int, nodes: Sequence[str], hardships: Sequence[Hardship]) -> None:
+    def __init__(self, fleet: Fleet, seed: int, nodes: Sequence[str], hardships: Sequence[Sequence[Hardship]]) -> None:
         super().__init__(fleet, seed, nodes)
         self._hardships = hardships
         self.had: Counter[str] = Counter()
 
+    def __str__(self) -> str:
+        return f"Hardships {dict(self.had)}"
+
     def round(self) -> None:
         self.pause(0.1, 2.0)
         fqdn = self.chance.choice(self.nodes)
-        hardship = self.chance.choice(self._hardships)
+        hardship = self.chance.choice(self.chance.choice(self._hardships))
         self.had[hardship.__name__] += 1
         mend = hardship(self.fleet, self.fleet.farm.number(fqdn))
         try:

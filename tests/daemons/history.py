@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from nodepool_ocb.model import NodeRole, Run, State
-from nodepool_ocb.noderole import OUTCOME_UNKNOWN
 from nodepool_ocb.store import paths
 from nodepool_ocb_annealer.tidying import RUNS_KEPT
 
@@ -266,14 +265,14 @@ def _parents(evidence: Evidence, record: NodeRole) -> Iterator[str]:
 def unfinished(evidence: Evidence) -> Iterator[str]:
     """Every noderole is ACTIVE at the end, or waits for a person to look at its machine."""
     for name, told in evidence.noderoles.items():
-        if told.record.state is not State.ACTIVE and not given_up(name, told.record, evidence.doomed):
+        waits = given_up(name, told.record, told.destructive, evidence.doomed)
+        if told.record.state is not State.ACTIVE and not waits:
             yield f"{name} is {told.record.state}: {told.record.reason}"
 
 
-def given_up(noderole: str, record: NodeRole, doomed: Collection[str]) -> bool:
-    """Whether it is destructive, its run was lost, and that may happen on its machine."""
-    lost = record.state is State.ERROR and record.reason == OUTCOME_UNKNOWN
-    return lost and paths.split_noderole(noderole)[1] in doomed
+def given_up(noderole: str, record: NodeRole, destructive: bool, doomed: Collection[str]) -> bool:
+    """Whether it is destructive, and a person has to look at a machine on which runs may be lost."""
+    return destructive and record.state is State.ERROR and paths.split_noderole(noderole)[1] in doomed
 
 
 # -- ZooKeeper and the machines --

@@ -27,7 +27,7 @@ from nodepool_ocb.model import Change, Check, Delete, NodeRole, Set, Structure
 from nodepool_ocb.store import transaction
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.world import World
-from nodepool_ocb_annealer import annealer, running
+from nodepool_ocb_annealer import annealer, judging, running
 from nodepool_ocb_annealer.held import Finished
 from nodepool_ocb_annealer.main import main
 
@@ -189,6 +189,11 @@ def without_doubt() -> None:
     noderole.placed = annealer.placed = placed  # type: ignore[attr-defined]
 
 
+def without_agreement() -> None:
+    """What this annealer does not reach is dead, whatever others say."""
+    judging.Judging.agreed = lambda *_: True  # type: ignore[method-assign]
+
+
 def without_watermark() -> None:
     """What is deleted leaves no numbers; also for a process that is told to delete."""
 
@@ -224,6 +229,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "no jig of the order": without_the_jig_of_the_order,
     "no unknown": without_unknown,
     "no doubt": without_doubt,
+    "no agreement": without_agreement,
     "no watermark": without_watermark,
     "no gates": without_gates,
     "gates before members": without_members_before_gates,

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.health import Pages
+from nodepool_ocb.health import Door, Pages
+from nodepool_ocb.testing.zookeeper import free_port
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1", "9470", "127.0.0.1:http", ""])
@@ -34,3 +35,22 @@ def test_a_closed_server_lets_its_port_go() -> None:
     pages.close()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(pages.address.rpartition(":")[2]))) != 0
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_pages_move_to_another_address_of_the_same_port_or_stay_where_they_were() -> None:
+    told: list[str | None] = []
+    door, port = Door({}, None, told.append), free_port()
+    door.move(f"127.0.0.1:{port}")
+    door.move(f"0.0.0.0:{port}")
+    assert answers(port)
+    with pytest.raises(Invalid, match="cannot listen"):
+        door.move(f"192.0.2.1:{port}")
+    assert answers(port)
+    door.move(None)
+    assert not answers(port)
+    assert (told[0], len(told), told[-1]) == (f"127.0.0.1:{port}", 3, None)

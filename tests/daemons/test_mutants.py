@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import mutants
 import pytest
@@ -17,6 +18,7 @@ from fleet import DEPLOYMENT, SESSION_SECONDS, Fleet, vertex_of
 from history import Event as Noted
 from test_jig_changed import import_anew
 from test_unreadable_records import unreadable, until_swept
+from troubles import KEY, new_key
 
 from nodepool_ocb import claim, structure
 from nodepool_ocb.aliveness import died
@@ -37,8 +39,15 @@ def two(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
+@pytest.fixture
+def eight(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
+    """So many that each annealer is the first to ask some."""
+    with Fleet(zookeeper, chroot, tmp_path, machines=8) as fleet:
+        yield fleet
+
+
 def launch(
-    fleet: Fleet, mutant: str, moment: str, role: str, session_seconds: float = SESSION_SECONDS, **settings: float
+    fleet: Fleet, mutant: str, moment: str, role: str, session_seconds: float = SESSION_SECONDS, **settings: Any
 ) -> CutDaemon:
     launcher = (mutants.__file__, mutant, moment, role)
     return fleet.annealer(launcher=launcher, session_seconds=session_seconds, **settings)
@@ -171,6 +180,19 @@ def lost_runs(fleet: Fleet, mutant: str) -> str:
     return noderole
 
 
+def bad_key(fleet: Fleet, mutant: str) -> CutDaemon:
+    """Beside an annealer that is well, and has done all, one begins whose key no machine takes."""
+    fleet.add_role("setup", fleet.work(0.0))
+    for node in fleet.nodes:
+        fleet.bind("setup", node)
+    launch(fleet, mutant, "none", "setup").start()
+    fleet.until_all_active()
+    wrong = launch(fleet, mutant, "none", "setup", own_key=KEY, probe_seconds=0.5)
+    (wrong.config.with_name(KEY)).unlink()
+    new_key(wrong.config.with_name(KEY))
+    return wrong.begin()
+
+
 def test_an_order_that_comes_late_is_refused_by_the_machine(fleet: Fleet) -> None:
     late_order(fleet, "none")
     fleet.until(lambda: fleet.noted(Noted.FENCED), "the machine refuses the late order")
@@ -247,6 +269,20 @@ def test_a_parent_that_cannot_be_read_makes_nobody_run_again(two: Fleet) -> None
 def test_without_doubt_about_a_parent_a_child_runs_again(two: Fleet) -> None:
     child = hidden_parent(two, "no doubt")
     two.until(lambda: two.starts()[child] == 2, "it runs again, though nobody asked for that")
+
+
+def test_an_annealer_whose_key_no_machine_takes_makes_nothing_run_again(eight: Fleet) -> None:
+    wrong = bad_key(eight, "none")
+    eight.until(lambda: "others reach it" in wrong.said, "another takes its suspicion back", 60.0)
+    assert all(eight.node(node).alive for node in eight.nodes)
+    assert set(eight.starts().values()) == {1}
+    assert not eight.unfinished()
+
+
+def test_without_agreement_machines_that_are_well_are_dead_and_nothing_on_them_counts_any_more(eight: Fleet) -> None:
+    bad_key(eight, "no agreement")
+    eight.until(lambda: not all(eight.node(node).alive for node in eight.nodes), "one is called dead", 60.0)
+    assert eight.unfinished()
 
 
 def test_a_second_life_uses_no_number_of_the_first(fleet: Fleet) -> None:

@@ -9,7 +9,6 @@ the same faults in the same order.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -32,6 +31,7 @@ from troubles import (
     chain,
     cluster,
     disks_fail,
+    key_bad,
     key_gone,
     records,
     wrong_clocks,
@@ -41,7 +41,7 @@ from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.storm import Fault, Mend, Storm
-from nodepool_ocb.testing.troubles import Unreadable
+from nodepool_ocb.testing.troubles import Trouble, Unreadable
 from nodepool_ocb.testing.zookeeper import Server
 
 CALM_SECONDS = 240.0  # after the storm, until nothing is left to be done
@@ -102,7 +102,24 @@ def cramped(stack: ExitStack, fleet: Fleet, nodes: Sequence[str], seed: int) -> 
     fleet.mute |= set(nodes)
     numbers = {fleet.farm.number(fqdn): fleet.farm.state_dir(fqdn) for fqdn in nodes}
     disks = {number: stack.enter_context(SmallDisk(state, 32 << 20)) for number, state in numbers.items()}
-    return [Hardships(fleet, seed, nodes, [disk_full(disks), disk_read_only(disks)])]
+    return [Hardships(fleet, seed, nodes, [[disk_full(disks), disk_read_only(disks)]])]
+
+
+def troubles_on_others(stack: ExitStack, fleet: Fleet, seed: int, clustered: tuple[int, int]) -> list[Trouble]:
+    """Those of a storm, with what there is to be troubled: the last machines, and a cluster of so many members and children."""
+    others = iter(fleet.nodes[-TROUBLED - HARD - CRAMPED :])
+    troubled, hard, small = ([*islice(others, count)] for count in (TROUBLED, HARD, CRAMPED))
+    chain(fleet, troubled, 1.0)
+    wild(fleet, [*hard, *small])
+    destructive(fleet, hard)
+    members = cluster(fleet, *clustered)
+    return [
+        Unreadable(fleet.settings(5.0), seed, records),
+        Lives(fleet, seed, troubled),
+        Refreshing(fleet, seed, members),
+        *(Hardships(fleet, seed + number, [fqdn], HARDSHIPS) for number, fqdn in enumerate(hard)),
+        *cramped(stack, fleet, small, seed),
+    ]
 
 
 def annealers(fleet: Fleet) -> None:
@@ -150,23 +167,13 @@ def test_after_a_storm_every_promise_holds(
         disks = small_disks(stack, tmp_path)
         server = stack.enter_context(servers())
         fleet = stack.enter_context(Fleet(server, chroot, tmp_path, machines=machines + TROUBLED + HARD + CRAMPED))
-        numbers = iter(fleet.nodes)
-        steady, troubled, hard, small = ([*islice(numbers, each)] for each in (machines, TROUBLED, HARD, CRAMPED))
+        steady = fleet.nodes[:machines]
         count = grid(fleet, steady, levels, lasting)
-        chain(fleet, troubled, 1.0)
-        wild(fleet, [*hard, *small])
-        destructive(fleet, hard)
-        members = cluster(fleet, *clustered)
-        cramping = cramped(stack, fleet, small, seed)
+        troubles = troubles_on_others(stack, fleet, seed, clustered)
         annealers(fleet)
-        storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=faults(fleet, disks, seed))
-        troubles = [
-            Unreadable(fleet.settings(5.0), seed, records),
-            Lives(fleet, seed, troubled),
-            Refreshing(fleet, seed, members),
-            Hardships(fleet, seed, hard, HARDSHIPS),
-            *cramping,
-        ]
+        storm = Storm(
+            fleet.annealers, server, seed, lasts=LASTS, more=faults(fleet, disks, seed), alone=[key_bad(fleet)]
+        )
         with ExitStack() as going_on:
             for trouble in troubles:
                 going_on.enter_context(trouble)
@@ -174,9 +181,9 @@ def test_after_a_storm_every_promise_holds(
         until_calm(fleet, lambda: not fleet.unfinished() and not fleet.at_work(), CALM_SECONDS)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
         starts = {noderole: each for noderole, each in fleet.starts().items() if noderole.partition("@")[2] in steady}
-        told = [(type(trouble).__name__, trouble.times) for trouble in troubles]
-        had = sum((trouble.had for trouble in troubles if isinstance(trouble, Hardships)), Counter())
-        print(f"{dict(storm.faults)}, {told}, {dict(had)}, {sum(starts.values())} starts of {count} noderoles")
+        print(
+            f"{dict(storm.faults)}, {', '.join(map(str, troubles))}, {sum(starts.values())} starts of {count} noderoles"
+        )
         assert not fleet.faults()
         assert sum(starts.values()) <= (count + machines) * (1 + EXCESS), "one of each machine fails once"
         assert sum(work.begins for work in fleet.evidence().work) >= count, "the scripts witness it"
@@ -222,7 +229,9 @@ def test_after_a_storm_a_rollout_has_done_everything_once(
             for number in range(groups)
         ]
         staged = Staged(fleet, document(named, phases))
-        storm = Storm(fleet.annealers, server, seed, lasts=LASTS, more=faults(fleet, disks, seed))
+        storm = Storm(
+            fleet.annealers, server, seed, lasts=LASTS, more=faults(fleet, disks, seed), alone=[key_bad(fleet)]
+        )
         storm.blow(seconds, every_seconds, fleet.revive)
         until_calm(fleet, lambda: staged.over, CALM_SECONDS + seconds)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"

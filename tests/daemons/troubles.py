@@ -4,8 +4,10 @@ hosts.
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -13,6 +15,7 @@ from typing import Final
 from fleet import DEPLOYMENT, Fleet
 from person import Person
 
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import Role
 from nodepool_ocb.store import paths, tree
 from nodepool_ocb.store.session import Session
@@ -24,6 +27,8 @@ from nodepool_ocb.testing.troubles import MENDED_SECONDS, Trouble
 
 GONE, REFUSED = 3, 4  # exit codes
 KEY: Final = "id_ed25519"  # of an annealer that has one of its own, in its folder
+
+NOTICED_SECONDS: Final = 15.0  # for an annealer to begin, and to find that no machine takes its key
 
 #: Fails the first time on each machine.
 FLAKY: Final = 'mark=${OCB_RUN%/runs/*}/flaky; [ -e "$mark" ] || { : >"$mark"; exit 1; }'
@@ -161,6 +166,51 @@ def key_gone(daemon: CutDaemon) -> Mend:
     """Its private key vanishes, and it is started anew without."""
     key = daemon.config.with_name(KEY)
     away = key.rename(key.with_name(f"{KEY}.away"))
+    _restart(daemon)
+    return lambda: away.rename(key)
+
+
+def key_bad(fleet: Fleet) -> Fault:
+    """In the place of its private key stands one that no machine takes; nothing comes of it as long as another is well."""
+
+    def key_replaced(daemon: CutDaemon) -> Mend:
+        if _living(fleet) < len(fleet.annealers):
+            return lambda: None
+        key = daemon.config.with_name(KEY)
+        good = key.rename(key.with_name(f"{KEY}.good"))
+        new_key(key)
+        _restart(daemon)
+        until = time.monotonic() + NOTICED_SECONDS
+        while not _failed(daemon) and time.monotonic() < until:
+            time.sleep(0.05)
+
+        def put_back() -> None:
+            good.replace(key)
+            _restart(daemon)
+
+        return put_back
+
+    return key_replaced
+
+
+def new_key(file: Path) -> None:
+    """A private key that no machine takes."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
+
+
+def _living(fleet: Fleet) -> int:
+    with suppress(Unavailable):
+        return fleet.living()
+    return 0
+
+
+def _failed(daemon: CutDaemon) -> bool:
+    """Whether it asked a machine that did not let it in."""
+    with suppress(OSError):
+        return daemon.metric('nodepool_ocb_probes_total{outcome="failed"}') > 0
+    return False
+
+
+def _restart(daemon: CutDaemon) -> None:
     daemon.kill()
     daemon.begin()
-    return lambda: away.rename(key)

@@ -10,7 +10,7 @@ from itertools import repeat
 
 from nodepool_ocb.config import LogSettings
 from nodepool_ocb.daemon import serve, setup_logging
-from nodepool_ocb.errors import Denied, Invalid
+from nodepool_ocb.errors import Denied, Invalid, Taken
 from nodepool_ocb.page import Answer
 from nodepool_ocb.reloading import Reload
 
@@ -47,6 +47,8 @@ def turn_of(oddity: str) -> Callable[[], float]:
     results: Iterator[Exception | float] = turns(oddity)
     if oddity == "fails twice":
         results = failing_twice()
+    elif oddity == "taken":
+        results = repeat(Taken("another has our name", wait_seconds=300.0))
     elif oddity == "busy":
         results = repeat(0.0)
     elif oddity.startswith("denied"):

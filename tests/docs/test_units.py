@@ -83,6 +83,14 @@ def test_a_unit_leaves_the_mode_of_the_configuration_to_whoever_wrote_it(unit: P
     assert "ConfigurationDirectoryMode" not in settings(unit)
 
 
+def test_a_builder_that_is_to_reload_is_refused_for_its_nodepool_yaml_too(tmp_path: Path) -> None:
+    (tmp_path / "nodepool-ocb.yaml").touch()
+    (tmp_path / "nodepool.yaml").write_text("diskimage: []\n")
+    program = Path(sys.executable).with_name("nodepool-ocb-builder")
+    said = subprocess.run([program, "--config", tmp_path, "--check"], capture_output=True, text=True, check=False)
+    assert (said.returncode, "did you mean `diskimages`" in said.stderr) == (1, True)
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_a_unit_calls_its_program_with_options_that_it_has(unit: Path) -> None:
     known = settings(unit)

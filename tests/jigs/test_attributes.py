@@ -106,6 +106,7 @@ def test_what_was_sent_stays_as_it_was() -> None:
         (b"t 1 l/7\nx\n", "'7' is no place in a list of 1, nor the next"),
         (b"t 1 l/x\nx\n", "'x' is no place in a list of 1"),
         (b"j 120 a\n" + b"[" * 60 + b"]" * 60 + b"\n", "deeper than 50 levels"),
+        (b"j 200000 a\n" + b"[" * 200_000 + b"\n", "deeper than 50 levels"),
         (b"t 1 " + b"a/" * 60 + b"a\nx\n", "deeper than 50 levels"),
         (b"t 100 a\nx\n", "damaged"),
         (b"t 1", "damaged"),

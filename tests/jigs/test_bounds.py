@@ -73,6 +73,18 @@ def test_a_machine_that_lies_is_unreachable_and_its_noise_is_not_kept(machine: A
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000, "KiB"
 
 
+def test_a_machine_that_lies_is_not_asked_again_by_the_same_order(machine: Any) -> None:
+    annealer = Annealer(machine.settings())
+    annealer.run(machine.order("true", log=None))
+    annealer.jig.close()
+    (runner,) = machine.state.glob("runner-*/runner")
+    runner.write_text(f'echo >>"$HOME/asked"; {READY} printf "\\n%s DANCE\\n" "$OCB_TOKEN"; cat\n')
+    liar = Annealer(machine.settings())
+    assert isinstance(liar.run(machine.order("true", epoch=2, generation=2)), Unreachable)
+    liar.jig.close()
+    assert (machine.state.parent / "asked").read_text() == "\n"
+
+
 def test_a_machine_that_gives_attributes_back_without_end_is_cut_off(machine: Any, annealer: Any) -> None:
     annealer.run(machine.order("true", log=None))
     annealer.jig.close()

@@ -30,7 +30,7 @@ noderoles = st.builds(
     since=st.floats(0, 2e9),
     parents=st.lists(texts, max_size=3).map(tuple),
     generation=st.integers(0, 2**31),
-    run=st.none() | texts,
+    run=st.none() | st.from_regex(r"[a-z0-9][a-z0-9.-]{0,40}", fullmatch=True),
     reason=st.none() | texts,
     refresh=st.booleans(),
     not_before=st.floats(0, 2e9),

@@ -276,6 +276,8 @@ def test_a_member_that_is_well_again_unblocks_nobody_while_another_cannot_be_rea
 def test_a_claim_of_a_child_of_a_cluster_waits_for_a_member_that_cannot_be_read(seen: bool) -> None:
     made = world()
     members(made, State.ACTIVE, State.ACTIVE)
+    for cluster in made.clusters.values():
+        made.put_gate(cluster.deployment, cluster.role, 0)
     child = put(made, f"app@{N}", State.TODO, CLUSTER)
     assert runnable(made, child, 1.0, JIGS)
     spoil_noderole(made, BASE, seen)

@@ -1,0 +1,109 @@
+"""What ``record delete`` takes away, and what it refuses. Pure.
+
+A record that cannot be read hides what it counted: the generation that its machine knows, the epoch, the number of a rollout.
+So ``/ocb/structure`` is raised above all that the record can have had, as far as its neighbours and versions bound it:
+whatever is made under the same name begins there (decision 016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import Run, Structure
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import NodeView, World
+
+MANY_GENERATIONS: Final = 2  # that one write of a noderole may count, at most
+
+#: What everything else counts on: whoever deletes it breaks more than cannot be read.
+KEPT: Final = (paths.CLUSTER, paths.STRUCTURE, paths.CLOCK, paths.deployment("system"))
+
+
+def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
+    """Nothing where ``path`` may be deleted: it cannot be read, is a claim that nobody stands behind, or ``force`` is given.
+
+    Raises Conflict.
+    """
+    parts = path.split("/")[2:]
+    if path in KEPT or parts[2:] == ["fence"] or "clusters" in parts[2:3]:
+        raise Conflict(f"{path} is never deleted, for other records count on its version or its numbers: write it anew")
+    if len(parts) < 2 or path == paths.IMAGES:
+        raise Conflict(f"{path} is no record; name one, as nodepool-ocb status does")
+    _refuse_work(world, path, parts)
+    if problem is None and not force and not _ghost(world, path):
+        raise Conflict(f"{path} can be read: use the command of what it is; --force deletes it all the same")
+    _refuse_dependants(world, parts)
+
+
+def _refuse_work(world: World, path: str, parts: Sequence[str]) -> None:
+    """A node that somebody works on keeps all that it has."""
+    view = world.nodes.get(parts[1]) if parts[0] == "nodes" else None
+    elsewhere = view is not None and path != paths.claim(view.name)
+    if view is not None and view.claim is not None and elsewhere and view.claim.annealer in world.annealers:
+        raise Conflict(f"annealer {view.claim.annealer} works on {view.name}; wait until that has ended")
+    if view is not None and path == paths.claim(view.name) and path not in world.unreadable and not _ghost(world, path):
+        raise Conflict(f"{path} is of an annealer that is running; stop that annealer, and the claim goes")
+
+
+def _ghost(world: World, path: str) -> bool:
+    """Whether it is a claim that no running annealer stands behind."""
+    parts = path.split("/")[2:]
+    view = world.nodes.get(parts[1]) if len(parts) == 3 and parts[0] == "nodes" and parts[2] == "claim" else None
+    claim = view.claim if view is not None else None
+    return view is not None and claim is not None and (claim.annealer not in world.annealers or not view.claim_owner)
+
+
+def _refuse_dependants(world: World, parts: Sequence[str]) -> None:
+    """What else names the record, and would hang in the air."""
+    match parts:
+        case ["deployments", name]:
+            holds = [*_nodes_in(world, name), *(v.name for v in world.vertices() if v.record.deployment == name)]
+            holds += [each for each, stored in world.deployments.items() if stored.record.parent == name]
+        case ["nodes", fqdn]:
+            own = world.nodes[fqdn].noderoles.values() if fqdn in world.nodes else ()
+            holds = [child.name for vertex in own for child in vertex.children if child.node.name != fqdn]
+        case ["nodes", fqdn, "noderoles", role]:
+            holds = [child.name for child in world.below(paths.noderole_name(role, fqdn))]
+        case _:
+            return
+    if holds:
+        more = f" and {len(holds) - 1} more" if len(holds) > 1 else ""
+        raise Conflict(
+            f"{sorted(holds)[0]}{more} would be left without it: delete these first, or write the record anew:"
+            " zkCli.sh -server HOST set PATH JSON"
+        )
+
+
+def _nodes_in(world: World, deployment: str) -> list[str]:
+    return [view.name for view in world.nodes.values() if view.record and view.record.deployment == deployment]
+
+
+def raised(
+    world: World, record: Structure, versions: Mapping[str, int], runs: Iterable[Run], rollouts: Iterable[int]
+) -> Structure:
+    """The structure above all numbers that what goes can have had.
+
+    ``versions``: of each path that goes; ``runs``: the records of runs among it; ``rollouts``: numbers among it.
+    """
+    generation, epoch = record.generation, record.epoch
+    for each, version in versions.items():
+        match each.split("/")[2:]:
+            case ["nodes", fqdn, "noderoles", role]:
+                vertex = world.vertex(paths.noderole_name(role, fqdn))
+                known = vertex.record.generation if vertex is not None else 0
+                generation = max(generation, known, record.generation + MANY_GENERATIONS * (version + 1))
+            case ["nodes", fqdn, "fence"]:
+                epoch = max(epoch, _epoch(world.nodes.get(fqdn), record, version))
+    for run in runs:
+        generation, epoch = max(generation, run.generation + 1), max(epoch, run.epoch + 1)
+    return replace(record, generation=generation, epoch=epoch, rollout=max([record.rollout, *rollouts]))
+
+
+def _epoch(view: NodeView | None, record: Structure, version: int) -> int:
+    """Above that of a node's newest claim: no base is above what the structure says."""
+    known = view.epoch if view is not None else 0
+    return max(known, record.epoch + version) + 1

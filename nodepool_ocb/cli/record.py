@@ -1,0 +1,130 @@
+"""``nodepool-ocb record``: what is at a path of ZooKeeper, as it is; and away with what cannot be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from nodepool_ocb import limits
+from nodepool_ocb.cli import connection, deleting, output
+from nodepool_ocb.cli.common import Noun, confirm, yes_option
+from nodepool_ocb.errors import Conflict, Invalid, NotFound
+from nodepool_ocb.model import Change, Delete, Json, Run, Set
+from nodepool_ocb.store import paths
+from nodepool_ocb.visible import line
+from nodepool_ocb.world import World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.frames import Znode
+    from nodepool_ocb.store.session import Session
+
+SHOWN: Final = 4000  # characters of what a record holds, in a table; the other forms have all
+NAMED: Final = 20  # znodes that are named before they go
+_PATH: Final = re.compile(r"(/ocb|/nodepool/image)(/[^/\x00]+)*")
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Single records in ZooKeeper: look at one as it is, delete one that cannot be read."""
+
+
+@command.command()
+@click.argument("path")
+def show(path: str) -> None:
+    """What is at a path, byte by byte: control characters are written as \\x1b, and why it cannot be read is said."""
+    from nodepool_ocb.store import quarantine
+
+    with connection.session() as opened:
+        opened.sync()
+        znode = _there(opened, path)
+        below = opened.children(path) or []
+    belongs = quarantine.kind(path)
+    text = line(znode.data.decode("utf-8", "backslashreplace"))
+    told: dict[str, Json] = {
+        "path": path,
+        "kind": belongs if isinstance(belongs, str) else belongs.__name__ if belongs else None,
+        "cannot_be_read": quarantine.problem(znode),
+        "version": znode.version,
+        "bytes": len(znode.data),
+        "session": f"0x{znode.ephemeral_owner:x}" if znode.ephemeral_owner else None,
+        "since": znode.mtime,
+        "below": sorted(below),
+    }
+    left = len(text) - SHOWN
+    shown = text[:SHOWN] + (f" ... and {left} characters more" if left > 0 else "")
+    output.thing({**told, "data": text}, path, output.fields(told), "", output.verbatim([shown]))
+
+
+@command.command()
+@click.argument("path")
+@click.option("--force", is_flag=True, help="Also what can be read.")
+@yes_option
+def delete(path: str, force: bool, yes: bool) -> None:
+    """Delete a record that cannot be read, with all below it; refused while somebody works there or depends on it."""
+    with connection.session() as opened:
+        znodes = _judged(opened, connection.load(opened), path, force)
+        names = [line(znode.path) for znode in reversed(znodes)]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        confirm(f"delete {', '.join(names[:NAMED])}{more}, for good", yes)
+        asked = {znode.path: znode.mzxid for znode in znodes}
+
+        def decide() -> list[Sequence[Change]]:
+            world = connection.load(opened)
+            now = _judged(opened, world, path, force)
+            if {znode.path: znode.mzxid for znode in now} != asked:
+                raise Conflict(f"{line(path)} or what is below it was changed meanwhile; look at it again")
+            return _transactions(world, path, now)
+
+        for transaction in decide():
+            opened.commit(transaction)
+    told = [{"change": "delete", "path": name} for name in names]
+    output.things(told, ("change", "path"), key="path")
+
+
+def _there(opened: Session, path: str) -> Znode:
+    """Raises NotFound, or UsageError for what is no path of ours."""
+    if not _PATH.fullmatch(path):
+        raise click.UsageError("a path begins with /ocb or /nodepool/image, without the chroot, as status names it")
+    znode = opened.get(path)
+    if znode is None:
+        raise NotFound(f"nothing is at {line(path)}; nodepool-ocb status names what cannot be read")
+    return znode
+
+
+def _judged(opened: Session, world: World, path: str, force: bool) -> list[Znode]:
+    """What would go, leaves first; raises Conflict where it may not."""
+    from nodepool_ocb.store import quarantine
+    from nodepool_ocb.store.removal import subtree
+
+    znode = _there(opened, path)
+    why = quarantine.problem(znode) or quarantine.of_rollouts(opened).get(path)
+    deleting.refuse(world, path, why, force)
+    znodes = subtree(opened, path)
+    held = [line(each.path) for each in znodes if each.ephemeral_owner and each.path != path]
+    if held:
+        raise Conflict(f"somebody holds {held[0]}; wait until that has ended")
+    return znodes
+
+
+def _transactions(world: World, path: str, znodes: Sequence[Znode]) -> list[Sequence[Change]]:
+    """The structure first, so that whoever decided without what goes is refused; then all of it, leaves first."""
+    from nodepool_ocb import structure
+    from nodepool_ocb.store import codec, quarantine
+
+    goes: list[Change] = [Delete(znode.path, znode.version) for znode in znodes]
+    if not path.startswith(paths.ROOT + "/"):
+        return list(limits.parts(limits.singly(goes)))
+    runs = []
+    for znode in znodes:
+        if quarantine.kind(znode.path) is Run:
+            try:
+                runs.append(codec.decode(Run, znode))
+            except Invalid:
+                continue
+    numbers = [int(name) for znode in znodes if (name := znode.path.rpartition("/")[2]).isdecimal() and len(name) == 10]
+    before = structure.stored(world)
+    after = deleting.raised(world, before.record, {z.path: z.version for z in znodes}, runs, numbers)
+    return [[Set(paths.STRUCTURE, after, before.version)], *limits.parts(limits.singly(goes))]

@@ -1,0 +1,60 @@
+"""How a file that a person names is read: a regular file, to its end or to a bound, and never waited for.
+
+A FIFO, a device, a socket or a directory in the place of a file would keep its reader for ever, or have no end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+_KINDS: Final = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class Irregular(OSError):
+    """Something else stands where a file is to be."""
+
+    def __init__(self, path: Path | str, what: str) -> None:
+        super().__init__(errno.EINVAL, f"this is {what}, not a regular file", str(path))
+
+
+def read(path: Path | str, most: int, *, follow: bool = True) -> bytes:
+    """What a file holds, at most one byte more than ``most``: then it is too large, and nothing more of it was read.
+
+    ``follow``: whether it may be a link. Raises OSError, Irregular among them; ``strerror`` says it in words.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    require(path, follow=follow)  # before it is opened: a device may do something when it is
+    try:
+        descriptor = os.open(path, flags)
+    except ValueError as odd:  # a zero byte in its name
+        raise OSError(errno.EINVAL, str(odd), str(path)) from odd
+    with open(descriptor, "rb") as file:
+        _require(path, os.fstat(descriptor))
+        return file.read(most + 1)
+
+
+def require(path: Path | str, *, follow: bool = True) -> None:
+    """Raises OSError where there is no regular file, for readers of other people's making."""
+    try:
+        found = os.stat(path, follow_symlinks=follow)
+    except ValueError as odd:
+        raise OSError(errno.EINVAL, str(odd), str(path)) from odd
+    _require(path, found)
+
+
+def _require(path: Path | str, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise Irregular(path, _KINDS.get(stat.S_IFMT(found.st_mode), "something else"))

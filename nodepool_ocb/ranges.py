@@ -1,0 +1,67 @@
+"""What the numbers and names of records may be: one vocabulary, held where a record is decoded and before it is written.
+
+So whatever a hand wrote, no decision meets a number with which it cannot count, and no order a name that is two words. The
+schemas of documents have the same bounds. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+NAME: Final = r"[a-z0-9][a-z0-9_.-]{0,62}"  # of a role, a deployment, a jig
+LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # of the name of a node
+TIMEOUT_SECONDS: Final = 604_800.0  # the longest of a run: a week
+PHASE_SECONDS: Final = 2_592_000.0  # the longest phase of a rollout: thirty days
+RETRIES: Final = 1000  # the most of a role
+BACKOFF_SECONDS: Final = 900.0  # the longest between two attempts
+
+Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since the epoch
+Count = Annotated[int, Meta(ge=0, le=10**15)]  # of what only rises: epochs, generations, and znodes' own numbers
+Times = Annotated[int, Meta(ge=0, le=10**9)]  # how often something was tried, how many there are
+Number = Annotated[int, Meta(ge=-1, le=10**10 - 1)]  # of a rollout, in ten digits; -1 is before the first
+Timeout = Annotated[float, Meta(gt=0, le=TIMEOUT_SECONDS)]  # seconds
+Backoff = Annotated[float, Meta(ge=0, le=BACKOFF_SECONDS)]  # seconds
+Retries = Annotated[int, Meta(ge=0, le=RETRIES)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
+ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Some = Annotated[int, Meta(ge=1, le=10**9)]  # how many, at least one
+PhaseTime = Annotated[float, Meta(gt=0, le=PHASE_SECONDS)]  # seconds that a phase of a rollout may take
+Name = Annotated[str, Meta(pattern=rf"^{NAME}\Z")]  # small letters, digits, "-", "_" and ".", at most 63
+RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")]  # one word, that may be in a path
+Login = Annotated[str, Meta(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]{1,128}\Z")]  # one word
+Id = Annotated[str, Meta(pattern=r"^[0-9]{10}\Z")]  # of a rollout
+
+NODEROLE_HOOKS: Final = ("on_proposed", "on_todo", "on_blocked", "on_transition", "on_active", "on_error")
+NODE_HOOKS: Final = ("on_node_create", "on_node_change", "on_node_delete")
+DEPLOYMENT_HOOKS: Final = ("on_deployment_create", "on_deployment_delete")
+
+NoderoleHook = Annotated[str, Meta(pattern=rf"^({'|'.join(NODEROLE_HOOKS)})\Z")]  # a hook of a noderole
+NodeHook = Annotated[str, Meta(pattern=rf"^({'|'.join(NODE_HOOKS)})\Z")]  # a hook of a node
+DeploymentHook = Annotated[str, Meta(pattern=rf"^({'|'.join(DEPLOYMENT_HOOKS)})\Z")]  # a hook of a deployment
+
+_NAME: Final = re.compile(NAME)
+_LABEL: Final = re.compile(LABEL)
+
+
+@lru_cache(maxsize=4096)
+def is_name(text: str) -> bool:
+    """Whether it may be the name of a role or a deployment.
+
+    >>> is_name("ntp-client"), is_name("ntp@n1"), is_name("ntp\\n")
+    (True, False, False)
+    """
+    return _NAME.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_node(text: str) -> bool:
+    """Whether it may be the name of a node: labels of small letters, digits and "-".
+
+    >>> is_node("n1.example.com"), is_node("N1.example.com"), is_node("n1. ")
+    (True, False, False)
+    """
+    return len(text) <= 253 and all(map(_LABEL.fullmatch, text.split(".")))

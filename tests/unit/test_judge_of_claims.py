@@ -1,0 +1,75 @@
+"""The judge looks at all that a claim needs: other claims, the fence, the gates; and what is refused is tried later and later."""
+
+from __future__ import annotations
+
+import pytest
+from test_claim import JIGS, put, world
+
+from nodepool_ocb.hindrance import Code, runnable, why_not
+from nodepool_ocb.model import Claim, State
+from nodepool_ocb.store import paths
+from nodepool_ocb.world import Vertex, World
+from nodepool_ocb_annealer.refusals import FREE, LONGEST_SECONDS, Refusals
+
+
+def codes(made: World, vertex: Vertex) -> list[Code]:
+    return [reason.code for reason in why_not(made, vertex, 1.0)]
+
+
+def claim(annealer: str, noderole: str = "other@n") -> Claim:
+    return Claim(annealer=annealer, noderole=noderole, run="r9", epoch=7, since=0.5)
+
+
+@pytest.mark.parametrize(("annealer", "owner"), [("ghost", 77), ("a", 0)], ids=["nobody's", "no session's"])
+def test_a_claim_that_nobody_stands_behind_is_named_with_the_way_out(annealer: str, owner: int) -> None:
+    made = world()
+    for state in (State.TODO, State.TRANSITION):
+        vertex = put(made, "app@n", state)
+        made.put_claim("n", claim(annealer, vertex.name), owner, 0)
+        (reason,) = why_not(made, vertex, 1.0)
+        assert reason.code is Code.NODE_CLAIMED
+        assert f"record delete {paths.claim('n')}" in reason.advice
+        assert not runnable(made, vertex, 1.0, JIGS)
+
+
+def test_a_claim_of_an_annealer_that_runs_is_named_while_nothing_is_in_transition() -> None:
+    made = world()
+    vertex = put(made, "app@n", State.TODO)
+    made.put_claim("n", claim("a"), 77, 0)
+    assert codes(made, vertex) == [Code.NODE_CLAIMED]
+    put(made, "other@n", State.TRANSITION)
+    assert codes(made, vertex) == [Code.NODE_BUSY]
+
+
+def test_a_fence_that_is_not_there_is_named() -> None:
+    made = world()
+    vertex = put(made, "app@n", State.TODO)
+    assert runnable(made, vertex, 1.0, JIGS)
+    made.put_fence("n", -1)
+    (reason,) = why_not(made, vertex, 1.0)
+    assert (reason.code, reason.subject) == (Code.INCOMPLETE, paths.fence("n"))
+
+
+def test_a_gate_that_is_not_there_is_named_by_members_and_by_those_who_wait_for_them() -> None:
+    made = world()
+    member = put(made, "base@m", State.TODO, serves=("base",))
+    made.put_gate("system", "base", 3)
+    assert codes(made, member) == []
+    child = put(made, "app@n", State.TODO, "base@*system")
+    made.put_gate("system", "base", -1)
+    assert Code.INCOMPLETE in codes(made, member)
+    assert Code.INCOMPLETE in codes(made, child)
+
+
+def test_claims_that_are_refused_are_tried_later_and_later_and_told_once() -> None:
+    refusals, now, told = Refusals(), 0.0, 0
+    for count in range(1, 60):
+        wait = refusals.refused("n", now)
+        told += refusals.news("n", "it is gone") is not None
+        assert (refusals.until("n", now) is None) is (count <= FREE)
+        now += wait
+    assert wait == LONGEST_SECONDS
+    assert told == 1
+    assert refusals.until("m", now) is None
+    refusals.well("n")
+    assert refusals.until("n", now) is None
