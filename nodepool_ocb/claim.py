@@ -116,7 +116,8 @@ def passing_on(
 ) -> list[Change]:
     """The transaction that ends a run and claims the next noderole of the same node in its place."""
     moved = {**moved, following.vertex: following.record}
-    needed = [parent for parent in following.vertex.parents if parent in moved]
+    others = moved.keys() - {hold.vertex, following.vertex}
+    needed = [parent for parent in following.vertex.parents if parent in others] if others else ()
     first = dict.fromkeys([hold.vertex, following.vertex, *needed])
     together = [  # raises Conflict as claiming() does
         *_conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),

@@ -90,10 +90,10 @@ def hindrances(
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
     yield from _of_state(vertex, record)
-    for path in unreadable.holding(world, vertex, record):
+    for path in unreadable.holding(world, vertex, record) if world.unreadable else ():
         yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
     if record.ending is None:  # a run is ended whatever became of what is above
-        for path in unreadable.spoiled(world, vertex):
+        for path in unreadable.spoiled(world, vertex) if world.spoiled else ():
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)

@@ -9,11 +9,12 @@ whole or not at all; what is cut off is decided anew by whoever watches it. Pure
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
-from nodepool_ocb.model import Change, Create, Raise, Set
+from nodepool_ocb.model import Change, Check, Delete, NodeRole, Raise
 
 RECORD_BYTES: Final = 256 * 1024  # of one record: refused above, and not read
 BLOB_BYTES: Final = 512 * 1024  # of the attributes in one znode: likewise
@@ -24,6 +25,9 @@ MOST_CHANGES: Final = TRANSACTION_CHANGES // 2
 
 #: What a change takes beside its path and data: headers, a chroot, an ACL.
 OVERHEAD_BYTES: Final = 200
+
+#: What a noderole's record takes beside its parents and clusters, whose names are ASCII, and a reason.
+NODEROLE_BYTES: Final = 700
 
 _encode = msgspec.json.Encoder().encode
 
@@ -36,30 +40,40 @@ class Room:
 
     def __init__(self, together: Iterable[Change] = (), beside: Sequence[Change] = ()) -> None:
         self.changes: list[Change] = list(together)
-        self._raised = {change.path for change in self.changes if isinstance(change, Raise)}
-        self._most = MOST_CHANGES - len(beside)
-        self._size = sum(map(size, (*self.changes, *beside)))
+        self._beside = beside
+
+    @cached_property
+    def _raised(self) -> set[str]:
+        return {change.path for change in self.changes if isinstance(change, Raise)}
+
+    @cached_property
+    def _size(self) -> int:
+        return sum(map(size, (*self.changes, *self._beside)))  # only where something may follow: it encodes them all
 
     def take(self, unit: Sequence[Change]) -> bool:
         """Put in a unit, if there is room for all of it; an empty transaction takes any."""
         fresh = [change for change in unit if not (isinstance(change, Raise) and change.path in self._raised)]
         more = sum(map(size, fresh))
-        full = len(self.changes) + len(fresh) > self._most or self._size + more > MOST_BYTES
+        total = self._size + more
+        full = len(self.changes) + len(fresh) + len(self._beside) > MOST_CHANGES or total > MOST_BYTES
         if full and self.changes:
             return False
         self.changes += fresh
-        self._size += more
+        self._size = total
         self._raised.update(change.path for change in fresh if isinstance(change, Raise))
         return True
 
 
 def size(change: Change) -> int:
     """About how many bytes of a transaction it takes, rather too many than too few."""
-    data = change.data if isinstance(change, Create | Set | Raise) else None
-    return len(change.path) + OVERHEAD_BYTES + (0 if data is None else _length(data))
+    bare = len(change.path) + OVERHEAD_BYTES
+    return bare if isinstance(change, Check | Delete) else bare + _length(change.data)
 
 
 def _length(data: object) -> int:
+    if isinstance(data, NodeRole) and data.reason is None and data.ending is None:  # most of what is written
+        names = (*data.parents, *data.serves)
+        return NODEROLE_BYTES + sum(map(len, names)) + 3 * len(names)
     try:
         return len(_encode(data))
     except (TypeError, ValueError, RecursionError):

@@ -133,6 +133,10 @@ class Placed(Protocol):
         """``waiting``, without the parents whose records cannot be read."""
 
     @property
+    def certain(self) -> bool:
+        """Whether every record can be read, its own and all others; asked first, as it costs least."""
+
+    @property
     def unreadable(self) -> bool:
         """Whether its own record cannot be read."""
 
@@ -232,6 +236,8 @@ def settled(record: NodeRole, waiting: int, now: float) -> NodeRole:
 
 def placed(vertex: Placed, record: NodeRole, fewer: int, now: float) -> NodeRole:
     """``settled`` of a noderole among its parents, of which ``fewer`` are unsatisfied than its counter says."""
+    if vertex.certain:
+        return settled(record, vertex.waiting - fewer, now)
     if vertex.unreadable:
         return vertex.record
     if not vertex.unknown:

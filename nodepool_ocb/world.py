@@ -97,6 +97,11 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
         return list(dict.fromkeys([*self.below, *(child for cluster in clusters for child in cluster.below)]))
 
     @property
+    def certain(self) -> bool:
+        """Whether every record of its world can be read."""
+        return not self.node.world.unreadable
+
+    @property
     def unreadable(self) -> bool:
         """Whether its record cannot be read; ``record`` is then the last good one."""
         unreadable = self.node.world.unreadable
@@ -193,11 +198,10 @@ class World:
 
     def parent(self, name: str) -> Vertex | ClusterView | None:
         """What a record's ``parents`` names: a noderole, or a cluster that has members; or None."""
-        of_cluster = paths.split_cluster(name)
-        if of_cluster is None:
-            return self.vertex(name)
         cluster = self.clusters.get(name)
-        return cluster if cluster is not None and cluster.members else None
+        if cluster is None:
+            return self.vertex(name)
+        return cluster if cluster.members else None
 
     def cluster_view(self, role: str, deployment: str) -> ClusterView:
         """The cluster of this role, made empty where nothing has been seen of it."""

@@ -36,12 +36,7 @@ class Clock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ahead: float | None = None  # of the monotonic clock
-
-    @property
-    def known(self) -> bool:
-        """Whether any answer has told the time yet."""
-        return self._ahead is not None
+        self.ahead: float | None = None  # of the monotonic clock; None until an answer has told the time
 
     def heed(self, answer: Any, members: int, sent: float) -> bool:
         """The answer to a question, or why there is none; whether it told the time."""
@@ -68,10 +63,10 @@ class Clock:
         """
         least, most = mtime - answered, mtime - sent
         with self._lock:
-            self._ahead = least if self._ahead is None else min(max(self._ahead, least), most)
+            self.ahead = least if self.ahead is None else min(max(self.ahead, least), most)
 
     def at(self, monotonic: float) -> float:
         """Seconds since the epoch at that monotonic time; raises ValueError while it is not known."""
-        if self._ahead is None:
+        if self.ahead is None:
             raise ValueError("no answer of ZooKeeper has told the time yet")
-        return monotonic + self._ahead
+        return monotonic + self.ahead

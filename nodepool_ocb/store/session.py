@@ -189,9 +189,10 @@ class Session(Reading):
         The first call writes ``/ocb/clock`` and waits; raises Unavailable. Where there is no tree yet, or this identity
         may not write, it is this host's clock until a write tells more.
         """
-        if not self._clock.known:
+        if self._clock.ahead is None:
             self._ask_time()
-        return self._clock.at(time.monotonic()) if self._clock.known else time.time()
+        ahead = self._clock.ahead
+        return time.time() if ahead is None else time.monotonic() + ahead
 
     def _ask_time(self) -> None:
         write, make = clock.questions(self._client.chroot + paths.CLOCK, self._acl)
@@ -342,7 +343,7 @@ class Session(Reading):
     def _connected_again(self) -> None:
         for root in self._client.watchers:
             self._client.submit(frames.add_watch(root), Answer(), first=True)
-        if self._clock.known:  # this host may have slept, or the leader be another
+        if self._clock.ahead is not None:  # this host may have slept, or the leader be another
             write, sent = clock.questions(self._client.chroot + paths.CLOCK, self._acl)[0], time.monotonic()
             heed = partial(self._clock.heed, members=write.members, sent=sent)
             self._client.submit(write.request, Completion(heed))

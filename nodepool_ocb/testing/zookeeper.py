@@ -95,7 +95,7 @@ class Server:
         """Whether there is a process, which may be frozen."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, timeout_seconds: float = 30.0) -> None:
+    def start(self, timeout_seconds: float = 120.0) -> None:
         """Start, and return when it serves; raises RuntimeError with the end of its log where it does not."""
         self.begin()
         self.await_serving(timeout_seconds)

@@ -303,7 +303,7 @@ def test_what_changes_all_the_time_is_shown_once_a_second(start: Start) -> None:
     began = time.monotonic()
     for _ in range(3):
         daemon.told("STATUS=")
-    assert time.monotonic() - began > 2.5
+    assert time.monotonic() - began > 1.0  # at once without the pause; 3 s, but for a late reader
 
 
 def test_systemd_gives_it_the_time_that_it_waits_for_its_name(start: Start) -> None:

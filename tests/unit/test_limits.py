@@ -53,6 +53,29 @@ def test_what_is_cut_is_below_half_of_what_the_store_refuses(length: int) -> Non
         assert len(changes) <= limits.TRANSACTION_CHANGES // 2
 
 
+@pytest.mark.parametrize("parents", [0, 1, 300])
+def test_a_noderole_is_never_counted_as_less_than_it_takes(parents: int) -> None:
+    longest = NodeRole(
+        state=State.TRANSITION,
+        since=1700000000.123456,
+        deployment="d" * 63,
+        parents=tuple(f"{'r' * 63}@n{n}.{'d' * 240}" for n in range(parents)),
+        serves=("s" * 63, "t" * 63),
+        generation=2**40,
+        run="0" * 40,
+        epoch=2**40,
+        attempt=2**20,
+        by="h" * 200,
+        refresh=True,
+        once="started",
+        not_before=1700000000.123456,
+        hooks=("on_proposed", "on_todo", "on_blocked", "on_transition", "on_active", "on_error"),
+    )
+    path = paths.noderole("r" * 63, "n1." + "d" * 240)
+    changes: list[Change] = [Set(path, longest, 7)]
+    assert limits.size(changes[0]) >= transaction.pack(changes, "/some/chroot", ACL).size
+
+
 def test_a_gate_is_raised_once_in_a_transaction_and_again_in_the_next() -> None:
     raised: Change = Raise("/gate", Gate(by="a@n"))
     parts = list(limits.parts([raised, Check(f"/{n}", 0)] for n in range(400)))
