@@ -109,6 +109,8 @@ class Tidying:
         if took is not None:
             self._look_at = time.monotonic() + LOOK_SHARE * took
             self._appoint(AGES_SECONDS)
+        else:  # it came before the logs may be looked at, and stood in place of the appointment for that
+            self._appoint(max(TIDY_SECONDS, self._look_at - time.monotonic()))
         if self._noted:
             self._appoint(TIDY_SECONDS)
 

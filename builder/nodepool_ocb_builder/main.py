@@ -57,7 +57,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
             builder.stop,
             reload=Reloading(asked, configured, wants, builder).plan,
             drained=lambda: builder.drained,
-            ready=lambda: None if session.trusted else "ZooKeeper does not answer",
+            ready=builder.not_ready,
             doing=builder.doing,
             listen=asked.listen or listen(settings),
             pages={"logs": LogPage(shelf.logs, builder.idle_about)},

@@ -283,7 +283,10 @@ def test_a_port_that_is_taken_refuses_the_whole_reload(start: Start) -> None:
         daemon = start(f"moves: 127.0.0.1:{other.getsockname()[1]}")
         daemon.told("READY=1")
         daemon.signal(signal.SIGHUP)
-        assert "give each daemon of this host a port of its own" in daemon.said("stays as it was")
+        daemon.said("reload")
+        refused = daemon.said("")  # the very next line: nothing was applied before
+        assert "stays as it was" in refused
+        assert "give each daemon of this host a port of its own" in refused
         assert daemon.page("/health/ready") == (200, "ok\n")
         daemon.signal(signal.SIGTERM)
         assert "applied" not in "".join(daemon.rest())
@@ -303,7 +306,7 @@ def test_what_changes_all_the_time_is_shown_once_a_second(start: Start) -> None:
     began = time.monotonic()
     for _ in range(3):
         daemon.told("STATUS=")
-    assert time.monotonic() - began > 2.5
+    assert time.monotonic() - began > 1.0  # at once without the pause; 3 s, but for a late reader
 
 
 def test_systemd_gives_it_the_time_that_it_waits_for_its_name(start: Start) -> None:

@@ -195,7 +195,7 @@ def test_records_of_every_kind_that_are_spoiled_stop_nothing_else(village: Canar
 
 @pytest.mark.long
 def test_every_record_spoiled_in_every_way_stops_nothing_else(village: Canaries) -> None:
-    spoiled_each(village, cases())
+    spoiled_each(village, random.Random(SEED).sample(cases(), len(cases())))
 
 
 def _odd() -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,76 @@
+"""What a claim needs beside the records themselves: deleted, spoiled or there already, under a real annealer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from fleet import Fleet
+from staging import acting, nodes, roles
+from test_unreadable_records import unreadable, until_swept
+
+from nodepool_ocb.model import Create, Delete, Fence, Node, NodeRole, Run, Set, State
+from nodepool_ocb.store import paths
+from nodepool_ocb.testing.zookeeper import Server
+
+HUB: Final = "hub.example.com"
+RUN: Final = "0000000001-abc"
+
+
+@pytest.fixture
+def bare(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
+    """One node without a machine, and a role."""
+    with Fleet(zookeeper, chroot, tmp_path, machines=0) as fleet:
+        roles(fleet, base=acting())
+        nodes(fleet, {HUB: Node()})
+        yield fleet
+
+
+def interrupted(fleet: Fleet) -> str:
+    """A noderole whose annealer died while it ran."""
+    name = fleet.bind("base", HUB)
+    record = NodeRole(state=State.TRANSITION, since=1.0, deployment="fleet", generation=1, run=RUN, epoch=1, by="a")
+    fleet.session.commit([Set(paths.noderole("base", HUB), record, 0)])
+    return name
+
+
+@pytest.mark.parametrize("died", [False, True], ids=["new", "taken over"])
+def test_where_the_records_of_runs_stand_is_made_again(bare: Fleet, died: bool) -> None:
+    name = interrupted(bare) if died else bare.bind("base", HUB)
+    bare.session.commit([Delete(paths.runs("base", HUB), 0)])
+    bare.annealer().start()
+    bare.until_state(name, State.ACTIVE)
+    assert len(bare.runs(name)) == 1 + died
+
+
+def test_a_run_that_has_its_record_already_is_taken_over(bare: Fleet) -> None:
+    name = interrupted(bare)
+    run = Run(annealer="a", started=1.0, ended=2.0, outcome="died", generation=1, epoch=1)
+    bare.session.commit([Create(paths.run("base", HUB, RUN), run)])
+    bare.annealer().start()
+    bare.until_state(name, State.ACTIVE)
+    assert bare.runs(name)[RUN] == run
+
+
+def test_a_node_without_a_fence_is_left_alone_until_it_has_one(bare: Fleet) -> None:
+    name = bare.bind("base", HUB)
+    bare.session.commit([Delete(paths.fence(HUB), 0)])
+    annealer = bare.annealer(sweep_seconds=0.5).start()
+    until_swept(bare, annealer)
+    assert bare.state(name) is State.TODO
+    assert annealer.metric("nodepool_ocb_zookeeper_stale_total") == 0
+    bare.session.commit([Create(paths.fence(HUB), Fence())])
+    bare.until_state(name, State.ACTIVE)
+
+
+def test_a_node_that_is_spoiled_while_a_run_goes_on_fails_nothing(bare: Fleet) -> None:
+    roles(bare, slow=acting(2.0))
+    name = bare.bind("slow", HUB)
+    annealer = bare.annealer(sweep_seconds=0.5).start()
+    bare.until_state(name, State.TRANSITION)
+    with unreadable(bare, paths.node(HUB)):
+        until_swept(bare, annealer)
+    bare.until_state(name, State.ACTIVE)
+    assert "AssertionError" not in annealer.said
