@@ -6,6 +6,7 @@ one is named. A relative file name in it counts from the file's directory. etc/n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import documents
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.rights import Kind
 
 NAME: Final = "nodepool-ocb.yaml"
 PLACES: Final = (Path("/etc/nodepool-ocb"), Path("~/.config/nodepool-ocb"))
@@ -32,6 +34,16 @@ class TlsSettings(Section, frozen=True, kw_only=True):
     verify: bool = True
 
 
+class UserSettings(Section, frozen=True, kw_only=True):
+    """The name of each kind's user, as far as there are such clients; docs/security.md says who may do what."""
+
+    people: str
+    annealer: str | None = None
+    builder: str | None = None
+    launcher: str | None = None
+    api: str | None = None
+
+
 class ZooKeeperSettings(Section, frozen=True, kw_only=True):
     """Where the ensemble is, and who we are to it. Plain text to another machine is refused unless allowed."""
 
@@ -42,6 +54,12 @@ class ZooKeeperSettings(Section, frozen=True, kw_only=True):
     password: str | None = None
     allow_plaintext: bool = False
     acl: Literal["creator", "open"] | None = None  # None: creator with a username, else open
+    users: UserSettings | None = None  # instead of acl
+
+    def names(self) -> Mapping[Kind, str]:
+        """The user of each kind that has one; empty without ``users``."""
+        named = {kind: getattr(self.users, kind, None) for kind in Kind}
+        return {kind: name for kind, name in named.items() if name is not None}
 
 
 class AnnealerSettings(Section, frozen=True, kw_only=True):
@@ -158,6 +176,8 @@ def load(path: Path | str | None = None) -> Settings:
         raise Invalid(
             document.fault(["zookeeper", there], f"is of no use without zookeeper.{missing}; set both, or none")
         )
+    if settings.zookeeper.users is not None and settings.zookeeper.acl is not None:
+        raise Invalid(f"{path}: zookeeper.acl: it would give every znode the same rights; leave it out beside users")
     return _anchored(settings, path.resolve().parent)
 
 
@@ -177,6 +197,14 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         annealer=replace(annealer, log_dir=absolute(annealer.log_dir)),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
     )
+
+
+def user_faults(settings: ZooKeeperSettings) -> list[str]:
+    """What is wrong with who we are, where there are users."""
+    if settings.users is None or settings.username in settings.names().values():
+        return []
+    who = settings.username or "nobody"
+    return [f"zookeeper.username: {who} is none of zookeeper.users, so it has no right to anything"]
 
 
 def loose_keys(settings: SshSettings) -> list[str]:

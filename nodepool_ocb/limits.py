@@ -23,8 +23,8 @@ TRANSACTION_CHANGES: Final = 500
 MOST_BYTES: Final = TRANSACTION_BYTES // 2  # aimed at
 MOST_CHANGES: Final = TRANSACTION_CHANGES // 2
 
-#: What a change takes beside its path and data: headers, a chroot, an ACL.
-OVERHEAD_BYTES: Final = 200
+#: What a change takes beside its path and data: headers, a chroot, an ACL of five users.
+OVERHEAD_BYTES: Final = 400
 
 #: What a noderole's record takes beside its parents and clusters, whose names are ASCII, and a reason.
 NODEROLE_BYTES: Final = 700

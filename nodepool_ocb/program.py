@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from nodepool_ocb import config, systemd
 from nodepool_ocb.daemon import setup_logging
 from nodepool_ocb.errors import OcbError
+from nodepool_ocb.rights import Kind
+from nodepool_ocb.store import access
 from nodepool_ocb.visible import visible
 
 
@@ -33,9 +35,10 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def program(
-    name: str, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
+    kind: Kind, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
 ) -> click.Command:
-    """The console script of a daemon; ``run`` returns when the daemon has ended, ``check`` raises what is wrong."""
+    """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises what is wrong."""
+    name = f"nodepool-ocb-{kind}"
 
     @click.command(name, help=about, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
     @click.option(
@@ -53,6 +56,7 @@ def program(
         asked = Asked(file, zookeeper, listen)
         try:
             settings = asked.read()
+            access.refuse_another_kind(settings.zookeeper, kind)
             setup_logging(settings.log)
             if only_check:
                 check(settings)

@@ -17,6 +17,7 @@ from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.model import Daemon
 from nodepool_ocb.program import Asked, program
+from nodepool_ocb.rights import Kind
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
 from nodepool_ocb_annealer.reloading import Reloading, end_within_seconds
@@ -73,7 +74,7 @@ def name() -> str:
 
 
 main = program(
-    "nodepool-ocb-annealer",
+    Kind.ANNEALER,
     "Make the machines of the committed noderoles ready, together with all other annealers.",
     run,
     check=lambda _: None,  # reading it has found what is wrong

@@ -108,6 +108,22 @@ class Builder:
         self._session = began
         self._patience.comes("sweep", site.settings.sweep_seconds)
 
+    def _hindrance(self) -> str | None:
+        """Why this host cannot build now."""
+        shelf = self.site.shelf
+        return space.hindrance(shelf.folder, shelf.logs, self.site.settings.free_bytes)
+
+    def not_ready(self) -> str | None:
+        """Why this builder is of no use now, as it was said last; from any thread."""
+        return self.daemon.trouble if self.site.session.trusted else "ZooKeeper does not answer"
+
+    def _say_trouble(self) -> None:
+        """Once in the log, and in what is registered next; how much room there is changes all the time."""
+        trouble, before = self._hindrance(), self.daemon.trouble
+        if space.kind(trouble) != space.kind(before):
+            log.warning("not ready: %s", trouble) if trouble else log.info("ready again")
+            self.daemon = replace(self.daemon, trouble=trouble)
+
     def _register(self) -> None:
         site = self.site
         self.daemon = replace(self.daemon, providers=tuple(site.uploaders), images=company.settings(site))
@@ -157,6 +173,7 @@ class Builder:
     def _look_who_lives(self) -> None:
         site = self.site
         builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
+        self._say_trouble()
         site.gone = self._company.look(site.session, builders, site.settings.gone_seconds)
         if self._company.said(site.shelf.builder_id) != self.daemon:
             self._register()  # again: somebody has taken our znode away, or another has our name
@@ -184,10 +201,9 @@ class Builder:
         decision = due(view, self.site.wanted(image), now, self.site.settings.retry_seconds)
         if not isinstance(decision, Due):
             return float("inf") if decision.at is None else max(0.0, decision.at - now)
-        folder = self.site.shelf.folder
-        if shortage := space.shortage([folder], self.site.settings.free_bytes):
+        if hindrance := self._hindrance():
             if self._patience.may_say(("space", view.name), self.site.settings.sweep_seconds):
-                log.warning("%s is due and cannot be built: %s", view.name, shortage)
+                log.warning("%s is due and cannot be built: %s", view.name, hindrance)
             return float("inf")  # until the next sweep
         building = Building(self.site, image)
         if self._patience.start(self.builds, view.name, building.run):

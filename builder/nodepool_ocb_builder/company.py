@@ -12,9 +12,9 @@ import msgspec
 
 from nodepool_ocb.builders import differences
 from nodepool_ocb.diskimages import Diskimage
-from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import Daemon, ImageSettings
-from nodepool_ocb.store import codec, paths
+from nodepool_ocb.rights import Kind
+from nodepool_ocb.store import daemons
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_builder.site import Site
 
@@ -43,7 +43,7 @@ class Company:
 
     def look(self, session: Session, known: Iterable[str], gone_seconds: float) -> frozenset[str]:
         """Who is there now; gives those of the ``known`` ids that have been missed for long. Raises Unavailable."""
-        found = read(session)
+        found = daemons.read(session, Kind.BUILDER)
         self._found, now = found, time.monotonic()
         self._missed = {id: self._missed.get(id, now) for id in set(known) - self.living}
         readable = {id: daemon for id, daemon in found.items() if daemon is not None}
@@ -52,19 +52,6 @@ class Company:
             log.warning("builders are configured differently; give all of them one nodepool.yaml: %s", sentence)
         self._told = sentences
         return frozenset(id for id, since in self._missed.items() if now - since >= gone_seconds)
-
-
-def read(session: Session) -> dict[str, Daemon | None]:
-    """The builders that are there, by id; None where what one says of itself cannot be decoded."""
-    ids = session.children(paths.daemons("builder")) or []
-    znodes = session.get_many([paths.daemon("builder", id) for id in ids])
-    found: dict[str, Daemon | None] = {}
-    for id, znode in zip(ids, znodes, strict=True):
-        try:
-            found[id] = codec.decode(Daemon, znode) if znode is not None else None
-        except Invalid:
-            found[id] = None
-    return found
 
 
 def settings(site: Site) -> Mapping[str, ImageSettings]:

@@ -18,6 +18,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.logpages import LogPage
 from nodepool_ocb.model import Daemon
 from nodepool_ocb.program import Asked, program
+from nodepool_ocb.rights import Kind
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
@@ -56,7 +57,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
             builder.stop,
             reload=Reloading(asked, configured, wants, builder).plan,
             drained=lambda: builder.drained,
-            ready=lambda: None if session.trusted else "ZooKeeper does not answer",
+            ready=builder.not_ready,
             doing=builder.doing,
             listen=asked.listen or listen(settings),
             pages={"logs": LogPage(shelf.logs, builder.idle_about)},
@@ -80,7 +81,7 @@ def _daemon(settings: config.Settings) -> Daemon:
 
 
 main = program(
-    "nodepool-ocb-builder",
+    Kind.BUILDER,
     "Build the configured images, upload them to the providers, and clean up, together with all other builders.",
     run,
     check=lambda settings: load(settings, backends.installed()),

@@ -1,4 +1,4 @@
-"""A builder's own znode below ``daemons/builder``: ephemeral, and named by the id of its directory.
+"""A builder's own znode below ``/nodepool/daemons/builder``: ephemeral, and named by the id of its directory.
 
 It says who is there; and as there can be only one of a name, it keeps the copy of a builder out.
 """

@@ -1,13 +1,35 @@
-"""Whether there is room on the disks for another build."""
+"""Whether a build can be written: there is room on the disks, and they may be written to."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+LOG_BYTES: Final = 1 << 20  # that are free where logs go, before a build begins: it writes to its log, or fails
+
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def hindrance(images: Path, logs: Path, free_bytes: int) -> str | None:
+    """Why no build may begin on this host; None where one may."""
+    unwritable = (
+        f"{folder} cannot be written to by user {os.geteuid()}; mend that, or name another folder"
+        for folder in (images, logs)
+        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK)
+    )
+    return next(unwritable, None) or shortage([images], free_bytes) or shortage([logs], min(free_bytes, LOG_BYTES))
+
+
+def kind(hindrance: str | None) -> str | None:
+    """What stays of it while the room on the disk changes.
+
+    >>> kind("3 bytes are free in /a, and more are wanted"), kind("/a is gone")
+    (' in /a, and more are wanted', '/a is gone')
+    """
+    return hindrance and (hindrance.partition(" are free")[2] or hindrance)
 
 
 def shortage(folders: Iterable[Path], free_bytes: int) -> str | None:

@@ -47,7 +47,7 @@ def check(offline: bool, nodepool: Path | None) -> None:
     if nodepool is None and found and Path(settings.builder.nodepool).exists():
         nodepool = Path(settings.builder.nodepool)
     images = _images(nodepool, settings.builder) if nodepool else None
-    if problems := preflight.wrong(settings):
+    if problems := [*preflight.wrong(settings), *config.user_faults(settings.zookeeper)]:
         raise Invalid([f"{found or 'defaults'}: {each}" for each in problems])
     if not offline:
         with connection.session():

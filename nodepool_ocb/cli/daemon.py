@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from nodepool_ocb.cli import connection, output
 from nodepool_ocb.cli.common import Noun
-from nodepool_ocb.model import Json
-from nodepool_ocb.world import World
+from nodepool_ocb.model import Daemon, Json
 
 
 @click.group(cls=Noun)
@@ -18,12 +19,20 @@ def command() -> None:
 @command.command("list")
 def list_() -> None:
     """Every daemon that has a session with ZooKeeper now."""
+    from nodepool_ocb.store import daemons, paths
+
     columns = ("kind", "id", "state", "trouble", "host", "pid", "version", "slots", "jigs", "pages", "started")
-    output.things(rows(connection.world()), columns, key="id")
+    unread: dict[str, str] = {}
+    with connection.session() as opened:
+        opened.sync()
+        running = {kind: daemons.read(opened, kind, unread) for kind in paths.DAEMON_KINDS}
+    for reason in unread.values():
+        output.say(f"warning: this record cannot be read: {reason}")
+    output.things(rows(running), columns, key="id")
 
 
-def rows(world: World) -> list[dict[str, Json]]:
-    """The daemons, by kind and id."""
+def rows(running: Mapping[str, Mapping[str, Daemon | None]]) -> list[dict[str, Json]]:
+    """The daemons, by kind and id, as far as what they say can be read."""
     return [
         {
             "kind": kind,
@@ -38,6 +47,7 @@ def rows(world: World) -> list[dict[str, Json]]:
             "pages": daemon.pages,
             "started": daemon.started,
         }
-        for kind, daemons in sorted(world.daemons.items())
+        for kind, daemons in sorted(running.items())
         for identity, daemon in sorted(daemons.items())
+        if daemon is not None
     ]

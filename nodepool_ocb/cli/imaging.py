@@ -16,7 +16,7 @@ from nodepool_ocb import image
 from nodepool_ocb.cli import connection, output
 from nodepool_ocb.cli.common import unknown
 from nodepool_ocb.cli.following import Following
-from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.errors import NotFound
 from nodepool_ocb.image import BuildView, ImageView, UploadView
 from nodepool_ocb.model import Build, BuildState, Change, Daemon, Json, UploadState
 from nodepool_ocb.store import paths
@@ -52,19 +52,12 @@ def lock_paths(images: Images) -> list[str]:
     return [*map(paths.build_lock, images), *(paths.upload_lock(*each) for each in carried)]
 
 
-def builders(opened: Session) -> dict[str, Daemon]:
-    """The builders that are running, by their ids."""
-    from nodepool_ocb.store import codec
+def builders(opened: Session, quarantined: dict[str, str] | None = None) -> dict[str, Daemon]:
+    """The builders that are running, by their ids, as far as what they say can be read."""
+    from nodepool_ocb.store import daemons
 
-    names = opened.children(paths.daemons("builder")) or []
-    found: dict[str, Daemon] = {}
-    for name, znode in zip(names, opened.get_many([paths.daemon("builder", name) for name in names]), strict=True):
-        try:
-            if znode is not None:
-                found[name] = codec.decode(Daemon, znode)
-        except Invalid:
-            continue
-    return found
+    found = daemons.read(opened, "builder", quarantined)
+    return {id: said for id, said in found.items() if said is not None}
 
 
 class _Source:

@@ -35,6 +35,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "upload": ("nodepool_ocb.cli.upload", "Builds at providers."),
     "daemon": ("nodepool_ocb.cli.daemon", "The daemons that are running."),
     "lock": ("nodepool_ocb.cli.lock", "Who works on what now."),
+    "acl": ("nodepool_ocb.cli.acl", "Who may do what in ZooKeeper: compare it with the configuration, set it."),
     "record": ("nodepool_ocb.cli.record", "Single records in ZooKeeper: look at one, delete what cannot be read."),
     "config": ("nodepool_ocb.cli.config", "Check the configuration."),
     "completion": ("nodepool_ocb.cli.completion", "Print the completion script of a shell."),

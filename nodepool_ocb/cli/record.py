@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 4000  # characters of what a record holds, in a table; the other forms have all
 NAMED: Final = 20  # znodes that are named before they go
-_PATH: Final = re.compile(r"(/ocb|/nodepool/image)(/[^/\x00]+)*")
+_PATH: Final = re.compile(r"(/ocb|/nodepool/image|/nodepool/daemons)(/[^/\x00]+)*")
 
 
 @click.group(cls=Noun)
@@ -87,7 +87,7 @@ def delete(path: str, force: bool, yes: bool) -> None:
 def _there(opened: Session, path: str) -> Znode:
     """Raises NotFound, or UsageError for what is no path of ours."""
     if not _PATH.fullmatch(path):
-        raise click.UsageError("a path begins with /ocb or /nodepool/image, without the chroot, as status names it")
+        raise click.UsageError("a path begins with /ocb, /nodepool/image or /nodepool/daemons, without the chroot")
     znode = opened.get(path)
     if znode is None:
         raise NotFound(f"nothing is at {line(path)}; nodepool-ocb status names what cannot be read")

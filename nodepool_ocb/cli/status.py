@@ -26,7 +26,7 @@ def command() -> None:
         opened.sync()
         world = tree.load(opened)
         images = imaging.load(opened, quarantined)
-        running = imaging.builders(opened)
+        running = imaging.builders(opened, quarantined)
         quarantined |= world.unreadable | quarantine.of_rollouts(opened)
         quarantined |= quarantine.of_locks(opened, imaging.lock_paths(images))
         rollouts = rolling.rows(opened)
@@ -55,7 +55,7 @@ def glance(
         "images": {**glance_at_images(images), **glance_at_builders(images, running)},
         "hooks_without_code": [msgspec.to_builtins(each) for each in hookcode.all_missing(world)],
         "deployments": deployment.rows(world),
-        "daemons": daemon.rows(world),
+        "daemons": daemon.rows({**world.daemons, "builder": running}),
         "claims": lock.rows(world),
     }
 

@@ -179,16 +179,17 @@ end_forgotten() { # ends what still runs of this state directory though nothing 
   await forgotten_live 'kill -s KILL -- $groups 2>/dev/null'
 }
 
-forgotten_live() { # sets $groups and $keepers to those of every run that lives
+forgotten_live() { # sets $groups and $keepers to those of every run that lives, but not to what a script left running for good
   groups= keepers=
   for process in $(grep -lsF "OCB_RUN=$state/runs/" /proc/[0-9]*/environ); do
     process=${process%/environ}
     { IFS= read -r stat <"$process/stat"; } 2>/dev/null || continue
-    [ "$process/root" -ef / ] 2>/dev/null || continue # it is in a container
     set -- ${stat##*) }
     case $1 in Z | X) continue ;; esac
+    [ "${process#/proc/}" = "$3" ] && grep -qsF "$state/runs/" "$process/cmdline" || continue # the script itself leads its group
+    [ "$process/root" -ef / ] 2>/dev/null || continue # it is in a container
     groups="$groups -$3"
-    [ "${process#/proc/}" != "$3" ] || [ "$2" -le 1 ] || keepers="$keepers $2"
+    if grep -qsF "$state/runner-" "/proc/$2/cmdline"; then keepers="$keepers $2"; fi
   done
   [ -n "$groups" ]
 }

@@ -1,20 +1,24 @@
-"""Who we are to ZooKeeper, over what, and what others may do with what we create."""
+"""Who we are to ZooKeeper, over what, and which rights each znode is to have: nothing else makes an ACL."""
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.hosts import collect_hosts
 
-from nodepool_ocb.errors import Invalid
-from nodepool_ocb.store import frames
+from nodepool_ocb import rights
+from nodepool_ocb.errors import Denied, Invalid
+from nodepool_ocb.rights import Kind
+from nodepool_ocb.store import frames, paths
 from nodepool_ocb.store import tls as tls_files
+from nodepool_ocb.store.frames import Grant
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import ZooKeeperSettings
 
-_ALL: Final = 31
+_BITS: Final = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 
 
 def refuse_plain_text(settings: ZooKeeperSettings) -> None:
@@ -36,15 +40,92 @@ def _loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def acl(settings: ZooKeeperSettings) -> bytes:
-    """What every znode that we create carries, packed: all rights for its creator, or for all.
+class Acls:
+    """The ACL of every place: from ``rights.TABLE`` where each kind has a user, else the same for all znodes.
 
-    The creator is the user alone where there is one: ``auth`` would let in whoever has the same certificate, too.
+    That is all rights for whoever made it, or for everybody. The maker is the user alone where there is one: ``auth`` would
+    let in whoever has the same certificate, too.
     """
-    creator = settings.acl == "creator" if settings.acl else settings.username is not None
-    if not creator:
-        return frames.access([(_ALL, "world", "anyone")])
-    return frames.access([(_ALL, "auth", "") if settings.username is None else (_ALL, "sasl", settings.username)])
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        self._users = settings.names()
+        creator = settings.acl == "creator" if settings.acl else settings.username is not None
+        maker = ("auth", "") if settings.username is None else ("sasl", settings.username)
+        self._same = Grant(bits(rights.ALL), *(maker if creator else ("world", "anyone")))
+        self._known: dict[str, bytes] = {}  # by the row's path
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it can be said what an ACL is to be; of whose certificate made it, only ZooKeeper knows the name."""
+        return bool(self._users) or self._same.scheme != "auth"
+
+    def of(self, path: str) -> tuple[Grant, ...]:
+        """What the znode at ``path``, without the chroot, is to carry; several kinds may be one user."""
+        if not self._users:
+            return (self._same,)
+        row, granted = rights.row(path), dict.fromkeys(self._users.values(), 0)
+        for kind, name in self._users.items():
+            granted[name] |= bits(row.of(kind))
+        return tuple(Grant(each, "sasl", name) for name, each in granted.items() if each)
+
+    def packed(self, path: str) -> bytes:
+        """The same as ZooKeeper takes it."""
+        place = rights.row(path).path if self._users else ""
+        if place not in self._known:
+            self._known[place] = frames.access(self.of(path))
+        return self._known[place]
+
+
+def bits(letters: str) -> int:
+    """ZooKeeper's number for rights.
+
+    >>> bits("r"), bits("cdrwa")
+    (1, 31)
+    """
+    return sum(_BITS[letter] for letter in letters)
+
+
+def words(acl: Sequence[Grant]) -> list[str]:
+    """As ZooKeeper's own shell writes it.
+
+    >>> words([Grant(1, "sasl", "builder"), Grant(31, "sasl", "ocb")])
+    ['sasl:builder:r', 'sasl:ocb:cdrwa']
+    """
+    told = sorted(acl, key=lambda each: each[1:])
+    return [
+        f"{scheme}:{identity}:" + "".join(letter for letter in rights.ALL if granted & _BITS[letter])
+        for granted, scheme, identity in told
+    ]
+
+
+def refuse_all_but_people(settings: ZooKeeperSettings) -> None:
+    """Raises Denied where whoever gives every znode its rights would lose that right with the first."""
+    names = settings.names()
+    if names and settings.username != names[Kind.PEOPLE]:
+        raise Denied(
+            f"zookeeper.username: {settings.username or 'nobody'} may not change the rights of {paths.ROOT}; only"
+            f" {names[Kind.PEOPLE]}, the user of people (zookeeper.users), may"
+        )
+
+
+def clock(settings: ZooKeeperSettings) -> str:
+    """The znode that this user asks the time with: the first that it may write."""
+    kinds = [kind for kind, name in settings.names().items() if name == settings.username]
+    if kinds and not any("w" in rights.row(paths.CLOCK).of(kind) for kind in kinds):
+        return paths.POOL_CLOCK
+    return paths.CLOCK
+
+
+def refuse_another_kind(settings: ZooKeeperSettings, kind: Kind) -> None:
+    """Raises Invalid where users are configured and a daemon of this kind would come as another."""
+    names = settings.names()
+    if names and kind not in names:
+        raise Invalid(f"zookeeper.users: there is no {kind}, so no {kind} may do anything; add `{kind}: NAME`")
+    if names and settings.username != names[kind]:
+        raise Invalid(
+            f"zookeeper.username: {settings.username or 'nobody'} is not the user of this {kind}, which is"
+            f" {names[kind]} (zookeeper.users); set username and password"
+        )
 
 
 def options(settings: ZooKeeperSettings) -> dict[str, Any]:

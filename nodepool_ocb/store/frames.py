@@ -18,6 +18,9 @@ MULTI: Final = 14
 MULTI_READ: Final = 22
 ADD_WATCH: Final = 106
 SYNC: Final = 9
+GET_ACL: Final = 6
+SET_ACL: Final = 7
+LIST: Final = 8
 
 CREATE: Final = 1
 _DELETE, _SET, _CHECK = 2, 5, 13
@@ -35,6 +38,7 @@ _HEADER = struct.Struct("!iBi")  # of a member: opcode, whether it is the end, e
 _MEMBER = struct.Struct("!iBii")  # the same, and the length (or the error) that follows
 _STAT = struct.Struct("!8xqqqi8xq4xi8x")  # mzxid, ctime, mtime, version, ephemeral owner, number of children
 _END = _HEADER.pack(-1, True, -1)
+_ACL_VERSION = 40  # where it begins in a stat
 
 
 class Znode(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +61,14 @@ class ZnodeStat(msgspec.Struct, frozen=True, gc=False):
     mzxid: int
     ephemeral_owner: int = 0
     mtime: float = 0.0  # seconds since the epoch; 0 for what was created, where ZooKeeper does not say it
+
+
+class Grant(NamedTuple):
+    """One of an ACL: ``permissions`` are the sum of 1 read, 2 write, 4 create, 8 delete, 16 change the ACL."""
+
+    permissions: int
+    scheme: str
+    identity: str
 
 
 class Raw(NamedTuple):
@@ -209,11 +221,57 @@ def delete(path: str, version: int) -> bytes:
     return _HEADER.pack(_DELETE, False, -1) + text(path) + _INT.pack(version)
 
 
-def access(entries: Sequence[tuple[int, str, str]]) -> bytes:
-    """An ACL: (permissions, scheme, id) each."""
-    return _INT.pack(len(entries)) + b"".join(
-        _INT.pack(permissions) + text(scheme) + text(identity) for permissions, scheme, identity in entries
+# -- ACLs: requests of their own, for multiRead and multi know them not --
+
+
+def access(acl: Sequence[Grant]) -> bytes:
+    return _INT.pack(len(acl)) + b"".join(
+        _INT.pack(permissions) + text(scheme) + text(identity) for permissions, scheme, identity in acl
     )
+
+
+def read_acl(path: str) -> Raw:
+    return Raw(GET_ACL, text(path))
+
+
+def write_acl(path: str, packed: bytes, version: int) -> Raw:
+    """``version`` is that of the ACL, which rises with it alone."""
+    return Raw(SET_ACL, text(path) + packed + _INT.pack(version))
+
+
+def unpack_acl(reply: Reply) -> tuple[tuple[Grant, ...], int]:
+    """An ACL and its version."""
+    buffer, offset, _ = reply
+    count, offset = _INT.unpack_from(buffer, offset)[0], offset + 4
+    acl = []
+    for _ in range(count):
+        permissions = _INT.unpack_from(buffer, offset)[0]
+        scheme, offset = _text(buffer, offset + 4)
+        identity, offset = _text(buffer, offset)
+        acl.append(Grant(permissions, scheme, identity))
+    return tuple(acl), _INT.unpack_from(buffer, offset + _ACL_VERSION)[0]
+
+
+def read_names(path: str) -> Raw:
+    """Lists the children of one path."""
+    return Raw(LIST, text(path) + b"\0")
+
+
+def unpack_names(reply: Reply) -> list[str]:
+    buffer, offset, _ = reply
+    count, offset = _INT.unpack_from(buffer, offset)[0], offset + 4
+    names = []
+    for _ in range(count):
+        name, offset = _text(buffer, offset)
+        names.append(name)
+    return names
+
+
+def _text(buffer: bytes, offset: int) -> tuple[str, int]:
+    """What is there, and where it ends."""
+    begins = offset + 4
+    ends = begins + _INT.unpack_from(buffer, offset)[0]
+    return buffer[begins:ends].decode(), ends
 
 
 def multi(members: Sequence[bytes]) -> Raw:

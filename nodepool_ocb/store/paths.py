@@ -13,9 +13,12 @@ CLOCK = "/ocb/clock"
 ROLES = "/ocb/roles"
 DEPLOYMENTS = "/ocb/deployments"
 NODES = "/ocb/nodes"
-DAEMONS = "/ocb/daemons"
+DAEMONS = "/ocb/daemons"  # but for the kinds of ``POOL_KINDS``
 ROLLOUTS = "/ocb/rollouts"
 IMAGES = "/nodepool/image"
+POOL_CLOCK = "/nodepool/clock"  # for who may not write below /ocb
+DAEMON_KINDS = ("annealer", "builder", "launcher")
+POOL_KINDS = ("builder", "launcher")  # those that live below /nodepool
 
 
 def role(name: str) -> str:
@@ -83,11 +86,16 @@ def run(role: str, fqdn: str, run: str) -> str:
 
 
 def daemons(kind: str) -> str:
-    return f"/ocb/daemons/{kind}"
+    """Where the daemons of a kind are registered.
+
+    >>> daemons("annealer"), daemons("builder")
+    ('/ocb/daemons/annealer', '/nodepool/daemons/builder')
+    """
+    return f"{'/nodepool' if kind in POOL_KINDS else '/ocb'}/daemons/{kind}"
 
 
 def daemon(kind: str, identity: str) -> str:
-    return f"/ocb/daemons/{kind}/{identity}"
+    return f"{daemons(kind)}/{identity}"
 
 
 # -- rollouts (seed 003) --

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 
-from nodepool_ocb.errors import Denied, OcbError, Unavailable, Unknown
+from nodepool_ocb.errors import Denied, OcbError, Stale, Unavailable, Unknown
 from nodepool_ocb.store import diagnosis, frames, transaction
 from nodepool_ocb.store.answers import Answer, NotSent
 from nodepool_ocb.store.frames import Znode
@@ -34,6 +34,12 @@ class Reading:
         self._client = client
         self._hosts = hosts
         self._patience = patience_seconds
+
+    @property
+    def chroot(self) -> str:
+        """What stands before every path; empty for none."""
+        chroot: str = self._client.chroot
+        return chroot
 
     @property
     def hosts(self) -> str:
@@ -66,6 +72,26 @@ class Reading:
     def sync(self) -> None:
         """Return when our server has seen every write that was acknowledged before this call, anywhere."""
         self._reply(self._send(frames.sync(self._client.chroot or "/")))
+
+    def ask_many(self, asked: Iterable[tuple[str, frames.Raw]], right: str) -> Iterator[frames.Reply | Denied | Stale]:
+        """The answer to each request, in order, hundreds under way; a request stands behind the path that it is about.
+
+        What was refused is given as Denied, naming ``right``, or Stale; what never came raises Unavailable.
+        """
+        rest, flying = iter(asked), deque[tuple[str, Answer]]()
+        while True:
+            flying.extend((path, self._send(request)) for path, request in islice(rest, BATCH - len(flying)))
+            if not flying:
+                return
+            path, answer = flying.popleft()
+            value = answer.get(self._patience)
+            if isinstance(value, frames.Reply):
+                yield value
+                continue
+            refused = self._translated(value, path, right)
+            if not isinstance(refused, Denied | Stale):
+                raise self._translated(value)
+            yield refused
 
     def _pipeline(
         self,

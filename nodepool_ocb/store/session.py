@@ -24,7 +24,7 @@ from kazoo.retry import KazooRetry
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Unavailable, Unknown
 from nodepool_ocb.model import Change, Create, Json, Record
-from nodepool_ocb.store import access, clock, frames, outcome, paths, transaction
+from nodepool_ocb.store import access, clock, frames, outcome, transaction
 from nodepool_ocb.store.answers import Answer, Completion
 from nodepool_ocb.store.frames import Znode as Znode
 from nodepool_ocb.store.frames import ZnodeStat as ZnodeStat
@@ -65,7 +65,8 @@ class Session(Reading):
         self._up = threading.Event()
         self._closed = threading.Event()
         self._clock = clock.Clock()
-        self._acl = access.acl(settings)
+        self._acls = access.Acls(settings)
+        self._clock_path = access.clock(settings)
         self._former: set[int] = set()  # ids of all sessions that this one had, that of now included
         self.ambiguous = 0
         self.unresolved = 0
@@ -186,8 +187,8 @@ class Session(Reading):
         """Seconds since the epoch by ZooKeeper's clock, which is the same for all hosts: for every time that is written
         or compared with one that was. It may step by as much as the clocks of two leaders differ.
 
-        The first call writes ``/ocb/clock`` and waits; raises Unavailable. Where there is no tree yet, or this identity
-        may not write, it is this host's clock until a write tells more.
+        The first call writes a znode that is there for that (``access.clock``) and waits; raises Unavailable. Where there
+        is no tree yet, or this identity may not write, it is this host's clock until a write tells more.
         """
         if self._clock.ahead is None:
             self._ask_time()
@@ -195,11 +196,14 @@ class Session(Reading):
         return time.time() if ahead is None else time.monotonic() + ahead
 
     def _ask_time(self) -> None:
-        write, make = clock.questions(self._client.chroot + paths.CLOCK, self._acl)
+        write, make = self._clock_questions()
         for question in (write, make, write):  # the last where another made it meanwhile
             sent = time.monotonic()
             if self._clock.heed(self._reply(self._send(question.request)), question.members, sent):
                 return
+
+    def _clock_questions(self) -> tuple[clock.Question, clock.Question]:
+        return clock.questions(self._client.chroot + self._clock_path, self._acls.packed(self._clock_path))
 
     # -- writing --
 
@@ -235,7 +239,7 @@ class Session(Reading):
         self._client.submit(packed.request, Completion(lambda value: done(self._result(changes, value, sent))))
 
     def _pack(self, changes: Sequence[Change]) -> transaction.Packed:
-        packed = transaction.pack(changes, self._client.chroot, self._acl)
+        packed = transaction.pack(changes, self._client.chroot, self._acls.packed)
         self.largest_bytes = max(self.largest_bytes, packed.size)
         self.largest_changes = max(self.largest_changes, len(changes))
         return packed
@@ -247,7 +251,7 @@ class Session(Reading):
         arrived (nothing was written, it may be tried again), Unknown if there is no connection in time or the
         znodes do not tell.
         """
-        data = transaction.pack(changes, "", self._acl).data
+        data = transaction.pack(changes, "", self._acls.packed).data
         deadline = time.monotonic() + self._patience
         while self._await_connection(deadline):
             try:
@@ -277,7 +281,8 @@ class Session(Reading):
         wanted = dict.fromkeys(prefix for path in paths for prefix in _prefixes(chroot + path))
         for path in wanted:
             if not self._there(path):
-                request = frames.multi([frames.create(path, b"", self._acl, False)])
+                acl = self._acls.packed(path.removeprefix(chroot) if path.startswith(chroot) else "/")
+                request = frames.multi([frames.create(path, b"", acl, False)])
                 refused = frames.unpack_multi(self._reply(self._send(request)), [0])
                 if isinstance(refused, frames.Refused) and refused.code != frames.EXISTS:
                     raise transaction.refusal([Create(path)], refused)
@@ -300,8 +305,8 @@ class Session(Reading):
         data or prefix.
         """
         chroot: str = self._client.chroot
-        written = transaction.pack([Create(prefix, data)], "", self._acl).data[0]
-        request = frames.create_next(chroot + prefix, written, self._acl, ephemeral)
+        written = transaction.pack([Create(prefix, data)], "", self._acls.packed).data[0]
+        request = frames.create_next(chroot + prefix, written, self._acls.packed(prefix), ephemeral)
         value = self._send(request).get(self._patience)
         if isinstance(value, frames.Reply):
             return frames.unpack_path(value).removeprefix(chroot)
@@ -344,7 +349,7 @@ class Session(Reading):
         for root in self._client.watchers:
             self._client.submit(frames.add_watch(root), Answer(), first=True)
         if self._clock.ahead is not None:  # this host may have slept, or the leader be another
-            write, sent = clock.questions(self._client.chroot + paths.CLOCK, self._acl)[0], time.monotonic()
+            write, sent = self._clock_questions()[0], time.monotonic()
             heed = partial(self._clock.heed, members=write.members, sent=sent)
             self._client.submit(write.request, Completion(heed))
         self.connections += 1

@@ -6,7 +6,7 @@ every request that is in flight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
@@ -39,8 +39,8 @@ class Packed(NamedTuple):
     size: int  # bytes of all members
 
 
-def pack(changes: Sequence[Change], chroot: str, acl: bytes) -> Packed:
-    """Raises Invalid for what is too large, too long or not JSON."""
+def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) -> Packed:
+    """``acl`` gives what a path's znode is made with. Raises Invalid for what is too large, too long or not JSON."""
     if len(changes) > TRANSACTION_CHANGES:
         raise Invalid(
             f"{len(changes)} changes are more than one transaction may hold ({TRANSACTION_CHANGES});"
@@ -92,11 +92,11 @@ def _data(change: Change) -> bytes:
     return data
 
 
-def _member(change: Change, path: str, data: bytes, acl: bytes) -> bytes:
+def _member(change: Change, path: str, data: bytes, acl: Callable[[str], bytes]) -> bytes:
     if isinstance(change, Check):
         return frames.check(path, change.version)
     if isinstance(change, Create):
-        return frames.create(path, data, acl, change.ephemeral)
+        return frames.create(path, data, acl(change.path), change.ephemeral)
     if isinstance(change, Set):
         return frames.write(path, data, change.version)
     if isinstance(change, Raise):

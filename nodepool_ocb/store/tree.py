@@ -374,13 +374,21 @@ def load(session: Session) -> World:
     return tree.world
 
 
+def parents(session: Session) -> None:
+    """Make what daemons need and may not make themselves, where it is absent; raises Unavailable or Denied."""
+    session.ensure(
+        *(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.ROLLOUTS, paths.CLOCK, paths.daemons("annealer")),
+        *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS)),
+    )
+
+
 def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> bool:
     """Make a new cluster, with its chroot, its id, its structure and the deployment "system"; False where it is there already.
 
     Any number may do so at once: the id comes in one transaction with all that a cluster must have. Raises Conflict where
     there is part of a tree without an id, Unavailable or Denied.
     """
-    session.ensure(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS)
+    parents(session)
     system = Deployment(parent=None, state=DeploymentState.COMMITTED, since=now)
     first = [
         Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),

@@ -11,11 +11,15 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
-from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
+from nodepool_ocb.config import TlsSettings, UserSettings, ZooKeeperSettings
+from nodepool_ocb.rights import Kind
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.zookeeper import Server
 
 SUPERUSER = "super"
+USERS = UserSettings(
+    people="ocb", annealer="ocb-annealer", builder="ocb-builder", launcher="ocb-launcher", api="ocb-api"
+)
 SETTINGS = {
     "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
     "ssl.clientAuth": "need",
@@ -26,20 +30,21 @@ SETTINGS = {
 
 
 class Guarded:
-    """The server, its certificates, and settings for each of its ``users``; ``SUPERUSER`` is one of them already.
+    """The server, its certificates, and settings for each of its ``users``; ``SUPERUSER`` and ``USERS`` are among them.
 
-    ``demands_user`` off: whoever has the certificate may connect without being a user.
+    ``demands_user`` off: whoever has the certificate may connect without being a user. ``jaas`` says itself who the users
+    are, and what proves them; ``SUPERUSER`` must be among them.
     """
 
-    def __init__(self, users: Sequence[str], demands_user: bool = True) -> None:
+    def __init__(self, users: Sequence[str] = (), demands_user: bool = True, jaas: str = "") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nodepool-ocb-guarded-"))
         _authority(self.folder)
         for name in ("server", "client", "stranger"):
             _certificate(self.folder, name)
-        known = "".join(f' user_{user}="{password(user)}"' for user in (SUPERUSER, *users))
-        (self.folder / "jaas.conf").write_text(
-            f"Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required{known};\n}};\n"
-        )
+        names = dict.fromkeys((SUPERUSER, *(getattr(USERS, kind) for kind in Kind), *users))
+        known = "".join(f' user_{user}="{password(user)}"' for user in names)
+        ours = f"Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required{known};\n}};\n"
+        (self.folder / "jaas.conf").write_text(jaas or ours)
         files = {"ssl.keyStore.location": "server.pem", "ssl.trustStore.location": "ca.pem"}
         settings = SETTINGS | {key: str(self.folder / name) for key, name in files.items()}
         settings["enforce.auth.enabled"] = str(demands_user).lower()
@@ -54,6 +59,10 @@ class Guarded:
         return ZooKeeperSettings(
             hosts=hosts, tls=tls, username=user, password=password(user), session_timeout_seconds=30.0
         )
+
+    def settings_of(self, kind: Kind, chroot: str = "") -> ZooKeeperSettings:
+        """For a session of that kind's user, where each kind has one."""
+        return replace(self.settings(getattr(USERS, kind), chroot), users=USERS)
 
     def __enter__(self) -> Guarded:
         self.server.start()

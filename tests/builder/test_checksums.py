@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb_builder import checksums, space
 
 
@@ -63,6 +64,13 @@ def test_a_folder_with_too_little_room_is_named(tmp_path: Path) -> None:
     assert f" are free in {tmp_path}, and a build begins with at least 1048576.0 TiB; " in reason
     absent = space.shortage([tmp_path, tmp_path / "no"], 1)
     assert absent == f"{tmp_path}/no cannot be used: No such file or directory; make it, or name another folder"
+
+
+@pytest.mark.skipif(not mountable(), reason="takes the right to mount")
+def test_a_build_waits_for_room_for_its_log_too(tmp_path: Path) -> None:
+    assert space.hindrance(tmp_path, tmp_path, 1 << 20) is None
+    with SmallDisk(tmp_path / "logs", 1 << 16) as small:
+        assert f" are free in {small.folder}" in (space.hindrance(tmp_path, small.folder, 1 << 20) or "")
 
 
 def test_the_image_is_on_the_disk_before_its_checksums_say_so(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
+import pytest
 from msgspec.structs import replace
 from yard import Yard
 
@@ -167,11 +170,22 @@ def test_a_damaged_file_is_sent_nowhere_and_another_build_takes_its_place(yard: 
     assert "damaged" in (failed.record.reason or "")
 
 
-def test_without_room_on_the_disk_no_build_begins_and_the_log_says_so(yard: Yard) -> None:
+def registered(yard: Yard) -> list[Daemon]:
+    names = yard.session.children(paths.daemons("builder")) or ()
+    znodes = yard.session.get_many([paths.daemon("builder", name) for name in names])
+    return [codec.decode(Daemon, znode) for znode in znodes if znode]
+
+
+def test_without_room_on_the_disk_no_build_begins_and_the_builder_is_not_ready(yard: Yard) -> None:
     image = yard.image("jammy")
-    builder = yard.builder(image, free_bytes=1 << 60).start()
+    builder = yard.builder(image, free_bytes=1 << 60).begin()
     yard.until(lambda: "cannot be built" in builder.said, "the log tells of it")
     assert "make room there" in builder.said
+    yard.until(lambda: any("make room there" in (each.trouble or "") for each in registered(yard)), "everybody sees it")
+    with pytest.raises(HTTPError, match="503") as unready, urlopen(f"http://{builder.pages}/health/ready"):
+        pass
+    with unready.value:
+        assert "make room there" in unready.value.read().decode()
     assert not yard.builds("jammy")
     roomy = yard.builder(image).start()
     (build,) = yard.until_ready("jammy")

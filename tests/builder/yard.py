@@ -92,6 +92,10 @@ class Yard:
         """For a session that nobody disturbs."""
         return ZooKeeperSettings(hosts=self.server.hosts + self.chroot, session_timeout_seconds=session_seconds)
 
+    def settings_of_builders(self, session_seconds: float) -> ZooKeeperSettings:
+        """``hosts`` is the chroot alone."""
+        return ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
+
     # -- builders --
 
     def image(
@@ -125,7 +129,7 @@ class Yard:
         """One more, not started yet; ``settings`` are of its section ``builder``; ``logs_apart``: not in its images-dir."""
         folder = self.folder / f"b{len(self.builders)}"
         folder.mkdir()
-        zookeeper = ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
+        zookeeper = self.settings_of_builders(session_seconds)
         quick = {"retry_seconds": 0.2, "drain_seconds": 1.0, "cleanup_seconds": 1.0, "sweep_seconds": 5.0,
                  "free_bytes": 0, "orphan_grace_seconds": 1.0}  # fmt: skip
         builder = Builder(self.server.ports, zookeeper, folder, {"builder": quick | settings}, BUILDER)

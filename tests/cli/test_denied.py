@@ -24,7 +24,7 @@ VERBS = [
     "status", "deployment list", "deployment show x", "deployment create x", "deployment commit x", "node list",
     "node create n1.example.com", "node show n1.example.com", "noderole list", "noderole retry --failed", "role list",
     "rollout list", "image list", "image show x", "image build x", "upload list", "daemon list", "lock list", "graph",
-    "config check", "init", f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}",
+    "config check", "init", "acl init", "acl check", f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}",
 ]  # fmt: skip
 
 

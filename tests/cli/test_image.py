@@ -240,6 +240,17 @@ def test_status_locks_and_daemons_show_builders_work(builder: Builder, ask: Ask,
     assert [(each["kind"], each["pages"]) for each in ask("daemon", "list")] == [("builder", "127.0.0.1:1")]
 
 
+def test_a_builder_whose_registration_cannot_be_read_is_named(builder: Builder, ocb: Ocb, ask: Ask) -> None:
+    path = paths.daemon("builder", "another")
+    builder.registers()
+    builder.session.commit([Create(path, ["no", "record"], ephemeral=True)])
+    assert [each["path"] for each in ask("status")["quarantined"]] == [path]
+    assert [each["kind"] for each in ask("status")["daemons"]] == ["builder"]
+    listed = ocb("daemon", "list", "-o", "name")
+    assert listed.stdout.split() == [builder.id]
+    assert f"cannot be read: {path}: " in listed.stderr
+
+
 def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(builder: Builder, ocb: Ocb, ask: Ask) -> None:
     builder.made(READY)
     builder.session.commit([Create(paths.build("jammy", "0000000777"), ["no", "record"])])

@@ -77,6 +77,9 @@ upload list
 upload delete jammy 0000000002 POISON
 daemon list
 lock list
+record show /ocb/roles/base
+record show {record}
+record delete {record} --yes
 config check --config {config} --offline
 completion bash
 rollout check {strategy}
@@ -103,6 +106,8 @@ node delete n1.example.com --yes
 deployment create POISON
 deployment delete lab --yes
 init
+acl check
+acl init
 POISON
 node POISON
 node list --POISON
@@ -155,7 +160,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    return {name.partition(".")[0]: str(tmp_path / name) for name in texts}
+    return {name.partition(".")[0]: str(tmp_path / name) for name in texts} | {"record": "/ocb/roles/r\u202e"}
 
 
 def test_no_verb_lets_a_control_character_through(poisoned: Session, files: dict[str, str], ocb: Ocb) -> None:

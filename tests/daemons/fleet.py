@@ -96,6 +96,10 @@ class Fleet:
         """For a session that nobody disturbs."""
         return ZooKeeperSettings(hosts=self.hosts, session_timeout_seconds=session_seconds)
 
+    def settings_of_annealers(self, session_seconds: float) -> ZooKeeperSettings:
+        """``hosts`` is the chroot alone."""
+        return ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
+
     # -- annealers --
 
     def annealer(
@@ -115,7 +119,7 @@ class Fleet:
         if own_key is not None:
             folder.mkdir(parents=True, exist_ok=True)
             ssh["key_files"] = [str(shutil.copy(ssh["key_files"][0], folder / own_key))]
-        zookeeper = ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
+        zookeeper = self.settings_of_annealers(session_seconds)
         sections = {
             "annealer": {
                 "log_dir": str(folder / "runs"), "probe_seconds": 2.0, "dead_probe_seconds": 0.3, "sweep_seconds": 5.0

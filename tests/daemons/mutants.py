@@ -130,7 +130,7 @@ def without_versions() -> None:
     """Whatever version is there is good enough."""
     pack = transaction.pack
 
-    def lenient(changes: list[Change], chroot: str, acl: bytes) -> Any:
+    def lenient(changes: list[Change], chroot: str, acl: Any) -> Any:
         return pack([_any_version(change) for change in changes], chroot, acl)
 
     transaction.pack = lenient  # type: ignore[assignment]

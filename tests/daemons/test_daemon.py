@@ -283,7 +283,10 @@ def test_a_port_that_is_taken_refuses_the_whole_reload(start: Start) -> None:
         daemon = start(f"moves: 127.0.0.1:{other.getsockname()[1]}")
         daemon.told("READY=1")
         daemon.signal(signal.SIGHUP)
-        assert "give each daemon of this host a port of its own" in daemon.said("stays as it was")
+        daemon.said("reload")
+        refused = daemon.said("")  # the very next line: nothing was applied before
+        assert "stays as it was" in refused
+        assert "give each daemon of this host a port of its own" in refused
         assert daemon.page("/health/ready") == (200, "ok\n")
         daemon.signal(signal.SIGTERM)
         assert "applied" not in "".join(daemon.rest())

@@ -18,6 +18,7 @@ from test_annealer import package
 from nodepool_ocb.hindrance import why_not
 from nodepool_ocb.model import Role, State
 from nodepool_ocb.store import tree
+from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper import Server
 
@@ -188,3 +189,47 @@ def test_a_run_whose_keeper_is_killed_each_time_is_a_recorded_attempt_with_longe
     assert runs[1].started - runs[0].ended >= 0.5
     assert runs[2].started - runs[1].ended >= 1.0
     assert fleet.starts()[noderole] == 3
+
+
+@pytest.mark.skipif(not mountable(), reason="takes the right to mount")
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a good one", "alone"])
+@pytest.mark.parametrize("fault", ["full", "read-only"])
+def test_with_a_log_folder_that_cannot_be_written_to_everything_becomes_active(
+    six: Fleet, fault: str, beside: bool
+) -> None:
+    """At first the folder is well; its fault comes while the runs go on."""
+    fleet = six
+    much = "for n in $(seq 300); do echo a line of this run, to be kept; done\necho the end"
+    fleet.add_role("first", fleet.work(0.3, much))
+    fleet.add_role("second", fleet.work(0.0, much))
+    with SmallDisk(fleet.folder / "disk") as disk:
+        ill = fleet.annealer(log_dir=str(disk.folder / "runs")).start()
+        others = [fleet.annealer().start()] if beside else []
+        first = [fleet.bind("first", node) for node in fleet.nodes]
+        second = [fleet.bind("second", node, [above]) for node, above in zip(fleet.nodes, first, strict=True)]
+        fleet.until(lambda: fleet.starts(), "work begins")
+        if fault == "full":
+            disk.fill()
+        else:
+            disk.read_only()
+        fleet.until_all_active(60.0)
+        for noderole in first + second:
+            (run,) = fleet.runs(noderole).values()
+            assert (run.outcome, (run.tail or "").endswith("the end\n")) == ("succeeded", True)
+        assert all(fleet.starts()[noderole] == 1 for noderole in first + second)
+        assert ill.said.count("cannot be kept") <= 1
+        assert all(annealer.ready() for annealer in [ill, *others])
+        assert not fleet.faults()
+        ill.close()
+
+
+@pytest.mark.skipif(not mountable(), reason="takes the right to mount")
+def test_an_annealer_begins_with_a_full_log_folder(fleet: Fleet) -> None:
+    fleet.add_role("first", fleet.work(0.0, "echo the end"))
+    noderole = fleet.bind("first", fleet.nodes[0])
+    with SmallDisk(fleet.folder / "disk", 65536) as disk:
+        disk.fill()
+        annealer = fleet.annealer(log_dir=str(disk.folder)).start()
+        fleet.until_state(noderole, State.ACTIVE)
+        assert [run.tail for run in fleet.runs(noderole).values()] == ["the end\n"]
+        annealer.close()

@@ -417,8 +417,18 @@ def test_what_a_machine_has_no_record_of_ends_before_anything_else_begins(machin
     taken = annealer.run(machine.order("sleep 1; echo alone", epoch=2, role="dns", log=None))
     assert (taken.exit_code, taken.tail) == (0, "alone\n")
     assert forgotten
-    assert not any(map(alive, forgotten))
+    assert not {*forgotten} & {*machine.farm.processes(0)}
     assert not machine.farm.at_work(0)
+
+
+def test_what_a_script_left_running_for_good_goes_on_though_the_state_directory_is_removed(
+    machine: Any, annealer: Any, another: Any
+) -> None:
+    leave = "setsid sleep 300 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do sleep 0.1; done; echo $!"
+    left = annealer.run(machine.order(leave, log=None)).tail.strip()
+    machine.farm.lose_state(0)
+    assert another.run(machine.order("echo anew", epoch=2, role="dns", log=None)).tail == "anew\n"
+    assert alive(left)
 
 
 def test_a_killed_runner_is_noticed_and_the_run_goes_on(machine: Any, annealer: Any) -> None:

@@ -90,7 +90,6 @@ def test_loading_shows_everything(zk_session: Session) -> None:
             Create(paths.deployment("web"), Deployment(by="me")),
             Create(paths.deployment_roles("web")),
             Create(paths.deployment_role("web", "os"), DeploymentRole(user={"a": 1})),
-            Create(paths.daemons("annealer")),
             Create(paths.daemon("annealer", "a1"), Daemon(host="h", pid=1, version="1", started=1.0), ephemeral=True),
             Create(paths.claim("n1.example.com"), Claim(annealer="a1", noderole="os@n1.example.com", run="r", epoch=1,
                                                          since=1.0), ephemeral=True),

@@ -14,11 +14,11 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.hindrance import Code, hindrances
 from nodepool_ocb.limits import MOST_BYTES, MOST_CHANGES
 from nodepool_ocb.model import Change, Check, Create, Gate, Node, NodeRole, Raise, Role, Set, State
-from nodepool_ocb.store import paths, transaction
+from nodepool_ocb.store import frames, paths, transaction
 from nodepool_ocb.world import NodeView, Stored, World
 
 ROOT = Path(__file__).parents[2]
-ACL = b"a" * 60
+NAMES = [letter * 32 for letter in "abcde"]  # as long as they may be, one for each kind
 
 
 @settings(max_examples=200, deadline=None)
@@ -44,11 +44,17 @@ def test_what_may_follow_is_cut_in_its_order_whole_units_at_a_time(together: lis
     assert [change for part in limits.parts(may) for change in part] == [change for unit in may for change in unit]
 
 
+def acl(_path: str) -> bytes:
+    """The largest that there can be."""
+    return frames.access([frames.Grant(31, "sasl", name) for name in NAMES])
+
+
 @pytest.mark.parametrize("length", [0, 1000, 20_000])
 def test_what_is_cut_is_below_half_of_what_the_store_refuses(length: int) -> None:
     units = [[Create(f"/ocb/nodes/n{n:04}.example.com", Node(reason="r" * length))] for n in range(600)]
     for changes in limits.parts(units):
-        packed = transaction.pack(changes, "/some/chroot", ACL)
+        packed = transaction.pack(changes, "/some/chroot", acl)
+        assert packed.size <= sum(map(limits.size, changes))
         assert packed.size <= limits.TRANSACTION_BYTES // 2
         assert len(changes) <= limits.TRANSACTION_CHANGES // 2
 
@@ -73,7 +79,7 @@ def test_a_noderole_is_never_counted_as_less_than_it_takes(parents: int) -> None
     )
     path = paths.noderole("r" * 63, "n1." + "d" * 240)
     changes: list[Change] = [Set(path, longest, 7)]
-    assert limits.size(changes[0]) >= transaction.pack(changes, "/some/chroot", ACL).size
+    assert limits.size(changes[0]) >= transaction.pack(changes, "/some/chroot", acl).size
 
 
 def test_a_gate_is_raised_once_in_a_transaction_and_again_in_the_next() -> None:

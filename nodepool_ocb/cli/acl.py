@@ -1,0 +1,75 @@
+"""``nodepool-ocb acl``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool_ocb.cli import connection, output
+from nodepool_ocb.cli.common import Noun
+from nodepool_ocb.errors import Denied
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.acls import Difference, Walk
+
+COLUMNS = ("path", "found", "expected")
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Who may do what in ZooKeeper: compare it with the configuration, set it.
+
+    With zookeeper.users each kind of daemon has a user of its own, with the rights that docs/security.md lists; without, all
+    znodes have the same. Looked at are the chroot, /ocb, /nodepool, and below that image, daemons and clock: the rest may be
+    Nodepool's own.
+    """
+
+
+@command.command()
+def init() -> None:
+    """Give every znode its rights, and make those that daemons need and may not make; says what was changed.
+
+    For people's user alone. It may be stopped and repeated at any time; daemons may go on.
+    """
+    from nodepool_ocb.store import access, acls, tree
+
+    zookeeper = connection.settings().zookeeper
+    access.refuse_all_but_people(zookeeper)
+    with connection.session() as opened:
+        walk = acls.Walk(opened, access.Acls(zookeeper))
+        changed = list(walk.mended())
+        _tell(changed)
+        _refuse_unseen(walk)
+        tree.parents(opened)
+    output.say(f"{len(changed)} znodes have other rights now" if changed else "nothing to do")
+
+
+@command.command()
+def check() -> None:
+    """Name every znode whose rights are not those of the configuration, and end with 1 where there is any."""
+    from nodepool_ocb.store import access, acls
+
+    with connection.session() as opened:
+        walk = acls.Walk(opened, access.Acls(connection.settings().zookeeper))
+        found = list(walk.differing())
+    _tell(found)
+    _refuse_unseen(walk)
+    if found:
+        output.say(f"{len(found)} znodes have other rights; to set them: nodepool-ocb acl init")
+        raise click.exceptions.Exit(1)
+
+
+def _tell(differences: Iterable[Difference]) -> None:
+    from nodepool_ocb.store.access import words
+
+    rows = [{"path": each.path, "found": words(each.found), "expected": words(each.expected)} for each in differences]
+    output.things(rows, COLUMNS, key="path")
+
+
+def _refuse_unseen(walk: Walk) -> None:
+    """Raises Denied where not all was seen or set."""
+    if walk.denied:
+        first, *others = walk.denied.values()
+        raise Denied(f"{first}; so it is with {len(others)} other znodes" if others else str(first))

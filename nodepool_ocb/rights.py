@@ -1,0 +1,106 @@
+"""Who may do what in ZooKeeper, where each kind of client has a user of its own: one table. Pure.
+
+A row is for the znodes that its path names, where ``*`` stands for any one name, and for all below them that no longer path
+names. Rights are ZooKeeper's: c(reate) and d(elete) what is below a znode, r(ead) it, w(rite) it, and a, change its rights.
+ZooKeeper inherits none of them, so whoever makes a znode gives it those of its place.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+ALL: Final = "cdrwa"
+
+
+class Kind(StrEnum):
+    """Who comes with a user of its own."""
+
+    ANNEALER = "annealer"
+    BUILDER = "builder"
+    LAUNCHER = "launcher"
+    API = "api"
+    PEOPLE = "people"  # by the command line
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """The rights of each kind in one place."""
+
+    path: str
+    annealer: str = ""
+    builder: str = ""
+    launcher: str = ""
+    api: str = ""
+    people: str = ALL
+
+    def of(self, kind: Kind) -> str:
+        """Its rights, in the order of ``ALL``; empty for none."""
+        rights: str = getattr(self, kind)
+        return rights
+
+
+TABLE: Final = (
+    Row(path="/", annealer="r", builder="r", launcher="r", api="r"),
+    Row(path="/ocb", annealer="r", launcher="r", api="r"),
+    Row(path="/ocb/cluster", annealer="r", builder="r", launcher="r", api="r"),
+    Row(path="/ocb/clock", annealer="rw", launcher="rw", api="rw"),
+    Row(path="/ocb/structure", annealer="rw", launcher="rw", api="rw"),
+    Row(path="/ocb/daemons/annealer", annealer="cdrw", launcher="r", api="r"),
+    Row(path="/ocb/roles", annealer="r", launcher="r", api="cdrw"),
+    Row(path="/ocb/deployments", annealer="r", launcher="r", api="cdrw"),
+    Row(path="/ocb/deployments/*", annealer="r", launcher="cr", api="cdrw"),
+    Row(path="/ocb/deployments/*/roles", annealer="drw", launcher="cdrw", api="cdrw"),
+    Row(path="/ocb/deployments/*/clusters", annealer="rw", launcher="cdrw", api="cdrw"),
+    Row(path="/ocb/nodes", annealer="dr", launcher="cdrw", api="cdrw"),
+    Row(path="/ocb/nodes/*", annealer="cdrw", launcher="cdrw", api="cdrw"),
+    Row(path="/ocb/nodes/*/noderoles", annealer="dr", launcher="cdrw", api="cdrw"),
+    Row(path="/ocb/nodes/*/noderoles/*", annealer="cdrw", launcher="cdrw", api="cdrw"),
+    Row(path="/ocb/nodes/*/noderoles/*/user", annealer="r", launcher="cdrw", api="cdrw"),
+    Row(path="/ocb/rollouts", annealer="r", launcher="r", api="cdrw"),
+    Row(path="/ocb/rollouts/*", annealer="rw", launcher="r", api="cdrw"),
+    Row(path="/ocb/rollouts/*/*", annealer="cdrw", launcher="r", api="cdrw"),
+    Row(path="/nodepool", annealer="r", builder="cdrw", launcher="cdrw", api="cdrw"),
+    Row(path="/nodepool/image", annealer="r", builder="cdrw", launcher="r", api="cdrw"),
+)
+
+#: The subtrees that are ours alone; what else is below ``/nodepool`` may be Nodepool's own.
+OURS: Final = ("/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock")
+#: Above them, ours without what else is below.
+ABOVE: Final = ("/", "/nodepool")
+
+
+class _Place(msgspec.Struct):
+    row: Row | None = None
+    below: dict[str, _Place] = {}
+
+
+def row(path: str) -> Row:
+    """The row for a znode; the path is one without the chroot.
+
+    >>> row("/ocb/nodes/n1.example.com/noderoles/ntp/runs/4").path
+    '/ocb/nodes/*/noderoles/*'
+    >>> row("/ocb/roles/ntp").of(Kind.ANNEALER), row("/ocb/roles/ntp").of(Kind.PEOPLE)
+    ('r', 'cdrwa')
+    """
+    here, found = _ROOT, TABLE[0]
+    for name in path.split("/")[1:]:
+        below = here.below.get(name) or here.below.get("*")
+        if below is None:
+            break
+        here, found = below, below.row or found
+    return found
+
+
+def _rooted() -> _Place:
+    root = _Place()
+    for each in TABLE[1:]:
+        here = root
+        for name in each.path.split("/")[1:]:
+            here = here.below.setdefault(name, _Place())
+        here.row = each
+    return root
+
+
+_ROOT: Final = _rooted()

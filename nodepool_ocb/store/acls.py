@@ -1,0 +1,98 @@
+"""The ACLs of what is there, compared with those that it should have, and set to them.
+
+What is ours is walked from the top down, some hundred znodes at a time. Nothing has to be kept of what was done: whoever is
+stopped begins again, and finds less to do. What comes meanwhile has the ACL that its maker gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from nodepool_ocb import rights
+from nodepool_ocb.errors import Denied, Invalid, Stale
+from nodepool_ocb.store import frames
+from nodepool_ocb.store.access import Acls
+from nodepool_ocb.store.frames import Grant
+from nodepool_ocb.store.reading import BATCH, Reading
+
+
+class Difference(NamedTuple):
+    """A znode whose ACL is another than it should be; the order of grants means nothing."""
+
+    path: str
+    found: tuple[Grant, ...]
+    expected: tuple[Grant, ...]
+    version: int  # of the ACL that was found
+
+
+class Walk:
+    """One look at everything; ``denied`` are the paths that may not be read or changed, what is below them unseen."""
+
+    def __init__(self, session: Reading, acls: Acls) -> None:
+        """Raises Invalid where it cannot be said what an ACL should be."""
+        if not acls.comparable:
+            raise Invalid(
+                "zookeeper.acl: creator names nobody without zookeeper.username; set that, or zookeeper.users"
+            )
+        self.denied: dict[str, Denied] = {}
+        self._session, self._acls = session, acls
+
+    def differing(self) -> Iterator[Difference]:
+        """What is not as it should be; raises Unavailable."""
+        return self._walked(mend=False)
+
+    def mended(self) -> Iterator[Difference]:
+        """The same, each set as it should be before it is given; raises Unavailable."""
+        return self._walked(mend=True)
+
+    def _walked(self, mend: bool) -> Iterator[Difference]:
+        above = [path for path in rights.ABOVE if path != "/" or self._session.chroot]  # without one it is not ours
+        yield from self._looked_at(above, mend)
+        pending = list(rights.OURS)
+        while pending:
+            batch, pending = pending[-BATCH:], pending[:-BATCH]
+            yield from self._looked_at(batch, mend)
+            pending += self._below(batch)
+
+    def _looked_at(self, paths: Sequence[str], mend: bool) -> Iterator[Difference]:
+        found = list(self._different(paths))
+        while found and mend:
+            again = []
+            for each, reply in zip(found, self._set(found), strict=True):
+                if isinstance(reply, Denied):
+                    self.denied[each.path] = reply
+                elif isinstance(reply, Stale):
+                    again.append(each.path)  # it is gone, or another has just changed it
+                else:
+                    yield each
+            found = list(self._different(again))
+        yield from found
+
+    def _different(self, paths: Sequence[str]) -> Iterator[Difference]:
+        asked = [(path, frames.read_acl(self._absolute(path))) for path in paths]
+        for path, reply in zip(paths, self._session.ask_many(asked, "read the rights of"), strict=True):
+            if isinstance(reply, Denied):
+                self.denied.setdefault(path, reply)
+            elif isinstance(reply, frames.Reply):
+                found, version = frames.unpack_acl(reply)
+                if sorted(found) != sorted(self._acls.of(path)):
+                    yield Difference(path, found, self._acls.of(path), version)
+
+    def _set(self, differing: Sequence[Difference]) -> Iterator[frames.Reply | Denied | Stale]:
+        asked = [
+            (each.path, frames.write_acl(self._absolute(each.path), self._acls.packed(each.path), each.version))
+            for each in differing
+        ]
+        return self._session.ask_many(asked, "change the rights of")
+
+    def _below(self, paths: Sequence[str]) -> Iterator[str]:
+        asked = [(path, frames.read_names(self._absolute(path))) for path in paths]
+        for path, reply in zip(paths, self._session.ask_many(asked, "read"), strict=True):
+            if isinstance(reply, frames.Reply):
+                yield from (f"{path}/{name}" for name in frames.unpack_names(reply))
+            elif isinstance(reply, Denied):
+                self.denied.setdefault(path, reply)
+
+    def _absolute(self, path: str) -> str:
+        return self._session.chroot + path if path != "/" else self._session.chroot
