@@ -117,6 +117,7 @@ def _discreet(fault: Fault, text: str) -> Fault:
     """The same without a word of what may be a secret: YAML takes a password that begins with * for the name of an alias."""
     if not fault.text.startswith(("alias", "tag", "is not YAML")):
         return fault
-    lines = text.split("\n")
-    secret = fault.line <= len(lines) and SECRET.search(lines[fault.line - 1])
+    *above, line = text.split("\n")[max(0, fault.line - 2) : fault.line] or [""]
+    below_its_key = [each for each in above if each.rstrip().endswith(":")]
+    secret = any(map(SECRET.search, (fault.path, line, *below_its_key)))
     return Fault(fault.line, "is not YAML as it stands; quote the value", fault.path) if secret else fault

@@ -18,11 +18,15 @@ from nodepool_ocb.noderole import placed, satisfied
 from nodepool_ocb.ranges import BACKOFF_SECONDS
 from nodepool_ocb.skew import MOST_STEP_SECONDS
 from nodepool_ocb.store import paths
-from nodepool_ocb.world import ClusterView, Vertex, World, ordered_with
+from nodepool_ocb.world import ClusterView, NodeView, Vertex, World, ordered_with
 
 LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a noderole
 LOST_ADVICE: Final = (
     "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
+)
+FENCE_ADVICE: Final = (
+    "; a new fence begins at 0, and the machine obeys no epoch below its newest: before the start write"
+    ' "epoch_base":{} or more into the record of the node'
 )
 
 
@@ -244,13 +248,22 @@ def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
     lacking += [paths.gate(each.deployment, each.role) for each in _gates(vertex) if each.gate < 0]
     for path in lacking:
         if path not in view.world.unreadable:
-            yield Reason(Code.INCOMPLETE, path, 0.0, f"{path} is not there, and no claim goes without", LOST_ADVICE)
+            advice = LOST_ADVICE + (
+                FENCE_ADVICE.format(_above_all_epochs(view)) if path == paths.fence(view.name) else ""
+            )
+            yield Reason(Code.INCOMPLETE, path, 0.0, f"{path} is not there, and no claim goes without", advice)
+
+
+def _above_all_epochs(view: NodeView) -> int:
+    """As far as its noderoles say."""
+    base = view.record.epoch_base if view.record else 0
+    return max([base, *(each.record.epoch for each in view.noderoles.values())])
 
 
 def _ghost(vertex: Vertex) -> bool:
     """Whether the claim on its node is nobody's who is running, or not a session's at all."""
     claim = vertex.node.claim
-    return claim is not None and (claim.annealer not in vertex.node.world.annealers or not vertex.node.claim_owner)
+    return claim is not None and (not vertex.node.world.may_run(claim.annealer) or not vertex.node.claim_owner)
 
 
 def _gates(vertex: Vertex) -> list[ClusterView]:

@@ -188,6 +188,10 @@ class World:
     def annealers(self) -> dict[str, Daemon]:
         return self.daemons.get("annealer", {})
 
+    def may_run(self, annealer: str) -> bool:
+        """Whether an annealer is registered, be it by a record that cannot be read: somebody's session holds that."""
+        return annealer in self.annealers or paths.daemon("annealer", annealer) in self.unreadable
+
     # -- looking up --
 
     def vertex(self, name: str) -> Vertex | None:

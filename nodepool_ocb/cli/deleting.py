@@ -31,7 +31,7 @@ def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
     parts = path.split("/")[2:]
     if path in KEPT or parts[2:] == ["fence"] or "clusters" in parts[2:3]:
         raise Conflict(f"{path} is never deleted, for other records count on its version or its numbers: write it anew")
-    if len(parts) < 2 or path == paths.IMAGES:
+    if len(parts) < 2 or _folder(parts):
         raise Conflict(f"{path} is no record; name one, as nodepool-ocb status does")
     _refuse_work(world, path, parts)
     if problem is None and not force and not _ghost(world, path):
@@ -39,11 +39,37 @@ def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
     _refuse_dependants(world, parts)
 
 
+def _folder(parts: Sequence[str]) -> bool:
+    """Whether a path is of a znode that only has records below it: daemons cannot make each of these anew, and the
+    numbers of builds and uploads would begin at 0 again.
+
+    >>> _folder(["nodes", "n1.example.com", "noderoles"]), _folder(["image", "jammy", "builds"]), _folder(["roles", "ntp"])
+    (True, True, False)
+    """
+    match parts:
+        case ["daemons", _] | ["nodes", _, "noderoles"] | ["nodes", _, "noderoles", _, "runs"]:
+            return True
+        case ["deployments", _, "roles"] | ["rollouts", _, _, "groups" | "nodes" | "lock"]:
+            return True
+        case (
+            ["image", _]
+            | ["image", _, "builds"]
+            | ["image", _, "builds", "lock"]
+            | ["image", _, "builds", _, "provider"]
+        ):
+            return True
+        case ["image", _, "builds", _, "provider", _] | ["image", _, "builds", _, "provider", _, "images"]:
+            return True
+        case ["image", _, "builds", _, "provider", _, "images", "lock"]:
+            return True
+    return False
+
+
 def _refuse_work(world: World, path: str, parts: Sequence[str]) -> None:
     """A node that somebody works on keeps all that it has."""
     view = world.nodes.get(parts[1]) if parts[0] == "nodes" else None
     elsewhere = view is not None and path != paths.claim(view.name)
-    if view is not None and view.claim is not None and elsewhere and view.claim.annealer in world.annealers:
+    if view is not None and view.claim is not None and elsewhere and world.may_run(view.claim.annealer):
         raise Conflict(f"annealer {view.claim.annealer} works on {view.name}; wait until that has ended")
     if view is not None and path == paths.claim(view.name) and path not in world.unreadable and not _ghost(world, path):
         raise Conflict(f"{path} is of an annealer that is running; stop that annealer, and the claim goes")
@@ -54,7 +80,7 @@ def _ghost(world: World, path: str) -> bool:
     parts = path.split("/")[2:]
     view = world.nodes.get(parts[1]) if len(parts) == 3 and parts[0] == "nodes" and parts[2] == "claim" else None
     claim = view.claim if view is not None else None
-    return view is not None and claim is not None and (claim.annealer not in world.annealers or not view.claim_owner)
+    return view is not None and claim is not None and (not world.may_run(claim.annealer) or not view.claim_owner)
 
 
 def _refuse_dependants(world: World, parts: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from nodepool_ocb import limits
 from nodepool_ocb.cli import connection, deleting, output
@@ -64,6 +65,8 @@ def show(path: str) -> None:
 @yes_option
 def delete(path: str, force: bool, yes: bool) -> None:
     """Delete a record that cannot be read, with all below it; refused while somebody works there or depends on it."""
+    from nodepool_ocb.store import tree
+
     with connection.session() as opened:
         znodes = _judged(opened, connection.load(opened), path, force)
         names = [line(znode.path) for znode in reversed(znodes)]
@@ -72,7 +75,8 @@ def delete(path: str, force: bool, yes: bool) -> None:
         asked = {znode.path: znode.mzxid for znode in znodes}
 
         def decide() -> list[Sequence[Change]]:
-            world = connection.load(opened)
+            opened.sync()
+            world = tree.load(opened)  # what cannot be read was said with the first look
             now = _judged(opened, world, path, force)
             if {znode.path: znode.mzxid for znode in now} != asked:
                 raise Conflict(f"{line(path)} or what is below it was changed meanwhile; look at it again")
@@ -110,7 +114,7 @@ def _judged(opened: Session, world: World, path: str, force: bool) -> list[Znode
 
 
 def _transactions(world: World, path: str, znodes: Sequence[Znode]) -> list[Sequence[Change]]:
-    """The structure first, so that whoever decided without what goes is refused; then all of it, leaves first."""
+    """All of it, leaves first; each part raises the structure, so that whoever decided with what goes is refused."""
     from nodepool_ocb import structure
     from nodepool_ocb.store import codec, quarantine
 
@@ -127,4 +131,6 @@ def _transactions(world: World, path: str, znodes: Sequence[Znode]) -> list[Sequ
     numbers = [int(name) for znode in znodes if (name := znode.path.rpartition("/")[2]).isdecimal() and len(name) == 10]
     before = structure.stored(world)
     after = deleting.raised(world, before.record, {z.path: z.version for z in znodes}, runs, numbers)
-    return [[Set(paths.STRUCTURE, after, before.version)], *limits.parts(limits.singly(goes))]
+    own = Set(paths.STRUCTURE, after, before.version)
+    parts = limits.parts(limits.singly(goes), beside=(own,))
+    return [[replace(own, version=before.version + number), *part] for number, part in enumerate(parts)]

@@ -241,6 +241,8 @@ def test_what_a_daemon_would_bear_is_warned_of(folder: Path, text: str, sentence
         "zookeeper: username:ocb,password:918273645",
         "zookeeper: {username: ocb, password: *x918273645}",
         "zookeeper:\n  username: ocb\n  password: *x918273645\n",
+        "zookeeper:\n  password:\n    *x918273645\n",
+        "zookeeper:\n  password:\n    !x918273645 y\n",
         "zookeeper:\n  password: '918273645\n",
         "zookeeper:\n  password: @918273645\n",
         "zookeeper: {username: ocb, password: !918273645 x}",

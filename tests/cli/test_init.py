@@ -23,7 +23,8 @@ VERBS = [
     "status", "deployment list", "deployment show x", "deployment create x", "deployment commit x", "node list",
     "node create n1.example.com", "node show n1.example.com", "noderole list", "noderole retry --failed", "role list",
     "rollout list", "image list", "image show x", "image build x", "upload list", "daemon list", "lock list", "graph",
-    "config check", "acl init", "acl check", f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}",
+    "config check", "acl init", "acl check", "record show /ocb/roles/x",
+    f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}",
 ]  # fmt: skip
 
 

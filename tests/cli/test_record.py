@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
-from nodepool_ocb.model import Build, BuildState, Claim, Create, Daemon, Json, Role, Run, Set, Structure
+from nodepool_ocb.model import (
+    Build,
+    BuildState,
+    Change,
+    Claim,
+    Create,
+    Daemon,
+    Delete,
+    Json,
+    NodeRole,
+    Role,
+    Run,
+    Set,
+    Structure,
+)
 from nodepool_ocb.noderole import State
 from nodepool_ocb.rollout.planning import begin
 from nodepool_ocb.rollout.selecting import inventory
 from nodepool_ocb.store import codec, paths, rollouts, tree
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.strategy import WHOLE
+from nodepool_ocb.structure import stored
 from nodepool_ocb.visible import line
+from nodepool_ocb.world import World
 
 Ocb = Callable[..., Json]
 
@@ -112,11 +128,21 @@ def test_the_version_of_a_noderole_bounds_the_generations_that_nobody_recorded(w
         (paths.CLUSTER, "never deleted"),
         (paths.fence(N1), "never deleted"),
         (paths.NODES, "is no record"),
+        (paths.noderoles(N1), "is no record"),
+        (paths.runs("top", N1), "is no record"),
+        (paths.deployment_roles("system"), "is no record"),
+        (paths.daemons("annealer"), "is no record"),
+        (paths.daemons("builder"), "is no record"),
+        (paths.image("jammy"), "is no record"),
+        (paths.builds("jammy"), "is no record"),
+        (paths.uploads("jammy", "0000000001", "west"), "is no record"),
+        (paths.upload_lock("jammy", "0000000001", "west"), "is no record"),
     ],
 )
 def test_what_can_be_read_or_is_needed_is_not_deleted(world: Session, ocb: Ocb, path: str, said: str) -> None:
     if said == "would be left without it":
         spoil(world, path)
+    world.ensure(paths.daemons("annealer"), paths.daemons("builder"), paths.upload_lock("jammy", "0000000001", "west"))
     force = () if said == "can be read" else ("--force",)
     result = ocb("record", "delete", path, "--yes", *force)
     assert result.exit_code == 4, result.output
@@ -124,7 +150,8 @@ def test_what_can_be_read_or_is_needed_is_not_deleted(world: Session, ocb: Ocb, 
     assert world.get(path) is not None
 
 
-def test_nothing_of_a_node_goes_while_an_annealer_works_on_it(world: Session, ocb: Ocb) -> None:
+@pytest.mark.parametrize("spoiled", [False, True], ids=["read", "unreadable"])
+def test_nothing_of_a_node_goes_while_an_annealer_works_on_it(world: Session, ocb: Ocb, spoiled: bool) -> None:
     daemon = Daemon(host="h", pid=1, version="1", started=1.0)
     claim = Claim(annealer="a1", noderole=f"top@{N1}", run="0000000001-a", epoch=1, since=1.0)
     world.ensure(paths.daemons("annealer"))
@@ -135,6 +162,8 @@ def test_nothing_of_a_node_goes_while_an_annealer_works_on_it(world: Session, oc
         ]
     )
     spoil(world, TOP)
+    if spoiled:
+        spoil(world, paths.daemon("annealer", "a1"))
     for path in (TOP, paths.claim(N1), paths.node(N1)):
         assert ocb("record", "delete", path, "--yes", "--force").exit_code == 4, path
     assert world.get(paths.claim(N1)) is not None
@@ -175,6 +204,34 @@ def test_what_was_changed_since_it_was_shown_is_not_deleted(
     monkeypatch.setattr("nodepool_ocb.cli.record.confirm", mended_meanwhile)
     assert ocb("record", "delete", path).exit_code == 4
     assert "other" in tree.load(world).roles
+
+
+def test_what_was_decided_with_a_record_that_goes_is_refused(
+    world: Session, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child is bound below it when all was judged, just before it goes."""
+    assert ocb("node", "create", "n2.example.com", "--deployment", "lab").exit_code == 0
+    commit = Session.commit
+    between: list[Change] = []
+
+    def bound_first(session: Session, changes: Iterable[Change]) -> None:
+        changes = list(changes)
+        if any(isinstance(change, Delete) for change in changes) and not between:
+            between.extend(changes)
+            before = structure_of(tree.load(world))  # whoever binds now
+            child = NodeRole(state=State.PROPOSED, since=1.0, deployment="lab", parents=(f"top@{N1}",))
+            commit(world, [Create(paths.noderole("other", "n2.example.com"), child), before])
+        commit(session, changes)
+
+    monkeypatch.setattr(Session, "commit", bound_first)
+    assert ocb("record", "delete", TOP, "--yes", "--force").exit_code == 4
+    assert world.get(TOP) is not None
+
+
+def structure_of(view: World) -> Set:
+    """What a transaction that changes the structure carries."""
+    known = stored(view)
+    return Set(paths.STRUCTURE, known.record, known.version)
 
 
 def test_deployments_in_a_circle_are_shown(world: Session, ocb: Ocb) -> None:

@@ -17,6 +17,7 @@ from nodepool_ocb.testing.forgetful import Forgetful
 
 SESSION_SECONDS = 10.0
 SLACK_SECONDS = 3.0
+ELECTED_SECONDS = 2.0  # from the election of another leader to work that goes on
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,28 @@ def test_with_a_frozen_leader_work_goes_on_within_the_session_and_three_seconds(
         finally:
             leader.cont()
         leader.await_serving()
+    fleet.until_all_active(120.0)
+    assert all(fleet.starts()[name] == 1 for name in names)
+    assert not fleet.faults()
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_with_a_killed_leader_work_goes_on_within_two_seconds_of_the_election(
+    guided: Fleet, ensemble: Ensemble, times: int
+) -> None:
+    fleet = guided
+    for _ in range(2):
+        fleet.annealer(session_seconds=SESSION_SECONDS).start()
+    names = row(fleet, 10 * times)
+    for turn in range(times):
+        fleet.until(lambda turn=turn: len(fleet.starts()) > 7 * turn, "work begins", 60.0)
+        leader = ensemble.leader()
+        leader.kill()
+        ensemble.leader()
+        elected, known = time.monotonic(), len(fleet.starts())  # what was claimed before may have started meanwhile
+        fleet.until(lambda known=known: len(fleet.starts()) > known, "work goes on", 60.0)
+        assert time.monotonic() - elected < ELECTED_SECONDS
+        ensemble.start()
     fleet.until_all_active(120.0)
     assert all(fleet.starts()[name] == 1 for name in names)
     assert not fleet.faults()

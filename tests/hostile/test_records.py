@@ -161,16 +161,26 @@ def spoiled_each(canaries: Canaries, chosen: list[tuple[str, str, spoiling.Spoil
         except AssertionError as missed:
             raise AssertionError(f"{path}: {name}: {missed}") from missed
         finally:
-            canaries.session._client.set(path, znode.data)
+            _mend(canaries, path, znode.data)
         assert canaries.turn_failures() == failures, f"{path}: {name}: a turn has raised\n{canaries.said()[-3000:]}"
         if number % MANY == 0 or number == len(chosen):
             canaries.level()
 
 
+def _mend(canaries: Canaries, path: str, good: bytes) -> None:
+    """Write it as it was."""
+    client = canaries.session._client
+    if client.exists(path):
+        client.set(path, good)
+    else:
+        client.create(path, good)
+
+
 def _told(canaries: Canaries, path: str) -> None:
     """``status`` ends well, and names the record where it cannot be read; so does ``record show``."""
     znode = canaries.session.get(path)
-    assert znode is not None
+    if znode is None:
+        return  # it said of itself that it is to be deleted
     problem = quarantine.problem(znode)
     status = ask(canaries, "status")
     assert status.exit_code == 0, status.output

@@ -48,6 +48,24 @@ def test_a_fence_that_is_not_there_is_named() -> None:
     made.put_fence("n", -1)
     (reason,) = why_not(made, vertex, 1.0)
     assert (reason.code, reason.subject) == (Code.INCOMPLETE, paths.fence("n"))
+    assert '"epoch_base":0 ' in reason.advice
+
+
+def test_whoever_makes_a_fence_anew_is_told_the_epoch_that_it_has_to_begin_above() -> None:
+    made = world()
+    vertex = put(made, "app@n", State.TODO, epoch=40)
+    put(made, "other@n", State.ACTIVE, epoch=41)
+    made.put_fence("n", -1)
+    (reason,) = why_not(made, vertex, 1.0)
+    assert '"epoch_base":41 ' in reason.advice
+
+
+def test_an_annealer_whose_registration_cannot_be_read_stands_behind_its_claim() -> None:
+    made = world()
+    made.unreadable[paths.daemon("annealer", "spoiled")] = "garbage"
+    vertex = put(made, "app@n", State.TRANSITION)
+    made.put_claim("n", claim("spoiled", vertex.name), 77, 0)
+    assert codes(made, vertex) == [Code.RUNNING]
 
 
 def test_a_gate_that_is_not_there_is_named_by_members_and_by_those_who_wait_for_them() -> None:
