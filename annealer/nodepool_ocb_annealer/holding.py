@@ -365,7 +365,7 @@ class Holding:
             return
         COUNT[event].inc()
         site.tidying.ended(held)
-        if held.slot:
+        if held.slot and not isinstance(finished.outcome, Unreachable):
             self._faults.well(held.fqdn)
             if site.jigs[held.jig].attaches:
                 site.judging.answered(held.hold.vertex.node)

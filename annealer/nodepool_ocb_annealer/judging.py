@@ -57,11 +57,11 @@ class Judging:
     def agreed(self, node: Node) -> bool:
         """Whether the node is dead if we do not reach it: another found the same, or there is no other to ask.
 
-        The word of an annealer that is in trouble itself counts for nothing.
+        The word of an annealer that is in trouble itself, or gone, counts for nothing: it may have been ours, before a restart.
         """
         by = node.suspicion.by if node.suspicion is not None and self.asked(node) else None
         annealers = self._site.world.annealers
-        if by is not None and (by not in annealers or annealers[by].trouble is None):
+        if by in annealers and annealers[by].trouble is None:
             return True
         return not any(
             daemon.trouble is None and daemon.state == "running"
@@ -104,7 +104,8 @@ class Judging:
             pause = self._site.settings.probe_seconds * 2 ** min(count - 1, MOST_DOUBLINGS)
             self._refuted[fqdn] = count, time.monotonic() + pause
             log.warning("%s does not answer, but others reach it: %s", fqdn, reason)
-            self.standing.refuted(fqdn, reason)
+            if not reason.startswith("run:"):  # it let us in as it did them: what it did then is its own
+                self.standing.refuted(fqdn, reason)
 
     def reached(self, fqdn: str) -> None:
         """The machine let us in."""

@@ -116,6 +116,13 @@ class _Transport(paramiko.Transport):
     def _hear(self, _: paramiko.Message) -> None:
         self.heard = time.monotonic()
 
+    def get_exception(self) -> Exception | None:
+        """What ended the connection: whatever its thread stumbles over comes of what the machine sent."""
+        error: Exception | None = super().get_exception()
+        if error is None or isinstance(error, (*ENDED, MemoryError)):
+            return error
+        return paramiko.SSHException(f"it sends what is no SSH: {_words(error)}")
+
     def ask_keepalive(self) -> None:
         """On the transport's own thread: ask for an answer, and do not wait for it."""
         message = paramiko.Message()
@@ -136,11 +143,13 @@ def _kind(algorithm: str) -> str:
 
 
 def _feed(channel: paramiko.Channel, message: Any) -> None:
-    """Output for a channel, which is asked for."""
+    """Output for a channel, which is asked for; a packet that holds nothing is not."""
     _hold(channel)
-    paramiko.Channel._feed(channel, message)  # type: ignore[attr-defined]
-    transport: Any = channel.transport
-    transport.allow(UNASKED_BYTES, UNASKED)
+    data = message.get_binary()
+    paramiko.Channel._feed(channel, data)  # type: ignore[attr-defined]
+    if data:
+        transport: Any = channel.transport
+        transport.allow(UNASKED_BYTES, UNASKED)
 
 
 def _feed_extended(channel: paramiko.Channel, message: Any) -> None:

@@ -172,7 +172,7 @@ end_current() { # ends all that lives of the run that was looked at; false, and 
   put "$word $epoch" "$old.result"
 }
 
-end_forgotten() { # ends what still runs of this state directory though nothing in it tells of that: it was removed
+end_forgotten() { # ends what still runs of this state directory though nothing in it tells of a run: it was removed
   forgotten_live || return 0
   [ -z "$keepers" ] || kill -s KILL $keepers 2>/dev/null # first: what they write down would be taken for another run's
   kill -s TERM -- $groups 2>/dev/null
@@ -367,7 +367,7 @@ decide() { # the five steps; sets $how where there is a run to wait for; the loc
   [ -s "$files.result" ] && read -r word code <"$files.result"
   case $word in finished | timeout | flooded) how=adopted; note adopt "$epoch" "$key" "$run" - "$word $code"; return ;; esac
   end_current || { say BUSY "$stays"; return; }
-  [ -n "$seen" ] || end_forgotten || { say BUSY "a run that this machine has no record of does not die"; return; }
+  [ -n "$c_key" ] || end_forgotten || { say BUSY "a run that this machine has no record of does not die"; return; }
   if [ "$destructive" = 1 ] && lost; then
     say LOST "$lost"
     return
@@ -499,6 +499,7 @@ order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, 
 set -f
 say READY
 while IFS= read -r line; do
+  [ -e "$0" ] && [ -d "$state/runs" ] || exit # all was removed: who asks again gets a new runner, and room for its files
   set -- $line
   set +f
   case ${1-} in

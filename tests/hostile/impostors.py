@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final
 
 import paramiko
-from paramiko.common import cMSG_CHANNEL_DATA, cMSG_DISCONNECT, cMSG_GLOBAL_REQUEST, cMSG_IGNORE
+from paramiko.common import cMSG_CHANNEL_DATA, cMSG_CHANNEL_OPEN, cMSG_DISCONNECT, cMSG_GLOBAL_REQUEST, cMSG_IGNORE
 
 Talk = Callable[[socket.socket], None]
 
@@ -200,6 +200,27 @@ def ssh(make: Callable[[], paramiko.ServerInterface] = Sshd) -> Talk:
 
 def ssh_answers(answer: Callable[[paramiko.Channel], None]) -> Talk:
     return ssh(lambda: Sshd(answer))
+
+
+def _kexinit(names: bytes) -> bytes:
+    """The packet that proposes these algorithms, and nothing but these."""
+    lists = (struct.pack("!I", len(names)) + names) * 10
+    payload = b"\x14" + b"\0" * 16 + lists + b"\0" * 5
+    padding = 16 - (len(payload) + 5) % 8
+    return struct.pack("!IB", len(payload) + padding + 1, padding) + payload + b"\0" * padding
+
+
+NO_TEXT: Final = b"\xff\xfe\x80"
+KEYS_THAT_ARE_NO_TEXT: Final = BANNER + _kexinit(NO_TEXT)
+
+
+def channels_that_are_no_text(channel: paramiko.Channel) -> None:
+    channel.get_transport()._send_message(_message(cMSG_CHANNEL_OPEN, NO_TEXT, 1, 2, 3))  # type: ignore[attr-defined]
+    hear(channel)
+
+
+def packets_that_hold_nothing(channel: paramiko.Channel) -> None:
+    _flood(channel, cMSG_CHANNEL_DATA, channel.remote_chanid, b"")
 
 
 def output_without_end(channel: paramiko.Channel) -> None:

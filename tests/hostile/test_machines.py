@@ -74,6 +74,7 @@ IMPOSTORS: Final = [
         impostors.floods(b"\0\0\0\x0c\x06\x02\0\0\0\0" + b"\0" * 6, BANNER),
         NO_SSH,
     ),
+    Case("keys that are no text", impostors.says(impostors.KEYS_THAT_ARE_NO_TEXT), NO_SSH),
     Case("refuses every key", impostors.ssh(impostors.Refuses), "authenticate: "),
     Case("wants more than a key", impostors.ssh(impostors.WantsMore), "authenticate: .*more than a key"),
     Case("never answers the login", impostors.ssh(impostors.NeverAnswersLogin), "authenticate: "),
@@ -86,6 +87,8 @@ IMPOSTORS: Final = [
     Case("output without end", impostors.ssh_answers(impostors.output_without_end), "run: .*belong to nothing"),
     Case("more than the window", impostors.ssh_answers(impostors.more_than_the_window), "run: .*takes unread"),
     Case("packets to be ignored", impostors.ssh_answers(impostors.packets_to_be_ignored), "run: .*nobody asked for"),
+    Case("channels that are no text", impostors.ssh_answers(impostors.channels_that_are_no_text), "run: .*no SSH"),
+    Case("packets that hold nothing", impostors.ssh_answers(impostors.packets_that_hold_nothing), "run: "),
     Case("questions without end", impostors.ssh_answers(impostors.questions), "run: .*nobody asked for"),
     Case("a farewell without end", impostors.ssh_answers(impostors.a_long_farewell), "run: "),
 ]

@@ -10,6 +10,7 @@ import pytest
 from impostors import Impostor, Talk
 
 from nodepool_ocb.config import SshSettings
+from nodepool_ocb.jigs import link
 from nodepool_ocb.jigs.probe import Prober, Unreachable
 from nodepool_ocb.model import Node
 from nodepool_ocb.testing.machines import Farm
@@ -22,14 +23,33 @@ from nodepool_ocb.testing.machines import Farm
         (impostors.ssh_answers(impostors.hangs_up), "the command true ended without an exit code"),
         (impostors.ssh_answers(impostors.exits(3)), "the command true ended with exit code 3"),
         (impostors.ssh(), "the command true did not end within"),
+        (impostors.ssh_answers(impostors.channels_that_are_no_text), "it sends what is no SSH"),
     ],
-    ids=["more than the window", "hangs up", "exit code", "mute"],
+    ids=["more than the window", "hangs up", "exit code", "mute", "no text"],
 )
 def test_a_probe_says_what_was_wrong_with_the_answer(tmp_path: Path, talk: Talk, said: str) -> None:
-    with Farm(0, tmp_path) as farm, Impostor(talk) as impostor:
+    answer = probed(tmp_path, talk)
+    assert (answer.step, said in answer.reason) == ("run", True), answer.reason
+
+
+def test_names_that_are_no_text_are_the_machines_fault_and_not_this_hosts(tmp_path: Path) -> None:
+    answer = probed(tmp_path, impostors.says(impostors.KEYS_THAT_ARE_NO_TEXT))
+    assert (answer.step, "it sends what is no SSH" in answer.reason) == ("connect", True), answer.reason
+
+
+def test_packets_that_hold_nothing_are_bounded_as_all_that_nobody_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "UNASKED_BYTES", 1 << 14)
+    answer = probed(tmp_path, impostors.ssh_answers(impostors.packets_that_hold_nothing))
+    assert (answer.step, "nobody asked for" in answer.reason) == ("run", True), answer.reason
+
+
+def probed(folder: Path, talk: Talk) -> Unreachable:
+    with Farm(0, folder) as farm, Impostor(talk) as impostor:
         prober = Prober(msgspec.convert(farm.settings() | {"connect_timeout_seconds": 3.0}, SshSettings))
         node = Node(addresses=(impostor.address,), host_keys=(impostors.HOST_KEY,))
         answer = prober.probe("impostor.example.com", node)
         prober.close()
     assert isinstance(answer, Unreachable)
-    assert (answer.step, said in answer.reason) == ("run", True), answer.reason
+    return answer

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -419,6 +421,47 @@ def test_what_a_machine_has_no_record_of_ends_before_anything_else_begins(machin
     assert forgotten
     assert not {*forgotten} & {*machine.farm.processes(0)}
     assert not machine.farm.at_work(0)
+
+
+def test_what_a_machine_has_no_record_of_ends_first_though_the_order_is_given_again(
+    machine: Any, annealer: Any, another: Any
+) -> None:
+    """Whoever was to end it is killed meanwhile; the machine has a record of that order by then."""
+    outcome = annealer.begin(machine.order("trap '' TERM; while :; do sleep 0.1; done", log=None))
+    until(lambda: machine.events("start"))
+    annealer.stop.set()
+    assert outcome() == Detached()
+    machine.farm.lose_state(0)
+    forgotten = machine.farm.at_work(0)
+    before = {*runners(machine)}
+    taken = another.begin(machine.order("echo alone", epoch=2, role="dns", log=None))
+    until(lambda: (machine.state / "epoch.0").exists())
+    for runner in {*runners(machine)} - before:
+        with suppress(ProcessLookupError):
+            os.kill(runner, signal.SIGKILL)
+    assert taken().tail == "alone\n"
+    assert forgotten
+    assert not machine.farm.at_work(0)
+
+
+def runners(machine: Any) -> list[int]:
+    """The processes of the runner's program, keepers included."""
+    found = []
+    for pid in machine.farm.processes(0):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(f"sh\0{machine.state}/runner-".encode()):
+                found.append(pid)
+    return found
+
+
+def test_files_of_the_state_directory_that_are_removed_between_two_orders_cost_no_run(
+    machine: Any, annealer: Any
+) -> None:
+    assert annealer.run(machine.order("echo one", log=None)).tail == "one\n"
+    for each in machine.state.iterdir():
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    outcome = annealer.run(machine.order("echo two", epoch=2, generation=2, log=None))
+    assert not isinstance(outcome, Failed), outcome
 
 
 def test_what_a_script_left_running_for_good_goes_on_though_the_state_directory_is_removed(
