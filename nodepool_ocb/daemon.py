@@ -242,6 +242,8 @@ class _Signals:
             while numbers := self._reader.recv(64):
                 for number in numbers:
                     self._got(number)
+                if self._deadline is not None:  # from the first signal on, however many come after it
+                    self._reader.settimeout(max(0.001, self._deadline - time.monotonic()))
         if self._deadline is None:
             return
         time.sleep(max(0.0, self._deadline - time.monotonic()))
@@ -257,6 +259,5 @@ class _Signals:
                 os._exit(1)
             systemd.notify("STOPPING=1", systemd.within(self.end_within_seconds))
             self._deadline = time.monotonic() + self.end_within_seconds
-            self._reader.settimeout(self.end_within_seconds)
             self._stop.set()
         self._wake.set()

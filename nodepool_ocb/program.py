@@ -56,6 +56,7 @@ def program(
         asked = Asked(file, zookeeper, listen)
         try:
             settings = asked.read()
+            access.refuse_plain_text(settings.zookeeper)
             access.refuse_another_kind(settings.zookeeper, kind)
             setup_logging(settings.log)
             if only_check:

@@ -295,6 +295,9 @@ class Annealer:
         touched = self.cache.sweep()
         self._stay_in_our_cluster()
         self._look(touched)
+        spoiled = paths.daemon("annealer", self.identity) in self.world.unreadable
+        if spoiled or self.identity not in self.world.annealers:
+            self._unsaid = True  # a hand has spoiled or deleted it: to others nobody stands behind our claims
         states = Counter(vertex.record.state for vertex in self.world.vertices())
         for state in State:
             metrics.NODEROLES.labels(state).set(states[state])

@@ -86,6 +86,8 @@ def _ghost(world: World, path: str) -> bool:
 def _refuse_dependants(world: World, parts: Sequence[str]) -> None:
     """What else names the record, and would hang in the air."""
     match parts:
+        case ["roles", name] if name in world.roles:  # one that cannot be read is deleted, and imported again
+            holds = [vertex.name for vertex in world.vertices() if vertex.role == name]
         case ["deployments", name]:
             holds = [*_nodes_in(world, name), *(v.name for v in world.vertices() if v.record.deployment == name)]
             holds += [each for each, stored in world.deployments.items() if stored.record.parent == name]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from nodepool_ocb.config import Settings, TlsSettings, ZooKeeperSettings
+    from nodepool_ocb.config import Settings, SshSettings, TlsSettings, ZooKeeperSettings
 
 SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time is warned of
 
@@ -43,12 +43,24 @@ def doubtful(settings: Settings, file: Path | None) -> list[str]:
 def _keys(settings: Settings) -> Iterator[str]:
     """Those that somebody named; a host without annealer needs none."""
     names = settings.ssh.key_files
-    for name in names:
-        path = Path(name)
-        if path.exists() and not os.access(path, os.R_OK):
-            yield f"ssh.key_files: {name} belongs to {_owner(path)} and cannot be read; chown it to the annealer's user"
+    there = [Path(name) for name in names if Path(name).exists()]
+    closed = [path for path in there if not os.access(path, os.R_OK)]
+    for path in closed:
+        yield f"ssh.key_files: {path} belongs to {_owner(path)} and cannot be read; chown it to the annealer's user"
+    if there and not closed:
+        yield from _no_keys(settings.ssh)
     if not _is_default(settings) and not any(Path(name).exists() for name in names):
         yield f"ssh.key_files: none of these exists: {', '.join(names)}; make one: ssh-keygen -t ed25519 -f FILE"
+
+
+def _no_keys(settings: SshSettings) -> Iterator[str]:
+    """Files that an annealer could not read as keys."""
+    from nodepool_ocb.jigs.link import NoKey, load_keys
+
+    try:
+        load_keys(settings)
+    except NoKey as lacking:
+        yield f"ssh.key_files: {lacking}"
 
 
 def _no_default_key(settings: Settings) -> Iterator[str]:

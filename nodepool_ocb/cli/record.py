@@ -107,10 +107,25 @@ def _judged(opened: Session, world: World, path: str, force: bool) -> list[Znode
     why = quarantine.problem(znode) or quarantine.of_rollouts(opened).get(path)
     deleting.refuse(world, path, why, force)
     znodes = subtree(opened, path)
-    held = [line(each.path) for each in znodes if each.ephemeral_owner and each.path != path]
+    held = [each.path for each in znodes if each.ephemeral_owner and each.path != path]
+    held += [f"{lock}/{name}" for lock in _locks(opened, path) for name in opened.children(lock) or ()]
     if held:
-        raise Conflict(f"somebody holds {held[0]}; wait until that has ended")
+        raise Conflict(f"somebody holds {line(held[0])}; wait until that has ended")
     return znodes
+
+
+def _locks(opened: Session, path: str) -> list[str]:
+    """The lock that whoever works on it holds, where that is not below it; of the builds of an image, it is the newest's."""
+    match path.split("/")[2:]:
+        case ["rollouts", deployment, identity, "groups" | "nodes", _]:
+            return [paths.rollout_lock(deployment, identity)]
+        case ["image", image, "builds", build] if build == max(
+            set(opened.children(paths.builds(image)) or ()) - {"lock"}
+        ):
+            return [paths.build_lock(image)]
+        case ["image", image, "builds", build, "provider", provider, "images", upload] if upload != "lock":
+            return [paths.upload_lock(image, build, provider)]
+    return []
 
 
 def _transactions(world: World, path: str, znodes: Sequence[Znode]) -> list[Sequence[Change]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.hosts import collect_hosts
+from kazoo.protocol.paths import normpath
 
 from nodepool_ocb import rights
 from nodepool_ocb.errors import Denied, Invalid
@@ -22,10 +23,15 @@ _BITS: Final = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 
 
 def refuse_plain_text(settings: ZooKeeperSettings) -> None:
-    """Raises Invalid where names, attributes and passwords would cross a network in the clear."""
+    """Raises Invalid where names, attributes and passwords would cross a network in the clear, or no server is named."""
+    try:
+        servers, chroot = collect_hosts(settings.hosts)
+        normpath(chroot or "/")
+    except ValueError as odd:
+        raise Invalid(f"zookeeper.hosts: {settings.hosts}: {odd}; write host:port,host:port/chroot") from odd
     if settings.tls is not None or settings.allow_plaintext:
         return
-    for host, _ in collect_hosts(settings.hosts)[0]:
+    for host, _ in servers:
         if not _loopback(host.strip()):
             raise Invalid(
                 f"zookeeper.hosts: {host} is another machine, and whoever is on the way reads along;"

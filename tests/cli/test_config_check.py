@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
@@ -145,6 +145,13 @@ def configured(folder: Path, text: str, mode: int = 0o600) -> Result:
     return check(folder)
 
 
+def private_key(file: Path, mode: int = 0o600) -> None:
+    """One of ssh."""
+    made = ed25519.Ed25519PrivateKey.generate()
+    file.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    file.chmod(mode)
+
+
 def certificate(folder: Path, name: str, days: int = 90) -> tuple[Path, Path]:
     """A certificate that signs itself, and its key; good from a year ago until in so many days."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -167,6 +174,11 @@ def certificate(folder: Path, name: str, days: int = 90) -> tuple[Path, Path]:
     ("text", "sentence"),
     [
         ("ssh: {key_files: [gone]}", "ssh.key_files: none of these exists"),
+        ("ssh: {key_files: [good.pem]}", "ssh.key_files: key file "),
+        ("ssh: {key_files: [.]}", ": Is a directory"),
+        ("zookeeper: {hosts: '127.0.0.1:99999'}", "zookeeper.hosts: 127.0.0.1:99999: "),
+        ("zookeeper: {hosts: '127.0.0.1:client/ocb', allow_plaintext: true}", "zookeeper.hosts: "),
+        ("zookeeper: {hosts: '127.0.0.1:2181/a/../b'}", "zookeeper.hosts: "),
         (
             "http: {listen: '127.0.0.1:65536'}",
             "http.listen: must be an address such as 127.0.0.1:8005, with a port up to 65535",
@@ -195,9 +207,7 @@ def test_what_a_daemon_would_miss_is_told_before_it_starts(folder: Path, text: s
 
 def test_a_configuration_that_lacks_nothing_is_told_nothing(folder: Path) -> None:
     certificate(folder, "good")
-    key = folder / "id"
-    key.write_text("a key\n")
-    key.chmod(0o600)
+    private_key(folder / "id")
     answer = configured(
         folder,
         "zookeeper: {username: ocb, password: hidden, tls: {ca: good.pem, cert: good.pem, key: good.key}}\n"
@@ -223,8 +233,7 @@ def test_a_configuration_that_lacks_nothing_is_told_nothing(folder: Path) -> Non
 )
 def test_what_a_daemon_would_bear_is_warned_of(folder: Path, text: str, sentence: str) -> None:
     certificate(folder, "soon", days=3)
-    (folder / "loose").write_text("")
-    (folder / "loose").chmod(0o644)
+    private_key(folder / "loose", 0o644)
     answer = configured(folder, text, mode=0o644)
     assert answer.exit_code == 0, answer.output
     assert sentence in answer.stderr

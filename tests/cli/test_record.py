@@ -15,6 +15,7 @@ from nodepool_ocb.model import (
     Create,
     Daemon,
     Delete,
+    Holder,
     Json,
     NodeRole,
     Role,
@@ -169,6 +170,33 @@ def test_nothing_of_a_node_goes_while_an_annealer_works_on_it(world: Session, oc
     assert world.get(paths.claim(N1)) is not None
 
 
+@pytest.mark.parametrize(
+    ("path", "lock"),
+    [
+        (paths.build("jammy", "0000000002"), paths.build_lock("jammy")),
+        (
+            paths.upload("jammy", "0000000001", "west", "0000000001"),
+            paths.upload_lock("jammy", "0000000001", "west"),
+        ),
+        (paths.rollout("lab", "0000000001", "groups/all"), paths.rollout_lock("lab", "0000000001")),
+    ],
+    ids=["build", "upload", "group"],
+)
+def test_what_somebody_holds_by_a_lock_beside_it_is_not_deleted(world: Session, ocb: Ocb, path: str, lock: str) -> None:
+    old = paths.build("jammy", "0000000001")
+    world.ensure(old, lock, path)
+    holder = Holder(daemon="b", host="h", pid=1, purpose="p", since=1.0)
+    world.commit([Create(f"{lock}/5f__lock__0000000002", holder, ephemeral=True)])
+    spoil(world, path)
+    result = ocb("record", "delete", path, "--yes", "--force")
+    assert result.exit_code == 4, result.output
+    assert f"somebody holds {lock}" in result.stderr
+    if lock == paths.build_lock("jammy"):
+        assert ocb("record", "delete", old, "--yes").exit_code == 0  # the newest is the one that is built
+    world.commit([Delete(f"{lock}/5f__lock__0000000002", 0)])
+    assert ocb("record", "delete", path, "--yes", "--force").exit_code == 0
+
+
 def test_a_claim_that_nobody_stands_behind_is_explained_and_deleted_though_it_can_be_read(
     world: Session, ocb: Ocb, ask: Ocb, becomes: Callable[..., None]
 ) -> None:
@@ -188,6 +216,14 @@ def test_a_spoiled_role_is_deleted_and_imported_again(world: Session, ocb: Ocb, 
     assert ocb("record", "delete", paths.role("other"), "--yes").exit_code == 0
     assert ocb(*imported).exit_code == 0
     assert "other" in tree.load(world).roles
+
+
+def test_a_role_that_is_bound_is_deleted_only_where_it_cannot_be_read(world: Session, ocb: Ocb) -> None:
+    refused = ocb("record", "delete", paths.role("top"), "--yes", "--force")
+    assert refused.exit_code == 4
+    assert f"top@{N1} would be left without it" in refused.stderr
+    spoil(world, paths.role("top"))
+    assert ocb("record", "delete", paths.role("top"), "--yes").exit_code == 0
 
 
 def test_what_was_changed_since_it_was_shown_is_not_deleted(

@@ -185,6 +185,18 @@ def test_a_drain_that_never_ends_is_ended(start: Start) -> None:
     assert daemon.exit_status() == 1
 
 
+def test_hangups_that_keep_coming_put_no_end_off(start: Start) -> None:
+    daemon = start("never drained")
+    daemon.said("turn")
+    daemon.signal(signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while daemon.process.poll() is None:
+        assert time.monotonic() < deadline, "it still runs"
+        daemon.signal(signal.SIGHUP)
+        time.sleep(0.05)
+    assert daemon.exit_status() == 1
+
+
 def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     daemon = start("never drained")
     daemon.said("turn")

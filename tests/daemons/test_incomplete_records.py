@@ -12,7 +12,7 @@ from staging import acting, nodes, roles
 from test_unreadable_records import unreadable, until_swept
 
 from nodepool_ocb.model import Create, Delete, Fence, Node, NodeRole, Run, Set, State
-from nodepool_ocb.store import paths
+from nodepool_ocb.store import daemons, paths
 from nodepool_ocb.testing.zookeeper import Server
 
 HUB: Final = "hub.example.com"
@@ -74,3 +74,19 @@ def test_a_node_that_is_spoiled_while_a_run_goes_on_fails_nothing(bare: Fleet) -
         until_swept(bare, annealer)
     bare.until_state(name, State.ACTIVE)
     assert "AssertionError" not in annealer.said
+
+
+@pytest.mark.parametrize("spoiled", [False, True], ids=["deleted", "spoiled"])
+def test_a_registration_that_a_hand_took_is_made_again(bare: Fleet, spoiled: bool) -> None:
+    """Without one its claims would be nobody's, and the way out that is told for those is to delete them."""
+    annealer = bare.annealer(sweep_seconds=0.5).start()
+    (name,) = bare.session.children(paths.daemons("annealer")) or ()
+    path = paths.daemon("annealer", name)
+    if spoiled:
+        bare.session._client.set(path, b"{oops")
+    else:
+        bare.session._client.delete(path)
+    bare.until(lambda: daemons.read(bare.session, "annealer").get(name), "it is there again")
+    made = bare.session.get(path)
+    until_swept(bare, annealer)
+    assert bare.session.get(path) == made, "once is enough"
