@@ -1,9 +1,9 @@
 """What is said to the machine's runner, and what it says: bytes and values only.
 
 An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree, and by the
-token: where that does not come, nothing is run. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. What stands between an OUTPUT or WRITTEN frame and the next is data, and
-so is all that comes after FOLLOWING. The token is a random number that each channel gets at its start, so that no
-script can say anything in the runner's name.
+token: where that does not come, nothing is run. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. What stands
+between an OUTPUT or WRITTEN frame and the next is data, and so is all that comes after FOLLOWING. The token is a random
+number that each channel gets at its start, so that no script can say anything in the runner's name.
 """
 
 from __future__ import annotations

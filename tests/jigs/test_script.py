@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -469,8 +469,7 @@ def test_of_an_order_whose_end_did_not_come_nothing_is_run(
     runner._channel.sendall(order[:-missing])
     runner._channel.shutdown_write()
     with pytest.raises(Broken):
-        while True:
-            runner.hear(5.0)
+        list(chain.from_iterable(runner.hear(5.0) for _ in count()))
     annealer.jig._pool.give_back(link)
     until(lambda: not runners(machine))
     assert machine.events() == []
