@@ -160,6 +160,9 @@ def _sentence(error: ValidationError) -> str:
     rule = str(error.validator)
     match rule:
         case "type":
+            within: Any = error.schema
+            if any(map(SECRET.search, within.get("properties", ()))):
+                shown = kind_of(value)  # it may be what belongs below such a key
             return f"must be {_kinds(wanted)}, and is {shown}"
         case "required":
             missing = [name for name in wanted if name not in value]

@@ -248,6 +248,7 @@ def test_what_a_daemon_would_bear_is_warned_of(folder: Path, text: str, sentence
         "zookeeper: {username: ocb, password: [918273645]}",
         "zookeeper: {username: ocb, pasword: 918273645}",
         "zookeeper: username:ocb,password:918273645",
+        "zookeeper: ocb:918273645@127.0.0.1:2181",
         "zookeeper: {username: ocb, password: *x918273645}",
         "zookeeper:\n  username: ocb\n  password: *x918273645\n",
         "zookeeper:\n  password:\n    *x918273645\n",

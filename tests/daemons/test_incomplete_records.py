@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -11,8 +12,10 @@ from fleet import Fleet
 from staging import acting, nodes, roles
 from test_unreadable_records import unreadable, until_swept
 
+from nodepool_ocb.hindrance import Code, why_not
 from nodepool_ocb.model import Create, Delete, Fence, Node, NodeRole, Run, Set, State
-from nodepool_ocb.store import daemons, paths
+from nodepool_ocb.noderole import Event
+from nodepool_ocb.store import daemons, paths, tree
 from nodepool_ocb.testing.zookeeper import Server
 
 HUB: Final = "hub.example.com"
@@ -90,3 +93,32 @@ def test_a_registration_that_a_hand_took_is_made_again(bare: Fleet, spoiled: boo
     made = bare.session.get(path)
     until_swept(bare, annealer)
     assert bare.session.get(path) == made, "once is enough"
+
+
+def test_a_fence_that_is_made_anew_as_explain_says_is_obeyed_by_the_machine(fleet: Fleet) -> None:
+    fleet.add_role("first", fleet.work(0.0))
+    (machine,) = fleet.nodes
+    name = fleet.bind("first", machine)
+
+    def done() -> bool:
+        record = fleet.record(name)
+        return record.state is not State.TODO and record.state is not State.TRANSITION and not record.refresh
+
+    annealer = fleet.annealer().start()
+    for _ in range(3):
+        fleet.until(lambda: done() and not fleet.claim_stands(machine), "it was run")
+        fleet.happens(name, Event.REFRESH)
+    fleet.until(lambda: done() and not fleet.claim_stands(machine), "the last run has ended")
+    annealer.terminate()
+    fleet.session._client.delete(paths.fence(machine))
+    fleet.happens(name, Event.REFRESH)
+    vertex = tree.load(fleet.session).vertex(name)
+    assert vertex is not None
+    advice = next(each.advice for each in why_not(vertex.node.world, vertex, 1.0) if each.code is Code.INCOMPLETE)
+    base = re.search(r'"epoch_base":(\d+)', advice)
+    assert base
+    fleet.set_node(machine, epoch_base=int(base[1]))
+    fleet.session.commit([Create(paths.fence(machine), Fence())])
+    fleet.annealer().start()
+    fleet.until(done, "it was run again")
+    assert fleet.state(name) is State.ACTIVE, fleet.record(name).reason
