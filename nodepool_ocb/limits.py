@@ -27,7 +27,7 @@ MOST_CHANGES: Final = TRANSACTION_CHANGES // 2
 OVERHEAD_BYTES: Final = 400
 
 #: What a noderole's record takes beside its parents and clusters, whose names are ASCII, and a reason.
-NODEROLE_BYTES: Final = 700
+NODEROLE_BYTES: Final = 450
 
 _encode = msgspec.json.Encoder().encode
 

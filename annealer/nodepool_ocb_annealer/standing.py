@@ -48,8 +48,7 @@ class Standing:
 
     def unable(self, fqdn: str, how: str) -> None:
         """This host failed while it asked a machine."""
-        self._unable.pop(fqdn, None)
-        self._unable[fqdn] = how
+        _note(self._unable, fqdn, how)
 
     def unreached(self) -> None:
         """It asked, and a machine did not answer: so it can ask."""
@@ -58,10 +57,17 @@ class Standing:
 
     def refuted(self, fqdn: str, reason: str) -> None:
         """Another annealer has reached a machine that we did not reach, at the step with which ``reason`` begins."""
-        self._refuted.pop(fqdn, None)
-        self._refuted[fqdn] = reason
+        _note(self._refuted, fqdn, reason)
+
+
+def _note(reasons: dict[str, str], fqdn: str, reason: str) -> None:
+    if reasons.get(fqdn) != reason:
+        reasons.pop(fqdn, None)
+        reasons[fqdn] = reason
 
 
 def _newest(reasons: dict[str, str]) -> str:
-    fqdn = next(reversed(reasons))
-    return f"{reasons[fqdn]} ({fqdn})"
+    """With the first machine that it was said of: another machine is no news, and news are written for all to read."""
+    newest = next(reversed(reasons.values()))
+    fqdn = next(fqdn for fqdn, reason in reasons.items() if reason == newest)
+    return f"{newest} ({fqdn})"

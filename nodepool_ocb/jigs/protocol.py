@@ -1,9 +1,9 @@
 """What is said to the machine's runner, and what it says: bytes and values only.
 
-An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree. Answers
-are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. What stands between an OUTPUT or WRITTEN frame and the next is data, and
-so is all that comes after FOLLOWING. The token is a random number that each channel gets at its start, so that no
-script can say anything in the runner's name.
+An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree, and by the
+token: where that does not come, nothing is run. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. What stands
+between an OUTPUT or WRITTEN frame and the next is data, and so is all that comes after FOLLOWING. The token is a random
+number that each channel gets at its start, so that no script can say anything in the runner's name.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ def run(order: Order, token: str, before: int | None, offset: int | None) -> byt
     """
     script = (order.definition.script or "").encode()
     texts = script, json.dumps(order.attributes).encode() + b"\n", tree(order.attributes)
+    end = token.encode() + b"\n"  # without it the order is none
     words = [
         "run",
         str(order.epoch),
@@ -165,10 +166,10 @@ def run(order: Order, token: str, before: int | None, offset: int | None) -> byt
         "-" if offset is None else str(offset),
     ]
     if sum(map(len, texts)) <= LINES_BYTES and all(text.isascii() and b"\0" not in text for text in texts):
-        end = token.encode() + b"\n"
         body = b"".join(text + (b"" if text.endswith(b"\n") or not text else b"\n") + end for text in texts)
         return " ".join([*words, "lines\n"]).encode() + body
-    return " ".join([*words, "bytes", *(str(len(text)) for text in texts)]).encode() + b"\n" + b"".join(texts)
+    sizes = [str(len(text)) for text in texts]
+    return " ".join([*words, "bytes", *sizes]).encode() + b"\n" + b"".join(texts) + end
 
 
 def end(order: Order) -> bytes:

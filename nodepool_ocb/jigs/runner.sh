@@ -59,6 +59,12 @@ shorten() { # FILE: an output that was long keeps its end
   tail -c 65536 "$1" >"$state/incoming.$$.end" && mv -f "$state/incoming.$$.end" "$1" || true >"$1"
 } 2>/dev/null
 
+refuse() { # FILE: there is no room to take the order: that is its failure, unless its run may go on already
+  word=BROKEN
+  [ ! -e "$state/runs/$key.script" ] || word=BUSY
+  say "$word" "cannot write to $1: $(fullness)"
+}
+
 fullness() { # tells people of the disk
   set -- $(df -P "$state" 2>/dev/null | tail -n 1)
   echo "${6-its disk} is ${5-?} full"
@@ -130,7 +136,7 @@ admit() { # 75, with a word to whoever asks, if the order is too old; else its e
   fi
   [ "$epoch" = "$seen" ] && [ "$key" = "$seen_key" ] && return 0
   record_epoch && return 0
-  say BROKEN "cannot write $state/epoch.$slot"
+  refuse "$state/epoch.$slot"
   return 71
 }
 
@@ -319,7 +325,7 @@ prune() { # the newest twenty runs stay, and a megabyte of history; what was lef
 
 lock() {
   [ -e "$mine" ] || enrol || return
-  echo busy 1<>"$mine" || { say BUSY "cannot write $mine: $(fullness)"; return 1; }
+  { echo busy 1<>"$mine" || { shed; echo busy 1<>"$mine"; }; } 2>/dev/null || { refuse "$mine"; return 1; }
   alone && return 0
   echo idle 1<>"$mine"
   exec 8>"$state/lock"
@@ -447,12 +453,15 @@ order_run() {
   if [ "$payload" = lines ]; then
     take && script=$taken && take && attributes=$taken && take && tree=$taken || exit
   else
-    mkdir -p "$incoming"
-    head -c "$1" >"$incoming/script" && head -c "$2" >"$incoming/attributes.json" && head -c "$3" >"$incoming/tree" || {
+    head -c "$(($1 + $2 + $3))" | receive "$@"
+    received=$?
+    IFS= read -r line && [ "$line" = "$token" ] || { rm -rf "$incoming"; exit; } # cut off in the middle: nothing is begun
+    [ $received -eq 0 ] || {
       rm -rf "$incoming"
       shed
-      say BUSY "cannot write to $incoming: $(fullness)"
-      exit
+      if [ "$short" = "$run" ]; then refuse "$incoming"; else say BUSY "cannot write to $incoming: $(fullness)"; fi
+      short=$run # asked again, there may be room
+      return
     }
   fi
   decide
@@ -461,6 +470,13 @@ order_run() {
   unlock
   [ "$payload" = lines ] || rm -rf "$incoming"
 }
+
+receive() { # SIZES: what comes with an order, to its end even where the disk is full, for the next order stands behind it
+  mkdir -p "$incoming" && head -c "$1" >"$incoming/script" && head -c "$2" >"$incoming/attributes.json" &&
+    head -c "$3" >"$incoming/tree" && return
+  cat >/dev/null
+  return 1
+} 2>/dev/null
 
 not_begun() {
   look
@@ -496,6 +512,7 @@ order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, 
   exit
 }
 
+short= # the run of the newest order for which there was no room
 set -f
 say READY
 while IFS= read -r line; do

@@ -9,7 +9,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -192,20 +192,19 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
         with spoiling:
             storm.blow(seconds, every_seconds, meanwhile)
 
+        left: list[str] = []
+
         def calm() -> bool:
             meanwhile()
-            try:
-                return (
-                    all(yard.view(name).request is None for name in IMAGES)
-                    and not any(yard.builds(name, BuildState.BUILDING, BuildState.ABORTED) for name in IMAGES)
-                    and not missing(yard)
-                    and all(yard.view(name).newest(formats) for name in IMAGES for formats in FORMATS)
-                    and not misplaced(yard)
-                )
-            except Unavailable:
-                return False
+            with suppress(Unavailable):
+                left[:] = unfinished(yard)
+                return not left
+            return False
 
-        yard.until(calm, "nothing is left to be done", CALM_SECONDS)
+        try:
+            yard.until(calm, "nothing is left to be done", CALM_SECONDS)
+        except AssertionError as late:
+            raise AssertionError(f"{late}, but {left}") from None
         watch.look()  # what came to its end since it last looked
         made = f"{len(yard.history())} builds begun, {len(yard.history('end'))} made"
         print(f"{dict(storm.faults)}, {spoiling.times} records spoiled, {made}")
@@ -214,6 +213,20 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
         assert not watch.unanswered()
         assert not spoiled(yard)
         assert not begun_again(yard)
+
+
+def unfinished(yard: Yard) -> list[str]:
+    """What the builders still have to do."""
+    views = {name: yard.view(name) for name in IMAGES}
+    return [
+        *(f"{name}: a request" for name, view in views.items() if view.request is not None),
+        *(f"{name}-{build.id} is {build.record.state}" for name, view in views.items() for build in view.builds
+          if build.record.state in (BuildState.BUILDING, BuildState.ABORTED)),
+        *missing(yard),
+        *(f"{name}: no build has {formats}" for name, view in views.items() for formats in FORMATS
+          if not view.newest(formats)),
+        *misplaced(yard),
+    ]  # fmt: skip
 
 
 def begun_again(yard: Yard) -> list[str]:

@@ -43,8 +43,8 @@ def before_the_claim(role: str) -> None:
     decide = claim.claiming
     stop = _Once()
 
-    def claiming(world: Any, hold: claim.Hold) -> list[Change]:
-        changes = decide(world, hold)
+    def claiming(world: Any, hold: claim.Hold, *, recorded: bool = False) -> list[Change]:
+        changes = decide(world, hold, recorded=recorded)
         if hold.vertex.role == role:
             stop.here()
         return changes

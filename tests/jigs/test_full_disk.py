@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
@@ -51,6 +52,38 @@ def test_a_disk_that_somebody_else_fills_meanwhile_loses_no_result_and_is_named(
     disk.free()
     assert annealer.run(machine.order("echo room", role="dns", epoch=3, generation=2)).tail == "room\n"
     assert machine.events() == ["start", "end"] * 2
+
+
+@pytest.mark.parametrize("size", [10, 9000, 300_000])
+def test_an_order_that_a_full_disk_has_no_room_for_fails_with_that_reason_whoever_gives_it(
+    machine: Any, annealer: Any, another: Any, disk: SmallDisk, size: int
+) -> None:
+    """The machine answers: it is not dead, and what is ACTIVE there stays so."""
+    assert annealer.run(machine.order("true")).exit_code == 0
+    disk.fill()
+    for epoch, one in enumerate((annealer, another), start=2):
+        outcome = one.run(machine.order("true", epoch=epoch, generation=2, attributes={"a": "x" * size}))
+        assert isinstance(outcome, Failed), outcome
+        assert "100% full" in outcome.reason
+    disk.free()
+    outcome = another.run(machine.order("echo room", epoch=4, generation=2, attributes={"a": "x" * size}))
+    assert outcome.tail == "room\n"
+
+
+def test_a_run_that_goes_on_is_attached_to_or_waited_for_where_the_disk_is_full(
+    machine: Any, annealer: Any, another: Any, disk: SmallDisk
+) -> None:
+    go, attributes = machine.farm.directory / "go", {"a": "x" * 9000}
+    order = machine.order(f"until [ -e {go} ]; do sleep 0.1; done; exit 3", attributes=attributes)
+    annealer.begin(order)
+    until(lambda: machine.events("start"))
+    disk.fill()
+    taken = another.begin(machine.order("exit 4", epoch=2, previous_epoch=1, attributes=attributes, log=None))
+    time.sleep(1.0)
+    go.touch()
+    disk.free()
+    assert taken().exit_code == 3
+    assert machine.events("start") == ["start"]
 
 
 def test_a_run_that_prints_without_end_is_ended_with_that_reason_and_its_output_goes(

@@ -7,14 +7,16 @@ import shutil
 import signal
 import time
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from workshop import Annealer, until
 
-from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreachable
+from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreachable, protocol
+from nodepool_ocb.jigs.link import Broken
+from nodepool_ocb.jigs.runner import Runner
 
 COUNT = 'i=0; while [ $i -lt {n} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done'
 LONG = 'trap "" TERM; echo $$ >"$OCB_RUN.pid"; sleep 300 & echo begun; sleep 300; echo never'
@@ -452,6 +454,26 @@ def runners(machine: Any) -> list[int]:
             if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(f"sh\0{machine.state}/runner-".encode()):
                 found.append(pid)
     return found
+
+
+@pytest.mark.parametrize("script", ["echo short\n", "echo long\n" * 1000], ids=["lines", "bytes"])
+@pytest.mark.parametrize("missing", [1, 30, 200])
+def test_of_an_order_whose_end_did_not_come_nothing_is_run(
+    machine: Any, annealer: Any, script: str, missing: int
+) -> None:
+    """Whoever sent it was killed in the middle: half a script is not run."""
+    attributes = {"a": "x" * 300}
+    link = annealer.jig._pool.take(machine.fqdn, machine.node)
+    runner = Runner(link, machine.settings().state_dir, 5.0)
+    order = protocol.run(machine.order(script, epoch=2, attributes=attributes), runner.token, None, None)
+    runner._channel.sendall(order[:-missing])
+    runner._channel.shutdown_write()
+    with pytest.raises(Broken):
+        list(chain.from_iterable(runner.hear(5.0) for _ in count()))
+    annealer.jig._pool.give_back(link)
+    until(lambda: not runners(machine))
+    assert machine.events() == []
+    assert annealer.run(machine.order("echo whole", epoch=3)).tail == "whole\n"
 
 
 def test_files_of_the_state_directory_that_are_removed_between_two_orders_cost_no_run(

@@ -49,6 +49,18 @@ def test_two_that_cannot_be_asked_make_a_trouble_until_one_can() -> None:
     assert standing.trouble is None
 
 
+def test_one_reason_at_machine_after_machine_is_one_sentence() -> None:
+    """Each other sentence is written for all annealers, and logged."""
+    standing = proven()
+    said = set()
+    for fqdn in ("n1", "n2", "n3", "n1", "n4", "n2"):
+        standing.unable(fqdn, "Too many open files")
+        said.add(standing.trouble)
+    assert said == {None, "this host fails to ask one machine after another: Too many open files (n1)"}
+    standing.unable("n3", "no memory")
+    assert (standing.trouble or "").endswith("no memory (n3)")
+
+
 def test_what_is_lacking_makes_a_trouble_until_a_machine_was_asked() -> None:
     standing = proven()
     standing.lacks("none of the key files exists")
