@@ -73,11 +73,14 @@ class Door:
         if listen == self._listen:
             return
         if self._served and _port(listen) == _port(self._listen):  # the two may be in each other's way
-            self._served.close()
+            before = self._listen
+            self.close()
+            self._listen = self._served = None  # until somebody listens again
             try:
                 served = self._open(listen)
             except Invalid:
-                self._served = self._open(self._listen)
+                self._served = self._open(before)
+                self._listen = before
                 raise
         else:
             served = self._open(listen)

@@ -124,6 +124,10 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
                     if vertex is None:
                         raise Stale(f"{change.path} was not there when this was decided", change.path)
                     generation = max(generation, vertex.record.generation)
+                    if (
+                        vertex.node.fence < 0 and vertex.record.epoch
+                    ):  # a hand took it, and nothing else knows the epochs
+                        epoch = max(epoch, vertex.record.epoch + 1)
                 case ["nodes", fqdn, "fence"]:
                     view = world.nodes.get(fqdn)
                     if view is None or view.record is None:

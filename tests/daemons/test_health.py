@@ -54,3 +54,21 @@ def test_pages_move_to_another_address_of_the_same_port_or_stay_where_they_were(
     door.move(None)
     assert not answers(port)
     assert (told[0], len(told), told[-1]) == (f"127.0.0.1:{port}", 3, None)
+
+
+def test_pages_that_could_not_be_had_back_are_served_with_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes the port while they move."""
+    door, port = Door({}), free_port()
+    door.move(f"127.0.0.1:{port}")
+    with monkeypatch.context() as taken:
+        taken.setattr("nodepool_ocb.health.Pages", lambda *_: _taken())
+        with pytest.raises(Invalid):
+            door.move(f"0.0.0.0:{port}")
+    assert not answers(port)
+    door.move(f"127.0.0.1:{port}")
+    assert answers(port)
+    door.close()
+
+
+def _taken() -> Pages:
+    raise Invalid("another process listens there")

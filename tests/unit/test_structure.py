@@ -93,6 +93,13 @@ def test_a_deletion_leaves_the_highest_numbers_that_ever_were(world: World) -> N
     assert raised(world, Delete(paths.fence(N1), 7), Delete(paths.node(N1), 4)) == Structure(generation=9, epoch=148)
 
 
+def test_a_node_whose_fence_a_hand_took_leaves_the_epochs_of_its_noderoles(world: World) -> None:
+    world.put_noderole(N1, "work", NodeRole(state=State.ACTIVE, since=0.0, generation=12, epoch=147), 5)
+    world.put_fence(N1, -1)
+    gone = (Delete(paths.noderole("work", N1), 5), Delete(paths.node(N1), 3))
+    assert raised(world, *gone) == Structure(generation=12, epoch=148)
+
+
 def test_a_node_that_is_deleted_before_anybody_claimed_it_and_made_again_begins_at_another_epoch(world: World) -> None:
     bases: list[int] = []
     for _ in range(3):
