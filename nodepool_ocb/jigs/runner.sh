@@ -275,8 +275,8 @@ watch() { # in a process of its own, as long as the keeper lives: ends a run tha
 act() { # becomes the script; recorded before that, under the lock, so that no run is ever unknown
   myself
   put "$epoch $key $run $me $born $keeper $keeper_born $boot" "$state/current" || exit 71
+  note start "$epoch" "$key" "$run" "$me" - # before the next order may end it: its "ended" is to stand behind
   unlock
-  note start "$epoch" "$key" "$run" "$me" -
   exec >>"$files.output" 2>&1
   exec 7>&-
   trap - HUP
