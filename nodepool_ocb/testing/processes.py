@@ -24,7 +24,7 @@ import yaml
 from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Unavailable
+from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper import free_port
 
@@ -137,8 +137,8 @@ class DaemonProcess:
         return self
 
     def begin_again(self) -> None:
-        """As systemd would, where it ended because ZooKeeper was not there when it began."""
-        if self._process is not None and self._process.poll() == Unavailable.exit_code:
+        """As systemd would, where it ended because ZooKeeper was not there when it began, or a disk could not be used."""
+        if self._process is not None and self._process.poll() in (Unavailable.exit_code, Invalid.exit_code):
             self.begin()
 
     def start(self, timeout_seconds: float = 60.0) -> Self:

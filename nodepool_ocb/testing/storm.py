@@ -25,7 +25,12 @@ Fault: TypeAlias = Callable[[CutDaemon], Mend]
 
 def kill(daemon: CutDaemon) -> Mend:
     daemon.kill()
-    return daemon.begin
+    return partial(_begin, daemon)
+
+
+def _begin(daemon: CutDaemon) -> None:
+    if not daemon.running():  # one that had ended by itself before it was killed may have begun again
+        daemon.begin()
 
 
 def freeze(daemon: CutDaemon) -> Mend:
