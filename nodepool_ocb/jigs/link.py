@@ -40,6 +40,7 @@ WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread: what we tell th
 WORDS_CHARACTERS: Final = 500  # of what the machine or a library says of a failure
 OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})  # no fault of a machine
 ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # what paramiko raises when a connection is over
+GLUED: Final = "Error reading SSH protocol banner"  # paramiko says this and the cause with nothing in between
 STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say is in our answers
@@ -341,5 +342,7 @@ def _text(key: paramiko.PKey) -> str:
 
 
 def _words(error: BaseException) -> str:
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(said)[:WORDS_CHARACTERS]
+    said = str(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    if said.startswith(GLUED) and said != GLUED:
+        said = f"{GLUED}: {said.removeprefix(GLUED)}"
+    return said[:WORDS_CHARACTERS]

@@ -37,6 +37,11 @@ def test_names_that_are_no_text_are_the_machines_fault_and_not_this_hosts(tmp_pa
     assert (answer.step, "it sends what is no SSH" in answer.reason) == ("connect", True), answer.reason
 
 
+def test_what_was_wrong_before_ssh_began_is_a_sentence_of_its_own(tmp_path: Path) -> None:
+    answer = probed(tmp_path, impostors.floods(b"x" * 65536))
+    assert "protocol banner: it sends more than 8192 bytes before SSH begins" in answer.reason
+
+
 def test_packets_that_hold_nothing_are_bounded_as_all_that_nobody_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
