@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import documents
+from nodepool_ocb import documents, ensemble
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.rights import Kind
 
@@ -170,6 +170,10 @@ def load(path: Path | str | None = None) -> Settings:
         settings = msgspec.convert(document.value or {}, Settings)
     except msgspec.ValidationError as error:  # the schema is a little more lenient than the types
         raise Invalid(f"{path}: {error}") from error
+    try:
+        ensemble.parse(settings.zookeeper.hosts)
+    except Invalid as odd:
+        raise Invalid(document.fault(["zookeeper", "hosts"], str(odd))) from odd
     user, password = settings.zookeeper.username, settings.zookeeper.password
     if (user is None) != (password is None):
         there, missing = ("password", "username") if user is None else ("username", "password")

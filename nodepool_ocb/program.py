@@ -11,9 +11,9 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import config, systemd
+from nodepool_ocb import config, ensemble, systemd
 from nodepool_ocb.daemon import setup_logging
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.rights import Kind
 from nodepool_ocb.store import access
 from nodepool_ocb.visible import visible
@@ -34,6 +34,16 @@ class Asked(msgspec.Struct, frozen=True):
         return settings
 
 
+def _servers(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A connection string as it is, if it is one."""
+    try:
+        if value is not None:
+            ensemble.parse(value)
+    except Invalid as odd:
+        raise click.BadParameter(visible(str(odd)), ctx, param) from odd
+    return value
+
+
 def program(
     kind: Kind, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
 ) -> click.Command:
@@ -48,7 +58,7 @@ def program(
         type=click.Path(path_type=Path),
         help="Configuration; else /etc/nodepool-ocb/.",
     )
-    @click.option("--zookeeper", help="HOST:PORT,.../CHROOT, instead of the configured one.")
+    @click.option("--zookeeper", callback=_servers, help="HOST:PORT,.../CHROOT, instead of the configured one.")
     @click.option("--listen", help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.")
     @click.option("--check", "only_check", is_flag=True, help="Read the configuration, say what is wrong, and end.")
     @click.version_option(version("nodepool-ocb"))

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.visible import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,6 +25,19 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     if value is not None:
         ctx.meta[_META + str(param.name)] = value
     return value
+
+
+def _keep_servers(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The same for a connection string, if it is one."""
+    from nodepool_ocb import ensemble
+
+    try:
+        if value is not None:
+            ensemble.parse(value)
+    except Invalid as odd:
+        raise click.BadParameter(str(odd), ctx, param) from odd
+    kept: str | None = _keep(ctx, param, value)
+    return kept
 
 
 def _common() -> list[click.Option]:
@@ -46,7 +59,7 @@ def _common() -> list[click.Option]:
         click.Option(
             ["--zookeeper"],
             metavar="HOSTS",
-            callback=_keep,
+            callback=_keep_servers,
             expose_value=False,
             help="HOST:PORT,.../CHROOT instead of what the configuration says.",
         ),

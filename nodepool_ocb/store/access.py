@@ -6,10 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kazoo.hosts import collect_hosts
-from kazoo.protocol.paths import normpath
-
-from nodepool_ocb import rights
+from nodepool_ocb import ensemble, rights
 from nodepool_ocb.errors import Denied, Invalid
 from nodepool_ocb.rights import Kind
 from nodepool_ocb.store import frames, paths
@@ -25,14 +22,13 @@ _BITS: Final = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 def refuse_plain_text(settings: ZooKeeperSettings) -> None:
     """Raises Invalid where names, attributes and passwords would cross a network in the clear, or no server is named."""
     try:
-        servers, chroot = collect_hosts(settings.hosts)
-        normpath(chroot or "/")
-    except ValueError as odd:
-        raise Invalid(f"zookeeper.hosts: {settings.hosts}: {odd}; write host:port,host:port/chroot") from odd
+        servers = ensemble.parse(settings.hosts).servers
+    except Invalid as odd:
+        raise Invalid(f"zookeeper.hosts: {odd}") from odd
     if settings.tls is not None or settings.allow_plaintext:
         return
     for host, _ in servers:
-        if not _loopback(host.strip()):
+        if not _loopback(host):
             raise Invalid(
                 f"zookeeper.hosts: {host} is another machine, and whoever is on the way reads along;"
                 " set zookeeper.tls, or zookeeper.allow_plaintext: true"
@@ -41,7 +37,7 @@ def refuse_plain_text(settings: ZooKeeperSettings) -> None:
 
 def _loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
