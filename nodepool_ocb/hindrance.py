@@ -218,6 +218,8 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason
     if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
         text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
         advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
+        if node and node.reason and node.reason.startswith("host key: "):
+            advice = f"if the machine was installed anew: nodepool-ocb node set {view.name} host_keys="
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)
     if node is not None and not node.available:
         text, advice = f"node {view.name} is not available", f"nodepool-ocb node available {view.name}"

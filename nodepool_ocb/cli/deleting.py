@@ -101,8 +101,9 @@ def _refuse_dependants(world: World, parts: Sequence[str]) -> None:
     if holds:
         more = f" and {len(holds) - 1} more" if len(holds) > 1 else ""
         raise Conflict(
-            f"{sorted(holds)[0]}{more} would be left without it: delete these first, or write the record anew:"
-            " zkCli.sh -server HOST set PATH JSON"
+            f"{sorted(holds)[0]}{more} would be left without it: delete these first (noderoles with nodepool-ocb record"
+            " delete --force PATH, and bind them again afterwards), or write the record anew: zkCli.sh -server HOST set"
+            " PATH JSON"
         )
 
 

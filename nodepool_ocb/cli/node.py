@@ -144,7 +144,9 @@ def show(fqdn: str) -> None:
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
 @dry_run_option
 def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
-    """Change a node: alive=, available=, bootenv=, tags=A,B, addresses=, rack=, user=, labels.K=V, hints.K=JSON."""
+    """Change a node: alive=, available=, bootenv=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the next is
+    pinned), rack=, user=, labels.K=V, hints.K=JSON.
+    """
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         view = node_of(world, fqdn)

@@ -20,12 +20,14 @@ from nodepool_ocb.testing.machines import Farm
     ("talk", "said"),
     [
         (impostors.ssh_answers(impostors.more_than_the_window), "bytes that a channel takes unread"),
-        (impostors.ssh_answers(impostors.hangs_up), "the command true ended without an exit code"),
-        (impostors.ssh_answers(impostors.exits(3)), "the command true ended with exit code 3"),
-        (impostors.ssh(), "the command true did not end within"),
+        (impostors.ssh_answers(impostors.hangs_up), "the command printf ended without an exit code"),
+        (impostors.ssh_answers(impostors.exits(3)), "the command printf ended with exit code 3"),
+        (impostors.ssh_answers(impostors.exits(0)), "the login runs something else"),
+        (impostors.ssh_answers(impostors.output_without_end), "the command printf did not end within"),
+        (impostors.ssh(), "the command printf did not end within"),
         (impostors.ssh_answers(impostors.channels_that_are_no_text), "it sends what is no SSH"),
     ],
-    ids=["more than the window", "hangs up", "exit code", "mute", "no text"],
+    ids=["more than the window", "hangs up", "exit code", "says nothing", "output without end", "mute", "no text"],
 )
 def test_a_probe_says_what_was_wrong_with_the_answer(tmp_path: Path, talk: Talk, said: str) -> None:
     answer = probed(tmp_path, talk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import time
@@ -25,6 +26,36 @@ def prober(machine: Any, **ssh: Any) -> Prober:
 
 def test_a_machine_that_lets_us_in_is_alive(machine: Any) -> None:
     assert prober(machine).probe(machine.fqdn, machine.node) == Alive()
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        ("echo This account is disabled", "the login runs something else than .*: This account is disabled$"),
+        ("echo not allowed: $SSH_ORIGINAL_COMMAND", "something else .*: not allowed: printf"),
+        ("true", "the login runs something else than the command that it is told$"),
+        ("echo This account is not available.; exit 1", "exit code 1: This account is not available.$"),
+    ],
+)
+def test_a_login_that_runs_something_else_is_not_alive_with_what_it_says(machine: Any, instead: str, said: str) -> None:
+    forced(machine, instead)
+    answer = prober(machine).probe(machine.fqdn, machine.node)
+    assert isinstance(answer, Unreachable)
+    assert answer.step == "run"
+    assert re.search(said, answer.reason), answer.reason
+
+
+def test_a_shell_that_greets_is_alive(machine: Any) -> None:
+    forced(machine, 'echo welcome; printf "no new line"; eval "$SSH_ORIGINAL_COMMAND"; echo bye >&2')
+    assert prober(machine).probe(machine.fqdn, machine.node) == Alive()
+
+
+def forced(machine: Any, command: str) -> None:
+    """Its logins run this instead."""
+    config = machine.farm.directory / "m0/sshd_config"
+    config.write_text(f"{config.read_text()}ForceCommand {command}\n")
+    machine.farm.kill(0)
+    machine.farm.start(0)
 
 
 def test_the_first_contact_tells_the_key_to_pin(machine: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from test_claim import JIGS, put, world
 
 from nodepool_ocb.hindrance import Code, runnable, why_not
@@ -91,3 +92,21 @@ def test_claims_that_are_refused_are_tried_later_and_later_and_told_once() -> No
     assert refusals.until("m", now) is None
     refusals.well("n")
     assert refusals.until("n", now) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("host key: it offers another", "node set n host_keys="),
+        ("connect: nobody answers", "check the machine"),
+    ],
+)
+def test_a_machine_that_is_not_alive_has_the_way_out_of_what_is_wrong_with_it(reason: str, advice: str) -> None:
+    made = world()
+    vertex = put(made, "app@n", State.TODO)
+    node = made.nodes["n"].record
+    assert node is not None
+    made.put_node("n", replace(node, alive=False, reason=reason), 1)
+    (found,) = why_not(made, vertex, 1.0)
+    assert found.code is Code.NODE_NOT_ALIVE
+    assert advice in found.advice
