@@ -6,6 +6,7 @@ one is named. A relative file name in it counts from the file's directory. etc/n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
@@ -219,8 +220,8 @@ def loose_keys(settings: SshSettings) -> list[str]:
     found = []
     for name in settings.key_files:
         path = Path(name).expanduser()
-        if path.exists() and path.stat().st_mode & 0o077:
-            found.append(f"key file {name} may be used by others than its owner; chmod 600 {name}")
+        if path.suffix != ".pub" and os.path.isfile(path) and path.stat().st_mode & 0o077:  # else it is no such key
+            found.append(f"ssh.key_files: key file {name} may be used by others than its owner; chmod 600 {name}")
     return found
 
 

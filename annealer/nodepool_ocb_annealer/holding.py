@@ -364,6 +364,8 @@ class Holding:
             self._refused(held, finished, refused)
             return
         COUNT[event].inc()
+        if event is Event.FAIL:
+            log.warning("%s is in ERROR: %s", held.name, getattr(finished.outcome, "reason", "it was to end"))
         site.tidying.ended(held)
         if held.slot and not isinstance(finished.outcome, Unreachable):
             self._faults.well(held.fqdn)

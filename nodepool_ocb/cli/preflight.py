@@ -43,13 +43,13 @@ def doubtful(settings: Settings, file: Path | None) -> list[str]:
 def _keys(settings: Settings) -> Iterator[str]:
     """Those that somebody named; a host without annealer needs none."""
     names = settings.ssh.key_files
-    there = [Path(name) for name in names if Path(name).exists()]
-    closed = [path for path in there if not os.access(path, os.R_OK)]
+    there = [Path(name) for name in names if _may_be_there(name)]
+    closed = [path for path in there if not os.access(path, os.R_OK, effective_ids=True)]
     for path in closed:
-        yield f"ssh.key_files: {path} belongs to {_owner(path)} and cannot be read; chown it to the annealer's user"
+        yield f"ssh.key_files: {path} {_owned(path)} cannot be read; chown it to the annealer's user"
     if there and not closed:
         yield from _no_keys(settings.ssh)
-    if not _is_default(settings) and not any(Path(name).exists() for name in names):
+    if not _is_default(settings) and not there:
         yield f"ssh.key_files: none of these exists: {', '.join(names)}; make one: ssh-keygen -t ed25519 -f FILE"
 
 
@@ -60,11 +60,11 @@ def _no_keys(settings: SshSettings) -> Iterator[str]:
     try:
         load_keys(settings)
     except NoKey as lacking:
-        yield f"ssh.key_files: {lacking}"
+        yield str(lacking)
 
 
 def _no_default_key(settings: Settings) -> Iterator[str]:
-    if _is_default(settings) and not any(Path(name).exists() for name in settings.ssh.key_files):
+    if _is_default(settings) and not any(map(_may_be_there, settings.ssh.key_files)):
         make = f"ssh-keygen -t ed25519 -f {settings.ssh.key_files[0]}"
         yield f"there is no key to log in to machines with; an annealer needs one: {make}"
 
@@ -75,11 +75,20 @@ def _is_default(settings: Settings) -> bool:
     return settings.ssh.key_files == SshSettings().key_files
 
 
-def _owner(path: Path) -> str:
+def _may_be_there(name: str) -> bool:
     try:
-        return path.owner()
+        return Path(name).exists()
+    except PermissionError:
+        return True
+
+
+def _owned(path: Path) -> str:
+    try:
+        return f"belongs to {path.owner()} and"
     except KeyError:
-        return f"user {path.stat().st_uid}"
+        return f"belongs to user {path.stat().st_uid} and"
+    except PermissionError:
+        return "is in a folder that may not be entered, and"
 
 
 # -- folders --

@@ -41,6 +41,14 @@ WORDS_CHARACTERS: Final = 500  # of what the machine or a library says of a fail
 OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})  # no fault of a machine
 ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # what paramiko raises when a connection is over
 GLUED: Final = "Error reading SSH protocol banner"  # paramiko says this and the cause with nothing in between
+PUBLIC: Final = (
+    b"ssh-",
+    b"ecdsa-sha2-",
+    b"sk-",
+    b"---- BEGIN SSH2 PUBLIC",
+    b"-----BEGIN PUBLIC",
+)  # how such files begin
+PUBLIC_BYTES: Final = 100
 STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say is in our answers
@@ -331,10 +339,25 @@ def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
                 files.require(path)
                 found.append(paramiko.PKey.from_path(path))
         except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
-            raise NoKey(f"key file {name}: {_words(error)}") from error
+            raise NoKey(f"ssh.key_files: key file {name} {_no_key(path, error)}") from error
     if not found:
-        raise NoKey(f"none of the key files exists: {', '.join(settings.key_files)}")
+        raise NoKey(f"ssh.key_files: none of the key files exists: {', '.join(settings.key_files)}")
     return found
+
+
+def _no_key(path: Path, error: Exception) -> str:
+    """Why a file is no key to log in with, and what to do."""
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; name a private key in it"
+    if isinstance(error, TypeError | paramiko.PasswordRequiredException):  # cryptography raises the first
+        return "has a passphrase, and nobody is there to type it: use a key without one"
+    if isinstance(error, OSError):
+        return f"cannot be read: {_words(error)}"
+    with suppress(OSError):  # it was there a moment ago
+        if files.read(path, PUBLIC_BYTES).lstrip().startswith(PUBLIC):
+            other = f"without .pub, {path.with_suffix('')}" if path.suffix == ".pub" else "with the private half"
+            return f"is the public half: name the file {other}"
+    return f"holds no private key that can be used: {_words(error)}"
 
 
 def _text(key: paramiko.PKey) -> str:

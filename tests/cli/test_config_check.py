@@ -16,7 +16,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from nodepool_ocb import config
+from nodepool_ocb.cli import preflight
 from nodepool_ocb.cli.main import cli
+from nodepool_ocb.config import SshSettings
 from nodepool_ocb.errors import Invalid
 
 GOOD = "diskimages: [{name: i, formats: [raw], env-vars: {PASSWORD: hidden}}, {name: elsewhere}]\nlabels: [{name: l}]\n"
@@ -134,6 +136,20 @@ def test_a_configuration_in_a_folder_that_may_not_be_entered_is_said_without_a_t
         os.seteuid(0)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be somebody else")
+def test_a_key_in_a_folder_that_may_not_be_entered_is_told_without_a_traceback(folder: Path) -> None:
+    (folder / "closed").mkdir(mode=0o700)
+    private_key(folder / "closed" / "id")
+    settings = SshSettings(key_files=(str(folder / "closed" / "id"),))
+    folder.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        assert "is in a folder that may not be entered" in "".join(preflight.wrong(config.Settings(ssh=settings)))
+        assert not config.loose_keys(settings)
+    finally:
+        os.seteuid(0)
+
+
 def test_offline_says_that_zookeeper_was_not_asked(folder: Path) -> None:
     assert json.loads(check(folder).stdout)["zookeeper_reached"] is None
     assert "not asked (--offline)" in check(folder, "-o", "table").stdout
@@ -175,7 +191,7 @@ def certificate(folder: Path, name: str, days: int = 90) -> tuple[Path, Path]:
     [
         ("ssh: {key_files: [gone]}", "ssh.key_files: none of these exists"),
         ("ssh: {key_files: [good.pem]}", "ssh.key_files: key file "),
-        ("ssh: {key_files: [.]}", ": Is a directory"),
+        ("ssh: {key_files: [.]}", " is a folder; name a private key in it"),
         ("zookeeper: {hosts: '127.0.0.1:99999'}", "zookeeper.hosts: 127.0.0.1:99999: "),
         ("zookeeper: {hosts: '127.0.0.1:client/ocb', allow_plaintext: true}", "zookeeper.hosts: "),
         ("zookeeper: {hosts: '127.0.0.1:2181/a/../b'}", "zookeeper.hosts: "),

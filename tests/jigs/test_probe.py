@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.config import SshSettings
-from nodepool_ocb.jigs.link import Link
+from nodepool_ocb.config import SshSettings, loose_keys
+from nodepool_ocb.jigs.link import Link, load_keys
 from nodepool_ocb.jigs.probe import Alive, NoKey, Prober, Unreachable
 from nodepool_ocb.jigs.ssh import Pool
 from nodepool_ocb.testing.machines import Farm
@@ -137,6 +137,38 @@ def test_a_key_that_this_host_does_not_have_is_no_answer_of_a_machine(machine: A
     garbage.write_text("no key")
     with pytest.raises(NoKey, match=f"key file {garbage}"):
         prober(machine, key_files=[str(garbage)]).probe(machine.fqdn, machine.node)
+
+
+def key_pair(folder: Path, passphrase: str = "") -> Path:
+    """A private key; its public half is beside it, and both may be read by all."""
+    file = folder / "id"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", file], check=True)
+    file.chmod(0o644)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "passphrase", "said"),
+    [
+        (".", "", "is a folder; name a private key in it"),
+        ("id.pub", "", "is the public half: name the file without .pub, "),
+        ("id", "hidden", "has a passphrase, and nobody is there to type it: use a key without one"),
+    ],
+)
+def test_a_file_that_is_no_key_to_log_in_with_is_told_by_what_it_is(
+    tmp_path: Path, name: str, passphrase: str, said: str
+) -> None:
+    key_pair(tmp_path, passphrase)
+    with pytest.raises(NoKey, match=rf"^ssh\.key_files: key file {tmp_path / name} {said}"):
+        load_keys(SshSettings(key_files=(str(tmp_path / name),)))
+
+
+def test_only_a_private_key_is_said_to_be_open_to_others(tmp_path: Path) -> None:
+    key = key_pair(tmp_path)
+    settings = SshSettings(key_files=(str(tmp_path), f"{key}.pub", str(key)))
+    assert loose_keys(settings) == [
+        f"ssh.key_files: key file {key} may be used by others than its owner; chmod 600 {key}"
+    ]
 
 
 def test_addresses_are_tried_in_their_order(machine: Any) -> None:
