@@ -1,8 +1,8 @@
 """Whether machines are there: idle ones are asked on a schedule, by the annealer that ranks first for the node.
 
 A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead, and
-another annealer that fails at it, too (judging); one success to call it alive, later and later where runs do not agree (relapsing). Nodes that are virtual, not available, or have
-no address are left as they are.
+another annealer that fails at it, too (judging); one success to call it alive, later and later where runs do not agree
+(relapsing). Nodes that are virtual, not available, or have no address are left as they are.
 
 While something is wrong with this annealer itself it asks one machine now and then, to see whether that is over, and nothing
 that it does not hear counts.
