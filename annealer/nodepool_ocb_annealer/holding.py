@@ -288,10 +288,13 @@ class Holding:
     def _doubted(self, held: Held, outcome: Unreachable) -> bool:
         """Whether it is not known yet if the machine answers others: the node goes back, and one of those attaches."""
         node, judging = held.hold.vertex.node.record, self._site.judging
-        if node is None or not (node.alive and node.available) or judging.agreed(node):
+        if node is None or not (node.alive and node.available):
             return False
         reason = f"{outcome.step}: {outcome.reason}"
-        judging.suspect(held.hold.vertex.node, reason)
+        if not judging.agreed(node):
+            judging.suspect(held.hold.vertex.node, reason)
+        elif not judging.own_fault(held.hold.vertex.node, reason):
+            return False
         self._faults.unreached(held.fqdn, time.monotonic())
         self._back(held, reason, untouched=held.untouched and held.destructive)
         return True

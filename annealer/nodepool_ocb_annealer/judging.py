@@ -19,6 +19,7 @@ from nodepool_ocb.aliveness import refuted, suspected
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import Change, Node
+from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, World
 from nodepool_ocb_annealer.standing import Standing
@@ -63,9 +64,14 @@ class Judging:
         annealers = self._site.world.annealers
         if by in annealers and annealers[by].trouble is None:
             return True
+        return self._alone
+
+    @property
+    def _alone(self) -> bool:
+        """Whether no other annealer is ready."""
         return not any(
             daemon.trouble is None and daemon.state == "running"
-            for identity, daemon in annealers.items()
+            for identity, daemon in self._site.world.annealers.items()
             if identity != self._site.identity
         )
 
@@ -87,6 +93,18 @@ class Judging:
         log.warning("%s does not answer; others are asked to look: %s", fqdn, reason)
         changes = suspected(view, site.identity, reason, site.session.now())
         site.send(changes, partial(self._told, fqdn, reason), f"suspicion of {fqdn}")
+
+    def own_fault(self, view: NodeView, reason: str) -> bool:
+        """Whether it may be for this annealer's key that the machine is not reached: it is alone, no machine has let it in
+        yet, and there are others to ask. What was dead before tells that only where no machine is alive.
+        """
+        assert view.record is not None, "only nodes that have a record are probed"
+        others = [other for other in self._site.world.nodes.values() if other is not view and probed(other)]
+        if not (reason.startswith("authenticate:") and self._alone and others):
+            return False
+        if not view.record.alive and any(other.record is not None and other.record.alive for other in others):
+            return False
+        return self.standing.refused(view.name, reason)
 
     def _told(self, fqdn: str, reason: str, refused: OcbError | None) -> None:
         if refused is None:
@@ -119,3 +137,11 @@ class Judging:
             self.standing.lacks(reason)
         else:
             self.standing.unable(fqdn, reason)
+
+
+def probed(view: NodeView) -> bool:
+    """Whether the node is one that annealers ask at all."""
+    node = view.record
+    if node is None or paths.node(view.name) in view.world.unreadable:
+        return False  # what it is now is not known, and it cannot be written
+    return node.available and not node.virtual and bool(node.addresses)

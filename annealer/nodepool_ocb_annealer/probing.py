@@ -26,11 +26,10 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.probe import Alive, NoKey, Prober, Unreachable
 from nodepool_ocb.model import Change, Node
-from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.world import NodeView, World
 from nodepool_ocb_annealer.agenda import Agenda
-from nodepool_ocb_annealer.judging import Judging
+from nodepool_ocb_annealer.judging import Judging, probed
 from nodepool_ocb_annealer.ranking import Ranking
 from nodepool_ocb_annealer.relapsing import Relapses
 
@@ -78,7 +77,7 @@ class Probing:
     def look_at_host(self) -> None:
         """Before anything is begun: what it takes to ask a machine is missed at once, where there is one to be asked."""
         site = self._site
-        if site.prober is not None and any(map(_probed, site.world.nodes.values())):
+        if site.prober is not None and any(map(probed, site.world.nodes.values())):
             site.judging.standing.lacks(site.prober.lacks())
 
     def plan(self, nodes: Iterable[str]) -> None:
@@ -117,10 +116,10 @@ class Probing:
             return
         site.agenda.at(time.monotonic() + site.settings.dead_probe_seconds, ("trial", ""))
         site.prober.forget_keys()
-        probed = [view for view in site.world.nodes.values() if _probed(view) and view.name not in self._under_way]
-        alive = [view for view in probed if view.record is not None and view.record.alive]
-        if probed:
-            self._submit(random.choice(alive or probed))
+        asked = [view for view in site.world.nodes.values() if probed(view) and view.name not in self._under_way]
+        alive = [view for view in asked if view.record is not None and view.record.alive]
+        if asked:
+            self._submit(random.choice(alive or asked))
         else:
             site.judging.standing.lacks(site.prober.lacks())
 
@@ -130,7 +129,7 @@ class Probing:
     def _ours(self, view: NodeView) -> bool:
         """Whether we are to ask, as the first in rank, or because somebody wants another opinion."""
         site = self._site
-        if site.prober is None or site.judging.standing.trouble or not _probed(view):
+        if site.prober is None or site.judging.standing.trouble or not probed(view):
             return False
         return site.ranking.of(view.name) == 0 or (view.record is not None and site.judging.asked(view.record))
 
@@ -160,7 +159,7 @@ class Probing:
             metrics.PROBES.labels("unknown").inc()
             judging.unfit(fqdn, answer.reason, answer.lacking)
         view = self._site.world.nodes.get(fqdn)
-        if view is None or view.record is None or not _probed(view):
+        if view is None or view.record is None or not probed(view):
             return
         if _reached_by(view.record) != _reached_by(asked):
             self.probe(fqdn)  # that was another machine, or another way to it
@@ -206,6 +205,9 @@ class Probing:
             return
         if node.alive and not site.judging.agreed(node):
             site.judging.suspect(view, reason)
+        elif site.judging.own_fault(view, reason) and node.alive:
+            log.warning("%s does not take the key; others are asked before it is called dead: %s", view.name, reason)
+            site.agenda.at(time.monotonic() + site.settings.dead_probe_seconds, ("probe", view.name))
         elif self._is_news(view.name, node, reason):
             log.warning("%s is not alive: %s", view.name, reason)
             self._told[view.name] = reason
@@ -251,10 +253,3 @@ class Probing:
 
 def _reached_by(node: Node) -> tuple[object, ...]:
     return node.addresses, node.user, node.host_keys
-
-
-def _probed(view: NodeView) -> bool:
-    node = view.record
-    if node is None or paths.node(view.name) in view.world.unreadable:
-        return False  # what it is now is not known, and it cannot be written
-    return node.available and not node.virtual and bool(node.addresses)

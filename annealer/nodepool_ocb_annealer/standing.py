@@ -3,14 +3,19 @@
 What this host lacks (a private key) says nothing about any machine. Nor does it when machine after machine cannot be asked
 for some other reason of this host, or when others reach the machines that do not answer this annealer: then the fault is
 here. While there is such a trouble it neither probes nor claims, but for one machine now and then, to see whether it is over.
-One machine alone never makes a trouble of an annealer that has reached any. Pure.
+One machine alone never makes a trouble of an annealer that has reached any. One that is alone, and that no machine has let in
+since it began, takes it for its own fault when two refuse its key. Pure.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 SUSPECT_NODES: Final = 2  # failed at in a row: then it is not the node
+REFUSALS_OF_ONE: Final = (
+    5  # that a machine takes the key of an annealer that is alone, before another machine was heard
+)
 
 
 class Standing:
@@ -21,6 +26,8 @@ class Standing:
         self._lack: str | None = None
         self._unable: dict[str, str] = {}  # nodes that this host failed to ask → how
         self._refuted: dict[str, str] = {}  # nodes that others reach, and we do not → where that failed
+        self._refusing: dict[str, str] = {}  # nodes that refuse our key, where no other can be asked → in which words
+        self._refusals: Counter[str] = Counter()
 
     @property
     def trouble(self) -> str | None:
@@ -33,6 +40,9 @@ class Standing:
             reason = _newest(self._refuted)
             what = "no machine takes my key" if reason.startswith("authenticate:") else "no machine answers me"
             return f"{what}, and other annealers reach them: {reason}"
+        if len(self._refusing) >= SUSPECT_NODES:
+            fqdn, reason = next(iter(self._refusing.items()))
+            return f"no machine takes my key: {reason} ({fqdn})"
         return None
 
     def well(self) -> None:
@@ -41,6 +51,8 @@ class Standing:
         self._lack = None
         self._unable.clear()
         self._refuted.clear()
+        self._refusing.clear()
+        self._refusals.clear()
 
     def lacks(self, what: str | None) -> None:
         """This host lacks what it takes to ask any machine; None: it has it."""
@@ -58,6 +70,14 @@ class Standing:
     def refuted(self, fqdn: str, reason: str) -> None:
         """Another annealer has reached a machine that we did not reach, at the step with which ``reason`` begins."""
         _note(self._refuted, fqdn, reason)
+
+    def refused(self, fqdn: str, reason: str) -> bool:
+        """A machine refuses the key, and no other annealer can be asked: whether that may be our own fault, as far as we know."""
+        if self._proven:
+            return False
+        self._refusing[fqdn] = reason
+        self._refusals[fqdn] += 1
+        return self.trouble is not None or self._refusals[fqdn] < REFUSALS_OF_ONE
 
 
 def _note(reasons: dict[str, str], fqdn: str, reason: str) -> None:

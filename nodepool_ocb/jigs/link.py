@@ -314,10 +314,16 @@ def _log_in(
         return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
     if pinned and offered not in {" ".join(key.split(" ")[:2]) for key in pinned}:
         return Unreachable("host key", f"{address}: it offers {offered}, which is not the pinned key")
-    return _authenticate(transport, user, address, keys)
+    refusal = _authenticate(transport, user, keys)
+    if refusal is None:
+        return None
+    offered = ", ".join(name for name in settings.key_files if Path(name).expanduser().exists())
+    said = f"{address}: as {user}: {refusal.rstrip('.')}; offered: {offered}; see that user's authorized_keys"
+    return Unreachable("authenticate", said)
 
 
-def _authenticate(transport: _Transport, user: str, address: str, keys: Sequence[paramiko.PKey]) -> Unreachable | None:
+def _authenticate(transport: _Transport, user: str, keys: Sequence[paramiko.PKey]) -> str | None:
+    """Why it lets none of them in; None where it does."""
     reason = ""
     for key in keys:
         try:
@@ -326,7 +332,7 @@ def _authenticate(transport: _Transport, user: str, address: str, keys: Sequence
             reason = "it wants more than a key"
         except ENDED as error:
             reason = _words(error)
-    return Unreachable("authenticate", f"{address}: as {user}: {reason}")
+    return reason
 
 
 def load_keys(settings: SshSettings) -> list[paramiko.PKey]:

@@ -70,6 +70,48 @@ def test_an_annealer_whose_key_no_machine_takes_kills_none_beside_a_good_one_and
     assert not fleet.faults()
 
 
+@pytest.mark.parametrize("busy", [True, False], ids=["runs", "probes"])
+def test_an_annealer_that_is_alone_with_a_key_that_no_machine_takes_kills_none_and_is_not_ready(
+    two: Fleet, busy: bool
+) -> None:
+    fleet = two
+    fleet.add_role("first", fleet.work(0.0))
+    since = {node: fleet.node(node).since for node in fleet.nodes}
+    key = fleet.folder / "bad"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    noderoles = [fleet.bind("first", node) for node in fleet.nodes] if busy else []
+    bad = with_key(fleet.annealer(probe_seconds=1.0), key).begin()
+    fleet.until(lambda: "no machine takes my key" in not_ready(bad), "it says that it is at fault", 60.0)
+    assert f"offered: {key}; see that user's authorized_keys" in not_ready(bad)
+    fleet.until(lambda: any("no machine takes my key" in (each.trouble or "") for each in registered(fleet)), "to all")
+    failed = 'nodepool_ocb_probes_total{outcome="failed"}'
+    before = bad.metric(failed)
+    fleet.until(lambda: bad.metric(failed) >= before + 3, "it tries again and again")
+    assert {node: fleet.node(node).since for node in fleet.nodes} == since, "no node was dead at any time"
+    key.write_bytes(Path(fleet.farm.settings()["key_files"][0]).read_bytes())
+    fleet.until(bad.ready, "a good key is found by itself", 60.0)
+    fleet.until_all_active(90.0)
+    assert all(fleet.starts()[noderole] == 1 for noderole in noderoles)
+    assert {node: fleet.node(node).since for node in fleet.nodes} == since, "nor after that"
+    assert not fleet.faults()
+
+
+def test_one_machine_that_refuses_the_key_of_an_annealer_that_is_alone_is_dead_with_the_name_of_the_key(
+    two: Fleet,
+) -> None:
+    fleet = two
+    config = fleet.farm.directory / "m0/sshd_config"
+    config.write_text(config.read_text().replace("AuthorizedKeysFile ", "AuthorizedKeysFile /none"))
+    fleet.farm.kill(0)
+    fleet.farm.start(0)
+    annealer = fleet.annealer(probe_seconds=1.0).begin()
+    refusing, well = fleet.nodes
+    fleet.until(lambda: not fleet.node(refusing).alive, "it is found dead", 60.0)
+    assert f"offered: {fleet.farm.settings()['key_files'][0]}" in (fleet.node(refusing).reason or "")
+    assert annealer.ready()
+    assert fleet.node(well).alive
+
+
 def test_a_machine_that_two_annealers_do_not_reach_is_dead(two: Fleet) -> None:
     fleet = two
     annealers = [fleet.annealer(probe_seconds=1.0).start() for _ in range(2)]

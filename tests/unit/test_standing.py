@@ -61,6 +61,28 @@ def test_one_reason_at_machine_after_machine_is_one_sentence() -> None:
     assert (standing.trouble or "").endswith("no memory (n3)")
 
 
+REFUSED = "authenticate: as root: Authentication failed"
+
+
+def test_two_machines_that_refuse_the_key_make_a_trouble_of_an_annealer_that_is_alone_and_never_reached_any() -> None:
+    standing = Standing()
+    assert standing.refused("n1", REFUSED), "it is not known yet whose fault that is"
+    assert standing.trouble is None
+    assert standing.refused("n2", REFUSED)
+    assert standing.trouble == f"no machine takes my key: {REFUSED} (n1)"
+    standing.unreached()
+    assert standing.trouble is not None
+    standing.well()
+    assert standing.trouble is None
+    assert not standing.refused("n1", REFUSED), "another took the key"
+
+
+def test_one_machine_that_refuses_the_key_is_waited_with_for_a_while_only() -> None:
+    standing = Standing()
+    assert [standing.refused("n1", REFUSED) for _ in range(6)] == [True] * 4 + [False] * 2
+    assert standing.trouble is None
+
+
 def test_what_is_lacking_makes_a_trouble_until_a_machine_was_asked() -> None:
     standing = proven()
     standing.lacks("none of the key files exists")
