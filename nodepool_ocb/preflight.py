@@ -13,15 +13,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from nodepool_ocb.rights import Kind
+
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings, SshSettings, TlsSettings, ZooKeeperSettings
 
 SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time is warned of
 
 
-def wrong(settings: Settings) -> list[str]:
-    """What would keep a daemon from its work."""
-    return [*_keys(settings), *_zookeeper(settings.zookeeper)]
+def wrong(settings: Settings, kind: Kind | None = None) -> list[str]:
+    """What would keep a daemon from its work: any, or one of this kind. A builder logs in to no machine."""
+    keys = [] if kind is Kind.BUILDER else _keys(settings)
+    return [*keys, *_zookeeper(settings.zookeeper)]
 
 
 def doubtful(settings: Settings, file: Path | None) -> list[str]:
