@@ -1,8 +1,8 @@
 """Whether machines are there: idle ones are asked on a schedule, by the annealer that ranks first for the node.
 
 A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead, and
-another annealer that fails at it, too (judging); one success to call it alive. Nodes that are virtual, not available, or have
-no address are left as they are.
+another annealer that fails at it, too (judging); one success to call it alive, later and later where runs do not agree
+(relapsing). Nodes that are virtual, not available, or have no address are left as they are.
 
 While something is wrong with this annealer itself it asks one machine now and then, to see whether that is over, and nothing
 that it does not hear counts.
@@ -32,6 +32,7 @@ from nodepool_ocb.world import NodeView, World
 from nodepool_ocb_annealer.agenda import Agenda
 from nodepool_ocb_annealer.judging import Judging
 from nodepool_ocb_annealer.ranking import Ranking
+from nodepool_ocb_annealer.relapsing import Relapses
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Probing:
         self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
         self._told: dict[str, str] = {}  # the newest reason that we wrote of it
         self._under_way: set[str] = set()
+        self._relapses = Relapses()
 
     def look_at_host(self) -> None:
         """Before anything is begun: what it takes to ask a machine is missed at once, where there is one to be asked."""
@@ -95,7 +97,7 @@ class Probing:
             elif node.alive and not node.suspicion:
                 wait = site.settings.probe_seconds * random.uniform(0.5, 1.0)
             else:
-                wait = site.settings.dead_probe_seconds * random.uniform(0.0, 0.2)
+                wait = max(site.settings.dead_probe_seconds * random.uniform(0.0, 0.2), self._pause(fqdn, node))
             site.agenda.at(now + wait, ("probe", fqdn))
 
     def probe(self, fqdn: str) -> None:
@@ -103,7 +105,7 @@ class Probing:
         view = self._site.world.nodes.get(fqdn)
         if view is None or fqdn in self._under_way or not self._ours(view):
             return
-        if view.claim is not None:
+        if view.claim is not None or (view.record is not None and self._pause(fqdn, view.record)):
             self._next(view)
         else:
             self._submit(view)
@@ -184,8 +186,9 @@ class Probing:
         site.judging.answered(view)
         if not (node.alive or node.dying):
             log.info("%s is alive", fqdn)
-            keys = [answer.host_key] if answer.host_key else []
-            site.send(revived(view, site.session.now(), keys), lambda _: None, f"{fqdn} alive")
+            keys, now = [answer.host_key] if answer.host_key else [], site.session.now()
+            self._relapses.revived(fqdn, node, now)
+            site.send(revived(view, now, keys), lambda _: None, f"{fqdn} alive")
         elif answer.host_key and not node.host_keys and node.suspicion is None:
             site.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
 
@@ -237,7 +240,13 @@ class Probing:
         settings = self._site.settings
         well = view.record.alive and view.record.suspicion is None
         wait = settings.probe_seconds if well else settings.dead_probe_seconds
+        wait = max(wait, self._pause(view.name, view.record))
         self._site.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
+
+    def _pause(self, fqdn: str, node: Node) -> float:
+        """For how long it is left alone, as it answers probes and runs find it dead."""
+        site = self._site
+        return self._relapses.wait_seconds(fqdn, node, site.session.now(), site.settings.dead_probe_seconds)
 
 
 def _reached_by(node: Node) -> tuple[object, ...]:
