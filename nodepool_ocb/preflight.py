@@ -108,11 +108,16 @@ def unusable(folder: Path) -> str | None:
     there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
     if not there.is_dir():
         return f"{there} is no directory"
-    if not os.access(there, os.W_OK | os.X_OK) or os.statvfs(there).f_flag & os.ST_RDONLY:
-        beyond = "" if there == folder else f", so {folder} cannot be made"
+    beyond = "" if there == folder else f", so {folder} cannot be made"
+    system = os.statvfs(there)
+    if system.f_flag & os.ST_RDONLY:
+        return f"the file system of {there} is read-only{beyond}"
+    if not system.f_blocks and not system.f_files:
+        return f"the file system of {there} has no room for files{beyond}"  # such as /proc
+    if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
         return f"{there} cannot be written to by user {os.geteuid()}{beyond}"
-    free = os.statvfs(there)
-    return f"{there} is full" if free.f_bavail == 0 or (free.f_files and free.f_favail == 0) else None
+    full = (system.f_blocks and not system.f_bavail) or (system.f_files and not system.f_favail)
+    return f"the file system of {there} is full{beyond}" if full else None
 
 
 # -- ZooKeeper --
