@@ -48,7 +48,10 @@ def of_logs(folder: str | None, cluster: str) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         belong(Path(folder), cluster)
     except OSError as error:
-        log.warning("%s: %s; no logs can be kept there", error.filename, error.strerror)
+        which = (
+            f"{error.filename}: " if error.filename and str(error.filename) != folder else ""
+        )  # none for a full disk
+        log.warning("annealer.log_dir: %s: %s%s; no logs can be kept there", folder, which, error.strerror)
 
 
 def write_whole(file: Path, text: str) -> None:

@@ -84,7 +84,7 @@ def _documents(text: str, only: bool = False) -> Iterator[Parsed]:
                 reader.refuse_another()
                 going_on = False
         except yaml.YAMLError as error:
-            reader.faults.append(_syntax(error))
+            reader.faults.append(_syntax(error, text))
             going_on = False
         except _TooMuch as error:
             reader.faults.append(Fault(error.line, str(error)))
@@ -92,8 +92,10 @@ def _documents(text: str, only: bool = False) -> Iterator[Parsed]:
         yield Parsed(value, reader.lines, sorted(reader.faults, key=lambda fault: fault.line))
 
 
-def _syntax(error: yaml.YAMLError) -> Fault:
+def _syntax(error: yaml.YAMLError, text: str) -> Fault:
     mark = getattr(error, "problem_mark", None)
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":
+        return Fault(mark.line + 1, "is not YAML: a tab; use spaces")
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     context = getattr(error, "context", None)
     return Fault(mark.line + 1 if mark else 1, f"is not YAML: {problem}" + (f" {context}" if context else ""))

@@ -11,7 +11,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import config, ensemble, systemd
+from nodepool_ocb import config, ensemble, preflight, systemd
 from nodepool_ocb.daemon import setup_logging
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.rights import Kind
@@ -60,12 +60,19 @@ def program(
     )
     @click.option("--zookeeper", callback=_servers, help="HOST:PORT,.../CHROOT, instead of the configured one.")
     @click.option("--listen", help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.")
-    @click.option("--check", "only_check", is_flag=True, help="Read the configuration, say what is wrong, and end.")
+    @click.option(
+        "--check",
+        "only_check",
+        is_flag=True,
+        help="Read the configuration, say what is wrong on this host, and end.",
+    )
     @click.version_option(version("nodepool-ocb"))
     def command(file: Path | None, zookeeper: str | None, listen: str | None, only_check: bool) -> None:
         asked = Asked(file, zookeeper, listen)
         try:
             settings = asked.read()
+            if only_check and (problems := preflight.wrong(settings, kind)):
+                raise Invalid([f"{file or config.find() or 'defaults'}: {each}" for each in problems])
             access.refuse_plain_text(settings.zookeeper)
             access.refuse_another_kind(settings.zookeeper, kind)
             setup_logging(settings.log)

@@ -77,7 +77,7 @@ main = program(
     Kind.ANNEALER,
     "Make the machines of the committed noderoles ready, together with all other annealers.",
     run,
-    check=lambda _: None,  # reading it has found what is wrong
+    check=lambda _: None,  # what is wrong is found before
 )
 
 if __name__ == "__main__":

@@ -38,8 +38,7 @@ def check(offline: bool, nodepool: Path | None) -> None:
     """
     import msgspec
 
-    from nodepool_ocb import config
-    from nodepool_ocb.cli import preflight
+    from nodepool_ocb import config, preflight
     from nodepool_ocb.errors import Invalid
 
     found = asked("config") or config.find()

@@ -91,6 +91,33 @@ def test_a_builder_that_is_to_reload_is_refused_for_its_nodepool_yaml_too(tmp_pa
     assert (said.returncode, "did you mean `diskimages`" in said.stderr) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence", "kinds"),
+    [
+        ("ssh: {key_files: [gone]}", "ssh.key_files: none of these exists", {"annealer"}),
+        ("ssh: {key_files: [.]}", "is a folder", {"annealer"}),
+        ("zookeeper: {hosts: '192.0.2.1:2181'}", "is another machine", {"annealer", "builder"}),
+        ("zookeeper: {tls: {ca: gone.pem}}", "zookeeper.tls.ca: ", {"annealer", "builder"}),
+        ("zookeeper: {hosts: '127.0.0.1:99999'}", "port 99999", {"annealer", "builder"}),
+    ],
+)
+def test_a_daemon_refuses_to_reload_what_config_check_refuses(
+    tmp_path: Path, text: str, sentence: str, kinds: set[str]
+) -> None:
+    file = tmp_path / "nodepool-ocb.yaml"
+    file.write_text(text)
+    (tmp_path / "nodepool.yaml").write_text("diskimages: []\n")
+
+    def said(program: str, *arguments: str) -> tuple[int, bool]:
+        command = [Path(sys.executable).with_name(program), "--config", file, *arguments]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        return answer.returncode, answer.stderr.count(f"{file}:") == 1 and sentence in answer.stderr
+
+    assert said("nodepool-ocb", "config", "check", "--offline") == (1, True)
+    for kind in ("annealer", "builder"):
+        assert said(f"nodepool-ocb-{kind}", "--check") == ((1, True) if kind in kinds else (0, False)), kind
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_a_unit_calls_its_program_with_options_that_it_has(unit: Path) -> None:
     known = settings(unit)

@@ -176,3 +176,13 @@ def test_several_documents_are_as_guarded_as_one() -> None:
     assert aliases[1].faults[0].text == f"has more than {ALIASES} aliases"
     broken = parse_all("a: 1\n---\n[\n")
     assert [bool(parsed.faults) for parsed in broken] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a:\n\tb: 1\n", 2), ("\u00e9: '\u00fc'\na: 1\n\tb: 2\n", 3), ("a:\r\n  - x\r\n\t- y\r\n", 3), ("a: |\n\tb\n", 2)],
+)
+def test_a_tab_is_called_a_tab(text: str, line: int) -> None:
+    (fault,) = parse(text).faults
+    assert fault.text == "is not YAML: a tab; use spaces"
+    assert fault.line == line

@@ -13,15 +13,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from nodepool_ocb.rights import Kind
+
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings, SshSettings, TlsSettings, ZooKeeperSettings
 
 SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time is warned of
 
 
-def wrong(settings: Settings) -> list[str]:
-    """What would keep a daemon from its work."""
-    return [*_keys(settings), *_zookeeper(settings.zookeeper)]
+def wrong(settings: Settings, kind: Kind | None = None) -> list[str]:
+    """What would keep a daemon from its work: any, or one of this kind. A builder logs in to no machine."""
+    keys = [] if kind is Kind.BUILDER else _keys(settings)
+    return [*keys, *_zookeeper(settings.zookeeper)]
 
 
 def doubtful(settings: Settings, file: Path | None) -> list[str]:
@@ -105,11 +108,16 @@ def unusable(folder: Path) -> str | None:
     there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
     if not there.is_dir():
         return f"{there} is no directory"
-    if not os.access(there, os.W_OK | os.X_OK) or os.statvfs(there).f_flag & os.ST_RDONLY:
-        beyond = "" if there == folder else f", so {folder} cannot be made"
+    beyond = "" if there == folder else f", so {folder} cannot be made"
+    system = os.statvfs(there)
+    if system.f_flag & os.ST_RDONLY:
+        return f"the file system of {there} is read-only{beyond}"
+    if not system.f_blocks and not system.f_files:
+        return f"the file system of {there} has no room for files{beyond}"  # such as /proc
+    if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
         return f"{there} cannot be written to by user {os.geteuid()}{beyond}"
-    free = os.statvfs(there)
-    return f"{there} is full" if free.f_bavail == 0 or (free.f_files and free.f_favail == 0) else None
+    full = (system.f_blocks and not system.f_bavail) or (system.f_files and not system.f_favail)
+    return f"the file system of {there} is full{beyond}" if full else None
 
 
 # -- ZooKeeper --
