@@ -60,7 +60,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
             Place, tuple[int, float]
         ] = {}  # servers that were late: how often in a row, and when last
         self._answer_seconds = 0.0  # that the server may take which we connect to now
-        self._expiries = 0  # servers in a row that said the session is over
+        self._expiries: list[Place] = []  # servers in a row that said the session is over; one may stand there twice
 
     @property
     def owed_since(self) -> float | None:
@@ -77,7 +77,11 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         self.addresses = max(1, len(found))
         since = time.monotonic() - LATE_PLACE_SECONDS
         self._late_places = {place: late for place, late in self._late_places.items() if late[1] > since}
-        return sorted(found, key=lambda place: self._late_places.get(place, (0, 0.0))[1])  # of the others: by chance
+        return sorted(found, key=self._last)  # of those that are alike: by chance
+
+    def _last(self, place: Place) -> tuple[bool, float]:
+        """Who said that the session is over is asked after all others, and then who was late, the newest last."""
+        return place in self._expiries, self._late_places.get(place, (0, 0.0))[1]
 
     def _expect(self, place: Place) -> None:
         """Connecting to this server may take so long: after it was late less, and then more and more again."""
@@ -99,7 +103,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         try:
             self._xid = 0
             read_ms, timeout_ms = self._connect(host, hostip, port)
-            self._expiries = 0
+            self._expiries.clear()
             self._late_places.pop((host, hostip, port), None)
             retry.reset()
             self._converse(read_ms / 1000, timeout_ms / 1000)
@@ -110,7 +114,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
             client._session_callback(KeeperState.AUTH_FAILED)
             return STOP_CONNECTING
         except SessionExpiredError:
-            self._told_expired()
+            self._told_expired((host, hostip, port))
         except (ConnectionDropped, self.handler.timeout_exception) as error:
             self._dropped((host, hostip, port), error)
         except Exception:
@@ -121,13 +125,13 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
                 self._socket.close()
         return None
 
-    def _told_expired(self) -> None:
+    def _told_expired(self, place: Place) -> None:
         """A leader that was frozen ends sessions which live on at the others; so another server is asked, too."""
-        self._expiries += 1
-        if self._expiries < OPINIONS and self.addresses > 1:
+        self._expiries.append(place)
+        if len(self._expiries) < OPINIONS and self.addresses > 1:
             self.logger.warning("Session has expired, says one server; asking another")
             return
-        self._expiries = 0
+        self._expiries.clear()
         self.logger.warning("Session has expired")
         self.client._session_callback(KeeperState.EXPIRED_SESSION)
 
