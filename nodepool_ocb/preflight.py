@@ -109,15 +109,23 @@ def unusable(folder: Path) -> str | None:
     if not there.is_dir():
         return f"{there} is no directory"
     beyond = "" if there == folder else f", so {folder} cannot be made"
+    if (reason := unwritable(there)) is not None:
+        return f"{reason}{beyond}"
     system = os.statvfs(there)
-    if system.f_flag & os.ST_RDONLY:
-        return f"the file system of {there} is read-only{beyond}"
-    if not system.f_blocks and not system.f_files:
-        return f"the file system of {there} has no room for files{beyond}"  # such as /proc
-    if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
-        return f"{there} cannot be written to by user {os.geteuid()}{beyond}"
     full = (system.f_blocks and not system.f_bavail) or (system.f_files and not system.f_favail)
     return f"the file system of {there} is full{beyond}" if full else None
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why a folder that is there takes no files, however much room it has; None where it does."""
+    system = os.statvfs(folder)
+    if system.f_flag & os.ST_RDONLY:
+        return f"the file system of {folder} is read-only"
+    if not system.f_blocks and not system.f_files:
+        return f"the file system of {folder} has no room for files"  # such as /proc
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        return f"{folder} cannot be written to by user {os.geteuid()}"
+    return None
 
 
 # -- ZooKeeper --

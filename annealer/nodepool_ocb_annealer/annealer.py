@@ -46,8 +46,6 @@ from nodepool_ocb_annealer.working import Working
 
 log = logging.getLogger(__name__)
 
-CLAIMABLE: Final = frozenset({State.TODO, State.TRANSITION, State.ACTIVE})
-MOST_IN_FLIGHT: Final = 400  # claims of instant jigs at once: beyond this the server gains nothing
 SETTLING_SECONDS: Final = 0.1  # who wrote a change settles it too; only what stays unsettled is ours to mend
 AGAIN_SECONDS: Final = 0.5
 LONGEST_AGAIN_SECONDS: Final = 30.0  # between two attempts at what is refused again and again

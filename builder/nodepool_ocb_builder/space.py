@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from nodepool_ocb.preflight import unwritable
 
 LOG_BYTES: Final = 1 << 20  # that are free where logs go, before a build begins: it writes to its log, or fails
 
@@ -15,12 +16,12 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 def hindrance(images: Path, logs: Path, free_bytes: int) -> str | None:
     """Why no build may begin on this host; None where one may."""
-    unwritable = (
-        f"{folder} cannot be written to by user {os.geteuid()}; mend that, or name another folder"
+    refused = (
+        f"{reason}; mend that, or name another folder"
         for folder in (images, logs)
-        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK)
+        if folder.is_dir() and (reason := unwritable(folder))
     )
-    return next(unwritable, None) or shortage([images], free_bytes) or shortage([logs], min(free_bytes, LOG_BYTES))
+    return next(refused, None) or shortage([images], free_bytes) or shortage([logs], min(free_bytes, LOG_BYTES))
 
 
 def kind(hindrance: str | None) -> str | None:

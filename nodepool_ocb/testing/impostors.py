@@ -65,6 +65,7 @@ class Impostor:
         self._over = threading.Event()
         self._listener = socket.create_server(place)
         self._listener.settimeout(0.1)
+        self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._listen, name="impostor", daemon=True)
         self._thread.start()
 

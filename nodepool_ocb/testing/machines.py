@@ -193,6 +193,13 @@ class Farm:
         self._machines[machine].start(another=True)
         self._machines[machine].await_start()
 
+    def force(self, machine: int, command: str) -> None:
+        """Its logins run this, whatever command they are told, from here on; it starts anew for that."""
+        config = self._machines[machine].directory / "sshd_config"
+        config.write_text(f"{config.read_text()}ForceCommand {command}\n")
+        self.kill(machine)
+        self.start(machine)
+
     def kill_keeper(self, machine: int) -> None:
         """What watches over its newest run is killed, where there is such."""
         if keeper := self.keeper(machine):

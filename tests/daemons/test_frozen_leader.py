@@ -29,6 +29,8 @@ def ensemble() -> Iterator[Ensemble]:
 @pytest.fixture
 def guided(ensemble: Ensemble, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
     with Fleet(ensemble, chroot, tmp_path) as fleet:
+        for _ in range(2):
+            fleet.annealer(session_seconds=SESSION_SECONDS).start()
         yield fleet
 
 
@@ -41,16 +43,24 @@ def row(fleet: Fleet, length: int) -> list[str]:
     return names
 
 
+def more(fleet: Fleet, known: int, what: str) -> None:
+    fleet.until(lambda: len(fleet.starts()) > known, what, 60.0)
+
+
+def every_one_once(fleet: Fleet, names: list[str]) -> None:
+    fleet.until_all_active(120.0)
+    assert all(fleet.starts()[name] == 1 for name in names)
+    assert not fleet.faults()
+
+
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_with_a_frozen_leader_work_goes_on_within_the_session_and_three_seconds(
     guided: Fleet, ensemble: Ensemble, times: int
 ) -> None:
     fleet = guided
-    for _ in range(2):
-        fleet.annealer(session_seconds=SESSION_SECONDS).start()
     names = row(fleet, 8 * times)
     for turn in range(times):
-        fleet.until(lambda turn=turn: len(fleet.starts()) > 6 * turn, "work begins", 60.0)
+        more(fleet, 6 * turn, "work begins")
         leader = ensemble.leader()
         leader.stop()
         began = time.monotonic()
@@ -59,14 +69,12 @@ def test_with_a_frozen_leader_work_goes_on_within_the_session_and_three_seconds(
             while time.monotonic() < began + 1.0:  # what was claimed before may still start
                 known = len(fleet.starts())
                 time.sleep(0.05)
-            fleet.until(lambda known=known: len(fleet.starts()) > known, "work goes on", 60.0)
+            more(fleet, known, "work goes on")
             assert time.monotonic() - began < SESSION_SECONDS + SLACK_SECONDS
         finally:
             leader.cont()
         leader.await_serving()
-    fleet.until_all_active(120.0)
-    assert all(fleet.starts()[name] == 1 for name in names)
-    assert not fleet.faults()
+    every_one_once(fleet, names)
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
@@ -74,21 +82,17 @@ def test_with_a_killed_leader_work_goes_on_within_two_seconds_of_the_election(
     guided: Fleet, ensemble: Ensemble, times: int
 ) -> None:
     fleet = guided
-    for _ in range(2):
-        fleet.annealer(session_seconds=SESSION_SECONDS).start()
     names = row(fleet, 10 * times)
     for turn in range(times):
-        fleet.until(lambda turn=turn: len(fleet.starts()) > 7 * turn, "work begins", 60.0)
+        more(fleet, 7 * turn, "work begins")
         leader = ensemble.leader()
         leader.kill()
         ensemble.leader()
         elected, known = time.monotonic(), len(fleet.starts())  # what was claimed before may have started meanwhile
-        fleet.until(lambda known=known: len(fleet.starts()) > known, "work goes on", 60.0)
+        more(fleet, known, "work goes on")
         assert time.monotonic() - elected < ELECTED_SECONDS
         ensemble.start()
-    fleet.until_all_active(120.0)
-    assert all(fleet.starts()[name] == 1 for name in names)
-    assert not fleet.faults()
+    every_one_once(fleet, names)
 
 
 def test_who_is_told_that_its_session_is_over_registers_at_once_and_goes_on_though_the_session_lives(

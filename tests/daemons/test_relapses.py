@@ -11,20 +11,13 @@ from nodepool_ocb.model import State
 WATCHED_SECONDS = 8.0
 
 
-def runs_nothing_but_probes(fleet: Fleet, command: str) -> None:
-    config = fleet.farm.directory / "m0/sshd_config"
-    config.write_text(f"{config.read_text()}ForceCommand {command}\n")
-    fleet.farm.kill(0)
-    fleet.farm.start(0)
-
-
 def test_a_machine_that_runs_find_dead_right_after_each_probe_is_probed_later_and_later(fleet: Fleet) -> None:
     fleet.add_role("first", fleet.work(0.0))
     (machine,) = fleet.nodes
     probes_only = (
         'case "$SSH_ORIGINAL_COMMAND" in printf*|true) eval "$SSH_ORIGINAL_COMMAND";; *) echo no runs here;; esac'
     )
-    runs_nothing_but_probes(fleet, probes_only)
+    fleet.farm.force(0, probes_only)
     annealer = fleet.annealer().begin()
     noderole = fleet.bind("first", machine)
     fleet.until(lambda: "no runs here" in (fleet.node(machine).reason or ""), "a run finds it dead", 60.0)

@@ -38,7 +38,7 @@ def test_a_machine_that_lets_us_in_is_alive(machine: Any) -> None:
     ],
 )
 def test_a_login_that_runs_something_else_is_not_alive_with_what_it_says(machine: Any, instead: str, said: str) -> None:
-    forced(machine, instead)
+    machine.farm.force(0, instead)
     answer = prober(machine).probe(machine.fqdn, machine.node)
     assert isinstance(answer, Unreachable)
     assert answer.step == "run"
@@ -46,16 +46,8 @@ def test_a_login_that_runs_something_else_is_not_alive_with_what_it_says(machine
 
 
 def test_a_shell_that_greets_is_alive(machine: Any) -> None:
-    forced(machine, 'echo welcome; printf "no new line"; eval "$SSH_ORIGINAL_COMMAND"; echo bye >&2')
+    machine.farm.force(0, 'echo welcome; printf "no new line"; eval "$SSH_ORIGINAL_COMMAND"; echo bye >&2')
     assert prober(machine).probe(machine.fqdn, machine.node) == Alive()
-
-
-def forced(machine: Any, command: str) -> None:
-    """Its logins run this instead."""
-    config = machine.farm.directory / "m0/sshd_config"
-    config.write_text(f"{config.read_text()}ForceCommand {command}\n")
-    machine.farm.kill(0)
-    machine.farm.start(0)
 
 
 def test_the_first_contact_tells_the_key_to_pin(machine: Any) -> None:

@@ -410,13 +410,18 @@ def test_a_run_that_is_lost_while_nobody_is_connected_is_not_started_again_by_th
     assert sum(len(machine.events_in(state, "start")) for state in machine.farm.memories(machine.fqdn)) == 1
 
 
-def test_what_a_machine_has_no_record_of_ends_before_anything_else_begins(machine: Any, annealer: Any) -> None:
-    outcome = annealer.begin(machine.order("sleep 300", log=None))
+def forget_run(machine: Any, annealer: Any, script: str) -> Any:
+    """Begin a run, leave it alone, and take away its machine's state directory; gives what still runs there."""
+    outcome = annealer.begin(machine.order(script, log=None))
     until(lambda: machine.events("start"))
     annealer.stop.set()
     assert outcome() == Detached()
     machine.farm.lose_state(0)
-    forgotten = machine.farm.at_work(0)
+    return machine.farm.at_work(0)
+
+
+def test_what_a_machine_has_no_record_of_ends_before_anything_else_begins(machine: Any, annealer: Any) -> None:
+    forgotten = forget_run(machine, annealer, "sleep 300")
     annealer.stop.clear()
     taken = annealer.run(machine.order("sleep 1; echo alone", epoch=2, role="dns", log=None))
     assert (taken.exit_code, taken.tail) == (0, "alone\n")
@@ -429,12 +434,7 @@ def test_what_a_machine_has_no_record_of_ends_first_though_the_order_is_given_ag
     machine: Any, annealer: Any, another: Any
 ) -> None:
     """Whoever was to end it is killed meanwhile; the machine has a record of that order by then."""
-    outcome = annealer.begin(machine.order("trap '' TERM; while :; do sleep 0.1; done", log=None))
-    until(lambda: machine.events("start"))
-    annealer.stop.set()
-    assert outcome() == Detached()
-    machine.farm.lose_state(0)
-    forgotten = machine.farm.at_work(0)
+    forgotten = forget_run(machine, annealer, "trap '' TERM; while :; do sleep 0.1; done")
     before = {*runners(machine)}
     taken = another.begin(machine.order("echo alone", epoch=2, role="dns", log=None))
     until(lambda: (machine.state / "epoch.0").exists())
