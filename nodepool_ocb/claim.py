@@ -13,7 +13,7 @@ Pure: gives the changes; who writes them is store.session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec.structs
 from msgspec.structs import replace
@@ -116,9 +116,9 @@ def passing_on(
 ) -> list[Change]:
     """The transaction that ends a run and claims the next noderole of the same node in its place."""
     moved = {**moved, following.vertex: following.record}
-    others = moved.keys() - {hold.vertex, following.vertex}
-    needed = [parent for parent in following.vertex.parents if parent in others] if others else ()
-    first = dict.fromkeys([hold.vertex, following.vertex, *needed])
+    first = dict.fromkeys([hold.vertex, following.vertex])
+    if len(moved) > len(first):
+        first |= dict.fromkeys(parent for parent in following.vertex.parents if parent in moved)
     together = [  # raises Conflict as claiming() does
         *_conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),
         Set(paths.fence(hold.fqdn), _fence(following), hold.fence),
@@ -208,11 +208,12 @@ def _outcome(hold: Hold, run: Run | None, results: Iterable[Change]) -> Iterable
 # -- records --
 
 
-def writes(vertex: Vertex, record: NodeRole) -> Iterator[Change]:
+def writes(vertex: Vertex, record: NodeRole) -> list[Change]:
     """The record of a noderole that exists is to be this one."""
+    change = Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
     if vertex.record.serves and satisfied(vertex.record) and not satisfied(record):
-        yield from gates_raised(vertex)
-    yield Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
+        return [*gates_raised(vertex), change]
+    return [change]
 
 
 def settling(
@@ -222,11 +223,12 @@ def settling(
 
     What is left out is settled by whoever watches it.
     """
-    own = dict.fromkeys(vertex for vertex in first if vertex in moved)
-    stands = [*together, *(change for vertex in own for change in writes(vertex, moved[vertex]))]
-    room = limits.Room(stands)
+    own = {vertex: moved[vertex] for vertex in first if vertex in moved}
+    room = limits.Room(together)
+    for vertex, record in own.items():
+        room.changes += writes(vertex, record)
     for vertex, record in moved.items():
-        if vertex not in own and not room.take(list(writes(vertex, record))):
+        if vertex not in own and not room.take(writes(vertex, record)):
             break
     return room.changes
 

@@ -93,7 +93,8 @@ def hindrances(
     planned = moved is not None
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
-    yield from _of_state(vertex, record)
+    if own := _of_state(vertex, record):
+        yield own
     for path in unreadable.holding(world, vertex, record) if world.unreadable else ():
         yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
     if record.ending is None:  # a run is ended whatever became of what is above
@@ -101,11 +102,13 @@ def hindrances(
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)
-        if record.state is State.TODO:
-            yield from _of_children(vertex, moved)
-        yield from _of_deployment(world, record)
+        if record.state is State.TODO and (child := unsettled_child(vertex, moved)):
+            yield _of_child(child)
+        if uncommitted := _of_deployment(world, record):
+            yield uncommitted
     yield from _of_node(vertex, record, planned)
-    yield from _of_role(world, vertex, jigs)
+    if lacking := _of_role(world, vertex, jigs):
+        yield lacking
     if record.hooks and record.ending is None:
         yield _of_hook(world, vertex, record)
     backs_off = backoff_left(record, now)
@@ -137,25 +140,26 @@ def backoff_left(record: NodeRole, now: float) -> float:
     return left if record.state is State.TODO and 0 < left <= LONGEST_BACKOFF_SECONDS + MOST_STEP_SECONDS else 0.0
 
 
-def _of_state(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
+def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
     state, name, since = record.state, vertex.name, record.since
+    if state is State.TODO or state is State.BLOCKED:
+        return None
     if state is State.PROPOSED:
-        yield Reason(
-            Code.PROPOSED, name, since, "it is bound and not committed", f"nodepool-ocb noderole commit {name}"
-        )
-    elif state is State.ERROR:
+        advice = f"nodepool-ocb noderole commit {name}"
+        return Reason(Code.PROPOSED, name, since, "it is bound and not committed", advice)
+    if state is State.ERROR:
         text = f"its run failed: {record.reason or 'no reason was recorded'}"
-        yield Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb noderole retry {name}")
-    elif state is State.ACTIVE and not record.refresh:
+        return Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb noderole retry {name}")
+    if state is State.ACTIVE and not record.refresh:
         if record.once == "done":
             text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
-            yield Reason(Code.DESTRUCTIVE_DONE, name, since, text, advice)
-        else:
-            yield Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
-    elif state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
+            return Reason(Code.DESTRUCTIVE_DONE, name, since, text, advice)
+        return Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
+    if state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
         text = f"annealer {vertex.node.claim.annealer} works on it"
         text += f", and is to end it: {record.ending}" if record.ending else ""
-        yield Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
+        return Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
+    return None
 
 
 def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
@@ -192,24 +196,22 @@ def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex 
     return None
 
 
-def _of_children(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
-    child = unsettled_child(vertex, moved)
-    if child is not None:
-        text = f"its child {child.name} is still {child.record.state}, and has to be BLOCKED first"
-        yield Reason(
-            Code.CHILD_UNSETTLED, child.name, child.record.since, text, "wait: an annealer does that in a moment"
-        )
+def _of_child(child: Vertex) -> Reason:
+    text = f"its child {child.name} is still {child.record.state}, and has to be BLOCKED first"
+    advice = "wait: an annealer does that in a moment"
+    return Reason(Code.CHILD_UNSETTLED, child.name, child.record.since, text, advice)
 
 
-def _of_deployment(world: World, record: NodeRole) -> Iterator[Reason]:
+def _of_deployment(world: World, record: NodeRole) -> Reason | None:
     stored = world.deployments.get(record.deployment)
+    if stored is not None and stored.record.state is DeploymentState.COMMITTED:
+        return None
     if stored is None and paths.deployment(record.deployment) in world.unreadable:
-        return
-    if stored is None or stored.record.state is not DeploymentState.COMMITTED:
-        since = stored.record.since if stored else 0.0
-        text = f"deployment {record.deployment} is {'PROPOSED' if stored else 'gone'}"
-        advice = f"nodepool-ocb deployment commit {record.deployment}"
-        yield Reason(Code.DEPLOYMENT_PROPOSED, record.deployment, since, text, advice)
+        return None
+    since = stored.record.since if stored else 0.0
+    text = f"deployment {record.deployment} is {'PROPOSED' if stored else 'gone'}"
+    advice = f"nodepool-ocb deployment commit {record.deployment}"
+    return Reason(Code.DEPLOYMENT_PROPOSED, record.deployment, since, text, advice)
 
 
 def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
@@ -273,17 +275,16 @@ def _gates(vertex: Vertex) -> list[ClusterView]:
     return [*(each for each in vertex.above if isinstance(each, ClusterView)), *vertex.clusters]
 
 
-def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Iterator[Reason]:
+def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Reason | None:
     stored = world.roles.get(vertex.role)
     role: Role | None = stored.record if stored else None
     if role is None and paths.role(vertex.role) in world.unreadable:
-        return
+        return None
     jig = _jig(vertex, role) if role else "(unknown role)"
-    if role is None or (jig not in jigs and world.annealers):
-        text = f"no living annealer has the jig {jig}" if role else f"role {vertex.role} was never imported"
-        yield Reason(
-            Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp"
-        )
+    if role is not None and (jig in jigs or not world.annealers):
+        return None
+    text = f"no living annealer has the jig {jig}" if role else f"role {vertex.role} was never imported"
+    return Reason(Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp")
 
 
 def _of_hook(world: World, vertex: Vertex, record: NodeRole) -> Reason:

@@ -9,7 +9,6 @@ whole or not at all; what is cut off is decided anew by whoever watches it. Pure
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -39,28 +38,26 @@ class Room:
     """
 
     def __init__(self, together: Iterable[Change] = (), beside: Sequence[Change] = ()) -> None:
-        self.changes: list[Change] = list(together)
+        self.changes: list[Change] = list(together)  # what stands together is put in before the first unit is taken
         self._beside = beside
-
-    @cached_property
-    def _raised(self) -> set[str]:
-        return {change.path for change in self.changes if isinstance(change, Raise)}
-
-    @cached_property
-    def _size(self) -> int:
-        return sum(map(size, (*self.changes, *self._beside)))  # only where something may follow: it encodes them all
+        self._size = -1  # bytes, once a unit is to follow: it encodes what is in it
+        self._raised: set[str] = set()  # the paths of gates
 
     def take(self, unit: Sequence[Change]) -> bool:
         """Put in a unit, if there is room for all of it; an empty transaction takes any."""
-        fresh = [change for change in unit if not (isinstance(change, Raise) and change.path in self._raised)]
-        more = sum(map(size, fresh))
-        total = self._size + more
+        if self._size < 0:
+            self._size = sum(map(size, self.changes)) + sum(map(size, self._beside))
+            self._raised = {change.path for change in self.changes if type(change) is Raise}
+        raised = {change.path for change in unit if type(change) is Raise}
+        again = raised & self._raised
+        fresh = [change for change in unit if change.path not in again] if again else unit
+        total = self._size + sum(map(size, fresh))
         full = len(self.changes) + len(fresh) + len(self._beside) > MOST_CHANGES or total > MOST_BYTES
         if full and self.changes:
             return False
         self.changes += fresh
         self._size = total
-        self._raised.update(change.path for change in fresh if isinstance(change, Raise))
+        self._raised |= raised
         return True
 
 
@@ -71,9 +68,9 @@ def size(change: Change) -> int:
 
 
 def _length(data: object) -> int:
-    if isinstance(data, NodeRole) and data.reason is None and data.ending is None:  # most of what is written
+    if type(data) is NodeRole and data.reason is None and data.ending is None:  # most of what is written
         names = (*data.parents, *data.serves)
-        return NODEROLE_BYTES + sum(map(len, names)) + 3 * len(names)
+        return NODEROLE_BYTES + len("".join(names)) + 3 * len(names)
     try:
         return len(_encode(data))
     except (TypeError, ValueError, RecursionError):

@@ -267,14 +267,16 @@ def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) ->
         good = satisfied(record)
         if good is not told.get(vertex, satisfied(vertex.record)):
             told[vertex] = good
-            for child in _turned(vertex, good, fewer):
+            for child in _turned(vertex, good, fewer) if vertex.clusters else vertex.below:
                 fewer[child] = fewer.get(child, 0) + (1 if good else -1)
                 queue.append(child)
     return {vertex: record for vertex, record in records.items() if record != vertex.record}
 
 
 def _turned(vertex: Placed, good: bool, fewer: dict[Any, int]) -> Iterator[Any]:
-    """Who has one parent more, or less, to wait for; of a cluster's children none while other members keep it waiting."""
+    """Who has one parent more, or less, to wait for, of a member of clusters: of a cluster's children none while other
+    members keep it waiting.
+    """
     yield from vertex.below
     for cluster in vertex.clusters:
         waiting = cluster.waiting - fewer.get(cluster, 0)

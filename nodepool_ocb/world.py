@@ -91,10 +91,9 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
     @property
     def children(self) -> Sequence[Vertex]:
         """The noderoles that wait for it, each once."""
-        clusters = self.clusters
-        if not clusters:
+        if not self.record.serves:
             return self.below
-        return list(dict.fromkeys([*self.below, *(child for cluster in clusters for child in cluster.below)]))
+        return list(dict.fromkeys([*self.below, *(child for cluster in self.clusters for child in cluster.below)]))
 
     @property
     def certain(self) -> bool:
@@ -202,10 +201,12 @@ class World:
 
     def parent(self, name: str) -> Vertex | ClusterView | None:
         """What a record's ``parents`` names: a noderole, or a cluster that has members; or None."""
+        role, _, fqdn = name.partition("@")
+        node = self.nodes.get(fqdn)
+        if node is not None:
+            return node.noderoles.get(role)
         cluster = self.clusters.get(name)
-        if cluster is None:
-            return self.vertex(name)
-        return cluster if cluster.members else None
+        return cluster if cluster is not None and cluster.members else None
 
     def cluster_view(self, role: str, deployment: str) -> ClusterView:
         """The cluster of this role, made empty where nothing has been seen of it."""

@@ -236,7 +236,7 @@ def retry(
                 hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; retry is for what failed; {hint}")
         hurried = ((v, replace(v.record, not_before=0.0, by=connection.me())) for v in pausing)
-        yield from limits.parts(list(claim.writes(vertex, record)) for vertex, record in hurried)
+        yield from limits.parts(claim.writes(vertex, record) for vertex, record in hurried)
         broken = [vertex for vertex in chosen if vertex.record.state is State.ERROR]
         moved = committing.apply_to(world, chosen, Event.RETRY, now, connection.me())
         yield from turns.kept(opened, world, broken, moved, force)
