@@ -12,16 +12,18 @@ import functools
 import re
 from collections.abc import Callable
 from sys import intern
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.limits import BLOB_BYTES, RECORD_BYTES
-from nodepool_ocb.model import Json, NodeRole, Record
+from nodepool_ocb.model import Claim, Fence, Json, NodeRole, Record, Run
 from nodepool_ocb.store.frames import Znode
 
 T = TypeVar("T", bound=Record)
+
+OF_EVERY_RUN: Final = frozenset({Claim, Fence, NodeRole, Run})  # the kinds of records that are written most
 
 DEPTH: Final = 200  # of attributes, which are merged by functions that call themselves, and of records
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)  # or a text, as a whole
@@ -42,7 +44,7 @@ def encode(value: Record | Json) -> bytes:
         if not isinstance(value, Record):
             return _encode(value)
         data = _encode(value)
-        _decoder(type(value)).decode(data)  # what is out of its range would be quarantined by whoever reads it
+        _judge(type(value)).decode(data)  # what is out of its range would be quarantined by whoever reads it
         if value.unknown is None:
             return data
         known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
@@ -105,6 +107,33 @@ def _deeper(data: bytes, levels: int) -> bool:
 @functools.cache
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
+
+
+@functools.cache
+def _judge(kind: type[Record]) -> msgspec.json.Decoder[Any]:
+    """What refuses a record that cannot be read again: of those that every run writes, by their numbers alone, as the names
+    in them were read before or are the daemon's own.
+    """
+    if kind not in OF_EVERY_RUN:
+        return _decoder(kind)
+    numbers = [
+        (name, hint)
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        if name in kind.__struct_fields__ and not {int, float}.isdisjoint(_bare(hint))
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct(kind.__name__, [(name, hint, 0) for name, hint in numbers]))
+
+
+def _bare(hint: Any) -> set[Any]:
+    """The types that a hint allows, without what annotates them.
+
+    >>> from nodepool_ocb.ranges import Count
+    >>> sorted(each.__name__ for each in _bare(Count | None))
+    ['NoneType', 'int']
+    """
+    if get_origin(hint) is Annotated:
+        return {hint.__origin__}
+    return {bare for each in get_args(hint) for bare in _bare(each)} or {hint}
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from nodepool_ocb.model import (
     Record,
     Role,
     Rollouts,
+    Run,
     State,
     Structure,
     Upload,
@@ -115,6 +116,10 @@ def test_what_could_not_be_read_is_not_written() -> None:
     for record in (
         Role(barclamp="b", jig="noop", backoff_seconds=-5.0),
         NodeRole(state=State.TODO, since=1.0, generation=10**15 + 1),
+        NodeRole(state=State.TODO, since=1.0, not_before=math.inf),
+        Claim(annealer="a", noderole="n@n1", run="r", epoch=10**15 + 1, since=1.0),
+        Run(annealer="a", started=1.0, ended=-1.0, outcome="failed", generation=1, epoch=1),
+        Run(annealer="a", started=1.0, ended=1.0, outcome="failed", generation=1, epoch=1, exit_code=2**31),
         Node(since=math.inf),
     ):
         with pytest.raises(Invalid):
