@@ -272,7 +272,8 @@ def _ghost(vertex: Vertex) -> bool:
 
 def _gates(vertex: Vertex) -> list[ClusterView]:
     """Of the clusters that it waits for, and of those that it is a member of: it cannot be written without these."""
-    return [*(each for each in vertex.above if isinstance(each, ClusterView)), *vertex.clusters]
+    named = map(vertex.node.world.clusters.get, vertex.record.parents)
+    return [*(each for each in named if each is not None and each.members), *vertex.clusters]
 
 
 def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Reason | None:

@@ -26,6 +26,7 @@ T = TypeVar("T", bound=Record)
 OF_EVERY_RUN: Final = frozenset({Claim, Fence, NodeRole, Run})  # the kinds of records that are written most
 
 DEPTH: Final = 200  # of attributes, which are merged by functions that call themselves, and of records
+SHALLOW_BYTES: Final = 2 * DEPTH  # JSON of fewer is not deeper: each level has a bracket at either end
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)  # or a text, as a whole
 
 _encode = msgspec.json.Encoder().encode
@@ -59,7 +60,8 @@ def decode(kind: type[T], znode: Znode) -> T:
     """The record in ``znode``; raises Invalid naming its path."""
     try:
         data = znode.data
-        _bounded(data, RECORD_BYTES)
+        if len(data) >= SHALLOW_BYTES:
+            _bounded(data, RECORD_BYTES)
         record: T = _decoder(kind).decode(data)
         if _encode(record) != data or record.unknown is not None:
             record = _with_unknown(kind, record, data)  # not as this version writes it: look closer
