@@ -95,12 +95,12 @@ def end(work: Path) -> list[int]:
     processes were listed could not be found. They end when the others have; who does not is killed too.
     """
     reaper = f"{REAPER}={work}".encode()
-    for spared in (lambda pid: marked(pid, reaper)), (lambda _: False):
+    for sparing in (True, False):
         for _ in _passes():
             found = processes(work)
             if not found:
                 return []
-            _kill([pid for pid in found if not spared(pid)])
+            _kill([pid for pid in found if not (sparing and marked(pid, reaper))])
     return processes(work)
 
 
