@@ -69,7 +69,11 @@ def program(
         help="Configuration; else /etc/nodepool-ocb/.",
     )
     @click.option("--zookeeper", callback=_servers, help="HOST:PORT,.../CHROOT, instead of the configured one.")
-    @click.option("--listen", callback=_place, help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.")
+    @click.option(
+        "--listen",
+        callback=_place,
+        help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.",
+    )
     @click.option(
         "--check",
         "only_check",

@@ -37,7 +37,9 @@ log = logging.getLogger(__name__)
 
 PROBES_AT_ONCE: Final = 8
 CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
-IN_A_ROW_SECONDS: Final = 60.0  # from one failure to the asking of the next; what that waits for and takes is not counted
+IN_A_ROW_SECONDS: Final = (
+    60.0  # from one failure to the asking of the next; what that waits for and takes is not counted
+)
 
 
 class Unfit(msgspec.Struct, frozen=True):
