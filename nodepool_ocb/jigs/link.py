@@ -41,6 +41,7 @@ WORDS_CHARACTERS: Final = 500  # of what the machine or a library says of a fail
 OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})  # no fault of a machine
 ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # what paramiko raises when a connection is over
 GLUED: Final = "Error reading SSH protocol banner"  # paramiko says this and the cause with nothing in between
+HUNG_UP: Final = tuple(f"[Errno {number}]" for number in (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
 PUBLIC: Final = (
     b"ssh-",
     b"ecdsa-sha2-",
@@ -308,7 +309,7 @@ def _log_in(
         transport.start_client(timeout=timeout)
         offered = _text(transport.get_remote_server_key())
     except ENDED as error:
-        said = f"{address}: something listens, and does not speak SSH with us; see the machine's sshd: {_words(error)}"
+        said = f"{address}: something listens, and does not speak SSH with us; see the machine's sshd: {_how_it_ended(error)}"
         return Unreachable("connect", said)
     if not pinned and settings.first_contact == "refuse":
         return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
@@ -368,6 +369,19 @@ def _no_key(path: Path, error: Exception) -> str:
 
 def _text(key: paramiko.PKey) -> str:
     return f"{key.get_name()} {key.get_base64()}"
+
+
+def _how_it_ended(error: BaseException) -> str:
+    """The same words however the far side hangs up: a reason that changed with every probe would be written with each.
+
+    >>> _how_it_ended(EOFError()), _how_it_ended(paramiko.SSHException(GLUED + "[Errno 104] Connection reset by peer"))
+    ('it hangs up', 'it hangs up')
+    >>> _how_it_ended(paramiko.SSHException(GLUED + "it sends more than 8192 bytes before SSH begins"))
+    'Error reading SSH protocol banner: it sends more than 8192 bytes before SSH begins'
+    """
+    cause = str(error).removeprefix(GLUED)
+    hung_up = isinstance(error, EOFError | ConnectionError) or not cause or cause.startswith(HUNG_UP)
+    return "it hangs up" if hung_up else _words(error)
 
 
 def _words(error: BaseException) -> str:
