@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from click.testing import CliRunner, Result
@@ -147,6 +149,41 @@ def test_a_key_in_a_folder_that_may_not_be_entered_is_told_without_a_traceback(f
         assert not config.loose_keys(settings)
     finally:
         os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be somebody else")
+@pytest.mark.parametrize(
+    ("text", "exit_code", "sentence"),
+    [
+        ("builder: {secure: closed/secure.conf}", 0, ""),
+        ("builder: {nodepool: closed/nodepool.yaml}", 1, "closed/nodepool.yaml: cannot be read: Permission denied"),
+        (
+            "annealer: {log_dir: link}",
+            0,
+            "annealer.log_dir: .*link cannot be looked at by user 65534: Permission denied",
+        ),
+    ],
+)
+def test_what_lies_in_a_folder_that_may_not_be_entered_is_told_without_a_traceback(
+    folder: Path, text: str, exit_code: int, sentence: str
+) -> None:
+    (folder / "images.yaml").write_text(GOOD)
+    assert check(folder).exit_code == 0, "so what it takes is imported"
+    with TemporaryDirectory() as name:  # pytest's own are closed to all others
+        entered = Path(name)
+        (entered / "closed").mkdir(mode=0o700)
+        (entered / "link").symlink_to(entered / "closed" / "logs")
+        (entered / "nodepool-ocb.yaml").write_text(text)
+        for each, mode in ((entered, 0o755), (entered / "nodepool-ocb.yaml", 0o644)):
+            each.chmod(mode)
+        os.seteuid(65534)
+        try:
+            answer = check(entered)
+        finally:
+            os.seteuid(0)
+    assert answer.exit_code == exit_code, answer.output
+    assert "unexpected" not in answer.stderr
+    assert re.search(sentence, answer.stderr), answer.stderr
 
 
 def test_offline_says_that_zookeeper_was_not_asked(folder: Path) -> None:
