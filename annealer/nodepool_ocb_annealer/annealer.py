@@ -83,6 +83,8 @@ class Annealer:
         self.tidying = Tidying(self)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._registered = 0  # the version of our registration
+        self._registered_in = 0  # the session of our registration
+        self._failing: str | None = None  # why turn after turn fails
         self._unsaid = False  # it may not be what we said last
         self._session = 0  # the session in which the cache was loaded
         self._refusals = Refusals(1, SETTLING_SECONDS, UNTOLD)  # of what is settled or goes on
@@ -171,6 +173,7 @@ class Annealer:
             self.session.commit([*gone, Create(path, self.daemon, ephemeral=True)])
         except Stale:
             raise Unavailable(f"{path} was changed while we wrote it") from None
+        self._registered_in = self.session.id
 
     def register(self, **fields: Any) -> None:
         """Say something else of this annealer from now on."""
@@ -187,11 +190,19 @@ class Annealer:
     @property
     def trouble(self) -> str | None:
         """Why we are of no use now, in one sentence."""
-        return self.judging.standing.trouble or self.holding.trouble
+        return self._failing or self.judging.standing.trouble or self.holding.trouble
 
     def not_ready(self) -> str | None:
         """The same as it was said last, or that ZooKeeper does not answer; from any thread."""
         return self.daemon.trouble if self.session.trusted else "ZooKeeper does not answer"
+
+    def failing(self, why: str | None) -> None:
+        """Why turn after turn fails; None: one ended well again, and the next one says so. Raises Unavailable."""
+        self._failing = why
+        if why is None:
+            self.wake.set()
+        elif self.session.trusted and self.session.id == self._registered_in:
+            self._tell_trouble()
 
     def _tell_trouble(self) -> None:
         """Say it once, to people and to the other annealers, who go first then; and when it is over, begin anew."""
