@@ -103,8 +103,14 @@ def test_only_people_change_rights() -> None:
 
 def test_kinds_that_are_one_user_have_the_rights_of_all() -> None:
     same = UserSettings(people="ocb", annealer="daemons", builder="daemons")
-    found = Acls(ZooKeeperSettings(users=same)).of("/nodepool/image/jammy")
-    assert access.words(found) == ["sasl:daemons:cdrw", "sasl:ocb:cdrwa"]
+    made = Acls(ZooKeeperSettings(users=same))
+    assert access.words(made.of("/nodepool/image/jammy")) == ["sasl:daemons:cdrw", "sasl:ocb:cdrwa"]
+    assert access.words(made.of("/ocb/daemons/annealer")) == ["sasl:daemons:cdrw", "sasl:ocb:cdrwa"]
+
+
+def test_who_has_no_right_in_a_place_is_not_in_its_acl() -> None:
+    found = Acls(ZooKeeperSettings(users=USERS)).of("/ocb/roles/ntp")
+    assert {grant.identity for grant in found} == {getattr(USERS, kind) for kind in Kind} - {USERS.builder}
 
 
 def test_without_users_every_znode_has_the_same_rights() -> None:
