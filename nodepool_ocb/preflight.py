@@ -27,14 +27,13 @@ def wrong(settings: Settings, kind: Kind | None = None) -> list[str]:
     return [*keys, *_zookeeper(settings.zookeeper)]
 
 
-def doubtful(settings: Settings, file: Path | None) -> list[str]:
-    """What a daemon would bear, or may be meant; ``file``: the configuration."""
+def doubtful(settings: Settings, file: Path | None, kind: Kind | None = None) -> list[str]:
+    """What a daemon would bear, or may be meant: any, or one of this kind; ``file``: the configuration."""
     from nodepool_ocb import config
 
+    of_annealers = (config.loose_keys(settings.ssh), _no_default_key(settings), _folders(settings))
     return [
-        *config.loose_keys(settings.ssh),
-        *_no_default_key(settings),
-        *_folders(settings),
+        *(each for found in of_annealers if kind is not Kind.BUILDER for each in found),
         *_shown_passwords(settings, file),
         *_ending_certificates(settings.zookeeper.tls),
     ]

@@ -92,6 +92,8 @@ def program(
             setup_logging(settings.log)
             if only_check:
                 check(settings)
+                for each in preflight.doubtful(settings, file or config.find(), kind):
+                    sys.stderr.write(f"{name}: warning: {visible(each)}\n")
             else:
                 systemd.notify(systemd.status(f"connecting to ZooKeeper at {settings.zookeeper.hosts}"))
                 run(asked, settings)

@@ -142,7 +142,6 @@ def options(settings: ZooKeeperSettings) -> dict[str, Any]:
         }  # fmt: skip
     if settings.tls is not None:
         tls = settings.tls
-        options |= {"use_ssl": True, "ca": tls.ca, "certfile": tls.cert, "keyfile": tls.key}
-        options |= {"verify_certs": tls.verify, "check_hostname": tls.verify}
+        options |= {"use_ssl": True, "ca": tls.ca, "certfile": tls.cert, "keyfile": tls.key, "verify_certs": tls.verify}
         tls_files.context(tls.ca, tls.cert, tls.key, tls.verify)  # said now rather than with the first connection
     return options

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -290,6 +292,32 @@ def test_what_a_daemon_would_bear_is_warned_of(folder: Path, text: str, sentence
     assert answer.exit_code == 0, answer.output
     assert sentence in answer.stderr
     assert "hidden" not in answer.output
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("annealer", ["may be used by others than its owner", "loose is no directory", "soon.pem: it is good until"]),
+        ("builder", ["soon.pem: it is good until"]),
+    ],
+)
+def test_a_daemon_s_check_warns_of_what_one_of_its_kind_would_bear(folder: Path, kind: str, told: list[str]) -> None:
+    certificate(folder, "soon", days=3)
+    private_key(folder / "loose", 0o644)
+    (folder / "images.yaml").write_text("{}")
+    (folder / "nodepool-ocb.yaml").write_text(
+        "ssh: {key_files: [loose]}\nannealer: {log_dir: loose/runs}\nzookeeper: {tls: {ca: soon.pem}}\n"
+        "builder: {nodepool: images.yaml}\n"
+    )
+    program = Path(sys.executable).with_name(f"nodepool-ocb-{kind}")
+    command = [program, "--config", folder / "nodepool-ocb.yaml", "--check"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    lines = said.stderr.splitlines()
+    assert len(lines) == len(told), said.stderr
+    for line, sentence in zip(lines, told, strict=True):
+        assert line.startswith(f"nodepool-ocb-{kind}: warning: ")
+        assert sentence in line
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
 from kazoo.hosts import collect_hosts
+from msgspec.structs import replace
 
 from nodepool_ocb import config, ensemble
 from nodepool_ocb.cli.main import cli
@@ -113,3 +114,22 @@ def test_a_chroot_is_the_same_to_us_and_to_kazoo(chroot: str) -> None:
     settings = config.ZooKeeperSettings(hosts=f"127.0.0.1:2181{chroot}")
     client = KazooClient(**access.options(settings))
     assert client.chroot == ensemble.parse(settings.hosts).chroot
+
+
+@pytest.mark.parametrize(
+    ("hosts", "other"),
+    [
+        ("127.0.0.1:2181,192.0.2.1:2181", "192.0.2.1"),
+        ("localhost.example.com", "localhost.example.com"),
+        ("localhost,[::1]:2281,127.0.0.9/ocb", None),
+    ],
+)
+def test_plain_text_to_any_server_on_another_machine_is_refused(hosts: str, other: str | None) -> None:
+    settings = config.ZooKeeperSettings(hosts=hosts)
+    if other is not None:
+        with pytest.raises(Invalid, match=rf"zookeeper\.hosts: {other} is another machine"):
+            access.refuse_plain_text(settings)
+    else:
+        access.refuse_plain_text(settings)
+    for guarded in (replace(settings, tls=config.TlsSettings()), replace(settings, allow_plaintext=True)):
+        access.refuse_plain_text(guarded)
