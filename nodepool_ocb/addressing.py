@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
+from nodepool_ocb import ranges
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.world import World
 
@@ -42,9 +43,10 @@ def parse(address: str) -> tuple[str, int]:
 
 
 def _port(text: str, address: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 65536):
+    found = ranges.port(text)
+    if found is None:
         raise ValueError(f"address {address!r}: {text!r} is no port")
-    return int(text)
+    return found
 
 
 def canonical(address: str) -> tuple[str, int]:

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 STUCK_SECONDS: Final = 60.0  # a turn as long as this hangs, where systemd's watchdog says nothing else
 LONGEST_BACKOFF_SECONDS: Final = 30.0
 TAKEN_SECONDS: Final = 0.5  # between two looks whether our name is free
+FAILING_TURNS: Final = 3  # in a row: then others are to know
+LONGEST_REASON: Final = 500  # characters of an error that are told
 DRAINING_SECONDS: Final = 0.1  # between two turns once a stop was asked for
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -54,18 +56,20 @@ def serve(
     listen: str | None = None,
     pages: Mapping[str, Page] | None = None,
     on_listening: Callable[[str | None], None] = lambda _: None,
+    on_failing: Callable[[str | None], None] = lambda _: None,
     end_within_seconds: float = 10.0,
 ) -> None:
     """Run turns until ``stop`` is set and ``drained()`` is true; call it on the main thread.
 
     ``turn`` gives the seconds until the next one, should nothing wake it before. ``ready`` gives the
     sentence that says why this daemon is not of use now, or None; ``doing`` what it does. ``pages`` are served on
-    ``listen`` too; ``on_listening`` is told the address, HOST:PORT, before the first turn and when it changes. After a
-    signal the process ends within ``end_within_seconds`` (drain included), with exit status 1 if it has to be forced.
-    Raises Invalid where ``listen`` cannot be used.
+    ``listen`` too; ``on_listening`` is told the address, HOST:PORT, before the first turn and when it changes.
+    ``on_failing`` is told, between turns, why they fail: after the third in a row and each that follows; and None when
+    one ends well again. After a signal the process ends within ``end_within_seconds`` (drain included), with exit
+    status 1 if it has to be forced. Raises Invalid where ``listen`` cannot be used.
     """
     heart = _Heart()
-    loop = _Loop(turn, wake, stop, heart, lambda: ready() or doing())
+    loop = _Loop(turn, wake, stop, heart, lambda: ready() or doing(), on_failing)
     door = Door({"live": heart.trouble, "ready": lambda: loop.trouble or ready()}, pages, on_listening)
     door.move(listen)
     with _Signals(wake, stop, end_within_seconds) as signals:
@@ -125,9 +129,12 @@ class _Loop:
         stop: threading.Event,
         heart: _Heart,
         about: Callable[[], str],
+        on_failing: Callable[[str | None], None],
     ) -> None:
         self._turn, self._wake, self._stop, self._heart, self._about = turn, wake, stop, heart, about
+        self._on_failing = on_failing
         self._failures = 0
+        self._failing: str | None = None  # as others are told
         self._new = True  # no turn has ended well yet
         self._taken_since: float | None = None  # monotonic
         self._status = systemd.Status()
@@ -159,6 +166,8 @@ class _Loop:
             self.trouble, self._failures, self._taken_since = None, 0, None
             self._new = False
             systemd.notify("READY=1")
+        if self._failing is not None:
+            self._tell(None)
         self._rest(wait, self._wake)
 
     def _wait_for(self, other: Taken) -> None:
@@ -179,7 +188,17 @@ class _Loop:
         wait = min(2.0 ** (self._failures - 1), LONGEST_BACKOFF_SECONDS)
         self.trouble = f"the newest turn failed: {type(error).__name__}: {error}"
         failed(log, error, "the turn failed (%d in a row); the next is in %.0f s", self._failures, wait)
+        if self._failures >= FAILING_TURNS:
+            reason = f"its turns fail: {type(error).__name__}: {error}"[:LONGEST_REASON]
+            self._tell(self._failing or reason)  # the first one: each that is told is written for all to read
         self._rest(wait, self._stop)  # not by wake: what made it fail may wake it all the time
+
+    def _tell(self, failing: str | None) -> None:
+        self._failing = failing
+        try:
+            self._on_failing(failing)
+        except Exception as error:
+            failed(log, error, "that turns fail, or do not any more, cannot be told")
 
     def _rest(self, seconds: float, until: threading.Event) -> None:
         shown = self._show()

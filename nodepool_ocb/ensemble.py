@@ -1,6 +1,7 @@
 """The connection string: which servers ZooKeeper has, and below which chroot we are. Pure.
 
-``HOST:PORT,HOST:PORT/CHROOT``; a port is 2181 unless told, an IPv6 address stands in brackets. What passes here, kazoo takes.
+``HOST:PORT,HOST:PORT/CHROOT``; a port is 2181 unless told, an IPv6 address stands in brackets. kazoo is given what
+comes of it, for what a person wrote kazoo may read in another way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb import ranges
 from nodepool_ocb.errors import Invalid
 
 PORT: Final = 2181
@@ -25,6 +27,15 @@ class Ensemble(msgspec.Struct, frozen=True):
 
     servers: tuple[tuple[str, int], ...]
     chroot: str
+
+    def __str__(self) -> str:
+        """The connection string that every client reads alike.
+
+        >>> str(parse("zk1,[::1]//"))
+        'zk1:2181,[::1]:2181'
+        """
+        servers = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
+        return ",".join(servers) + self.chroot
 
 
 def parse(hosts: str) -> Ensemble:
@@ -63,9 +74,10 @@ def _server(text: str) -> tuple[str, int]:
 
 
 def _port(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,5}", text) or not 0 < int(text) < 1 << 16:
-        raise Invalid(f"port {text or 'after the colon'} is no number from 1 to 65535")
-    return int(text)
+    found = ranges.port(text)
+    if found is None:
+        raise Invalid(f"port {text or 'after the colon'} is no number from 1 to {ranges.PORT}")
+    return found
 
 
 def _is_ipv6(text: str) -> bool:

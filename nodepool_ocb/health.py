@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from nodepool_ocb import ranges
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.page import Answer, Page
 
@@ -31,6 +32,18 @@ KEYS: Final = "http.listen, builder.listen"
 TIMEOUT_SECONDS: Final = 5.0  # a client that says nothing for this long is dropped
 
 
+def place(listen: str) -> tuple[str, int]:
+    """Host and port of where pages are to be served; raises Invalid. Port 0 is any free one."""
+    host, _, text = listen.rpartition(":")
+    port = ranges.port(text, least=0) if ":" in listen else None
+    if port is None:
+        raise Invalid(
+            f"cannot listen on {listen or 'nothing'}: it is not HOST:PORT, as in 127.0.0.1:9470, with a port up to"
+            f" {ranges.PORT}; see {KEYS}"
+        )
+    return host, port
+
+
 class Pages:
     """Serves on ``listen`` ("HOST:PORT"; port 0 takes a free one) from a thread of its own, until closed.
 
@@ -39,12 +52,10 @@ class Pages:
     """
 
     def __init__(self, listen: str, health: Mapping[str, Trouble], pages: Mapping[str, Page] | None = None) -> None:
-        host, colon, port = listen.rpartition(":")
-        if not (colon and port.isdigit()):
-            raise Invalid(f"{listen!r} is not HOST:PORT, as in 127.0.0.1:9470; see {KEYS}")
+        host, port = place(listen)
         try:
-            self._server = _server(host.strip("[]"), int(port))(partial(_Request, health, pages or {}))
-        except (OSError, OverflowError) as error:
+            self._server = _server(host.strip("[]"), port)(partial(_Request, health, pages or {}))
+        except OSError as error:
             raise Invalid(f"cannot listen on {listen}: {_why(error)}; see {KEYS}") from error
         self.address = f"{_reachable(host)}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True).start()
@@ -103,8 +114,8 @@ def _port(listen: str | None) -> str | None:
     return listen.rpartition(":")[2] if listen else None
 
 
-def _why(error: OSError | OverflowError) -> str:
-    if getattr(error, "errno", None) == errno.EADDRINUSE:
+def _why(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
         return "another process listens there; give each daemon of this host a port of its own"
     return str(error)
 

@@ -27,14 +27,13 @@ def wrong(settings: Settings, kind: Kind | None = None) -> list[str]:
     return [*keys, *_zookeeper(settings.zookeeper)]
 
 
-def doubtful(settings: Settings, file: Path | None) -> list[str]:
-    """What a daemon would bear, or may be meant; ``file``: the configuration."""
+def doubtful(settings: Settings, file: Path | None, kind: Kind | None = None) -> list[str]:
+    """What a daemon would bear, or may be meant: any, or one of this kind; ``file``: the configuration."""
     from nodepool_ocb import config
 
+    of_annealers = (config.loose_keys(settings.ssh), _no_default_key(settings), _folders(settings))
     return [
-        *config.loose_keys(settings.ssh),
-        *_no_default_key(settings),
-        *_folders(settings),
+        *(each for found in of_annealers if kind is not Kind.BUILDER for each in found),
         *_shown_passwords(settings, file),
         *_ending_certificates(settings.zookeeper.tls),
     ]
@@ -46,7 +45,7 @@ def doubtful(settings: Settings, file: Path | None) -> list[str]:
 def _keys(settings: Settings) -> Iterator[str]:
     """Those that somebody named; a host without annealer needs none."""
     names = settings.ssh.key_files
-    there = [Path(name) for name in names if _may_be_there(name)]
+    there = [Path(name) for name in names if may_be_there(name)]
     closed = [path for path in there if not os.access(path, os.R_OK, effective_ids=True)]
     for path in closed:
         yield f"ssh.key_files: {path} {_owned(path)} cannot be read; chown it to the annealer's user"
@@ -67,7 +66,7 @@ def _no_keys(settings: SshSettings) -> Iterator[str]:
 
 
 def _no_default_key(settings: Settings) -> Iterator[str]:
-    if _is_default(settings) and not any(map(_may_be_there, settings.ssh.key_files)):
+    if _is_default(settings) and not any(map(may_be_there, settings.ssh.key_files)):
         make = f"ssh-keygen -t ed25519 -f {settings.ssh.key_files[0]}"
         yield f"there is no key to log in to machines with; an annealer needs one: {make}"
 
@@ -78,7 +77,8 @@ def _is_default(settings: Settings) -> bool:
     return settings.ssh.key_files == SshSettings().key_files
 
 
-def _may_be_there(name: str) -> bool:
+def may_be_there(name: str) -> bool:
+    """Whether there is a file, or nobody can say it who may not enter its folder."""
     try:
         return Path(name).exists()
     except PermissionError:
@@ -105,6 +105,13 @@ def _folders(settings: Settings) -> Iterator[str]:
 
 def unusable(folder: Path) -> str | None:
     """Why nothing could be written into a folder, which is made where it is absent; None where it could."""
+    try:
+        return _unusable(folder)
+    except OSError as error:  # such as a link into a folder that may not be entered
+        return f"{folder} cannot be looked at by user {os.geteuid()}: {error.strerror}"
+
+
+def _unusable(folder: Path) -> str | None:
     there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
     if not there.is_dir():
         return f"{there} is no directory"
@@ -184,8 +191,8 @@ def _shown_passwords(settings: Settings, file: Path | None) -> Iterator[str]:
     files = [file] if file is not None and settings.zookeeper.password else []
     files += [Path(settings.builder.secure)] if settings.builder.secure else []
     for each in files:
-        each = each / "nodepool-ocb.yaml" if each.is_dir() else each
         try:
+            each = each / "nodepool-ocb.yaml" if each.is_dir() else each
             mode = each.stat().st_mode
         except OSError:
             continue

@@ -11,7 +11,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import config, ensemble, preflight, systemd
+from nodepool_ocb import config, ensemble, health, preflight, systemd
 from nodepool_ocb.daemon import setup_logging
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.rights import Kind
@@ -44,6 +44,16 @@ def _servers(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     return value
 
 
+def _place(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Where pages are served, as it is, if it is HOST:PORT."""
+    try:
+        if value:
+            health.place(value)
+    except Invalid as odd:
+        raise click.BadParameter(visible(str(odd)), ctx, param) from odd
+    return value
+
+
 def program(
     kind: Kind, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
 ) -> click.Command:
@@ -59,7 +69,11 @@ def program(
         help="Configuration; else /etc/nodepool-ocb/.",
     )
     @click.option("--zookeeper", callback=_servers, help="HOST:PORT,.../CHROOT, instead of the configured one.")
-    @click.option("--listen", help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.")
+    @click.option(
+        "--listen",
+        callback=_place,
+        help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.",
+    )
     @click.option(
         "--check",
         "only_check",
@@ -78,6 +92,8 @@ def program(
             setup_logging(settings.log)
             if only_check:
                 check(settings)
+                for each in preflight.doubtful(settings, file or config.find(), kind):
+                    sys.stderr.write(f"{name}: warning: {visible(each)}\n")
             else:
                 systemd.notify(systemd.status(f"connecting to ZooKeeper at {settings.zookeeper.hosts}"))
                 run(asked, settings)

@@ -1,4 +1,5 @@
-"""What the numbers and names of records may be: one vocabulary, held where a record is decoded and before it is written.
+"""What the numbers and names of records may be: one vocabulary, held where a record is decoded and before it is written; and
+what is the number of a port.
 
 So whatever a hand wrote, no decision meets a number with which it cannot count, and no order a name that is two words. The
 schemas of documents have the same bounds. Pure.
@@ -18,6 +19,7 @@ TIMEOUT_SECONDS: Final = 604_800.0  # the longest of a run: a week
 PHASE_SECONDS: Final = 2_592_000.0  # the longest phase of a rollout: thirty days
 RETRIES: Final = 1000  # the most of a role
 BACKOFF_SECONDS: Final = 900.0  # the longest between two attempts
+PORT: Final = 65535  # the last one
 
 Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since the epoch
 Count = Annotated[int, Meta(ge=0, le=10**15)]  # of what only rises: epochs, generations, and znodes' own numbers
@@ -45,6 +47,17 @@ DeploymentHook = Annotated[str, Meta(pattern=rf"^({'|'.join(DEPLOYMENT_HOOKS)})\
 
 _NAME: Final = re.compile(NAME)
 _LABEL: Final = re.compile(LABEL)
+_PORT: Final = re.compile("0*[0-9]{1,5}")
+
+
+def port(text: str, least: int = 1) -> int | None:
+    """The number of a port, as people write it; None for what is none from ``least`` to 65535.
+
+    >>> port("2181"), port("0"), port("0", least=0), port("65536"), port("+22"), port("²")
+    (2181, None, 0, None, None, None)
+    """
+    number = int(text) if _PORT.fullmatch(text) else -1
+    return number if least <= number <= PORT else None
 
 
 @lru_cache(maxsize=4096)

@@ -40,6 +40,7 @@ from nodepool_ocb_annealer.hooking import Hooking
 from nodepool_ocb_annealer.judging import Judging
 from nodepool_ocb_annealer.probing import Probing
 from nodepool_ocb_annealer.ranking import Ranking
+from nodepool_ocb_annealer.refusals import Refusals
 from nodepool_ocb_annealer.rolling import Rolling
 from nodepool_ocb_annealer.tidying import Tidying
 from nodepool_ocb_annealer.working import Working
@@ -48,8 +49,7 @@ log = logging.getLogger(__name__)
 
 SETTLING_SECONDS: Final = 0.1  # who wrote a change settles it too; only what stays unsettled is ours to mend
 AGAIN_SECONDS: Final = 0.5
-LONGEST_AGAIN_SECONDS: Final = 30.0  # between two attempts at what is refused again and again
-REFUSALS_TOLD: Final = 6  # in a row: others that were faster are not the reason any more
+UNTOLD: Final = 5  # refusals in a row of what is settled: others were faster
 
 
 class Annealer:
@@ -83,9 +83,11 @@ class Annealer:
         self.tidying = Tidying(self)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._registered = 0  # the version of our registration
+        self._registered_in = 0  # the session of our registration
+        self._failing: str | None = None  # why turn after turn fails
         self._unsaid = False  # it may not be what we said last
         self._session = 0  # the session in which the cache was loaded
-        self._refusals: Counter[Matter] = Counter()  # in a row, of what is settled or goes on
+        self._refusals = Refusals(1, SETTLING_SECONDS, UNTOLD)  # of what is settled or goes on
         self._told: dict[str, str] = {}  # of what was refused, and is no matter of who was faster: why, as it was said
         self._draining_since: float | None = None
 
@@ -171,6 +173,7 @@ class Annealer:
             self.session.commit([*gone, Create(path, self.daemon, ephemeral=True)])
         except Stale:
             raise Unavailable(f"{path} was changed while we wrote it") from None
+        self._registered_in = self.session.id
 
     def register(self, **fields: Any) -> None:
         """Say something else of this annealer from now on."""
@@ -187,11 +190,19 @@ class Annealer:
     @property
     def trouble(self) -> str | None:
         """Why we are of no use now, in one sentence."""
-        return self.judging.standing.trouble or self.holding.trouble
+        return self._failing or self.judging.standing.trouble or self.holding.trouble
 
     def not_ready(self) -> str | None:
         """The same as it was said last, or that ZooKeeper does not answer; from any thread."""
         return self.daemon.trouble if self.session.trusted else "ZooKeeper does not answer"
+
+    def failing(self, why: str | None) -> None:
+        """Why turn after turn fails; None: one ended well again, and the next one says so. Raises Unavailable."""
+        self._failing = why
+        if why is None:
+            self.wake.set()
+        elif self.session.trusted and self.session.id == self._registered_in:
+            self._tell_trouble()
 
     def _tell_trouble(self) -> None:
         """Say it once, to people and to the other annealers, who go first then; and when it is over, begin anew."""
@@ -261,7 +272,7 @@ class Annealer:
                 elif what != "settle":
                     self._keep(what, whom)
                 else:
-                    self._refusals.pop((what, whom), None)
+                    self._refusals.well(f"{what} {whom}")
         finally:
             self._settle(unsettled)
 
@@ -336,15 +347,14 @@ class Annealer:
 
     def _again(self, matter: Matter, refused: OcbError | None) -> None:
         """Later and later while it is refused; said once where that goes on, for what refuses it may be lost."""
+        name, now = " ".join(matter), time.monotonic()
         if refused is None:
-            self._refusals.pop(matter, None)
+            self._refusals.well(name)
             return
-        self._refusals[matter] += 1
-        times = self._refusals[matter]
-        if times == REFUSALS_TOLD:
-            log.warning("%s %s was refused %d times: %s", *matter, times, refused)
-        wait = min(SETTLING_SECONDS * 2 ** min(times - 1, 10), LONGEST_AGAIN_SECONDS)
-        self.agenda.at(time.monotonic() + wait, matter)
+        wait = self._refusals.refused(name, now)
+        if self._refusals.news(name, str(refused)):
+            log.warning("%s was refused again and again, and is tried again: %s", name, refused)
+        self.agenda.at(now + wait, matter)
 
     # -- deaths that are larger than a transaction --
 
@@ -359,6 +369,8 @@ class Annealer:
         view = self.world.nodes.get(fqdn)
         if view is not None and view.record is not None:
             changes = aliveness.went_on(view, self.session.now(), self.identity)
+            if not changes:
+                self._refusals.well(f"dying {fqdn}")  # others have told them all
             self.send(changes, partial(self._went_on, fqdn), f"death of {fqdn}")
 
     def _went_on(self, fqdn: str, refused: OcbError | None) -> None:

@@ -57,6 +57,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
             drained=lambda: annealer.drained,
             ready=annealer.not_ready,
             doing=annealer.doing,
+            on_failing=annealer.failing,
             listen=asked.listen or settings.http.listen,
             end_within_seconds=end_within_seconds(settings),
         )

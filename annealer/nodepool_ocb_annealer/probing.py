@@ -37,7 +37,9 @@ log = logging.getLogger(__name__)
 
 PROBES_AT_ONCE: Final = 8
 CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
-IN_A_ROW_SECONDS: Final = 60.0  # a probe may take half of that to fail
+IN_A_ROW_SECONDS: Final = (
+    60.0  # from one failure to the asking of the next; what that waits for and takes is not counted
+)
 
 
 class Unfit(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ class Probing:
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
         self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
         self._told: dict[str, str] = {}  # the newest reason that we wrote of it
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, float] = {}  # since when it is to be asked (monotonic): others may go before
         self._relapses = Relapses()
 
     def look_at_host(self) -> None:
@@ -136,7 +138,7 @@ class Probing:
     def _submit(self, view: NodeView) -> None:
         assert self._site.prober is not None, "nobody asks without"
         assert view.record is not None, "only nodes that have a record are probed"
-        self._under_way.add(view.name)
+        self._under_way[view.name] = time.monotonic()
         self._threads.submit(self._ask, self._site.prober, view.name, view.record)
 
     def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
@@ -153,7 +155,7 @@ class Probing:
         self._site.post(lambda: self._answered(fqdn, node, answer))
 
     def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | Unfit) -> None:
-        self._under_way.discard(fqdn)
+        began = self._under_way.pop(fqdn)
         judging = self._site.judging
         if isinstance(answer, Unfit):
             metrics.PROBES.labels("unknown").inc()
@@ -171,7 +173,7 @@ class Probing:
             metrics.PROBE_FAILURES.labels(answer.step).inc()
             if judging.standing.trouble:
                 judging.standing.unreached()
-            elif self._again(view, view.record):
+            elif self._again(view, view.record, began):
                 return
             else:
                 self._failed(view, view.record, f"{answer.step}: {answer.reason}")
@@ -191,9 +193,9 @@ class Probing:
         elif answer.host_key and not node.host_keys and node.suspicion is None:
             site.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
 
-    def _again(self, view: NodeView, node: Node) -> bool:
+    def _again(self, view: NodeView, node: Node, began: float) -> bool:
         """Whether it is asked once more first, soon: nobody else has failed at it."""
-        failures = self._count(view.name)
+        failures = self._count(view.name, began)
         again = node.alive and failures == 1 and not self._site.judging.asked(node)
         if again:
             self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", view.name))
@@ -228,12 +230,11 @@ class Probing:
         if refused is not None:
             self._told.pop(fqdn, None)
 
-    def _count(self, fqdn: str) -> int:
-        """How many failures in a row this is; one that lies long back is none of them."""
-        now = time.monotonic()
-        before, when = self._failures.get(fqdn, (0, now))
-        recent = now - when < IN_A_ROW_SECONDS
-        self._failures[fqdn] = (before + 1 if recent else 1, now)
+    def _count(self, fqdn: str, began: float) -> int:
+        """How many failures in a row this is, which was asked for at ``began``; one that lay long back then is none."""
+        before, when = self._failures.get(fqdn, (0, began))
+        recent = began - when < IN_A_ROW_SECONDS
+        self._failures[fqdn] = before + 1 if recent else 1, time.monotonic()
         return self._failures[fqdn][0]
 
     def _next(self, view: NodeView) -> None:

@@ -1,45 +1,56 @@
-"""Claims that are refused again and again: tried later and later, and told once.
+"""What is refused again and again: tried later and later, and told once.
 
-Somebody else who was faster is the reason of a few, so those cost nothing. Pure: times are seconds on the monotonic clock.
+Somebody else who was faster is the reason of a few, so those cost nothing; what was refused long ago is none of them.
+Pure: times are seconds on the monotonic clock.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-FREE: Final = 4  # in a row: others were faster
+FREE: Final = 4  # claims in a row: others were faster
 FIRST_SECONDS: Final = 0.5
 LONGEST_SECONDS: Final = 30.0
 MOST_DOUBLINGS: Final = 10
+IN_A_ROW_SECONDS: Final = 60.0  # from when it may be tried again to its next refusal
 
 
 class Refusals:
-    """By node: how often in a row, and until when the node is left alone."""
+    """By node, or by what else is tried: how often in a row, and until when it is left alone.
 
-    def __init__(self) -> None:
-        self._nodes: dict[str, tuple[int, float]] = {}
+    After the first ``free`` it is tried again after ``first_seconds``, then each time after twice as long; the first
+    ``untold`` are told to nobody.
+    """
+
+    def __init__(self, free: int = FREE, first_seconds: float = FIRST_SECONDS, untold: int = FREE) -> None:
+        self._free, self._first_seconds, self._untold = free, first_seconds, untold
+        self._counts: dict[str, tuple[int, float]] = {}
         self._told: dict[str, str] = {}
 
-    def refused(self, fqdn: str, now: float) -> float:
+    def refused(self, what: str, now: float) -> float:
         """Once more; gives the seconds until it may be tried again."""
-        count = self._nodes.get(fqdn, (0, 0.0))[0] + 1
-        wait = min(FIRST_SECONDS * 2.0 ** min(max(count - FREE, 0), MOST_DOUBLINGS), LONGEST_SECONDS)
-        self._nodes[fqdn] = count, now + wait
+        count, until = self._counts.get(what, (0, now))
+        if now - until >= IN_A_ROW_SECONDS:
+            self.well(what)
+            count = 0
+        doublings = min(max(count + 1 - self._free, 0), MOST_DOUBLINGS)
+        wait = min(self._first_seconds * 2.0**doublings, LONGEST_SECONDS)
+        self._counts[what] = count + 1, now + wait
         return wait
 
-    def news(self, fqdn: str, reason: str) -> str | None:
-        """The reason, where it is to be told: from the first that no other claim explains, and once while it stays the same."""
-        if self._nodes.get(fqdn, (0, 0.0))[0] <= FREE or self._told.get(fqdn) == reason:
+    def news(self, what: str, reason: str) -> str | None:
+        """The reason, where it is to be told: from the first that others do not explain, and once while it stays the same."""
+        if self._counts.get(what, (0, 0.0))[0] <= self._untold or self._told.get(what) == reason:
             return None
-        self._told[fqdn] = reason
+        self._told[what] = reason
         return reason
 
-    def until(self, fqdn: str, now: float) -> float | None:
-        """When the node may be claimed again; None where it may be now."""
-        count, when = self._nodes.get(fqdn, (0, 0.0))
-        return when if count > FREE and when > now else None
+    def until(self, what: str, now: float) -> float | None:
+        """When it may be tried again; None where it may be now."""
+        count, when = self._counts.get(what, (0, 0.0))
+        return when if count > self._free and when > now else None
 
-    def well(self, fqdn: str) -> None:
-        """It was claimed."""
-        self._nodes.pop(fqdn, None)
-        self._told.pop(fqdn, None)
+    def well(self, what: str) -> None:
+        """It was not refused, there is nothing to try any more, or what refused it lies long back."""
+        self._counts.pop(what, None)
+        self._told.pop(what, None)

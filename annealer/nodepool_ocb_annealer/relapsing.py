@@ -37,7 +37,7 @@ class Relapses:
         self._past[fqdn] = _Past(_way(node), now, relapses=relapses)
 
     def forget(self, fqdn: str) -> None:
-        """It is taken out of service, or failed a probe: what it was says nothing any more."""
+        """What it was says nothing any more."""
         self._past.pop(fqdn, None)
 
     def wait_seconds(self, fqdn: str, node: Node, now: float, dead_probe_seconds: float) -> float:
@@ -50,10 +50,11 @@ class Relapses:
             return 0.0
         if node.alive or node.since < past.revived:  # the record of before is still what we see
             return 0.0
+        lived = node.since - past.revived if past.died is None else 0.0  # what is written of it later is no other death
+        if not (node.reason or "").startswith("run:") or lived > SOON_SECONDS:
+            self.forget(fqdn)
+            return 0.0
         if past.died is None:
-            if not (node.reason or "").startswith("run:") or node.since - past.revived > SOON_SECONDS:
-                self.forget(fqdn)
-                return 0.0
             past.died = node.since
             past.relapses += 1
         if past.relapses < 2:  # once is what any machine may do

@@ -57,6 +57,8 @@ class Builder:
         self._keeping = Housekeeping(site, self._patience, self.wake.set)
         self._counted: set[str] = set()  # the images that metrics are there for
         self._swept_builds = False
+        self._failing: str | None = None  # why turn after turn fails
+        self._registered_in = 0  # the session of our registration
         self._session = 0  # the session in which the cache was loaded
         self._company = Company()
         self._draining_since: float | None = None
@@ -117,9 +119,16 @@ class Builder:
         """Why this builder is of no use now, as it was said last; from any thread."""
         return self.daemon.trouble if self.site.session.trusted else "ZooKeeper does not answer"
 
+    def failing(self, why: str | None) -> None:
+        """Why turn after turn fails; None: one ended well again. Raises Taken and Unavailable."""
+        self._failing = why
+        if self.site.session.trusted and self.site.session.id == self._registered_in:
+            self._say_trouble()
+            self._register()
+
     def _say_trouble(self) -> None:
         """Once in the log, and in what is registered next; how much room there is changes all the time."""
-        trouble, before = self._hindrance(), self.daemon.trouble
+        trouble, before = self._failing or self._hindrance(), self.daemon.trouble
         if space.kind(trouble) != space.kind(before):
             log.warning("not ready: %s", trouble) if trouble else log.info("ready again")
             self.daemon = replace(self.daemon, trouble=trouble)
@@ -127,7 +136,9 @@ class Builder:
     def _register(self) -> None:
         site = self.site
         self.daemon = replace(self.daemon, providers=tuple(site.uploaders), images=company.settings(site))
+        session = site.session.id
         register(site.session, site.shelf, self.daemon)
+        self._registered_in = session
 
     def _sweep_builds(self) -> None:
         """End what an earlier process left here: once, and not before the directory is known to be ours alone."""

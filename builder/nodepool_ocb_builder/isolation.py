@@ -3,8 +3,8 @@
 However it ends: by itself, by ``stop``, by its time-out, or because this builder was killed, in which case all is gone
 within five seconds (``supervisor`` does it), but for a large folder, which goes as fast as the disk deletes. Where this
 machine allows it (root, or user namespaces) the build has its own process and mount namespaces, and nothing can leave
-them. As an ordinary user without them, daemons of the build are found by descent, and only if builder, supervisor and
-guard are killed in one moment do they live until ``sweep``.
+them. As an ordinary user without them, daemons of the build are found by descent. Only if supervisor and guard are
+killed in one moment does one live on, until ``sweep``, or for ever where it has left its environment and folder.
 
 The build gets: standard input empty; output and errors in the log, which ends with a line that says how it ended; no
 other open files; a session of its own; umask 022; and an environment of the command's own variables with PATH, HOME
@@ -143,7 +143,7 @@ def start(command: Command, *, log: Path, work: Path, timeout_seconds: float) ->
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={"PATH": search_path(), "LANG": "C.UTF-8", leftovers.MARK: str(work)},
+            env={"PATH": search_path(), "LANG": "C.UTF-8", leftovers.MARK: str(work), leftovers.REAPER: str(work)},
             start_new_session=True,  # what a terminal sends to us is not for it
         )
     assert program.stdin is not None
@@ -181,7 +181,7 @@ def namespaces(calls_setuid: bool = False) -> str:
 def _end(work: Path) -> list[str]:
     """In place of a supervisor that is gone."""
     loops = leftovers.loops(work)
-    left = leftovers.end(functools.partial(leftovers.processes, work))
+    left = leftovers.end(work)
     faults = [f"processes {left} of {work} cannot be ended by this user; end them as root"] if left else []
     return faults + leftovers.clear(work, loops)
 

@@ -14,12 +14,13 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 MARK: Final = "NODEPOOL_OCB_WORK"  # in the environment of everything that belongs to a build: its work folder
+REAPER: Final = "NODEPOOL_OCB_REAPER"  # in that of its supervisor and guard only, to whom the orphans of the build come
 KILLING_SECONDS: Final = 5.0  # that killed processes get to be gone
 _MNT_DETACH: Final = 2
 _LOOP_CLR_FD: Final = 0x4C01
@@ -87,17 +88,57 @@ def processes(work: Path) -> list[int]:
     return [pid for pid in dict.fromkeys(found + _from(found, stats)) if pid != os.getpid()]
 
 
-def end(find: Callable[[], list[int]], seconds: float = KILLING_SECONDS) -> list[int]:
-    """Kill what is found until nothing is; gives what is left after this time."""
-    deadline = time.monotonic() + seconds
+def end(work: Path) -> list[int]:
+    """Kill the processes of a build from outside; gives what is left.
+
+    Supervisor and guard are spared, for orphans of the build come to them: without them, what was forked since the
+    processes were listed could not be found. They end when the others have; who does not is killed too.
+    """
+    reaper = f"{REAPER}={work}".encode()
+    for sparing in (True, False):
+        for _ in _passes():
+            found = processes(work)
+            if not found:
+                return []
+            _kill([pid for pid in found if not (sparing and marked(pid, reaper))])
+    return processes(work)
+
+
+def end_descendants() -> list[int]:
+    """Kill all that comes from this process, a subreaper, and take its status; gives what is left.
+
+    It is over when the kernel knows no child of ours: a list lacks what is forked while it is made.
+    """
+    for _ in _passes():
+        _kill(descendants())
+        if _childless():
+            return []
+    return descendants()
+
+
+def _passes() -> Iterator[None]:
+    """For as long as killed processes get to be gone, with a rest after each."""
+    deadline = time.monotonic() + KILLING_SECONDS
     pause = 0.002
-    while (found := find()) and time.monotonic() < deadline:
-        denied = [pid for pid in found if not send(pid, signal.SIGKILL)]
-        if denied:
-            _sudo("kill", "-KILL", *map(str, denied))
+    while time.monotonic() < deadline:
+        yield
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
-    return found
+
+
+def _kill(pids: list[int]) -> None:
+    denied = [pid for pid in pids if not send(pid, signal.SIGKILL)]
+    if denied:
+        _sudo("kill", "-KILL", *map(str, denied))
+
+
+def _childless() -> bool:
+    """Whether this process has no child, after it took every dead one."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return False
+    return True
 
 
 def send(pid: int, number: signal.Signals) -> bool:
@@ -117,7 +158,7 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
         if name.isdigit():
             with suppress(OSError):
                 fields = Path("/proc", name, "stat").read_text(errors="replace").rpartition(")")[2].split()
-                if fields[0] not in "ZX":
+                if fields[0] not in "ZX" or int(fields[17]) > 1:  # its first thread has ended, and others go on
                     yield int(name), fields
 
 

@@ -62,6 +62,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
             listen=asked.listen or listen(settings),
             pages={"logs": LogPage(shelf.logs, builder.idle_about)},
             on_listening=builder.served_at,
+            on_failing=builder.failing,
             end_within_seconds=end_within_seconds(settings),
         )
     finally:

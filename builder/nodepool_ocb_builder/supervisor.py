@@ -93,7 +93,7 @@ class Supervisor:
         except OSError as error:
             self.status = {"error": f"could not be isolated: {error}"}
         loops = leftovers.loops(self.work)
-        left = leftovers.end(leftovers.descendants)
+        left = leftovers.end_descendants()
         faults = leftovers.clear(self.work, loops)
         if left:
             faults.insert(0, f"processes {left} cannot be ended by this user; end them as root")
@@ -211,7 +211,7 @@ def _guard(order: Order, orders: int, status: int) -> None:
             _terminate_all(order.namespaces)
     if waited is not None:
         _tell(status, "waited", waited)
-    leftovers.end(leftovers.descendants)
+    leftovers.end_descendants()
 
 
 def _tell(status: int, word: str, value: str | int) -> None:

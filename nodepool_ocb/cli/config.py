@@ -43,7 +43,7 @@ def check(offline: bool, nodepool: Path | None) -> None:
 
     found = asked("config") or config.find()
     settings = connection.settings()
-    if nodepool is None and found and Path(settings.builder.nodepool).exists():
+    if nodepool is None and found and preflight.may_be_there(settings.builder.nodepool):
         nodepool = Path(settings.builder.nodepool)
     images = _images(nodepool, settings.builder) if nodepool else None
     if problems := [*preflight.wrong(settings), *config.user_faults(settings.zookeeper)]:

@@ -131,15 +131,17 @@ def refuse_another_kind(settings: ZooKeeperSettings, kind: Kind) -> None:
 
 
 def options(settings: ZooKeeperSettings) -> dict[str, Any]:
-    """What kazoo's client is made with; raises Invalid for a file of TLS that cannot be used."""
-    options: dict[str, Any] = {"hosts": settings.hosts, "timeout": settings.session_timeout_seconds}
+    """What kazoo's client is made with; raises Invalid for a file of TLS that cannot be used, and odd hosts."""
+    options: dict[str, Any] = {
+        "hosts": str(ensemble.parse(settings.hosts)),
+        "timeout": settings.session_timeout_seconds,
+    }
     if settings.username is not None:
         options["sasl_options"] = {
             "mechanism": "DIGEST-MD5", "username": settings.username, "password": settings.password
         }  # fmt: skip
     if settings.tls is not None:
         tls = settings.tls
-        options |= {"use_ssl": True, "ca": tls.ca, "certfile": tls.cert, "keyfile": tls.key}
-        options |= {"verify_certs": tls.verify, "check_hostname": tls.verify}
+        options |= {"use_ssl": True, "ca": tls.ca, "certfile": tls.cert, "keyfile": tls.key, "verify_certs": tls.verify}
         tls_files.context(tls.ca, tls.cert, tls.key, tls.verify)  # said now rather than with the first connection
     return options

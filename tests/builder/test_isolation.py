@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +26,19 @@ DAEMONS = """
 setsid sh -c 'trap "" TERM HUP INT; sleep {token}; sleep {token}' &
 setsid sh -c '(setsid sh -c "trap \\"\\" TERM; cd /; env -i sleep {token}; sleep {token}" &)' &
 (cd /; trap "" TERM; env -i setsid sleep {token}) &
-until [ "$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx {token})" -ge 3 ]; do sleep 0.02; done
+until [ "$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx {token})" -ge 4 ]; do sleep 0.02; done
+touch begun"""  # grep finds itself too
+
+#: A daemon that has left everything but its guard, waits for a file, and is followed by a child.
+WAITING = """
+(cd /; env -i setsid sh -c 'until [ -e {go} ]; do sleep 0.02; done; sleep {token} &' {token}) &
+until [ "$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx {token})" -ge 2 ]; do sleep 0.02; done
+touch begun"""
+
+#: One that is followed by a child, which is followed by a child, and so on.
+FORKING = """
+(cd /; env -i setsid sh -c 'trap "" TERM; f() {{ sleep 0.02; f & }}; f' {token}) &
+until [ "$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx {token})" -ge 2 ]; do sleep 0.02; done
 touch begun"""
 
 
@@ -36,6 +50,15 @@ def token() -> str:
 
 def _begun(builder: Builder) -> bool:
     return (builder.work / "begun").exists()
+
+
+def _guard(builder: Builder) -> int:
+    return int(Path(f"/proc/{builder.supervisor}/task/{builder.supervisor}/children").read_text())
+
+
+def _gone(token: str) -> bool:
+    """Whether no process has this word: looked at often, for one look can miss what forks and ends meanwhile."""
+    return not any(running(token) for _ in range(20))
 
 
 # -- the plain case --
@@ -214,11 +237,76 @@ def test_a_sweep_ends_what_runs_and_touches_nothing_else(site: Site, token: str,
     kept.unlink()
 
 
+def test_what_is_forked_while_a_sweep_looks_does_not_escape(
+    site: Site, token: str, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = leftovers.processes
+    go = site.images / "go"
+
+    def stale(work: Path) -> list[int]:
+        found = listed(work)
+        if not go.exists():
+            before = running(token)
+            go.touch()
+            until(lambda: (now := running(token)) and not set(now) & set(before))
+        return found
+
+    with site.begin(f"{WAITING}; sleep 60".format(token=token, go=go)) as builder:
+        until(lambda: _begun(builder))
+        monkeypatch.setattr(leftovers, "processes", stale)
+        assert isolation.sweep(site.images) == []
+        assert running(token) == []
+    go.unlink()
+
+
+@pytest.mark.parametrize("killed", ["by a sweep", "with its supervisor", "with its guard", "with its builder"])
+def test_what_forks_on_and_on_ends(site: Site, token: str, killed: str, until: Callable[..., None]) -> None:
+    with site.begin(f"{FORKING}; sleep 60".format(token=token)) as builder:
+        until(lambda: _begun(builder))
+        match killed:
+            case "by a sweep":
+                assert isolation.sweep(site.images) == []
+                assert _gone(token)
+            case "with its supervisor":
+                os.kill(builder.supervisor, signal.SIGKILL)
+            case "with its guard":
+                os.kill(_guard(builder), signal.SIGKILL)
+            case "with its builder":
+                builder.program.kill()
+        until(lambda: _gone(token) and not site.left(), GONE_SECONDS)
+
+
+def test_a_list_without_a_living_child_is_not_believed(token: str) -> None:
+    script = """if True:
+        import os, subprocess, sys
+        from nodepool_ocb_builder import leftovers
+        child = subprocess.Popen(["sleep", sys.argv[1]], stdout=subprocess.DEVNULL)
+        listed, misses = leftovers.descendants, [True]
+        leftovers.descendants = lambda: [] if misses and misses.pop() else listed()
+        print(leftovers.end_descendants(), misses, os.path.exists(f"/proc/{child.pid}"))
+        child.kill()"""
+    done = subprocess.run([sys.executable, "-c", script, token], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "[] [] False\n"
+
+
+def test_a_process_whose_first_thread_has_ended_is_alive(until: Callable[..., None]) -> None:
+    script = """if True:
+        import ctypes, threading, time
+        threading.Thread(target=time.sleep, args=(60,)).start()
+        ctypes.CDLL(None).pthread_exit(None)"""
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        try:
+            until(lambda: ") Z " in Path(f"/proc/{process.pid}/stat").read_text())
+            assert process.pid in leftovers.descendants()
+        finally:
+            process.kill()
+    assert process.pid not in leftovers.descendants()
+
+
 def test_a_killed_guard_ends_the_build(site: Site, token: str, until: Callable[..., None]) -> None:
     with site.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
         until(lambda: _begun(builder))
-        guard = int(Path(f"/proc/{builder.supervisor}/task/{builder.supervisor}/children").read_text())
-        os.kill(guard, signal.SIGKILL)
+        os.kill(_guard(builder), signal.SIGKILL)
         assert builder.ended() == (None, "its guard was killed")
         assert running(token) == []
 

@@ -192,6 +192,19 @@ def test_without_room_on_the_disk_no_build_begins_and_the_builder_is_not_ready(y
     assert build.record.builder_id == roomy.id
 
 
+def test_a_builder_whose_turns_fail_says_so_until_they_go_well_again(yard: Yard) -> None:
+    mark = yard.folder / "sick"
+    mark.touch()
+    launcher = (str(Path(__file__).with_name("sick_builder.py")),)
+    builder = yard.builder(yard.image("jammy"), launcher=launcher).begin(SICK_FILE=str(mark))
+    wrong = "its turns fail: OSError: no room at all"
+    yard.until(lambda: [each.trouble for each in registered(yard)] == [wrong], "everybody sees it")
+    assert not builder.ready()
+    mark.unlink()
+    yard.until(lambda: [each.trouble for each in registered(yard)] == [None], "its turns go well again")
+    yard.until(builder.ready, "it is ready")
+
+
 def test_builders_whose_formats_differ_build_once_each_and_say_so_once(yard: Yard) -> None:
     formats = {"qcow2": yard.image("jammy", formats=("qcow2",)), "raw": yard.image("jammy", formats=("raw",))}
     builders = [yard.builder(image, sweep_seconds=0.5, keep=1).start() for image in formats.values()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -124,6 +124,7 @@ class Yard:
         providers: Sequence[Mapping[str, Json]] = (),
         session_seconds: float = SESSION_SECONDS,
         logs_apart: bool = False,
+        launcher: Collection[str] = BUILDER,
         **settings: Json,
     ) -> Builder:
         """One more, not started yet; ``settings`` are of its section ``builder``; ``logs_apart``: not in its images-dir."""
@@ -132,7 +133,7 @@ class Yard:
         zookeeper = self.settings_of_builders(session_seconds)
         quick = {"retry_seconds": 0.2, "drain_seconds": 1.0, "cleanup_seconds": 1.0, "sweep_seconds": 5.0,
                  "free_bytes": 0, "orphan_grace_seconds": 1.0}  # fmt: skip
-        builder = Builder(self.server.ports, zookeeper, folder, {"builder": quick | settings}, BUILDER)
+        builder = Builder(self.server.ports, zookeeper, folder, {"builder": quick | settings}, launcher)
         self.builders.append(builder)
         apart = {"build-log-dir": str(builder.logs)} if logs_apart else {}
         self.configure(builder, *diskimages, providers=providers, **apart)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from click.testing import CliRunner, Result
@@ -149,6 +153,41 @@ def test_a_key_in_a_folder_that_may_not_be_entered_is_told_without_a_traceback(f
         os.seteuid(0)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be somebody else")
+@pytest.mark.parametrize(
+    ("text", "exit_code", "sentence"),
+    [
+        ("builder: {secure: closed/secure.conf}", 0, ""),
+        ("builder: {nodepool: closed/nodepool.yaml}", 1, "closed/nodepool.yaml: cannot be read: Permission denied"),
+        (
+            "annealer: {log_dir: link}",
+            0,
+            "annealer.log_dir: .*link cannot be looked at by user 65534: Permission denied",
+        ),
+    ],
+)
+def test_what_lies_in_a_folder_that_may_not_be_entered_is_told_without_a_traceback(
+    folder: Path, text: str, exit_code: int, sentence: str
+) -> None:
+    (folder / "images.yaml").write_text(GOOD)
+    assert check(folder).exit_code == 0, "so what it takes is imported"
+    with TemporaryDirectory() as name:  # pytest's own are closed to all others
+        entered = Path(name)
+        (entered / "closed").mkdir(mode=0o700)
+        (entered / "link").symlink_to(entered / "closed" / "logs")
+        (entered / "nodepool-ocb.yaml").write_text(text)
+        for each, mode in ((entered, 0o755), (entered / "nodepool-ocb.yaml", 0o644)):
+            each.chmod(mode)
+        os.seteuid(65534)
+        try:
+            answer = check(entered)
+        finally:
+            os.seteuid(0)
+    assert answer.exit_code == exit_code, answer.output
+    assert "unexpected" not in answer.stderr
+    assert re.search(sentence, answer.stderr), answer.stderr
+
+
 def test_offline_says_that_zookeeper_was_not_asked(folder: Path) -> None:
     assert json.loads(check(folder).stdout)["zookeeper_reached"] is None
     assert "not asked (--offline)" in check(folder, "-o", "table").stdout
@@ -253,6 +292,32 @@ def test_what_a_daemon_would_bear_is_warned_of(folder: Path, text: str, sentence
     assert answer.exit_code == 0, answer.output
     assert sentence in answer.stderr
     assert "hidden" not in answer.output
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("annealer", ["may be used by others than its owner", "loose is no directory", "soon.pem: it is good until"]),
+        ("builder", ["soon.pem: it is good until"]),
+    ],
+)
+def test_a_daemon_s_check_warns_of_what_one_of_its_kind_would_bear(folder: Path, kind: str, told: list[str]) -> None:
+    certificate(folder, "soon", days=3)
+    private_key(folder / "loose", 0o644)
+    (folder / "images.yaml").write_text("{}")
+    (folder / "nodepool-ocb.yaml").write_text(
+        "ssh: {key_files: [loose]}\nannealer: {log_dir: loose/runs}\nzookeeper: {tls: {ca: soon.pem}}\n"
+        "builder: {nodepool: images.yaml}\n"
+    )
+    program = Path(sys.executable).with_name(f"nodepool-ocb-{kind}")
+    command = [program, "--config", folder / "nodepool-ocb.yaml", "--check"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    lines = said.stderr.splitlines()
+    assert len(lines) == len(told), said.stderr
+    for line, sentence in zip(lines, told, strict=True):
+        assert line.startswith(f"nodepool-ocb-{kind}: warning: ")
+        assert sentence in line
 
 
 @pytest.mark.parametrize(

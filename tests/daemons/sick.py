@@ -1,6 +1,6 @@
 """An annealer whose host fails at each order while the file SICK_FILE is there: python sick.py ...
 
-SICK=before: before the machine hears of the order; SICK=after: when it has it.
+SICK=before: before the machine hears of the order; SICK=after: when it has it; SICK=turn: each turn fails.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from nodepool_ocb.jigs.conversation import Conversation
 from nodepool_ocb.jigs.ssh import Pool
+from nodepool_ocb_annealer.annealer import Annealer
 from nodepool_ocb_annealer.main import main
 
 
@@ -28,6 +29,8 @@ def failing(method: Any) -> Any:
 if __name__ == "__main__":
     if os.environ["SICK"] == "before":
         Pool.take = failing(Pool.take)  # type: ignore[method-assign]
+    elif os.environ["SICK"] == "turn":
+        Annealer._look = failing(Annealer._look)  # type: ignore[method-assign]
     else:
         Conversation.outcome = failing(Conversation.outcome)  # type: ignore[method-assign]
     main()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fleet import Fleet
-from test_host_faults import not_ready
+from test_host_faults import SICK, not_ready
 
 from nodepool_ocb.model import Daemon, State
 from nodepool_ocb.store import codec, paths
@@ -133,6 +133,22 @@ def test_where_the_other_annealer_is_not_ready_one_is_enough(two: Fleet) -> None
     fleet.annealer(probe_seconds=1.0).start()
     fleet.farm.kill(0)
     fleet.until(lambda: not fleet.node(fleet.nodes[0]).alive, "it is found dead", 60.0)
+
+
+def test_an_annealer_whose_turns_fail_says_so_and_is_not_asked_whether_a_machine_is_dead(two: Fleet) -> None:
+    fleet = two
+    fleet.annealer(probe_seconds=1.0).start()
+    mark = fleet.folder / "sick"
+    mark.touch()
+    sick = fleet.annealer(launcher=SICK).begin(SICK="turn", SICK_FILE=str(mark))
+    wrong = "its turns fail: OSError: no room at all"
+    fleet.until(lambda: wrong in [each.trouble for each in registered(fleet)], "it says so to all")
+    assert "no room at all" in not_ready(sick)
+    fleet.farm.kill(0)
+    fleet.until(lambda: not fleet.node(fleet.nodes[0]).alive, "it is found dead", 60.0)
+    mark.unlink()
+    fleet.until(lambda: [each.trouble for each in registered(fleet)] == [None, None], "its turns go well again", 90.0)
+    fleet.until(sick.ready, "and it is ready")
 
 
 def test_a_machine_that_dies_in_a_run_under_one_of_two_is_dead_and_its_run_is_done_anew_when_it_is_back(

@@ -140,6 +140,14 @@ def test_a_turn_that_fails_is_tried_again_and_shown(start: Start) -> None:
     assert "nodepool_ocb_turn_failures_total 2.0" in daemon.page("/metrics")[1]
 
 
+def test_of_turns_that_fail_others_are_told_from_the_third_on_in_the_same_words_until_one_ends_well(
+    start: Start,
+) -> None:
+    daemon = start("fails often")
+    told = [daemon.said("told ").strip() for _ in range(4)]
+    assert told == [*["told its turns fail: ValueError: no luck 3"] * 3, "told None"]
+
+
 def test_what_is_denied_to_its_first_turn_ends_it(start: Start) -> None:
     daemon = start("denied at once")
     assert "/ocb/roles" in daemon.said("Denied")

@@ -11,7 +11,7 @@ from nodepool_ocb.health import Door, Pages
 from nodepool_ocb.testing.zookeeper import free_port
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1", "9470", "127.0.0.1:http", ""])
+@pytest.mark.parametrize("listen", ["127.0.0.1", "9470", "127.0.0.1:http", "127.0.0.1:²", ""])
 def test_what_is_no_address_is_refused(listen: str) -> None:
     with pytest.raises(Invalid, match="is not HOST:PORT"):
         Pages(listen, {})

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import repeat
 
+from nodepool_ocb import daemon
 from nodepool_ocb.config import LogSettings
 from nodepool_ocb.daemon import serve, setup_logging
 from nodepool_ocb.errors import Denied, Invalid, Taken
@@ -34,6 +35,13 @@ def failing_twice() -> Iterator[Exception | float]:
         yield 3600.0
 
 
+def failing_often() -> Iterator[Exception | float]:
+    """Each time in other words, and well in the end."""
+    yield from (ValueError(f"no luck {number}") for number in range(1, 6))
+    while True:
+        yield 3600.0
+
+
 def denied(again: bool) -> Iterator[Exception | float]:
     """At once, or after a turn that ended well."""
     if again:
@@ -47,6 +55,9 @@ def turn_of(oddity: str) -> Callable[[], float]:
     results: Iterator[Exception | float] = turns(oddity)
     if oddity == "fails twice":
         results = failing_twice()
+    elif oddity == "fails often":
+        results = failing_often()
+        daemon.LONGEST_BACKOFF_SECONDS = 0.05  # type: ignore[misc]
     elif oddity == "taken":
         results = repeat(Taken("another has our name", wait_seconds=300.0))
     elif oddity == "busy":
@@ -98,6 +109,11 @@ def main() -> None:
         asked.append(time.monotonic())
         return oddity != "never drained" and (oddity != "drains" or time.monotonic() - asked[0] > 0.3)
 
+    def failing(why: str | None) -> None:
+        say(f"told {why}")
+        if why is not None:
+            raise ValueError("nobody listens")
+
     serve(
         turn,
         wake,
@@ -108,6 +124,7 @@ def main() -> None:
         listen="127.0.0.1:0",
         pages={"echo": lambda rest, query: Answer(200, f"{rest} {sorted(query.items())}".encode())},
         on_listening=lambda address: say(f"listening {address}"),
+        on_failing=failing,
         end_within_seconds=1.0,
     )
     say("ended")

@@ -82,6 +82,16 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(ours: ZooKeeperSetting
         Session(replace(ours, tls=replace(ours.tls, ca=None))).start(timeout_seconds=1.0)
 
 
+def test_a_certificate_of_another_host_is_refused_where_certificates_are_verified(ours: ZooKeeperSettings) -> None:
+    """Else whoever has any certificate of the same authority could stand in for the server."""
+    assert ours.tls is not None
+    named = replace(ours, hosts=ours.hosts.replace("127.0.0.1", "localhost"))
+    with pytest.raises(Unavailable, match=r"certificate verify failed: Hostname mismatch"):
+        Session(named).start(timeout_seconds=5.0)
+    with Session(replace(named, tls=replace(ours.tls, verify=False))) as session:
+        assert session.connected
+
+
 def test_a_missing_file_of_tls_is_named(ours: ZooKeeperSettings) -> None:
     assert ours.tls is not None
     for key in ("ca", "cert", "key"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
@@ -102,8 +103,14 @@ def test_only_people_change_rights() -> None:
 
 def test_kinds_that_are_one_user_have_the_rights_of_all() -> None:
     same = UserSettings(people="ocb", annealer="daemons", builder="daemons")
-    found = Acls(ZooKeeperSettings(users=same)).of("/nodepool/image/jammy")
-    assert access.words(found) == ["sasl:daemons:cdrw", "sasl:ocb:cdrwa"]
+    made = Acls(ZooKeeperSettings(users=same))
+    assert access.words(made.of("/nodepool/image/jammy")) == ["sasl:daemons:cdrw", "sasl:ocb:cdrwa"]
+    assert access.words(made.of("/ocb/daemons/annealer")) == ["sasl:daemons:cdrw", "sasl:ocb:cdrwa"]
+
+
+def test_who_has_no_right_in_a_place_is_not_in_its_acl() -> None:
+    found = Acls(ZooKeeperSettings(users=USERS)).of("/ocb/roles/ntp")
+    assert {grant.identity for grant in found} == {getattr(USERS, kind) for kind in Kind} - {USERS.builder}
 
 
 def test_without_users_every_znode_has_the_same_rights() -> None:
@@ -172,3 +179,70 @@ def test_of_two_who_set_rights_at_once_one_looks_again_and_says_nothing_of_what_
         assert {"/", "/ocb", "/nodepool", "/ocb/cluster"} <= set(people.theirs)
         assert not walk.denied
         assert not list(walk.differing())
+
+
+def give(session: Session, path: str, *grants: Grant) -> None:
+    """Set the ACL of a znode, whatever it is now."""
+    (done,) = session.ask_many(
+        [(path, frames.write_acl(session.chroot + path, frames.access(grants), -1))], "change the rights of"
+    )
+    _reply(done)
+
+
+@pytest.fixture
+def walked(world: Guarded) -> Iterator[tuple[Session, acls.Walk]]:
+    """A session of people below a chroot of its own, where every ACL is as it should be, and a walk there."""
+    settings = world.settings_of(Kind.PEOPLE, f"/walked-{uuid4().hex}")
+    with Session(settings) as people:
+        tree.bootstrap(people)
+        people.ensure("/ocb/nodes/n1/noderoles", "/ocb/nodes/n2")
+        assert not list(acls.Walk(people, Acls(settings)).differing())
+        yield people, acls.Walk(people, Acls(settings))
+
+
+def test_an_acl_whose_grants_stand_in_another_order_is_the_same(walked: tuple[Session, acls.Walk]) -> None:
+    people, walk = walked
+    give(people, "/ocb/nodes/n1", *reversed(Acls(ZooKeeperSettings(users=USERS)).of("/ocb/nodes/n1")))
+    assert not list(walk.differing())
+
+
+def test_a_znode_whose_rights_may_be_seen_and_not_changed_is_denied(walked: tuple[Session, acls.Walk]) -> None:
+    people, walk = walked
+    give(people, "/ocb/nodes/n1", Grant(access.bits("r"), "world", "anyone"))
+    assert not list(walk.mended())
+    assert list(walk.denied) == ["/ocb/nodes/n1"]
+    assert "change the rights of /ocb/nodes/n1" in str(walk.denied["/ocb/nodes/n1"])
+
+
+def test_what_lies_below_a_znode_that_may_not_be_read_is_not_passed_over_in_silence(
+    walked: tuple[Session, acls.Walk],
+) -> None:
+    people, walk = walked
+    give(people, "/ocb/nodes/n1", Grant(access.bits("a"), "sasl", USERS.people))
+    assert [each.path for each in walk.differing()] == ["/ocb/nodes/n1"]
+    assert list(walk.denied) == ["/ocb/nodes/n1"]
+
+
+class Spoiled(Session):
+    """Somebody else gives a znode wrong rights between our first look and what we write."""
+
+    spoiled = False
+
+    def ask_many(self, asked: Iterable[tuple[str, frames.Raw]], right: str) -> Iterator[frames.Reply | Denied | Stale]:
+        asked = list(asked)
+        if right.startswith("change") and not self.spoiled and any(path == "/ocb/nodes/n1" for path, _ in asked):
+            self.spoiled = True
+            give(self, "/ocb/nodes/n1", Grant(31, "sasl", USERS.people))
+        return super().ask_many(asked, right)
+
+
+def test_wrong_rights_that_come_while_others_are_mended_are_mended_too(
+    walked: tuple[Session, acls.Walk], world: Guarded
+) -> None:
+    people, walk = walked
+    settings = world.settings_of(Kind.PEOPLE, people.chroot)
+    give(people, "/ocb/nodes/n1", Grant(31, "world", "anyone"))
+    with Spoiled(settings) as session:
+        assert [each.path for each in acls.Walk(session, Acls(settings)).mended()] == ["/ocb/nodes/n1"]
+        assert session.spoiled
+    assert not list(walk.differing())

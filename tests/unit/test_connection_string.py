@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kazoo.client import KazooClient
 from kazoo.hosts import collect_hosts
+from msgspec.structs import replace
 
 from nodepool_ocb import config, ensemble
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.store import access
 
 GOOD = [
     "127.0.0.1:2181",
@@ -22,6 +25,8 @@ GOOD = [
     "[::1]:2281/",
     "10",
     "a,b//x/",
+    "a//",
+    "[fe80::1%eth0]:1/x",
 ]
 
 ODD = {
@@ -48,7 +53,9 @@ ODD = {
 
 @pytest.mark.parametrize("hosts", GOOD)
 def test_what_is_a_connection_string_is_one_to_kazoo_too(hosts: str) -> None:
-    assert list(ensemble.parse(hosts).servers) == collect_hosts(hosts)[0]
+    parsed = ensemble.parse(hosts)
+    assert list(parsed.servers) == collect_hosts(hosts)[0] == collect_hosts(str(parsed))[0]
+    assert ensemble.parse(str(parsed)) == parsed
 
 
 @pytest.mark.parametrize(("hosts", "sentence"), ODD.items())
@@ -89,3 +96,40 @@ def test_a_daemon_says_an_odd_one_of_its_command_line(kind: str, hosts: str) -> 
     assert said.returncode == 2, said.stderr
     assert "'--zookeeper'" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("check", [(), ("--check",)])
+@pytest.mark.parametrize("listen", ["9470", "127.0.0.1:65536", "127.0.0.1:²"])
+def test_a_daemon_says_an_odd_address_of_its_pages_before_it_starts(listen: str, check: tuple[str, ...]) -> None:
+    program = Path(sys.executable).with_name("nodepool-ocb-annealer")
+    said = subprocess.run([program, "--listen", listen, *check], capture_output=True, text=True, check=False)
+    assert said.returncode == 2, said.stderr
+    assert "'--listen'" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("chroot", ["", "/", "//", "//x/"])
+def test_a_chroot_is_the_same_to_us_and_to_kazoo(chroot: str) -> None:
+    """To kazoo two slashes are a chroot, of which no path is one to ZooKeeper."""
+    settings = config.ZooKeeperSettings(hosts=f"127.0.0.1:2181{chroot}")
+    client = KazooClient(**access.options(settings))
+    assert client.chroot == ensemble.parse(settings.hosts).chroot
+
+
+@pytest.mark.parametrize(
+    ("hosts", "other"),
+    [
+        ("127.0.0.1:2181,192.0.2.1:2181", "192.0.2.1"),
+        ("localhost.example.com", "localhost.example.com"),
+        ("localhost,[::1]:2281,127.0.0.9/ocb", None),
+    ],
+)
+def test_plain_text_to_any_server_on_another_machine_is_refused(hosts: str, other: str | None) -> None:
+    settings = config.ZooKeeperSettings(hosts=hosts)
+    if other is not None:
+        with pytest.raises(Invalid, match=rf"zookeeper\.hosts: {other} is another machine"):
+            access.refuse_plain_text(settings)
+    else:
+        access.refuse_plain_text(settings)
+    for guarded in (replace(settings, tls=config.TlsSettings()), replace(settings, allow_plaintext=True)):
+        access.refuse_plain_text(guarded)

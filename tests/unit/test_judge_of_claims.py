@@ -10,7 +10,7 @@ from nodepool_ocb.hindrance import Code, runnable, why_not
 from nodepool_ocb.model import Claim, State
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import Vertex, World
-from nodepool_ocb_annealer.refusals import FREE, LONGEST_SECONDS, Refusals
+from nodepool_ocb_annealer.refusals import FREE, IN_A_ROW_SECONDS, LONGEST_SECONDS, Refusals
 
 
 def codes(made: World, vertex: Vertex) -> list[Code]:
@@ -92,6 +92,15 @@ def test_claims_that_are_refused_are_tried_later_and_later_and_told_once() -> No
     assert refusals.until("m", now) is None
     refusals.well("n")
     assert refusals.until("n", now) is None
+
+
+def test_refusals_that_lie_far_apart_are_not_in_a_row() -> None:
+    """Whoever loses a race now and then must not leave the node alone when it is wanted."""
+    refusals, now = Refusals(), 0.0
+    for _ in range(5 * FREE):
+        now += refusals.refused("n", now) + IN_A_ROW_SECONDS
+        assert refusals.news("n", "another was faster") is None
+        assert refusals.until("n", now - IN_A_ROW_SECONDS - 0.1) is None
 
 
 @pytest.mark.parametrize(

@@ -47,3 +47,23 @@ def test_what_a_machine_did_is_forgotten_when_it_stays_alive_or_is_reached_in_an
         assert relapses.wait_seconds("n", changed, 3001.0 + SOON_SECONDS, 5.0) == 0.0
         relapses.revived("n", changed, 4000.0)
         assert relapses.wait_seconds("n", replace(DEAD, since=4001.0), 4001.0, 5.0) == 0.0
+
+
+def test_what_a_machine_did_is_forgotten_when_it_fails_at_another_step_while_it_is_dead() -> None:
+    """It is started anew, in all likelihood, and somebody mended it."""
+    relapses = Relapses()
+    pauses(relapses, 5)
+    assert relapses.wait_seconds("n", replace(DEAD, since=3000.0, reason="connect: refused"), 3000.0, 5.0) == 0.0
+    assert pauses(relapses, 2) == [0.0, 10.0]
+
+
+def test_another_reason_at_the_same_step_is_no_other_death() -> None:
+    relapses = Relapses()
+    relapses.revived("n", DEAD, 1000.0)
+    relapses.wait_seconds("n", replace(DEAD, since=1001.0), 1001.0, 5.0)
+    relapses.revived("n", DEAD, 1010.0)
+    assert relapses.wait_seconds("n", replace(DEAD, since=1011.0), 1011.0, 5.0) == 10.0
+    later = replace(DEAD, since=1011.0 + 2 * SOON_SECONDS, reason="run: no room")
+    assert relapses.wait_seconds("n", later, later.since, 5.0) == 0.0
+    relapses.revived("n", later, later.since + 1.0)
+    assert relapses.wait_seconds("n", replace(later, since=later.since + 2.0), later.since + 2.0, 5.0) == 20.0
