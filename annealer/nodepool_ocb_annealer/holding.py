@@ -291,10 +291,12 @@ class Holding:
         if node is None or not (node.alive and node.available):
             return False
         reason = f"{outcome.step}: {outcome.reason}"
-        if not judging.agreed(node):
+        if judging.agreed(node):
+            judging.refused(held.hold.vertex.node, reason)
+            if not judging.own_fault(held.hold.vertex.node, reason):
+                return False
+        else:
             judging.suspect(held.hold.vertex.node, reason)
-        elif not judging.own_fault(held.hold.vertex.node, reason):
-            return False
         self._faults.unreached(held.fqdn, time.monotonic())
         self._back(held, reason, untouched=held.untouched and held.destructive)
         return True

@@ -94,17 +94,25 @@ class Judging:
         changes = suspected(view, site.identity, reason, site.session.now())
         site.send(changes, partial(self._told, fqdn, reason), f"suspicion of {fqdn}")
 
+    def refused(self, view: NodeView, reason: str) -> None:
+        """The machine did not let us in, and no other annealer is to be asked about it."""
+        if self._tells_of_us(view, reason):
+            self.standing.refused(view.name, reason)
+
     def own_fault(self, view: NodeView, reason: str) -> bool:
-        """Whether it may be for this annealer's key that the machine is not reached: it is alone, no machine has let it in
-        yet, and there are others to ask. What was dead before tells that only where no machine is alive.
+        """Whether it may be for this annealer's key that the machine is not reached."""
+        return self._tells_of_us(view, reason) and self.standing.doubtful(view.name)
+
+    def _tells_of_us(self, view: NodeView, reason: str) -> bool:
+        """Whether it says something about our key that a machine refuses it: we are alone, and there are others to ask.
+
+        What was dead before tells that only where no machine is alive.
         """
         assert view.record is not None, "only nodes that have a record are probed"
         others = [other for other in self._site.world.nodes.values() if other is not view and probed(other)]
         if not (reason.startswith("authenticate:") and self._alone and others):
             return False
-        if not view.record.alive and any(other.record is not None and other.record.alive for other in others):
-            return False
-        return self.standing.refused(view.name, reason)
+        return view.record.alive or not any(other.record is not None and other.record.alive for other in others)
 
     def _told(self, fqdn: str, reason: str, refused: OcbError | None) -> None:
         if refused is None:

@@ -207,7 +207,9 @@ class Probing:
             return
         if node.alive and not site.judging.agreed(node):
             site.judging.suspect(view, reason)
-        elif site.judging.own_fault(view, reason) and node.alive:
+            return
+        site.judging.refused(view, reason)
+        if site.judging.own_fault(view, reason) and node.alive:
             log.warning("%s does not take the key; others are asked before it is called dead: %s", view.name, reason)
             site.agenda.at(time.monotonic() + site.settings.dead_probe_seconds, ("probe", view.name))
         elif self._is_news(view.name, node, reason):

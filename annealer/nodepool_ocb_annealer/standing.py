@@ -71,13 +71,15 @@ class Standing:
         """Another annealer has reached a machine that we did not reach, at the step with which ``reason`` begins."""
         _note(self._refuted, fqdn, reason)
 
-    def refused(self, fqdn: str, reason: str) -> bool:
-        """A machine refuses the key, and no other annealer can be asked: whether that may be our own fault, as far as we know."""
-        if self._proven:
-            return False
-        self._refusing[fqdn] = reason
-        self._refusals[fqdn] += 1
-        return self.trouble is not None or self._refusals[fqdn] < REFUSALS_OF_ONE
+    def refused(self, fqdn: str, reason: str) -> None:
+        """A machine refuses the key, and no other annealer can be asked."""
+        if not self._proven:
+            self._refusing[fqdn] = reason
+            self._refusals[fqdn] += 1
+
+    def doubtful(self, fqdn: str) -> bool:
+        """Whether it may be our own fault that the machine refuses the key, as far as we know."""
+        return not self._proven and (self.trouble is not None or self._refusals[fqdn] < REFUSALS_OF_ONE)
 
 
 def _note(reasons: dict[str, str], fqdn: str, reason: str) -> None:

@@ -42,9 +42,11 @@ def encode(value: Record | Json) -> bytes:
     if value is None:
         return b""
     try:
-        if not isinstance(value, Record):
-            return _encode(value)
         data = _encode(value)
+        if len(data) >= SHALLOW_BYTES and _deeper(data, DEPTH):
+            raise Invalid(f"deeper than {DEPTH} levels, and could not be read again; make it flatter")
+        if not isinstance(value, Record):
+            return data
         _judge(type(value)).decode(data)  # what is out of its range would be quarantined by whoever reads it
         if value.unknown is None:
             return data

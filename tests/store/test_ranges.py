@@ -134,6 +134,16 @@ def test_what_could_not_be_read_is_not_written() -> None:
             codec.encode(record)
 
 
+def test_what_is_deeper_than_it_may_be_read_is_not_written() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(codec.DEPTH):
+        deep = {"a": deep}
+    for value in (deep, Node(since=1.0, unknown={"later": deep})):
+        with pytest.raises(Invalid, match="deeper than 200 levels"):
+            codec.encode(value)
+    assert codec.encode(deep["a"])
+
+
 def test_what_is_larger_or_deeper_than_it_may_be_written_cannot_be_read() -> None:
     large = b'{"schema":1,"reason":"' + b"x" * RECORD_BYTES + b'"}'
     deep = b'{"schema":1,"later":' + b"[" * 201 + b"]" * 201 + b"}"

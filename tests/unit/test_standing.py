@@ -64,22 +64,29 @@ def test_one_reason_at_machine_after_machine_is_one_sentence() -> None:
 REFUSED = "authenticate: as root: Authentication failed"
 
 
+def refused(standing: Standing, fqdn: str) -> bool:
+    """Whether it may be our own fault, as far as that is known now."""
+    standing.refused(fqdn, REFUSED)
+    assert standing.doubtful(fqdn) is standing.doubtful(fqdn), "to ask changes nothing"
+    return standing.doubtful(fqdn)
+
+
 def test_two_machines_that_refuse_the_key_make_a_trouble_of_an_annealer_that_is_alone_and_never_reached_any() -> None:
     standing = Standing()
-    assert standing.refused("n1", REFUSED), "it is not known yet whose fault that is"
+    assert refused(standing, "n1"), "it is not known yet whose fault that is"
     assert standing.trouble is None
-    assert standing.refused("n2", REFUSED)
+    assert refused(standing, "n2")
     assert standing.trouble == f"no machine takes my key: {REFUSED} (n1)"
     standing.unreached()
     assert standing.trouble is not None
     standing.well()
     assert standing.trouble is None
-    assert not standing.refused("n1", REFUSED), "another took the key"
+    assert not refused(standing, "n1"), "another took the key"
 
 
 def test_one_machine_that_refuses_the_key_is_waited_with_for_a_while_only() -> None:
     standing = Standing()
-    assert [standing.refused("n1", REFUSED) for _ in range(6)] == [True] * 4 + [False] * 2
+    assert [refused(standing, "n1") for _ in range(6)] == [True] * 4 + [False] * 2
     assert standing.trouble is None
 
 
