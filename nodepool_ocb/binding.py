@@ -22,6 +22,7 @@ from nodepool_ocb import limits, structure, unreadable
 from nodepool_ocb.circles import knots
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import Change, Check, Create, DeploymentRole, Gate, NodeRole, Raise, Role, State
+from nodepool_ocb.noderole import bound
 from nodepool_ocb.store import paths
 from nodepool_ocb.world import ClusterView, NodeView, Vertex, World, node_of
 
@@ -384,14 +385,13 @@ class _Binder:
     def _record(self, role: str, now: float, by: str | None) -> NodeRole:
         hooks = tuple(hook for hook in self._role(role).hooks if hook == "on_proposed")
         parents = tuple(sorted(self._parents[role]))
-        return NodeRole(
-            state=State.PROPOSED,
-            since=now,
+        return bound(
+            now,
+            by,
             deployment=self._deployment,
             parents=parents,
             serves=tuple(self._serves(role)),
             generation=structure.stored(self._world).record.generation,
-            by=by,
             hooks=hooks,
         )
 

@@ -48,18 +48,19 @@ class Hold(msgspec.Struct, frozen=True):
 
 def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> Hold:
     """What the claim of a noderole comes to."""
-    return _hold(world, vertex, vertex.record, annealer, run, now)
+    return take_as(world, vertex, vertex.record, annealer, run, now)
 
 
 def take_next(world: World, hold: Hold, vertex: Vertex, record: NodeRole, run: str, now: float) -> Hold:
     """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``hold`` leaves it."""
-    following = _hold(world, vertex, record, hold.annealer, run, now)
+    following = take_as(world, vertex, record, hold.annealer, run, now)
     return msgspec.structs.replace(
         following, epoch=hold.epoch + 1, fence=hold.fence + 1, claim_version=hold.claim_version + 1
     )
 
 
-def _hold(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Hold:
+def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Hold:
+    """What the claim of a noderole comes to that will have this record."""
     taking_over = record.state is State.TRANSITION
     epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
     claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
@@ -79,9 +80,9 @@ def claiming(world: World, hold: Hold, recorded: bool = False) -> list[Change]:
     """
     vertex, node = hold.vertex, hold.vertex.node
     return [
-        *_conditions(world, vertex, hold.record, written={}),
+        *conditions(world, vertex, hold.record, written={}),
         Set(paths.fence(node.name), _fence(hold), node.fence),
-        Create(paths.claim(node.name), _claim(hold), ephemeral=True),
+        Create(paths.claim(node.name), claim_of(hold), ephemeral=True),
         *writes(vertex, hold.record),
         *(
             ()
@@ -100,7 +101,7 @@ def finishing(
     """
     together = [
         Check(paths.fence(hold.fqdn), hold.fence),
-        *_outcome(hold, run, results),
+        *outcome(hold, run, results),
         Delete(paths.claim(hold.fqdn), hold.claim_version),
     ]
     return settling(moved, (hold.vertex,), together)
@@ -120,10 +121,10 @@ def passing_on(
     if len(moved) > len(first):
         first |= dict.fromkeys(parent for parent in following.vertex.parents if parent in moved)
     together = [  # raises Conflict as claiming() does
-        *_conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),
+        *conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),
         Set(paths.fence(hold.fqdn), _fence(following), hold.fence),
-        *_outcome(hold, run, results),
-        Set(paths.claim(hold.fqdn), _claim(following), hold.claim_version),
+        *outcome(hold, run, results),
+        Set(paths.claim(hold.fqdn), claim_of(following), hold.claim_version),
     ]
     return settling(moved, first, together)
 
@@ -145,7 +146,8 @@ def leaving(hold: Hold, reason: str) -> list[Change]:
     return [*releasing(hold), *writes(vertex, told)]
 
 
-def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Change]:
+def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Check]:
+    """What has to stand for a claim; ``written`` is what the same transaction writes. Raises Conflict where it does not."""
     if record.ending is not None:  # nothing begins: its run is to be ended, whatever became of what is above
         yield Check(paths.node(vertex.node.name), vertex.node.version)
         return
@@ -164,7 +166,7 @@ def _conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping
             yield Check(paths.noderole(parent.role, parent.node.name), parent.version)
 
 
-def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRole]) -> Change:
+def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRole]) -> Check:
     """Every member is satisfied, as this transaction leaves it, and stays so until it is written."""
     fewer = sum(
         satisfied(record) - satisfied(member.record) for member, record in written.items() if member in cluster.members
@@ -178,7 +180,8 @@ def _fence(hold: Hold) -> Fence:
     return Fence(run=hold.run, annealer=hold.annealer, jig=hold.jig)
 
 
-def _claim(hold: Hold) -> Claim:
+def claim_of(hold: Hold) -> Claim:
+    """The record of the claim itself."""
     return Claim(annealer=hold.annealer, noderole=hold.vertex.name, run=hold.run, epoch=hold.epoch, since=hold.started)
 
 
@@ -199,7 +202,7 @@ def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable
         yield Create(paths.run(vertex.role, vertex.node.name, before.run), run)
 
 
-def _outcome(hold: Hold, run: Run | None, results: Iterable[Change]) -> Iterable[Change]:
+def outcome(hold: Hold, run: Run | None, results: Iterable[Change]) -> Iterable[Change]:
     yield from results
     if run is not None:
         yield Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run)

@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from nodepool_ocb import limits
 from nodepool_ocb.claim import settling, written
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import Change, NodeRole, State
-from nodepool_ocb.noderole import Event, after, apply, settle, with_hooks
+from nodepool_ocb.noderole import Event, apply
 from nodepool_ocb.world import Vertex, World
 
 #: From which states each of these makes sense; in a scope of many, the others are left alone.
@@ -60,11 +58,10 @@ def apply_to(
 
 def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
     """Run a noderole again from the start, a destructive one too; raises Conflict while it runs or is PROPOSED."""
-    record = vertex.record
-    if record.state in (State.TRANSITION, State.PROPOSED):
-        raise Conflict(f"{vertex.name} is {record.state}; it can be redeployed when it is neither running nor proposed")
-    fresh = after(replace(record, once=None, state=State.ERROR), Event.RETRY, now, by)
-    return settling(with_hooks(settle({vertex: fresh}, now)), (vertex,))
+    state = vertex.record.state
+    if state in (State.TRANSITION, State.PROPOSED):
+        raise Conflict(f"{vertex.name} is {state}; it can be redeployed when it is neither running nor proposed")
+    return settling(apply({vertex: Event.REDEPLOY}, now, by=by), (vertex,))
 
 
 def advance(world: World, moved: Mapping[Vertex, NodeRole]) -> None:

@@ -7,11 +7,12 @@ The rules, in prose:
   BLOCKED while any parent is not satisfied; a BLOCKED one whose parents are all satisfied becomes TODO. A parent is
   satisfied when it is ACTIVE, or in TRANSITION by a refresh.
 - A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
-  outcome nobody knows it becomes ERROR. Only a person's ``redeploy`` (PROPOSE with ``once`` cleared) or RETRY ends that.
+  outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that.
 - A run that is to be ended (END) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
   whatever else it came to meanwhile counts for nothing.
 - A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
   the parents that are known not to be well, and otherwise stays as it is.
+- A noderole begins PROPOSED (``bound``), and a parent that is new counts from then on as one that is not satisfied.
 - Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
 
 ``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -41,8 +42,8 @@ class Event(StrEnum):
     DEFER = "DEFER"  # its jig failed, and runs again after a back-off
     LOSE = "LOSE"  # its jig was started, and how it ended cannot be known any more
     END = "END"  # somebody, or a rollout whose time is up, wants its run ended
-    ABANDON = "ABANDON"  # its annealer died or let go: it stays as it is until another takes over
     RETRY = "RETRY"  # a person wants a failed one to run again
+    REDEPLOY = "REDEPLOY"  # a person wants it to run again from the start, a destructive one too
     REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
     NODE_DIED = "NODE_DIED"  # the machine does not answer: all that was done on it must be looked at again
     SKIP = "SKIP"  # a destructive role that was done already
@@ -63,13 +64,16 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.TRANSITION, Event.DEFER): State.TODO,
     (State.TRANSITION, Event.LOSE): State.TODO,  # again; settle() makes a destructive one ERROR
     (State.TRANSITION, Event.END): State.TRANSITION,  # whoever holds the node, or takes it over, ends the run
-    (State.TRANSITION, Event.ABANDON): State.TRANSITION,
     (State.TODO, Event.FAIL): State.ERROR,  # a hook raised, or a destructive start of unknown outcome
     (State.BLOCKED, Event.FAIL): State.ERROR,  # a hook raised; settle() blocks it again until its parents are well
     (State.ACTIVE, Event.FAIL): State.ERROR,  # on_active raised
     (State.PROPOSED, Event.FAIL): State.ERROR,  # on_proposed raised
     (State.ERROR, Event.FAIL): State.ERROR,  # on_error raised
     (State.ERROR, Event.RETRY): State.TODO,
+    (State.BLOCKED, Event.REDEPLOY): State.TODO,
+    (State.TODO, Event.REDEPLOY): State.TODO,
+    (State.ACTIVE, Event.REDEPLOY): State.TODO,
+    (State.ERROR, Event.REDEPLOY): State.TODO,
     (State.ACTIVE, Event.REFRESH): State.ACTIVE,
     (State.TODO, Event.SKIP): State.ACTIVE,
     (State.BLOCKED, Event.NODE_DIED): State.TODO,
@@ -162,6 +166,11 @@ def claimable(record: NodeRole) -> bool:
     )
 
 
+def bound(now: float, by: str | None, **fields: Any) -> NodeRole:
+    """The record of a noderole that is made; ``fields`` are its other keys."""
+    return NodeRole(state=State.PROPOSED, since=now, by=by, **fields)
+
+
 def after(record: NodeRole, event: Event, now: float, by: str | None = None, reason: str | None = None) -> NodeRole:
     """The record after an event, before its neighbours settle.
 
@@ -205,8 +214,8 @@ _AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
     Event.DEFER: lambda _: {"once": None},
     Event.LOSE: _nothing,
     Event.END: _nothing,
-    Event.ABANDON: _nothing,
     Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
+    Event.REDEPLOY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
     Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
     Event.NODE_DIED: lambda _: {"not_before": 0.0, "ending": None},
     Event.SKIP: _nothing,
@@ -249,28 +258,59 @@ def placed(vertex: Placed, record: NodeRole, fewer: int, now: float) -> NodeRole
 OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not known; look at the machine, then retry"
 
 
+class Settling(Generic[P]):
+    """Changes, and what their neighbours come to; more changes may be put on top of what came of the first.
+
+    ``records`` has every noderole that was looked at, as it is after all of them. Costs in proportion to what changes: each
+    noderole keeps a counter of its unsatisfied parents, each cluster one of its unsatisfied members, and nothing is
+    rescanned.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.records: dict[P, NodeRole] = {}
+        self._now = now
+        self._fewer: dict[Any, int] = {}  # how many more parents, or members, are satisfied than the counter says
+        self._told: dict[P, bool] = {}  # what the children of a noderole were told last
+
+    def move(self, changed: Mapping[P, NodeRole], also: Iterable[P] = ()) -> dict[P, NodeRole]:
+        """Put changes in, and let them and the neighbours ``also`` settle until nothing moves any more.
+
+        Gives the records that it looked at, as ``moved`` does.
+        """
+        records, fewer, told, now = self.records, self._fewer, self._told, self._now
+        records.update(changed)
+        queue = deque([*changed, *also])
+        seen: dict[P, None] = {}
+        while queue:
+            vertex = queue.popleft()
+            seen[vertex] = None
+            record = records.get(vertex, vertex.record)
+            record = records[vertex] = placed(vertex, record, fewer.get(vertex, 0), now)
+            good = satisfied(record)
+            if good is not told.get(vertex, satisfied(vertex.record)):
+                told[vertex] = good
+                for child in _turned(vertex, good, fewer) if vertex.clusters else vertex.below:
+                    fewer[child] = fewer.get(child, 0) + (1 if good else -1)
+                    queue.append(child)
+        return self._changed(seen)
+
+    def moved(self) -> dict[P, NodeRole]:
+        """Every record that differs from what its noderole holds, with the hook of the state that it enters."""
+        return self._changed(self.records)
+
+    def _changed(self, vertices: Iterable[P]) -> dict[P, NodeRole]:
+        records = self.records
+        return {v: with_hook(v, records[v]) for v in vertices if records[v] != v.record}
+
+
 def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) -> dict[P, NodeRole]:
     """What these changes, and the neighbours ``also``, come to once nothing moves any more.
 
-    Gives every record that differs from what its noderole holds, the changes included. Costs in proportion to what
-    changes: each noderole keeps a counter of its unsatisfied parents, each cluster one of its unsatisfied members, and
-    nothing is rescanned.
+    Gives every record that differs from what its noderole holds, the changes included, each with the hook of the state that
+    it enters.
     """
-    records: dict[P, NodeRole] = dict(changed)
-    fewer: dict[Any, int] = {}  # how many more parents, or members, are satisfied than the counter says
-    told: dict[P, bool] = {}  # what the children of a noderole were told last
-    queue = deque([*changed, *also])
-    while queue:
-        vertex = queue.popleft()
-        record = records.get(vertex, vertex.record)
-        record = records[vertex] = placed(vertex, record, fewer.get(vertex, 0), now)
-        good = satisfied(record)
-        if good is not told.get(vertex, satisfied(vertex.record)):
-            told[vertex] = good
-            for child in _turned(vertex, good, fewer) if vertex.clusters else vertex.below:
-                fewer[child] = fewer.get(child, 0) + (1 if good else -1)
-                queue.append(child)
-    return {vertex: record for vertex, record in records.items() if record != vertex.record}
+    settling: Settling[P] = Settling(now)
+    return settling.move(changed, also)
 
 
 def _turned(vertex: Placed, good: bool, fewer: dict[Any, int]) -> Iterator[Any]:
@@ -306,15 +346,11 @@ def apply(
             changed[vertex] = after(vertex.record, event, now, by, reason)
         except Conflict as refused:
             raise Conflict(f"{vertex.name}: {refused}") from None
-    return with_hooks(settle(changed, now, also))
+    return settle(changed, now, also)
 
 
-def with_hooks(records: Mapping[P, NodeRole]) -> dict[P, NodeRole]:
-    """The same records, each with the hook of the state that it enters, where its role has one."""
-    return {vertex: _with_hook(vertex, record) for vertex, record in records.items()}
-
-
-def _with_hook(vertex: Placed, record: NodeRole) -> NodeRole:
+def with_hook(vertex: Placed, record: NodeRole) -> NodeRole:
+    """The same record, with the hook of the state that it enters, where its role has one."""
     hook = HOOK_OF[record.state]
     entered = record.state is not vertex.record.state
     if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:

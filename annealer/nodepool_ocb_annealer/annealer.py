@@ -27,7 +27,7 @@ from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.probe import Prober
 from nodepool_ocb.logs import failed
 from nodepool_ocb.model import Change, Create, Daemon, Delete, Set, State
-from nodepool_ocb.noderole import placed, settle, with_hooks
+from nodepool_ocb.noderole import placed, settle
 from nodepool_ocb.store import clusters, paths
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.session import Session, ZnodeStat
@@ -337,7 +337,7 @@ class Annealer:
 
     def _settle(self, unsettled: list[Vertex]) -> None:
         """Write what the rule about neighbours says, where whoever moved them did not come to it."""
-        moved = with_hooks(settle({}, self.session.now(), also=unsettled))
+        moved = settle({}, self.session.now(), also=unsettled)
         for changes in limits.parts(list(claim.writes(vertex, record)) for vertex, record in moved.items()):
             self.send(changes, partial(self._settled, list(claim.written(moved, changes))), "settling")
 

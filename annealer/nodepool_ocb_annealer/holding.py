@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
-from nodepool_ocb import claim, metrics
+from nodepool_ocb import claim, instants, metrics
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.hindrance import backoff_left, runnable, unsettled_child
@@ -67,6 +67,7 @@ class Holding:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._held: dict[str, Held] = {}
+        self._carried: dict[str, instants.Carried] = {}  # nodes whose noderoles are being done at once
         self._starved: set[str] = set()  # nodes with work for which there was no slot
         self._ready_since: dict[str, float] = {}  # monotonic
         self._faults = Faults()
@@ -79,7 +80,7 @@ class Holding:
         return self._faults.trouble
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held) + len(self._carried)
 
     def runs(self) -> set[str]:
         """The runs that go on here."""
@@ -97,7 +98,7 @@ class Holding:
                 self._drop(held)  # a person, or the machine's death, took the noderole from under its run
             elif held.hold.vertex.record.ending and not held.ending:
                 held.end(held.hold.vertex.record.ending)  # its slot ends it
-        if view is None or fqdn in self._held or site.draining or not site.session.trusted:
+        if view is None or site.draining or not site.session.trusted or fqdn in self._held or fqdn in self._carried:
             return
         if view.claim is not None:
             self._ready_since.pop(fqdn, None)  # ranks count anew from when it is free
@@ -121,6 +122,7 @@ class Holding:
             held.let_go()
             log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", held.name)
         self._held.clear()
+        self._carried.clear()
         self._recorded.clear()
         self._site.working.vacate_all()
 
@@ -145,11 +147,8 @@ class Holding:
         site, now = self._site, self._site.session.now()
         planned: Mapping[Vertex, NodeRole] = moved or {}
         candidates: list[Vertex] = []
-        turning = [vertex for vertex in planned if vertex.node is view and vertex not in view.ready]
-        for vertex in [*view.ready, *turning]:
+        for vertex in _claimables(view, planned):
             record = planned.get(vertex, vertex.record)
-            if not claimable(record):
-                continue
             if record.state is State.TRANSITION and moved is None and vertex.lacking and not record.ending:
                 self._let_go(vertex)
             elif runnable(site.world, vertex, now, site.jigs, moved):
@@ -187,10 +186,12 @@ class Holding:
         site = self._site
         fqdn = vertex.node.name
         room = site.working.room(vertex) and not (self._faults.troubled and self._held)
-        if not room or len(self._held) >= MOST_IN_FLIGHT:
+        if not room or len(self) >= MOST_IN_FLIGHT:
             self._starved.add(fqdn)
             return
         self._ready_since.pop(fqdn, None)
+        if self._carry(vertex):
+            return
         try:
             hold = claim.take(site.world, vertex, site.identity, site.working.name_run(vertex.node), site.session.now())
             changes = claim.claiming(site.world, hold, recorded=vertex.record.run in self._recorded)
@@ -200,6 +201,55 @@ class Holding:
         held = self._held[fqdn] = Held(hold, site.world.role_of(vertex), site.session.id)
         site.working.occupy(held)
         site.send(changes, lambda refused: self._claimed(held, refused), f"claim of {held.name}")
+
+    # -- noderoles with nothing to run --
+
+    @property
+    def identity(self) -> str:
+        return self._site.identity
+
+    def name_run(self, view: NodeView) -> str:
+        return self._site.working.name_run(view)
+
+    def at_once(self, view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
+        """The noderoles of a node that may start and have nothing to run, ``moved`` being what is to be written with them."""
+        site, now = self._site, self._site.session.now()
+        return [
+            vertex
+            for vertex in _claimables(view, moved)
+            if runnable(site.world, vertex, now, site.jigs, moved) and site.working.instant(vertex)
+        ]
+
+    def _carry(self, vertex: Vertex) -> bool:
+        """Do all of the node that has nothing to run, if this noderole has nothing to."""
+        site = self._site
+        if not site.working.instant(vertex):
+            return False
+        carried = instants.carry(site.world, vertex.node, self, site.session.now())
+        if carried is None:
+            return False
+        self._carried[carried.node] = carried
+        site.send(carried.changes, partial(self._written_at_once, vertex, carried), f"claim of {vertex.name}")
+        return True
+
+    def _written_at_once(self, vertex: Vertex, carried: instants.Carried, refused: OcbError | None) -> None:
+        if self._carried.get(carried.node) is not carried:
+            return
+        del self._carried[carried.node]
+        if refused is not None:
+            self._again(vertex, refused)
+            return
+        self._refusals.well(carried.node)
+        self._count_done(carried)
+        self.consider(carried.node)
+        self._feed()
+
+    def _count_done(self, carried: instants.Carried) -> None:
+        for hold in carried.done:
+            COUNT[Event.CLAIM].inc()
+            COUNT[Event.SUCCEED].inc()
+            metrics.RUNS.labels(hold.jig or "", "succeeded").inc()
+            self._site.tidying.ended(hold)
 
     def _claimed(self, held: Held, refused: OcbError | None) -> None:
         if self._held.get(held.fqdn) is not held:
@@ -312,7 +362,7 @@ class Holding:
     def _put_off(self, held: Held, path: str, reason: str) -> None:
         """Attributes that it would see cannot be read: nothing that sees them is claimed until they can be."""
         self._site.spoiled(path, reason)
-        self._site.tidying.ended(held)
+        self._site.tidying.ended(held.hold, logs=held.slot)
         self._back(held, reason, untouched=held.untouched)
 
     def _back(self, held: Held, reason: str, untouched: bool) -> None:
@@ -335,8 +385,10 @@ class Holding:
             or vertex.node.fence != hold.fence
         )
 
-    def _follow(self, held: Held, finished: Finished, ending: Ending) -> tuple[Held | None, list[Change]]:
-        """The next noderole to hold on the same node, if there is one, and the transaction that ends this one."""
+    def _follow(
+        self, held: Held, finished: Finished, ending: Ending
+    ) -> tuple[Held | instants.Carried | None, list[Change]]:
+        """What comes next on the same node, if anything does, and the transaction that ends this run."""
         site = self._site
         if held.smallest:
             return None, ending.smallest()
@@ -346,6 +398,10 @@ class Holding:
         vertex = self._next(view, ending.moved)
         if vertex is None or not site.working.room(vertex, instead_of=held):
             return None, ending.alone()
+        if site.working.instant(vertex):
+            ended = instants.Ended(hold, ending.moved[hold.vertex], ending.run, finished.results)
+            carried = instants.carry(site.world, view, self, site.session.now(), ended)
+            return (carried, carried.changes) if carried is not None else (None, ending.alone())
         record = ending.moved.get(vertex, vertex.record)
         run = site.working.name_run(view)
         try:
@@ -356,7 +412,12 @@ class Holding:
         return Held(following, site.world.role_of(vertex), held.session), changes
 
     def _written(
-        self, held: Held, finished: Finished, following: Held | None, event: Event, refused: OcbError | None
+        self,
+        held: Held,
+        finished: Finished,
+        following: Held | instants.Carried | None,
+        event: Event | None,
+        refused: OcbError | None,
     ) -> None:
         site = self._site
         if self._held.get(held.fqdn) is not held:
@@ -368,15 +429,18 @@ class Holding:
         if refused is not None:
             self._refused(held, finished, refused)
             return
-        COUNT[event].inc()
+        if event is not None:
+            COUNT[event].inc()
         if event is Event.FAIL:
             log.warning("%s is in ERROR: %s", held.name, getattr(finished.outcome, "reason", "it was to end"))
-        site.tidying.ended(held)
+        site.tidying.ended(held.hold, logs=held.slot)
         if held.slot and not isinstance(finished.outcome, Unreachable):
             self._faults.well(held.fqdn)
             if site.jigs[held.jig].attaches:
                 site.judging.answered(held.hold.vertex.node)
-        if following is None:
+        if not isinstance(following, Held):
+            if following is not None:
+                self._count_done(following)
             self._drop(held)
             self.consider(held.fqdn)
             return
@@ -415,7 +479,11 @@ class Holding:
         if self._held.get(held.fqdn) is held:
             del self._held[held.fqdn]
         site.working.vacate(held)
-        while self._starved and len(self._held) < MOST_IN_FLIGHT and site.working.free:
+        self._feed()
+
+    def _feed(self) -> None:
+        """Look again at nodes for which there was no slot."""
+        while self._starved and len(self) < MOST_IN_FLIGHT and self._site.working.free:
             self.consider(self._starved.pop())
 
     def _give_back(self, view: NodeView) -> None:
@@ -436,3 +504,9 @@ class Holding:
             account = claim.accounted(vertex, now, "abandoned", "a parent is not well any more")
             changes = claim.settling(moved, (vertex,), list(account))
             site.send(changes, lambda _: None, f"letting go {vertex.name}")
+
+
+def _claimables(view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
+    """The noderoles of a node whose own state lets them be claimed, ``moved`` being what is to be written."""
+    turning = [vertex for vertex in moved if vertex.node is view and vertex not in view.ready]
+    return [vertex for vertex in [*view.ready, *turning] if claimable(moved.get(vertex, vertex.record))]

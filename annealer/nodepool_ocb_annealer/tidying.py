@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from nodepool_ocb import limits
+from nodepool_ocb.claim import Hold
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import Delete
@@ -22,7 +23,6 @@ from nodepool_ocb.store import paths
 from nodepool_ocb.store.session import Session
 from nodepool_ocb_annealer import runlogs
 from nodepool_ocb_annealer.agenda import Agenda
-from nodepool_ocb_annealer.held import Held
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +61,12 @@ class Tidying:
         self._look_at = 0.0  # the logs, not before; monotonic
         self._appoint(TIDY_SECONDS)  # what was left by the process before this one
 
-    def ended(self, held: Held) -> None:
-        """A run has ended, and its record is written."""
-        hold = held.hold
+    def ended(self, hold: Hold, logs: bool = False) -> None:
+        """A run has ended, and its record is written; ``logs``: it may have left one."""
         if hold.record.generation > RUNS_KEPT or hold.previous_epoch is not None:  # else there cannot be more than ten
             self._noted.add(hold.vertex.name)
             self._appoint(TIDY_SECONDS)
-        if held.slot:
+        if logs:
             self._appoint(max(TIDY_SECONDS, self._look_at - time.monotonic()))
 
     def keep(self) -> None:

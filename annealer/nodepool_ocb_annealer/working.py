@@ -47,7 +47,7 @@ class Ending(msgspec.Struct, frozen=True):
     smallest: Callable[[], list[Change]]  # the same without any neighbour
     moved: dict[Vertex, NodeRole]
     run: Run
-    event: Event
+    event: Event | None  # None where the noderole stays as it is, for another annealer
     may_pass_on: bool  # whether the same transaction may claim the next noderole of the node
 
 
@@ -81,6 +81,13 @@ class Working:
         under_way = ordered_with(vertex) if vertex.record.state is State.TRANSITION else None
         instant = self._instant(role, under_way or role.jig)
         return instant or self.free or (instead_of is not None and instead_of.slot)
+
+    def instant(self, vertex: Vertex) -> bool:
+        """Whether it is to begin, and there is nothing to run for it on any machine."""
+        if vertex.record.state is State.TRANSITION:
+            return False
+        role = self._world.role_of(vertex)
+        return self._instant(role, role.jig)
 
     def occupy(self, held: Held) -> None:
         if not self._instant(held.role, held.jig):
@@ -219,7 +226,7 @@ class Working:
         reason = f"{outcome.step}: {outcome.reason}"
         if paths.node(hold.fqdn) in hold.vertex.node.world.unreadable:
             released = partial(claim.releasing, hold)
-            return Ending(released, released, {}, run, Event.ABANDON, may_pass_on=False)
+            return Ending(released, released, {}, run, None, may_pass_on=False)
         end = Check(paths.fence(hold.fqdn), hold.fence), Delete(paths.claim(hold.fqdn), hold.claim_version)
         # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
         changes = died(hold.vertex.node, now, reason, by=hold.annealer, ended=(hold.vertex, run), together=end)

@@ -18,12 +18,14 @@ import msgspec
 from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
 from kazoo.protocol.connection import CLOSE_RESPONSE, STOP_CONNECTING, ConnectionHandler
 from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
 
 from nodepool_ocb.store import diagnosis
 
 LATE_PLACE_SECONDS: Final = 60.0  # that a late server is tried after the others
 LATE_SHARE: Final = 8  # a server that was late twice is given 4/8 of the time, to begin with 2/8
 LEAST_LATE_SECONDS: Final = 1.0  # a busy server needs as much
+ROUND_SECONDS: Final = 0.2  # between two rounds through all addresses, but for the jitter
 OPINIONS: Final = 2  # servers that say the session is over, before it is: one that was frozen is behind the times
 
 Place = tuple[str, str, int]  # the host's name, its address, the port
@@ -46,6 +48,15 @@ def patience(session_seconds: float, addresses: int) -> Patience:
     """
     half, quarter = session_seconds / 2, session_seconds / 4
     return Patience(session_seconds / 6, half if addresses < 2 else min(max(quarter, LEAST_LATE_SECONDS), half))
+
+
+def rounds() -> KazooRetry:
+    """When all addresses are tried again: for ever, each time after about ROUND_SECONDS.
+
+    kazoo keeps the pause that its jitter made, and begins the next one from that: only a backoff brings it back to the bound.
+    Without one the pauses shrink to nothing within a minute.
+    """
+    return KazooRetry(max_tries=-1, delay=ROUND_SECONDS, backoff=2, max_delay=ROUND_SECONDS)
 
 
 class Beating(ConnectionHandler):  # type: ignore[misc]

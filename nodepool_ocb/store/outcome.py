@@ -9,7 +9,7 @@ Whoever reads must have synced first. A transaction is all or nothing, so one zn
 
 "Not applied" is certain and goes before "applied", which rests on equal data.
 
-A gate that was raised tells nothing: anybody may raise it.
+A gate that was raised tells nothing: anybody may raise it. Nor does what one transaction both creates and deletes.
 
 What is absent tells less, for others may have deleted it: it counts only where no znode above tells, and only
 where the absent ones agree. What is left is Unknown.
@@ -46,7 +46,8 @@ def find(changes: Sequence[Change], data: Sequence[bytes], found: Sequence[Znode
     seen = [
         (change, znode, _look(change, wrote, znode)) for change, wrote, znode in zip(changes, data, found, strict=True)
     ]
-    writes = [(change, znode, verdict) for change, znode, verdict in seen if not isinstance(change, Check | Raise)]
+    passing = {c.path for c in changes if isinstance(c, Create)} & {c.path for c in changes if isinstance(c, Delete)}
+    writes = [each for each in seen if not isinstance(each[0], Check | Raise) and each[0].path not in passing]
     verdicts = {verdict for _, _, verdict in writes}
     if verdicts & {Verdict.LOST, Verdict.REFUSED}:
         moved = next((change.path for change, _, verdict in seen if verdict is Verdict.REFUSED), None)

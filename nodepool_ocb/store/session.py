@@ -24,7 +24,7 @@ from kazoo.retry import KazooRetry
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Unavailable, Unknown
 from nodepool_ocb.model import Change, Create, Json, Record
-from nodepool_ocb.store import access, clock, frames, outcome, transaction
+from nodepool_ocb.store import access, clock, frames, heart, outcome, transaction
 from nodepool_ocb.store.answers import Answer, Completion
 from nodepool_ocb.store.frames import Znode as Znode
 from nodepool_ocb.store.frames import ZnodeStat as ZnodeStat
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 Stats: TypeAlias = list[ZnodeStat | None]
 
 REFUSALS: Final = 2  # by every address, before it counts as refused
-ROUND_SECONDS: Final = 0.2  # between two rounds through all addresses
 CLOSE_SECONDS: Final = 2.0  # for a server that answers; then the connection is broken off
 
 
@@ -76,7 +75,7 @@ class Session(Reading):
         client = Client(
             connected_again=self._connected_again,
             connection_gone=self._up.clear,
-            connection_retry=KazooRetry(max_tries=-1, delay=ROUND_SECONDS, backoff=1, max_delay=ROUND_SECONDS),
+            connection_retry=heart.rounds(),
             command_retry=KazooRetry(max_tries=1),
             **access.options(settings),
         )

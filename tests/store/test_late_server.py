@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from kazoo.retry import ForceRetryError
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import Create, Delete
+from nodepool_ocb.store.heart import ROUND_SECONDS
 from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.forgetful import Forgetful
@@ -111,3 +113,18 @@ def test_one_server_alone_ends_no_session(zookeeper: Server, until: Until) -> No
                 until(lambda seen=connections: session.connections > seen, 30.0)
                 connections = session.connections
             assert session.id == known
+
+
+def test_while_no_server_answers_the_pauses_between_two_rounds_do_not_shrink() -> None:
+    slept: list[float] = []
+    rounds = iter(range(2000))
+
+    def nobody_answers() -> None:
+        if next(rounds, None) is not None:
+            raise ForceRetryError
+
+    again = Session(ZooKeeperSettings(hosts="127.0.0.1:1"))._client._connection.retry_sleeper.copy()
+    again.sleep_func, again.interrupt = slept.append, None
+    again(nobody_answers)
+    assert len(slept) == 2000
+    assert 0.5 * ROUND_SECONDS < min(slept) <= max(slept) < 1.5 * ROUND_SECONDS

@@ -32,7 +32,7 @@ class Site:
     def __init__(self, made: World, outcome: Outcome | None = None) -> None:
         self.world, self.settings, self.agenda, self.ranking = made, AnnealerSettings(), Agenda(), Ranking("a")
         self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
-        self.tidying: Any = SimpleNamespace(ended=lambda _: None)
+        self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
         self.jigs: Any = {"noop": SimpleNamespace(instant=False, attaches=True)}
         self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call())
         if outcome is not None:

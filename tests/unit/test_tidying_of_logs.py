@@ -46,9 +46,8 @@ def test_logs_are_looked_at_though_nothing_runs_after_a_look_that_came_too_early
         (tmp_path / "n1" / f"role-{number:010d}-a.log").touch()
     tidying._look_at = time.monotonic() + 2.0  # as after a look that took long
     record = SimpleNamespace(generation=RUNS_KEPT + 1)
-    held: Any = SimpleNamespace(slot=True)
-    held.hold = SimpleNamespace(record=record, previous_epoch=None, vertex=SimpleNamespace(name="role@n1"))
-    tidying.ended(held)
+    hold: Any = SimpleNamespace(record=record, previous_epoch=None, vertex=SimpleNamespace(name="role@n1"))
+    tidying.ended(hold, logs=True)
     deadline = time.monotonic() + 20.0
     while len(logs(tmp_path)) > 1:
         assert time.monotonic() < deadline, "what is surplus stays"
