@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
+import nodepool_ocb
+import nodepool_ocb_annealer
 from nodepool_ocb import noderole
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import NodeRole, State
 from nodepool_ocb.noderole import Event, after
 
-ROOTS = [Path(noderole.__file__).parent, Path(__file__).parents[2] / "annealer"]
+ROOTS = [Path(nodepool_ocb.__file__).parent, Path(nodepool_ocb_annealer.__file__).parent]
 
 #: Before each event: everything has a value that is not the default, but for ``refresh`` and ``ending``.
 BEFORE = NodeRole(
