@@ -8,6 +8,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+#: What tests of several folders stand on.
+pytest_plugins = ["tests.fixtures.builders", "tests.fixtures.commands", "tests.fixtures.fleets"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run tests that take minutes")

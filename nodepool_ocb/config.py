@@ -14,9 +14,10 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import documents, ensemble
+from nodepool_ocb.documents import document as documents
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.rights import Kind
+from nodepool_ocb.model import ensemble
+from nodepool_ocb.model.rights import Kind
 
 NAME: Final = "nodepool-ocb.yaml"
 PLACES: Final = (Path("/etc/nodepool-ocb"), Path("~/.config/nodepool-ocb"))

@@ -10,8 +10,8 @@ import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store import tree
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.zookeeper.server import Server
 
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # no doctests there, and pytest takes several for one module
 

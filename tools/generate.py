@@ -18,10 +18,12 @@ from types import ModuleType
 import click
 from prometheus_client import Counter, Gauge, Histogram
 
-from nodepool_ocb import metrics, model, noderole
 from nodepool_ocb.cli.main import cli as command_line
-from nodepool_ocb.model import State
+from nodepool_ocb.engine import noderole
+from nodepool_ocb.model import records as model
+from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout import records as rollout
+from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.main import main as annealer
 from nodepool_ocb_builder.main import main as builder
 
@@ -68,7 +70,7 @@ def states() -> str:
     meant = comments(model)
     parts = [
         "# The states of a noderole\n",
-        NOTICE.format(source="nodepool_ocb/noderole.py"),
+        NOTICE.format(source="nodepool_ocb/engine/noderole.py"),
         prose(inspect.getdoc(noderole)),
         "\n```mermaid\nstateDiagram-v2\n    [*] --> PROPOSED: bind",
         *_arrows(),
@@ -109,7 +111,7 @@ def _moves(event: noderole.Event) -> Iterator[str]:
 
 def records() -> str:
     """The keys of every record: name, type, default and the comment beside it."""
-    source = "nodepool_ocb/model.py and nodepool_ocb/rollout/records.py"
+    source = "nodepool_ocb/model/records.py and nodepool_ocb/rollout/records.py"
     parts = ["# The records in ZooKeeper\n", NOTICE.format(source=source), _intro(model)]
     for module in (model, rollout):
         said = comments(module)
@@ -160,7 +162,7 @@ def counted() -> str:
     return "\n".join(
         [
             "# Metrics\n",
-            NOTICE.format(source="nodepool_ocb/metrics.py"),
+            NOTICE.format(source="nodepool_ocb/telemetry/metrics.py"),
             "Served at `/metrics` of the address in `http.listen`, beside those of the Python process."
             " Counters end in\n`_total`; histograms have `_bucket`, `_count` and `_sum`.\n",
             table(("metric", "kind", "labels", "meaning"), [*map(_metric, found), *_session_metrics()]),

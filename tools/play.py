@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from nodepool_ocb.cli.output import COLOURS
+from nodepool_ocb.cli.kit.output import COLOURS
 
 ROOT: Final = Path(__file__).parent.parent
 COMMAND: Final = Path(sys.executable).with_name("nodepool-ocb")

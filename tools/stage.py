@@ -19,12 +19,13 @@ from typing import Any, Final
 import yaml
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import Cluster
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Cluster
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import BUILDER, DaemonProcess
-from nodepool_ocb.testing.zookeeper import Server, init
+from nodepool_ocb.testing.zookeeper.server import Server, init
 
 MACHINES: Final = 18  # of which the first scene takes six
 ANNEALERS: Final = ("annealer-1", "annealer-2")

@@ -20,30 +20,33 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import aliveness, belonging, claim, limits, metrics
 from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.daemon import belonging
+from nodepool_ocb.daemon.agenda import Agenda, Matter
+from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.engine import claim, liveness
+from nodepool_ocb.engine.noderole import placed, settle
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import NoCluster, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Jig
-from nodepool_ocb.jigs.probe import Prober
-from nodepool_ocb.logs import failed
-from nodepool_ocb.model import Change, Create, Daemon, Delete, Set, State
-from nodepool_ocb.noderole import placed, settle
-from nodepool_ocb.store import clusters, paths
+from nodepool_ocb.jigs.ssh.probe import Prober
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Create, Daemon, Delete, Set, State
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.cache import Cache
-from nodepool_ocb.store.session import Session, ZnodeStat
+from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.store.tree import Touched
-from nodepool_ocb.world import Vertex, World
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.telemetry.logs import failed
 from nodepool_ocb_annealer import memory
-from nodepool_ocb_annealer.agenda import Agenda, Matter
-from nodepool_ocb_annealer.holding import Holding
-from nodepool_ocb_annealer.hooking import Hooking
-from nodepool_ocb_annealer.judging import Judging
-from nodepool_ocb_annealer.probing import Probing
-from nodepool_ocb_annealer.ranking import Ranking
+from nodepool_ocb_annealer.claims import Holding
+from nodepool_ocb_annealer.hooks import Hooking
+from nodepool_ocb_annealer.machines.judging import Judging
+from nodepool_ocb_annealer.machines.probes import Probing
 from nodepool_ocb_annealer.refusals import Refusals
-from nodepool_ocb_annealer.rolling import Rolling
-from nodepool_ocb_annealer.tidying import Tidying
-from nodepool_ocb_annealer.working import Working
+from nodepool_ocb_annealer.rollouts.drivers import Rolling
+from nodepool_ocb_annealer.runs.slots import Working
+from nodepool_ocb_annealer.runs.tidying import Tidying
 
 log = logging.getLogger(__name__)
 
@@ -368,7 +371,7 @@ class Annealer:
         """Tell more of a dead node's noderoles; what is written makes the next appointment."""
         view = self.world.nodes.get(fqdn)
         if view is not None and view.record is not None:
-            changes = aliveness.went_on(view, self.session.now(), self.identity)
+            changes = liveness.went_on(view, self.session.now(), self.identity)
             if not changes:
                 self._refusals.well(f"dying {fqdn}")  # others have told them all
             self.send(changes, partial(self._went_on, fqdn), f"death of {fqdn}")

@@ -11,14 +11,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nodepool_ocb import config, metrics, role
-from nodepool_ocb.daemon import serve
+from nodepool_ocb import config
+from nodepool_ocb.catalogue import code
+from nodepool_ocb.daemon.command import Asked, program
+from nodepool_ocb.daemon.loop import serve
 from nodepool_ocb.jigs import installed
-from nodepool_ocb.jigs.probe import Prober
-from nodepool_ocb.model import Daemon
-from nodepool_ocb.program import Asked, program
-from nodepool_ocb.rights import Kind
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.jigs.ssh.probe import Prober
+from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.annealer import Annealer
 from nodepool_ocb_annealer.reloading import Reloading, end_within_seconds
 
@@ -38,7 +40,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
         started=0.0,
         jigs=tuple(sorted(jigs)),
         slots=settings.annealer.slots,
-        code=role.installed(),
+        code=code.installed(),
     )
     session = Session(settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.wake.set())
     prober = Prober(settings.ssh)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from nodepool_ocb import belonging, logs, reloading
 from nodepool_ocb.config import Settings
+from nodepool_ocb.daemon import belonging, reloading
+from nodepool_ocb.daemon.command import Asked
+from nodepool_ocb.daemon.reloading import Reload
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.jigs.jig import Configurable
-from nodepool_ocb.jigs.probe import NoKey, Prober
-from nodepool_ocb.program import Asked
-from nodepool_ocb.reloading import Reload
+from nodepool_ocb.jigs.ssh.probe import NoKey, Prober
+from nodepool_ocb.telemetry import logs
 from nodepool_ocb_annealer.annealer import Annealer
 
 END_SECONDS: Final = 10.0  # after draining; then the process ends by force

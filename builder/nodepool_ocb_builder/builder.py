@@ -1,4 +1,4 @@
-"""One turn of the builder: read what changed, decide by the rules (nodepool_ocb.image), begin what is due.
+"""One turn of the builder: read what changed, decide by the rules (nodepool_ocb.images.rules), begin what is due.
 
 All state here is a cache and can be lost. What takes long is done by crews of threads: builds, uploads, tidying up. The
 turn wakes by ZooKeeper's watches, as work ends, and when something falls due; an idle builder asks nothing.
@@ -16,23 +16,25 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import metrics
-from nodepool_ocb.diskimages import Diskimage
+from nodepool_ocb.daemon.backoff import Patience
+from nodepool_ocb.daemon.workers import Crew
 from nodepool_ocb.errors import NoCluster, Taken, Unavailable
-from nodepool_ocb.image import Due, ImageView, due, due_uploads
-from nodepool_ocb.model import BuildState, Daemon
-from nodepool_ocb.store import clusters, paths
+from nodepool_ocb.images.diskimages import Diskimage
+from nodepool_ocb.images.rules import Due, ImageView, due, due_uploads
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import BuildState, Daemon
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.images import ImageCache
-from nodepool_ocb_builder import company, isolation, space
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_builder import company, space
 from nodepool_ocb_builder.backends import missing
-from nodepool_ocb_builder.building import Building
+from nodepool_ocb_builder.build import Building
+from nodepool_ocb_builder.cleanup.housekeeping import Housekeeping
 from nodepool_ocb_builder.company import Company
-from nodepool_ocb_builder.crew import Crew
-from nodepool_ocb_builder.housekeeping import Housekeeping
-from nodepool_ocb_builder.patience import Patience
+from nodepool_ocb_builder.context import Site
 from nodepool_ocb_builder.registration import register
-from nodepool_ocb_builder.site import Site
-from nodepool_ocb_builder.uploading import Uploading, elsewhere
+from nodepool_ocb_builder.sandbox import isolation
+from nodepool_ocb_builder.upload import Uploading, elsewhere
 
 log = logging.getLogger(__name__)
 

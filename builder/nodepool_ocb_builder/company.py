@@ -10,13 +10,13 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.builders import differences
-from nodepool_ocb.diskimages import Diskimage
-from nodepool_ocb.model import Daemon, ImageSettings
-from nodepool_ocb.rights import Kind
+from nodepool_ocb.images.builders import differences
+from nodepool_ocb.images.diskimages import Diskimage
+from nodepool_ocb.model.records import Daemon, ImageSettings
+from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store import daemons
-from nodepool_ocb.store.session import Session
-from nodepool_ocb_builder.site import Site
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb_builder.context import Site
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from nodepool_ocb import logs, nodepool, providers, reloading
+from nodepool_ocb import providers
 from nodepool_ocb.config import Settings
+from nodepool_ocb.daemon import reloading
+from nodepool_ocb.daemon.command import Asked
+from nodepool_ocb.daemon.reloading import Reload
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.nodepool import Nodepool
-from nodepool_ocb.program import Asked
+from nodepool_ocb.images import nodepool
+from nodepool_ocb.images.nodepool import Nodepool
 from nodepool_ocb.providers.provider import Uploader
-from nodepool_ocb.reloading import Reload
+from nodepool_ocb.telemetry import logs
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.backends import Backend
 from nodepool_ocb_builder.builder import Builder

@@ -12,19 +12,20 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import config, metrics
-from nodepool_ocb.daemon import serve
+from nodepool_ocb import config
+from nodepool_ocb.daemon.command import Asked, program
+from nodepool_ocb.daemon.loop import serve
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.logpages import LogPage
-from nodepool_ocb.model import Daemon
-from nodepool_ocb.program import Asked, program
-from nodepool_ocb.rights import Kind
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
 from nodepool_ocb_builder.configuration import Reloading, end_within_seconds, listen, load, uploaders
-from nodepool_ocb_builder.shelf import Shelf
-from nodepool_ocb_builder.site import Site
+from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.image_directory import Shelf
 
 LOGS: Final = "builds"  # below images-dir, where build-log-dir does not say otherwise
 

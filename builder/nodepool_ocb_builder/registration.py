@@ -9,11 +9,12 @@ from contextlib import suppress
 from typing import Final
 
 from nodepool_ocb.errors import Invalid, Stale, Taken, Unavailable
-from nodepool_ocb.model import Create, Daemon, Delete, Set
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.frames import Znode
-from nodepool_ocb.store.session import Session
-from nodepool_ocb_builder.shelf import Shelf
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Create, Daemon, Delete, Set
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb_builder.image_directory import Shelf
 
 SESSIONS: Final = (
     3  # time-outs that a builder which died may stay registered: one is the rule, and its own may be longer

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from nodepool_ocb.preflight import unwritable
+from nodepool_ocb.daemon.preflight import unwritable
 
 LOG_BYTES: Final = 1 << 20  # that are free where logs go, before a build begins: it writes to its log, or fails
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.image import UploadView
+from nodepool_ocb.images.rules import UploadView
 from nodepool_ocb.providers.stamp import Stamp
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli import connection, output
-from nodepool_ocb.cli.common import Noun
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Noun
 from nodepool_ocb.errors import Denied
 
 if TYPE_CHECKING:
@@ -33,11 +33,12 @@ def init() -> None:
 
     For people's user alone. It may be stopped and repeated at any time; daemons may go on.
     """
-    from nodepool_ocb.store import access, acls, tree
+    from nodepool_ocb.store import acls, tree
+    from nodepool_ocb.store.client import access
 
-    zookeeper = connection.settings().zookeeper
+    zookeeper = session.settings().zookeeper
     access.refuse_all_but_people(zookeeper)
-    with connection.session() as opened:
+    with session.session() as opened:
         walk = acls.Walk(opened, access.Acls(zookeeper))
         changed = list(walk.mended())
         _tell(changed)
@@ -49,10 +50,11 @@ def init() -> None:
 @command.command()
 def check() -> None:
     """Name every znode whose rights are not those of the configuration, and end with 1 where there is any."""
-    from nodepool_ocb.store import access, acls
+    from nodepool_ocb.store import acls
+    from nodepool_ocb.store.client import access
 
-    with connection.session() as opened:
-        walk = acls.Walk(opened, access.Acls(connection.settings().zookeeper))
+    with session.session() as opened:
+        walk = acls.Walk(opened, access.Acls(session.settings().zookeeper))
         found = list(walk.differing())
     _tell(found)
     _refuse_unseen(walk)
@@ -62,7 +64,7 @@ def check() -> None:
 
 
 def _tell(differences: Iterable[Difference]) -> None:
-    from nodepool_ocb.store.access import words
+    from nodepool_ocb.store.client.access import words
 
     rows = [{"path": each.path, "found": words(each.found), "expected": words(each.expected)} for each in differences]
     output.things(rows, COLUMNS, key="path")

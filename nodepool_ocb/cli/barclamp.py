@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb import structure, unreadable
-from nodepool_ocb.cli import connection, output
-from nodepool_ocb.cli.common import Noun, dry_run_option
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option
+from nodepool_ocb.engine import structure, unreadable
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import Change, Create, Json, Role, Set
-from nodepool_ocb.store import paths
-from nodepool_ocb.world import World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Create, Json, Role, Set
 
 if TYPE_CHECKING:
-    from nodepool_ocb.barclamp import Imported
+    from nodepool_ocb.catalogue.barclamp import Imported
 
 files_argument = click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE|DIR...")
 
@@ -31,7 +31,7 @@ def command() -> None:
 @files_argument
 def check(files: Sequence[str]) -> None:
     """Say everything that is wrong in documents, with file, line and key; ZooKeeper is not asked."""
-    from nodepool_ocb import barclamp
+    from nodepool_ocb.catalogue import barclamp
 
     found = barclamp.load(files)
     rows: list[dict[str, Json]] = [
@@ -54,7 +54,7 @@ def check(files: Sequence[str]) -> None:
 @dry_run_option
 def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
     """Import the roles of documents: nothing, if any has a problem, unless --force is given."""
-    from nodepool_ocb import barclamp
+    from nodepool_ocb.catalogue import barclamp
 
     outcome: list[Imported] = []
 
@@ -66,15 +66,15 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
             raise Invalid(found.problems)
         yield from structure.in_parts(world, ([each] for each in _changes(world, found.roles)))
 
-    with connection.session() as opened:
+    with session.session() as opened:
         try:
-            changes = connection.change(opened, decide, dry_run)
+            changes = session.change(opened, decide, dry_run)
         finally:
             _complain(outcome[0].warnings if outcome else ())
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
     told = {"warnings": list(outcome[0].warnings), "problems": list(outcome[0].problems)}
-    connection.report(changes, dry_run, **told)
+    session.report(changes, dry_run, **told)
 
 
 def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli import connection, output
-from nodepool_ocb.cli.common import Noun, asked
-from nodepool_ocb.model import Json
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Noun, asked
+from nodepool_ocb.model.records import Json
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import BuilderSettings
@@ -38,18 +38,19 @@ def check(offline: bool, nodepool: Path | None) -> None:
     """
     import msgspec
 
-    from nodepool_ocb import config, preflight
+    from nodepool_ocb import config
+    from nodepool_ocb.daemon import preflight
     from nodepool_ocb.errors import Invalid
 
     found = asked("config") or config.find()
-    settings = connection.settings()
+    settings = session.settings()
     if nodepool is None and found and preflight.may_be_there(settings.builder.nodepool):
         nodepool = Path(settings.builder.nodepool)
     images = _images(nodepool, settings.builder) if nodepool else None
     if problems := [*preflight.wrong(settings), *config.user_faults(settings.zookeeper)]:
         raise Invalid([f"{found or 'defaults'}: {each}" for each in problems])
     if not offline:
-        with connection.session():
+        with session.session():
             pass
     for each in preflight.doubtful(settings, Path(found) if found else None):
         output.say(f"warning: {each}")
@@ -76,7 +77,8 @@ def check(offline: bool, nodepool: Path | None) -> None:
 
 def _images(path: Path, builder: BuilderSettings) -> dict[str, Json]:
     """What a nodepool.yaml comes to, without anything that may be secret; raises Invalid with every fault."""
-    from nodepool_ocb import backends, nodepool, providers
+    from nodepool_ocb import providers
+    from nodepool_ocb.images import backends, nodepool
 
     read = nodepool.load(path, builder.secure)
     backends.check(read.diskimages, backends.checkers(), str(path), read.line)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import click
 
-from nodepool_ocb.cli import connection, output
-from nodepool_ocb.cli.common import Noun
-from nodepool_ocb.model import Daemon, Json
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Noun
+from nodepool_ocb.model.records import Daemon, Json
 
 
 @click.group(cls=Noun)
@@ -19,11 +19,12 @@ def command() -> None:
 @command.command("list")
 def list_() -> None:
     """Every daemon that has a session with ZooKeeper now."""
-    from nodepool_ocb.store import daemons, paths
+    from nodepool_ocb.model import paths
+    from nodepool_ocb.store import daemons
 
     columns = ("kind", "id", "state", "trouble", "host", "pid", "version", "slots", "jigs", "pages", "started")
     unread: dict[str, str] = {}
-    with connection.session() as opened:
+    with session.session() as opened:
         opened.sync()
         running = {kind: daemons.read(opened, kind, unread) for kind in paths.DAEMON_KINDS}
     for reason in unread.values():

@@ -12,10 +12,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Run, Structure
-from nodepool_ocb.store import paths
-from nodepool_ocb.world import NodeView, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Run, Structure
 
 MANY_GENERATIONS: Final = 2  # that one write of a noderole may count, at most
 

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb import committing, deployments, structure, unreadable
-from nodepool_ocb.cli import assigning, completion, connection, output, turns, waiting
-from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
-from nodepool_ocb.cli.finding import deployment_of, role_of
+from nodepool_ocb.cli.kit import assignments as assigning
+from nodepool_ocb.cli.kit import completion, output
+from nodepool_ocb.cli.kit import session as connection
+from nodepool_ocb.cli.kit.names import deployment_of, role_of
+from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
+from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.rollouts import turns
+from nodepool_ocb.engine import commands, deployments, structure, unreadable
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
-from nodepool_ocb.model import Change, Check, Create, DeploymentRole, DeploymentState, Json, Set, State
-from nodepool_ocb.noderole import Event
-from nodepool_ocb.store import paths
-from nodepool_ocb.world import Vertex, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Check, Create, DeploymentRole, DeploymentState, Json, Set, State
 
 if TYPE_CHECKING:
-    from nodepool_ocb.store.session import Session
+    from nodepool_ocb.store.client.session import Session
 
 name_argument = click.argument("name", shell_complete=completion.deployments)
 
@@ -121,7 +125,7 @@ def _tree(world: World, name: str) -> Any:
 @dry_run_option
 def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> None:
     """Set attributes of a role for the whole deployment, while it is PROPOSED."""
-    from nodepool_ocb import roles  # here, since jsonschema takes long to import
+    from nodepool_ocb.catalogue import rules as roles  # here, since jsonschema takes long to import
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment = deployment_of(world, name)
@@ -191,7 +195,7 @@ def commit(name: str, alone: bool, force: bool, wait: bool, timeout_seconds: flo
         bound = _bound(world, name)
         unreadable.refuse_commit(world, bound, {vertex.node.name for vertex in bound} | _nodes(world, name))
         meant = [] if alone else [each for each in bound if each.record.state is State.PROPOSED]
-        yield from turns.kept(opened, world, meant, committing.apply_to(world, meant, Event.COMMIT, now, by), force)
+        yield from turns.kept(opened, world, meant, commands.apply_to(world, meant, Event.COMMIT, now, by), force)
         if name != deployments.SYSTEM:  # last: annealers find all of it committed
             changes = deployments.turn(world, name, DeploymentState.COMMITTED, now, by)
             if changes:
@@ -235,7 +239,7 @@ def delete(name: str, yes: bool) -> None:
 
 def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]]:
     """Where roles have a hook for it, their removal by an annealer; else, or when that was done, the deployment's."""
-    from nodepool_ocb.store.removal import removal_as_judged
+    from nodepool_ocb.store.subtree import removal_as_judged
 
     deployments.deletable(world, name)
     hooked: list[Change] = []

@@ -8,11 +8,11 @@ from typing import Final
 
 import click
 
-from nodepool_ocb.cli import completion, connection, output, terminal
-from nodepool_ocb.cli.common import Verb, asked
-from nodepool_ocb.cli.finding import deployment_of, noderole_of
-from nodepool_ocb.model import Json, State
-from nodepool_ocb.world import Vertex, World
+from nodepool_ocb.cli.kit import completion, output, session, terminal
+from nodepool_ocb.cli.kit.names import deployment_of, noderole_of
+from nodepool_ocb.cli.kit.options import Verb, asked
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model.records import Json, State
 
 FILL: Final = {
     State.PROPOSED: "#e8d5f0",
@@ -32,7 +32,7 @@ FILL: Final = {
 @click.option("--format", "form", type=click.Choice(["dot", "mermaid", "json"]), help="dot unless told.")
 def command(deployment: str | None, around: str | None, form: str | None) -> None:
     """Draw which noderole waits for which."""
-    world = connection.world()
+    world = session.world()
     vertices = _chosen(world, deployment, around)
     if form in ("dot", "mermaid") and asked("output") not in (None, "table"):
         raise click.UsageError(f"--format {form} is text for people; take --format json, or leave -o away")

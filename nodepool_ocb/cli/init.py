@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli import connection, output
-from nodepool_ocb.cli.common import Verb
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.errors import Conflict
 
 
@@ -19,8 +19,8 @@ def command(admin_domain: str | None) -> None:
     """
     from nodepool_ocb.store import clusters, tree
 
-    with connection.session(founding=True) as opened:
-        domain = admin_domain or connection.settings().admin_domain
+    with session.session(founding=True) as opened:
+        domain = admin_domain or session.settings().admin_domain
         made = tree.bootstrap(opened, admin_domain=domain, now=opened.now())
         cluster, place = clusters.current(opened), clusters.place(opened)
     if admin_domain and cluster.admin_domain != admin_domain:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli import connection, imaging, output, rolling
-from nodepool_ocb.cli.common import Noun
-from nodepool_ocb.model import Holder, Json
-from nodepool_ocb.store import paths
-from nodepool_ocb.world import World
+from nodepool_ocb.cli.images import imaging
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Noun
+from nodepool_ocb.cli.rollouts import rolling
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Holder, Json
 
 if TYPE_CHECKING:
-    from nodepool_ocb.store.session import Session
+    from nodepool_ocb.store.client.session import Session
 
 
 @click.group(cls=Noun)
@@ -24,8 +26,8 @@ def command() -> None:
 @command.command("list")
 def list_() -> None:
     """Every claim on a node, and every lock on a rollout, an image's builds or a build's uploads: whose, and since when."""
-    with connection.session() as opened:
-        world = connection.load(opened)
+    with session.session() as opened:
+        world = session.load(opened)
         told = [*rows(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
     output.things(told, ("kind", "name", "owner", "host", "purpose", "since"))
 

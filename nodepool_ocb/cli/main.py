@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from nodepool_ocb.cli import terminal
-from nodepool_ocb.cli.common import common_options, did_you_mean
+from nodepool_ocb.cli.kit import terminal
+from nodepool_ocb.cli.kit.options import common_options, did_you_mean
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.visible import visible
+from nodepool_ocb.telemetry.visible import visible
 
 #: noun → (the module whose ``command`` it is, what --help says of it)
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
@@ -28,17 +28,20 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "role": ("nodepool_ocb.cli.role", "The roles that can be bound to nodes."),
     "deployment": ("nodepool_ocb.cli.deployment", "Deployments: create, configure, propose, commit, wait."),
     "node": ("nodepool_ocb.cli.node", "Machines: create, bind roles to them, commit, take out of service."),
-    "noderole": ("nodepool_ocb.cli.noderole", "Roles on nodes: states, explanations, logs, retries."),
-    "rollout": ("nodepool_ocb.cli.rollout", "Deployment strategies: check them, plan, carry them out, look on."),
+    "noderole": ("nodepool_ocb.cli.noderoles.noderole", "Roles on nodes: states, explanations, logs, retries."),
+    "rollout": (
+        "nodepool_ocb.cli.rollouts.rollout",
+        "Deployment strategies: check them, plan, carry them out, look on.",
+    ),
     "graph": ("nodepool_ocb.cli.graph", "Draw which noderole waits for which."),
-    "image": ("nodepool_ocb.cli.image", "Images: their builds, asking for builds, logs, pauses."),
-    "upload": ("nodepool_ocb.cli.upload", "Builds at providers."),
+    "image": ("nodepool_ocb.cli.images.image", "Images: their builds, asking for builds, logs, pauses."),
+    "upload": ("nodepool_ocb.cli.images.upload", "Builds at providers."),
     "daemon": ("nodepool_ocb.cli.daemon", "The daemons that are running."),
     "lock": ("nodepool_ocb.cli.lock", "Who works on what now."),
     "acl": ("nodepool_ocb.cli.acl", "Who may do what in ZooKeeper: compare it with the configuration, set it."),
     "record": ("nodepool_ocb.cli.record", "Single records in ZooKeeper: look at one, delete what cannot be read."),
     "config": ("nodepool_ocb.cli.config", "Check the configuration."),
-    "completion": ("nodepool_ocb.cli.completion", "Print the completion script of a shell."),
+    "completion": ("nodepool_ocb.cli.kit.completion", "Print the completion script of a shell."),
 }
 
 

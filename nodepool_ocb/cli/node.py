@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from nodepool_ocb import aliveness, binding, committing, nodes, unreadable
-from nodepool_ocb.cli import assigning, completion, connection, output, turns, waiting
-from nodepool_ocb.cli.common import Noun, confirm, dry_run_option, wait_options, yes_option
-from nodepool_ocb.cli.finding import deployment_of, node_of, record_of, role_of
+from nodepool_ocb.cli.kit import assignments as assigning
+from nodepool_ocb.cli.kit import completion, output
+from nodepool_ocb.cli.kit import session as connection
+from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of, role_of
+from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, wait_options, yes_option
+from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.rollouts import turns
+from nodepool_ocb.engine import binding, commands, liveness, nodes, unreadable
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Change, Delete, Json, Node, State
-from nodepool_ocb.noderole import Event
-from nodepool_ocb.store import paths
-from nodepool_ocb.world import NodeView, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Delete, Json, Node, State
 
 if TYPE_CHECKING:
-    from nodepool_ocb.store.session import Session
+    from nodepool_ocb.store.client.session import Session
 
 #: The order in which a node's noderoles tell of it: errors hide behind nothing.
 WORST: Final = (State.ERROR, State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED, State.ACTIVE)
@@ -154,7 +158,7 @@ def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
         fields = assigning.node_fields(node, assignments)
         fields = {name: value for name, value in fields.items() if getattr(node, name) != value}
         if fields:
-            yield aliveness.changed(world, view, opened.now(), connection.me(), **fields)
+            yield liveness.changed(world, view, opened.now(), connection.me(), **fields)
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
@@ -214,7 +218,7 @@ def commit(fqdn: str, force: bool, wait: bool, timeout_seconds: float | None, dr
         bound = node_of(world, fqdn).noderoles.values()
         unreadable.refuse_commit(world, bound, [fqdn])
         meant = [vertex for vertex in bound if vertex.record.state is State.PROPOSED]
-        moved = committing.apply_to(world, meant, Event.COMMIT, opened.now(), connection.me())
+        moved = commands.apply_to(world, meant, Event.COMMIT, opened.now(), connection.me())
         return turns.kept(opened, world, meant, moved, force)
 
     def chosen(world: World) -> list[str]:
@@ -258,7 +262,7 @@ def _elsewhere(view: NodeView) -> list[str]:
 
 
 def _deletion(opened: Any, world: World, fqdn: str) -> Iterator[Sequence[Change]]:
-    from nodepool_ocb.store.removal import removal_as_judged
+    from nodepool_ocb.store.subtree import removal_as_judged
 
     asked = nodes.delete(world, fqdn)
     if asked:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb import limits
-from nodepool_ocb.cli import connection, deleting, output
-from nodepool_ocb.cli.common import Noun, confirm, yes_option
+from nodepool_ocb.cli import deleting
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Noun, confirm, yes_option
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
-from nodepool_ocb.model import Change, Delete, Json, Run, Set
-from nodepool_ocb.store import paths
-from nodepool_ocb.visible import line
-from nodepool_ocb.world import World
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Delete, Json, Run, Set
+from nodepool_ocb.telemetry.visible import line
 
 if TYPE_CHECKING:
-    from nodepool_ocb.store.frames import Znode
-    from nodepool_ocb.store.session import Session
+    from nodepool_ocb.store.client.frames import Znode
+    from nodepool_ocb.store.client.session import Session
 
 SHOWN: Final = 4000  # characters of what a record holds, in a table; the other forms have all
 NAMED: Final = 20  # znodes that are named before they go
@@ -38,7 +38,7 @@ def show(path: str) -> None:
     """What is at a path, byte by byte: control characters are written as \\x1b, and why it cannot be read is said."""
     from nodepool_ocb.store import quarantine
 
-    with connection.session() as opened:
+    with session.session() as opened:
         opened.sync()
         znode = _there(opened, path)
         below = opened.children(path) or []
@@ -67,8 +67,8 @@ def delete(path: str, force: bool, yes: bool) -> None:
     """Delete a record that cannot be read, with all below it; refused while somebody works there or depends on it."""
     from nodepool_ocb.store import tree
 
-    with connection.session() as opened:
-        znodes = _judged(opened, connection.load(opened), path, force)
+    with session.session() as opened:
+        znodes = _judged(opened, session.load(opened), path, force)
         names = [line(znode.path) for znode in reversed(znodes)]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         confirm(f"delete {', '.join(names[:NAMED])}{more}, for good", yes)
@@ -101,7 +101,7 @@ def _there(opened: Session, path: str) -> Znode:
 def _judged(opened: Session, world: World, path: str, force: bool) -> list[Znode]:
     """What would go, leaves first; raises Conflict where it may not."""
     from nodepool_ocb.store import quarantine
-    from nodepool_ocb.store.removal import subtree
+    from nodepool_ocb.store.subtree import subtree
 
     znode = _there(opened, path)
     why = quarantine.problem(znode) or quarantine.of_rollouts(opened).get(path)
@@ -130,8 +130,9 @@ def _locks(opened: Session, path: str) -> list[str]:
 
 def _transactions(world: World, path: str, znodes: Sequence[Znode]) -> list[Sequence[Change]]:
     """All of it, leaves first; each part raises the structure, so that whoever decided with what goes is refused."""
-    from nodepool_ocb import structure
-    from nodepool_ocb.store import codec, quarantine
+    from nodepool_ocb.engine import structure
+    from nodepool_ocb.store import quarantine
+    from nodepool_ocb.store.client import codec
 
     goes: list[Change] = [Delete(znode.path, znode.version) for znode in znodes]
     if not path.startswith(paths.ROOT + "/"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli import completion, connection, output
-from nodepool_ocb.cli.common import Noun
-from nodepool_ocb.cli.finding import role_of
-from nodepool_ocb.model import Json
+from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit.names import role_of
+from nodepool_ocb.cli.kit.options import Noun
+from nodepool_ocb.model.records import Json
 
 
 @click.group(cls=Noun)
@@ -29,7 +29,7 @@ def list_(flags: tuple[str, ...], barclamp: str | None) -> None:
             "requires": list(role.record.requires),
             "description": role.record.description,
         }
-        for name, role in sorted(connection.world().roles.items())
+        for name, role in sorted(session.world().roles.items())
         if set(flags) <= set(role.record.flags) and barclamp in (None, role.record.barclamp)
     ]
     output.things(rows, ("name", "barclamp", "jig", "flags", "requires"))
@@ -39,5 +39,5 @@ def list_(flags: tuple[str, ...], barclamp: str | None) -> None:
 @click.argument("role", shell_complete=completion.roles)
 def show(role: str) -> None:
     """One role, as it was imported."""
-    found = role_of(connection.world(), role)
+    found = role_of(session.world(), role)
     output.thing({"name": role, **output.plain(found.record)}, role)

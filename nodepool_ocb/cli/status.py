@@ -8,12 +8,16 @@ from collections.abc import Iterator, Sequence
 import click
 import msgspec
 
-from nodepool_ocb import builders, hookcode, image
-from nodepool_ocb.cli import connection, daemon, deployment, imaging, lock, node, output, rolling
-from nodepool_ocb.cli.common import Verb
-from nodepool_ocb.model import BuildState, Json, State, UploadState
+from nodepool_ocb.cli import daemon, deployment, lock, node
+from nodepool_ocb.cli.images import imaging
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.rollouts import rolling
+from nodepool_ocb.engine import hookcode
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.images import builders, rules
+from nodepool_ocb.model.records import BuildState, Json, State, UploadState
 from nodepool_ocb.rollout.records import OVER, RolloutState
-from nodepool_ocb.world import World
 
 
 @click.command(cls=Verb)
@@ -22,7 +26,7 @@ def command() -> None:
     from nodepool_ocb.store import quarantine, tree
 
     quarantined: dict[str, str] = {}
-    with connection.session() as opened:
+    with session.session() as opened:
         opened.sync()
         world = tree.load(opened)
         images = imaging.load(opened, quarantined)
@@ -77,7 +81,7 @@ def glance_at_images(images: imaging.Images) -> dict[str, Json]:
     """How many builds and uploads there are of each state, and what failed or is being made. Pure."""
     rows = [imaging.build_row(view, build) for view in images.values() for build in view.builds]
     uploads = [upload for row in rows for upload in row["uploads"]]
-    failures = [(name, image.failures(view)) for name, view in sorted(images.items())]
+    failures = [(name, rules.failures(view)) for name, view in sorted(images.items())]
     return {
         "all": len(images),
         "builds": dict(Counter(str(row["state"]) for row in rows)),

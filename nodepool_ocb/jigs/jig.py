@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings
-from nodepool_ocb.model import Json, Node, Role
+from nodepool_ocb.model.records import Json, Node, Role
 
 TAIL_BYTES: Final = 4096  # of the output, kept in the record of the run
 LOG_BYTES: Final = 16 << 20  # of the output, kept in a file

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final
 
-from nodepool_ocb import metrics
 from nodepool_ocb.jigs.jig import LOG_BYTES, TAIL_BYTES
+from nodepool_ocb.telemetry import metrics
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Final
 
-from nodepool_ocb import role
+from nodepool_ocb.catalogue import code
 from nodepool_ocb.config import Settings
 from nodepool_ocb.jigs.jig import Detached, Failed, Order, Outcome, Succeeded
 from nodepool_ocb.jigs.raised import failed
@@ -29,7 +29,7 @@ class RoleProvidedJig:
     def configure(self, settings: Settings) -> None: ...
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
-        provided = role.find(order.role, order.definition.barclamp)
+        provided = code.find(order.role, order.definition.barclamp)
         if provided is None:
             missing = f"install a package with the entry point {order.role} in nodepool_ocb.roles"
             return Failed(f"role {order.role} brings no code: {missing}")
@@ -52,7 +52,7 @@ class RoleProvidedJig:
     def close(self) -> None: ...
 
 
-def _work(provided: role.Role, order: Order, answers: queue.SimpleQueue[Outcome]) -> None:
+def _work(provided: code.Role, order: Order, answers: queue.SimpleQueue[Outcome]) -> None:
     try:
         answers.put(Succeeded(dict(provided.run(order))))
     except BaseException as error:  # other people's code: whatever it raises is its failure

@@ -15,14 +15,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings, SshSettings
-from nodepool_ocb.jigs import protocol
-from nodepool_ocb.jigs.conversation import Conversation
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unknown, Unreachable
-from nodepool_ocb.jigs.link import Broken, Lied, Link, NoKey
 from nodepool_ocb.jigs.output import Output
-from nodepool_ocb.jigs.protocol import Frame, Nonsense
-from nodepool_ocb.jigs.runner import borrow, keep
-from nodepool_ocb.jigs.ssh import Pool, pool
+from nodepool_ocb.jigs.ssh import protocol
+from nodepool_ocb.jigs.ssh.conversation import Conversation
+from nodepool_ocb.jigs.ssh.link import Broken, Lied, Link, NoKey
+from nodepool_ocb.jigs.ssh.pool import Pool, pool
+from nodepool_ocb.jigs.ssh.protocol import Frame, Nonsense
+from nodepool_ocb.jigs.ssh.runner import borrow, keep
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import threading
 
 from nodepool_ocb.config import Settings
 from nodepool_ocb.jigs.jig import Detached, Failed, Order, Outcome, Succeeded
-from nodepool_ocb.model import Json
+from nodepool_ocb.model.records import Json
 
 
 class TestJig:

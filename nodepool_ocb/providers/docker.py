@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool_ocb.checks import faults_in_value
+from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.errors import Invalid, Unavailable
-from nodepool_ocb.model import Json
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
-from nodepool_ocb.providers.sending import GivenUp, Stream, attended
 from nodepool_ocb.providers.stamp import STAMP, Stamp
+from nodepool_ocb.providers.transfer import GivenUp, Stream, attended
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.checks import faults_in_value
+from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.errors import Unavailable
-from nodepool_ocb.model import Json
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
-from nodepool_ocb.providers.sending import BLOCK_BYTES, GivenUp, Stream, why_give_up
 from nodepool_ocb.providers.stamp import Stamp
+from nodepool_ocb.providers.transfer import BLOCK_BYTES, GivenUp, Stream, why_give_up
 
 OPTIONS: Final[Json] = {
     "type": "object",

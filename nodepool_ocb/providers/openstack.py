@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from nodepool_ocb.checks import faults_in_value
+from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.errors import Invalid, Unavailable
-from nodepool_ocb.model import Json
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
-from nodepool_ocb.providers.sending import GivenUp, Stream, attended, why_give_up
 from nodepool_ocb.providers.stamp import Stamp
+from nodepool_ocb.providers.transfer import GivenUp, Stream, attended, why_give_up
 
 if TYPE_CHECKING:
     from openstack.connection import Connection

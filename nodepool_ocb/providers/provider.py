@@ -16,9 +16,9 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from nodepool_ocb.checks import did_you_mean
+from nodepool_ocb.documents.schema import did_you_mean
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.providers.stamp import Stamp
 
 GROUP: Final = "nodepool_ocb.providers"

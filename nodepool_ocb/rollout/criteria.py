@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from nodepool_ocb.strategy import Criteria
+from nodepool_ocb.rollout.strategy import Criteria
 
 
 class Count(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodepool_ocb.rollout import criteria
 from nodepool_ocb.rollout.criteria import Count
 from nodepool_ocb.rollout.records import IN_FLIGHT, LOST, GroupRecord, GroupState, NodeState, Progress, Rollout
-from nodepool_ocb.strategy import Group, Phase
+from nodepool_ocb.rollout.strategy import Group, Phase
 
 
 def deadline(phases: Sequence[Phase], record: GroupRecord) -> float:

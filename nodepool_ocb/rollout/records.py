@@ -8,7 +8,7 @@ Three kinds of znodes, each below 256 KiB for 1,000 groups and any number of nod
 
 Who is a member is decided once, when the rollout begins. A group's members are positions in the sorted names of the
 rollout's nodes, written as ranges ("0-12,15"): 200 groups of 5,000 nodes each take kilobytes. The rollout's own znode is
-made last, so a rollout that is there is whole; one without it was never begun. ``stepping.step`` decides in rounds, each
+made last, so a rollout that is there is whole; one without it was never begun. ``step.step`` decides in rounds, each
 of which touches one kind of znode only: so a round may be written in any number of transactions, in its order.
 """
 
@@ -25,9 +25,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import Record
-from nodepool_ocb.ranges import Moment, Times
-from nodepool_ocb.strategy import Group, Strategy
+from nodepool_ocb.model.ranges import Moment, Times
+from nodepool_ocb.model.records import Record
+from nodepool_ocb.rollout.strategy import Group, Strategy
 
 PART_BYTES: Final = 200 * 1024  # of nodes, when each is at its largest
 REASON_BYTES: Final = 400  # of any text that says why, as JSON

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nodepool_ocb import rights
 from nodepool_ocb.errors import Denied, Invalid, Stale
-from nodepool_ocb.store import frames
-from nodepool_ocb.store.access import Acls
-from nodepool_ocb.store.frames import Grant
-from nodepool_ocb.store.reading import BATCH, Reading
+from nodepool_ocb.model import rights
+from nodepool_ocb.store.client import frames
+from nodepool_ocb.store.client.access import Acls
+from nodepool_ocb.store.client.frames import Grant
+from nodepool_ocb.store.client.reading import BATCH, Reading
 
 
 class Difference(NamedTuple):

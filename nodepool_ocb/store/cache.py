@@ -19,14 +19,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import Change, Check, Delete, Gate, Json, Record
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.frames import Znode
-from nodepool_ocb.store.places import place
-from nodepool_ocb.store.session import Session, ZnodeStat
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Check, Delete, Gate, Json, Record
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.store.tree import Touched, Tree
-from nodepool_ocb.world import World
+from nodepool_ocb.store.worldpaths import place
 
 
 class Cache:

@@ -7,9 +7,10 @@ nothing, look like a new and empty world; so every daemon and every command asks
 from __future__ import annotations
 
 from nodepool_ocb.errors import NoCluster
-from nodepool_ocb.model import Cluster
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Cluster
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
 
 
 def current(session: Session, expected: str = "") -> Cluster:

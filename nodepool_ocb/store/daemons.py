@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import Daemon
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.reading import Reading
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.reading import Reading
 
 
 def read(session: Reading, kind: str, unread: dict[str, str] | None = None) -> dict[str, Daemon | None]:

@@ -16,13 +16,14 @@ from typing import Final, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.image import BuildView, ImageView, Paused, Requested, UploadView
-from nodepool_ocb.model import Build, BuildRequest, Pause, Record, Upload
-from nodepool_ocb.skew import believed
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.frames import Znode
+from nodepool_ocb.images.rules import BuildView, ImageView, Paused, Requested, UploadView
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Build, BuildRequest, Pause, Record, Upload
+from nodepool_ocb.model.skew import believed
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import holders
-from nodepool_ocb.store.session import Session
 
 T = TypeVar("T", bound=Record)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
-from nodepool_ocb.model import Change, Deployment, Rollouts, Set, Structure
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Deployment, Rollouts, Set, Structure
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
 
 
 class _Line(NamedTuple):

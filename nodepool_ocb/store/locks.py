@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.errors import Invalid, Stale, Unavailable
-from nodepool_ocb.model import Create, Delete, Holder
-from nodepool_ocb.store import codec
-from nodepool_ocb.store.frames import Znode
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model.records import Create, Delete, Holder
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
 
 _CONTENDER: Final = re.compile(r".*[0-9]{10}")
 

@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import Build, BuildRequest, Holder, Pause, Run, Upload
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Build, BuildRequest, Holder, Pause, Run, Upload
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
-from nodepool_ocb.store import codec, paths, rollouts
-from nodepool_ocb.store.frames import Znode
+from nodepool_ocb.store import rollouts
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import contenders
-from nodepool_ocb.store.places import Kind, misnamed, place
-from nodepool_ocb.store.reading import Reading
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.worldpaths import Kind, misnamed, place
 
 ATTRIBUTES: Final = "attributes"
 

@@ -22,16 +22,17 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb import limits
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
-from nodepool_ocb.model import Change, Check, Create, Holder, Record, Rollouts, Set, Structure
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Check, Create, Holder, Record, Rollouts, Set, Structure
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
-from nodepool_ocb.store import codec, lines, paths
-from nodepool_ocb.store.frames import Znode
+from nodepool_ocb.store import lines
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import holders
-from nodepool_ocb.store.removal import removal
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.subtree import removal
 
 R = TypeVar("R", bound=Record)
 
@@ -159,7 +160,7 @@ def _standing(session: Session, deployment: str) -> tuple[Rollouts, int]:
 
 
 def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[Check] = ()) -> str:
-    """Write a rollout that ``planning.begin`` made; gives its id. An annealer will drive it.
+    """Write a rollout that ``plan.begin`` made; gives its id. An annealer will drive it.
 
     Raises Conflict while another of the deployment, or of one above or below it, is under way; NotFound where there is no
     such deployment; Stale where what was ``judged`` has moved on.

@@ -16,8 +16,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, Spoiled, Stale
-from nodepool_ocb.model import (
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.ranges import is_name, is_node
+from nodepool_ocb.model.records import (
     Claim,
     Cluster,
     Create,
@@ -34,12 +37,10 @@ from nodepool_ocb.model import (
     Rollouts,
     Structure,
 )
-from nodepool_ocb.ranges import is_name, is_node
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.frames import Znode
-from nodepool_ocb.store.places import Listing, Place, listing, misnamed, place
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.world import Stored, Vertex, World
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.worldpaths import Listing, Place, listing, misnamed, place
 
 
 class Touched(msgspec.Struct):

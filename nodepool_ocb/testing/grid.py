@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.model import (
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
     Change,
     Create,
     Deployment,
@@ -26,8 +27,9 @@ from nodepool_ocb.model import (
     Set,
     State,
 )
-from nodepool_ocb.store import codec, paths, tree
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
 
 DEPLOYMENT: Final = "bench"
 BATCH: Final = 400  # changes in one transaction

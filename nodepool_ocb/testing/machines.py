@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nodepool_ocb.model import Node
+from nodepool_ocb.model.records import Node
 
 MARK: Final = "NODEPOOL_OCB_MACHINE"
 STATE_DIR: Final = "~/.nodepool-ocb"

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.testing.proxy import Proxy
-from nodepool_ocb.testing.zookeeper import free_port
+from nodepool_ocb.testing.zookeeper.server import free_port
 
 ANNEALER: Final = ("-m", "nodepool_ocb_annealer.main")
 BUILDER: Final = ("-m", "nodepool_ocb_builder.main")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from nodepool_ocb.testing.ensemble import Ensemble
 from nodepool_ocb.testing.processes import CutDaemon
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
+from nodepool_ocb.testing.zookeeper.server import Server
 
 ALONE: Final = "alone"
 

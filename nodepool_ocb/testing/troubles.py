@@ -16,8 +16,8 @@ import msgspec
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Stale, Unavailable
-from nodepool_ocb.model import Json, Set
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model.records import Json, Set
+from nodepool_ocb.store.client.session import Session
 
 MENDED_SECONDS: Final = 120.0
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from yard import Yard
 
-from nodepool_ocb.model import UploadState
-from nodepool_ocb.testing.counters import requests, transactions
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.model.records import UploadState
+from nodepool_ocb.testing.zookeeper.counters import requests, transactions
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.builder.fleet_of_builders import Yard
 
 IMAGES, PROVIDERS = 30, 4
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from yard import PATIENCE_SECONDS, Yard
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Denied
-from nodepool_ocb.model import (
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
     BuildState,
     Change,
     Claim,
@@ -35,12 +35,14 @@ from nodepool_ocb.model import (
     Structure,
     UploadState,
 )
-from nodepool_ocb.rights import Kind
-from nodepool_ocb.store import acls, frames, paths
-from nodepool_ocb.store.access import Acls
-from nodepool_ocb.store.removal import subtree
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.guarded import Guarded
+from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.store import acls
+from nodepool_ocb.store.client import frames
+from nodepool_ocb.store.client.access import Acls
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import subtree
+from nodepool_ocb.testing.zookeeper.guarded import Guarded
+from tests.builder.fleet_of_builders import PATIENCE_SECONDS, Yard
 
 N1, LAB = "n1.example.com", "lab"
 ROOTS = Role(barclamp="evil", jig="script", script="id > /tmp/mine")

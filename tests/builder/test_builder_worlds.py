@@ -7,14 +7,15 @@ import shutil
 import time
 
 from msgspec.structs import replace
-from yard import Builder, Yard
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import Build, BuildState, Create, Daemon, Delete, Json, Set
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.removal import removal
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.zookeeper import Server, init
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Build, BuildState, Create, Daemon, Delete, Json, Set
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.testing.zookeeper.server import Server, init
+from tests.builder.fleet_of_builders import Builder, Yard
 
 HOUR = 3600.0
 

@@ -12,19 +12,20 @@ from urllib.request import urlopen
 
 import pytest
 from msgspec.structs import replace
-from yard import Yard
 
 from nodepool_ocb.config import BuilderSettings
-from nodepool_ocb.model import Build, BuildState, Daemon, Delete, Json, Set, Upload, UploadState
-from nodepool_ocb.nodepool import Diskimage, Nodepool
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.removal import removal
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.zookeeper import free_port
+from nodepool_ocb.images.nodepool import Diskimage, Nodepool
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Build, BuildState, Daemon, Delete, Json, Set, Upload, UploadState
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.testing.zookeeper.server import free_port
 from nodepool_ocb_builder.backends import Command, Task
-from nodepool_ocb_builder.building import Building
-from nodepool_ocb_builder.shelf import Shelf
-from nodepool_ocb_builder.site import Site
+from nodepool_ocb_builder.build import Building
+from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.image_directory import Shelf
+from tests.builder.fleet_of_builders import Yard
 
 
 def test_a_build_whose_lock_somebody_took_away_takes_it_again(yard: Yard) -> None:

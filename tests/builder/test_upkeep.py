@@ -9,13 +9,14 @@ from urllib.request import urlopen
 
 import pytest
 from msgspec.structs import replace
-from yard import Yard
 
-from nodepool_ocb.builders import stranded
-from nodepool_ocb.model import BuildState, Daemon, Delete, Set, UploadState
-from nodepool_ocb.store import codec, paths
+from nodepool_ocb.images.builders import stranded
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import BuildState, Daemon, Delete, Set, UploadState
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.testing.clocks import skewed
 from nodepool_ocb.testing.glance import Glance
+from tests.builder.fleet_of_builders import Yard
 
 
 def test_an_image_is_built_by_a_builder_with_its_label_and_by_no_other(yard: Yard) -> None:

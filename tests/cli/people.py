@@ -15,14 +15,15 @@ import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
 
-from nodepool_ocb.circles import knots
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import Json
-from nodepool_ocb.store import frames, rollouts, session, tree
-from nodepool_ocb.store.answers import Answer
-from nodepool_ocb.world import World
-from tests.cli.driving import Driver, failing
+from nodepool_ocb.documents.cycles import knots
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store.client import frames, session
+from nodepool_ocb.store.client.answers import Answer
+from tests.cli.rollouts.driving import Driver, failing
 
 #: What a command may end with here: done, or refused with a sentence.
 EXPECTED: Final = frozenset({0, 1, 3, 4})

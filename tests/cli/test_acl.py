@@ -13,18 +13,20 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from nodepool_ocb import config, limits
+from nodepool_ocb import config
 from nodepool_ocb.cli.main import NOUNS, cli
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import Create
-from nodepool_ocb.rights import Kind
-from nodepool_ocb.store import acls, frames, paths, tree
-from nodepool_ocb.store.access import Acls, words
-from nodepool_ocb.store.removal import removal
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.guarded import Guarded
-from tests.cli.conftest import BARCLAMP
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Create
+from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.store import acls, tree
+from nodepool_ocb.store.client import frames
+from nodepool_ocb.store.client.access import Acls, words
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.testing.zookeeper.guarded import Guarded
+from tests.fixtures.commands import BARCLAMP
 
 As = Callable[..., Result]
 STRATEGY = "groups: [{name: all, critical: true, depends_on: [], selectors: []}]\n"

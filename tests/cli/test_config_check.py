@@ -19,9 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from nodepool_ocb import config, preflight
+from nodepool_ocb import config
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import SshSettings
+from nodepool_ocb.daemon import preflight
 from nodepool_ocb.errors import Invalid
 
 GOOD = "diskimages: [{name: i, formats: [raw], env-vars: {PASSWORD: hidden}}, {name: elsewhere}]\nlabels: [{name: l}]\n"

@@ -8,18 +8,19 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from nodepool_ocb import binding, claim, committing, strategy
-from nodepool_ocb.cli import connection
 from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
+from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.node import _deletion as deletion_of_node
+from nodepool_ocb.engine import binding, claim, commands
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.readiness import Code, hindrances
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound, Stale
-from nodepool_ocb.hindrance import Code, hindrances
-from nodepool_ocb.model import Change, Check, Create, Node, Role, Rollouts, Run, Set
-from nodepool_ocb.noderole import Event
-from nodepool_ocb.rollout import planning
-from nodepool_ocb.store import paths, rollouts, tree
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.world import Vertex, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Check, Create, Node, Role, Rollouts, Run, Set
+from nodepool_ocb.rollout import plan, strategy
+from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store.client.session import Session
 
 Ocb = Callable[..., Result]
 Ask = Callable[..., object]
@@ -42,7 +43,7 @@ def lab(world: Session, ocb: Ocb) -> Session:
 
 def _happen(session: Session, event: Event, *names: str) -> None:
     world = tree.load(session)
-    for transaction in committing.apply_to(world, [_vertex(world, name) for name in names], event, 1.0):
+    for transaction in commands.apply_to(world, [_vertex(world, name) for name in names], event, 1.0):
         session.commit(transaction)
 
 
@@ -148,7 +149,7 @@ def test_what_depends_on_a_node_elsewhere_goes_with_it_and_nothing_hangs_in_the_
 
 
 def test_a_noderole_that_was_claimed_after_it_was_judged_is_not_unbound(lab: Session) -> None:
-    from nodepool_ocb.store.removal import removal_as_judged
+    from nodepool_ocb.store.subtree import removal_as_judged
 
     judged = tree.load(lab)
     _claimed(lab)
@@ -209,9 +210,9 @@ def test_a_rollout_does_not_begin_in_a_deployment_that_moved_on_or_went_after_it
     judged = Check(paths.deployment("spare"), tree.load(lab).deployments["spare"].version)
     assert ocb("deployment", "commit", "spare").exit_code == 0
     with pytest.raises(Stale):
-        rollouts.begin(lab, "spare", planning.begin(strategy.WHOLE, {}, 1.0), [judged])
+        rollouts.begin(lab, "spare", plan.begin(strategy.WHOLE, {}, 1.0), [judged])
     assert rollouts.newest(lab, "spare") is None
     assert ocb("deployment", "delete", "spare", "--yes").exit_code == 0
     with pytest.raises(NotFound):
-        rollouts.begin(lab, "spare", planning.begin(strategy.WHOLE, {}, 1.0), [judged])
+        rollouts.begin(lab, "spare", plan.begin(strategy.WHOLE, {}, 1.0), [judged])
     assert rollouts.newest(lab, "spare") is None

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.store import paths, tree
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.guarded import Guarded
+from nodepool_ocb.model import paths
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.zookeeper.guarded import Guarded
 
 #: Arguments that get every verb as far as ZooKeeper.
 VERBS = [

@@ -13,10 +13,12 @@ from click.testing import CliRunner, Result
 from nodepool_ocb.cli.main import NOUNS, cli
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import Cluster, Delete
-from nodepool_ocb.store import codec, paths, tree
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Cluster, Delete
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.zookeeper.server import Server
 
 #: Arguments that get every verb as far as ZooKeeper; the rest need none.
 VERBS = [

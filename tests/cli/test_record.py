@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from nodepool_ocb.model import (
+from nodepool_ocb.engine.noderole import State
+from nodepool_ocb.engine.structure import stored
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
     Build,
     BuildState,
     Change,
@@ -23,15 +27,13 @@ from nodepool_ocb.model import (
     Set,
     Structure,
 )
-from nodepool_ocb.noderole import State
-from nodepool_ocb.rollout.planning import begin
-from nodepool_ocb.rollout.selecting import inventory
-from nodepool_ocb.store import codec, paths, rollouts, tree
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.strategy import WHOLE
-from nodepool_ocb.structure import stored
-from nodepool_ocb.visible import line
-from nodepool_ocb.world import World
+from nodepool_ocb.rollout.plan import begin
+from nodepool_ocb.rollout.selectors import inventory
+from nodepool_ocb.rollout.strategy import WHOLE
+from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry.visible import line
 
 Ocb = Callable[..., Json]
 

@@ -15,18 +15,20 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from nodepool_ocb import aliveness, barclamp, binding, deployments, nodes, structure
+from nodepool_ocb.catalogue import barclamp
 from nodepool_ocb.cli import barclamp as importing
-from nodepool_ocb.cli import connection
 from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
+from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.node import _deletion as deletion_of_node
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.engine import binding, deployments, liveness, nodes, structure
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
-from nodepool_ocb.model import Change, Create, Deployment, Json, Node, Role, Set
-from nodepool_ocb.store import paths, tree
-from nodepool_ocb.store.removal import removal_as_judged
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.world import Vertex, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Create, Deployment, Json, Node, Role, Set
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import removal_as_judged
 
 Ask = Callable[..., Json]
 Ocb = Callable[..., Result]
@@ -87,7 +89,7 @@ def delete_node(fqdn: str) -> Decide:
 
 
 def move_node(fqdn: str, deployment: str) -> Decide:
-    return lambda _, world: [aliveness.changed(world, world.nodes[fqdn], 1.0, deployment=deployment)]
+    return lambda _, world: [liveness.changed(world, world.nodes[fqdn], 1.0, deployment=deployment)]
 
 
 def create_deployment(name: str, parent: str) -> Decide:
@@ -276,10 +278,10 @@ def test_a_role_that_is_left_out_of_an_import_stays_as_it_was_and_closes_no_circ
 def test_of_two_who_set_attributes_of_one_noderole_at_once_neither_is_lost(
     lab: Session, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodepool_ocb.cli import assigning
+    from nodepool_ocb.cli.kit import assignments
 
     name, once = f"top@{N1}", [True]
-    real = assigning.assigned
+    real = assignments.assigned
 
     def slowly(*arguments: Any) -> Any:
         if once:
@@ -287,7 +289,7 @@ def test_of_two_who_set_attributes_of_one_noderole_at_once_neither_is_lost(
             lab.commit([Create(paths.user("top", N1), {"theirs": {"b": 2}})])
         return real(*arguments)
 
-    monkeypatch.setattr(assigning, "assigned", slowly)
+    monkeypatch.setattr(assignments, "assigned", slowly)
     ask("noderole", "set", name, "mine/a=1")
     assert ask("noderole", "show", name)["attributes"]["user"] == {"mine": {"a": 1}, "theirs": {"b": 2}}
 

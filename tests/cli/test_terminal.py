@@ -14,14 +14,15 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from nodepool_ocb.cli import output, terminal
+from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.main import NOUNS, cli
-from nodepool_ocb.model import BuildState, Create, Daemon, Json, Node, Run, Set, State, UploadState
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.visible import odd, visible
-from tests.cli.builder import Builder
-from tests.cli.conftest import Ocb
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import BuildState, Create, Daemon, Json, Node, Run, Set, State, UploadState
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry.visible import odd, visible
+from tests.cli.images.played_builder import Builder
+from tests.fixtures.commands import Ocb
 
 #: Clears the screen, renames the window, DEL, C1's CSI, a bidi override, a line separator, and a tag.
 POISON: Final = "\x1b[2J\x1b]0;owned\x07\b\r\x7f\x9b2J\u202egpj.\u2028\u2066\U000e0041end"

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.explanation import explain
 from nodepool_ocb.cli.main import cli
-from nodepool_ocb.cli.waiting import Choose, standing, wait
+from nodepool_ocb.cli.noderoles.waiting import Choose, standing, wait
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import NotFound
-from nodepool_ocb.model import (
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
     Claim,
     Create,
     Daemon,
@@ -33,11 +34,10 @@ from nodepool_ocb.model import (
     Run,
     State,
 )
-from nodepool_ocb.store import paths
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.world import Stored, World
-from tests.cli.conftest import Ocb
-from tests.cli.later import Later
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.views.explanation import explain
+from tests.cli.background_command import Later
+from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
 N1 = "n1.example.com"

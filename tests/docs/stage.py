@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper.server import Server
 
 CHECKOUT: Final = Path(__file__).parents[2]
 STAGE: Final = Path("/mnt")

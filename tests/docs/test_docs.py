@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb import config, errors
-from nodepool_ocb.checks import schema_file
 from nodepool_ocb.config import BuilderSettings, HttpSettings, Section, Settings
-from nodepool_ocb.hindrance import Code
+from nodepool_ocb.documents.schema import schema_file
+from nodepool_ocb.engine.readiness import Code
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

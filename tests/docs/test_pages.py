@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 import pytest
-from pages import PAGES, PROGRAM, ROOT, Block, Fate, blocks, commands, script
-from stage import command
 
 from nodepool_ocb.cli.main import cli
+from tests.docs.pages import PAGES, PROGRAM, ROOT, Block, Fate, blocks, commands, script
+from tests.docs.stage import command
 
 MACHINES = [f"192.0.2.{number}" for number in range(11, 15)]
 BIN = Path(sys.executable).parent

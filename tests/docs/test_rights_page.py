@@ -11,14 +11,14 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
-from pages import PROGRAM, ROOT, Block, blocks
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.rights import TABLE, Kind
+from nodepool_ocb.model.rights import TABLE, Kind
 from nodepool_ocb.store import tree
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.guarded import SETTINGS, SUPERUSER, Guarded, password
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.zookeeper.guarded import SETTINGS, SUPERUSER, Guarded, password
+from tests.docs.pages import PROGRAM, ROOT, Block, blocks
 
 PAGE = ROOT / "docs/security.md"
 HEADING = "\n## A user for each kind\n"

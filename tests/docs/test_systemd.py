@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from host import IMAGE, Host, make
-from pages import ROOT, Fate, blocks
 
 from nodepool_ocb.testing.engine import Engine, why_not
 from nodepool_ocb.testing.mirrors import mirror
-from nodepool_ocb.testing.zookeeper import free_port
+from nodepool_ocb.testing.zookeeper.server import free_port
+from tests.docs.host import IMAGE, Host, make
+from tests.docs.pages import ROOT, Fate, blocks
 
 pytestmark = pytest.mark.long
 

@@ -9,9 +9,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from pages import ROOT
 
-from nodepool_ocb import config, nodepool
+from nodepool_ocb import config
+from nodepool_ocb.images import nodepool
+from tests.docs.pages import ROOT
 
 UNITS = sorted((ROOT / "etc/systemd").glob("*.service"))
 #: What implies NoNewPrivileges= where User= is set and CAP_SYS_ADMIN is not: systemd.exec(5).

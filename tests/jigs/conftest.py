@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workshop import Annealer, Machine
 
 from nodepool_ocb.testing.machines import Farm
+from tests.jigs.workshop import Annealer, Machine
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodepool_ocb.jigs import attributes
+from nodepool_ocb.jigs.ssh import attributes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 KEYS = TEXT | st.sampled_from(["", "/", "%", ".", "..", "a/b", "%2F", "\t", "\n", "-n", "0", "ü"])
@@ -31,7 +31,7 @@ SLOW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 
 
 def command(name: str, run: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    file = files("nodepool_ocb.jigs").joinpath(f"{name}.sh")
+    file = files("nodepool_ocb.jigs.ssh").joinpath(f"{name}.sh")
     environment = {"PATH": os.environ["PATH"], "OCB_RUN": f"{run}/run"}
     return subprocess.run(["sh", str(file), *arguments], env=environment, capture_output=True, check=False, **options)
 

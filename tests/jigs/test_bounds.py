@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from workshop import Annealer
 
 from nodepool_ocb.jigs import Failed, Succeeded, Unreachable
-from nodepool_ocb.jigs.link import BEFORE_LOGIN_BYTES, Link, connect, load_keys
 from nodepool_ocb.jigs.output import CUT, Output
-from nodepool_ocb.jigs.protocol import FRAME_BYTES, WRITTEN_BYTES, Ear, Nonsense, number
-from nodepool_ocb.jigs.runner import NOISE_BYTES
-from nodepool_ocb.model import Node
+from nodepool_ocb.jigs.ssh.link import BEFORE_LOGIN_BYTES, Link, connect, load_keys
+from nodepool_ocb.jigs.ssh.protocol import FRAME_BYTES, WRITTEN_BYTES, Ear, Nonsense, number
+from nodepool_ocb.jigs.ssh.runner import NOISE_BYTES
+from nodepool_ocb.model.records import Node
+from tests.jigs.workshop import Annealer
 
 
 def test_attributes_beyond_the_bound_fail_the_run_at_once_with_a_sentence(machine: Any, annealer: Any) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from testcontainers.core.container import DockerContainer
-from workshop import Annealer, until
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs import Failed, Fenced, Order, Succeeded
-from nodepool_ocb.model import Node, Role
+from nodepool_ocb.model.records import Node, Role
 from nodepool_ocb.testing.engine import Engine, why_not
 from nodepool_ocb.testing.mirrors import mirror
-from nodepool_ocb.testing.zookeeper import free_port
+from nodepool_ocb.testing.zookeeper.server import free_port
+from tests.jigs.workshop import Annealer, until
 
 MACHINE, WITHOUT_FLOCK = "busybox-machine", "busybox-machine-without-flock"
 IMAGES = {MACHINE: "busybox-static,dropbear-bin,util-linux", WITHOUT_FLOCK: "busybox-static,dropbear-bin"}

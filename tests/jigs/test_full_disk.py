@@ -8,11 +8,11 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from workshop import until
 
 from nodepool_ocb.jigs import Failed, Succeeded
-from nodepool_ocb.jigs.protocol import OUTPUT_BYTES
+from nodepool_ocb.jigs.ssh.protocol import OUTPUT_BYTES
 from nodepool_ocb.testing.disks import SmallDisk, mountable
+from tests.jigs.workshop import until
 
 pytestmark = pytest.mark.skipif(not mountable(), reason="no tmpfs can be mounted here")
 
@@ -99,4 +99,4 @@ def test_a_run_that_prints_without_end_is_ended_with_that_reason_and_its_output_
 
 
 def test_the_machine_and_we_agree_on_how_much_a_run_may_print() -> None:
-    assert f"\nmost={OUTPUT_BYTES} " in files("nodepool_ocb.jigs").joinpath("runner.sh").read_text()
+    assert f"\nmost={OUTPUT_BYTES} " in files("nodepool_ocb.jigs.ssh").joinpath("runner.sh").read_text()

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb import role
+from nodepool_ocb.catalogue import code
 from nodepool_ocb.config import Settings
 from nodepool_ocb.jigs import Detached, Failed, Order, Succeeded, installed
 from nodepool_ocb.jigs.role_provided import RoleProvidedJig
 from nodepool_ocb.jigs.test import TestJig
-from nodepool_ocb.model import Json, Node, Role
+from nodepool_ocb.model.records import Json, Node, Role
 
 
 def order(attributes: dict[str, Json] | None = None, timeout_seconds: float = 5.0, **parameters: Json) -> Order:
@@ -68,7 +68,7 @@ class Mute(BaseException):
         raise RuntimeError
 
 
-class Provided(role.Role):
+class Provided(code.Role):
     def run(self, order: Order) -> Mapping[str, Json]:
         if order.attributes.get("raise"):
             raise ValueError("no such zone")
@@ -80,7 +80,7 @@ class Provided(role.Role):
 
 @pytest.fixture
 def provided(monkeypatch: pytest.MonkeyPatch) -> RoleProvidedJig:
-    monkeypatch.setattr(role, "find", lambda name, barclamp: Provided(name) if barclamp else None)
+    monkeypatch.setattr(code, "find", lambda name, barclamp: Provided(name) if barclamp else None)
     return RoleProvidedJig(Settings())
 
 

@@ -14,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import SshSettings, loose_keys
-from nodepool_ocb.jigs.link import Link, load_keys
-from nodepool_ocb.jigs.probe import Alive, NoKey, Prober, Unreachable
-from nodepool_ocb.jigs.ssh import Pool
+from nodepool_ocb.jigs.ssh.link import Link, load_keys
+from nodepool_ocb.jigs.ssh.pool import Pool
+from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, Prober, Unreachable
 from nodepool_ocb.testing.machines import Farm
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool_ocb.jigs.protocol import BOOTSTRAP, Data, Ear, Frame, installer
+from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, Data, Ear, Frame, installer
 
 MARK = b"\nf00d "
 OUTPUT = st.lists(st.sampled_from([b"\n", b"\nf", b"\nf00", b"\nf00d", b"x", b"\0", b"f00d ", b"\n\n"])).map(b"".join)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import Annealer, until
 
-from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreachable, protocol
-from nodepool_ocb.jigs.link import Broken
-from nodepool_ocb.jigs.runner import Runner
+from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreachable
+from nodepool_ocb.jigs.ssh import protocol
+from nodepool_ocb.jigs.ssh.link import Broken
+from nodepool_ocb.jigs.ssh.runner import Runner
+from tests.jigs.workshop import Annealer, until
 
 COUNT = 'i=0; while [ $i -lt {n} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done'
 LONG = 'trap "" TERM; echo $$ >"$OCB_RUN.pid"; sleep 300 & echo begun; sleep 300; echo never'

@@ -13,8 +13,8 @@ import msgspec
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs import Order, Outcome
 from nodepool_ocb.jigs.script import ScriptJig
-from nodepool_ocb.jigs.ssh import Pool
-from nodepool_ocb.model import Role
+from nodepool_ocb.jigs.ssh.pool import Pool
+from nodepool_ocb.model.records import Role
 from nodepool_ocb.testing.machines import Event, Farm
 
 PATIENCE_SECONDS = 15.0

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sites import Ledger, Site, docker_provider, local_provider, openstack_provider
 
 from nodepool_ocb import providers
 from nodepool_ocb.testing.engine import Engine, why_not
 from nodepool_ocb.testing.glance import Glance
+from tests.providers.sites import Ledger, Site, docker_provider, local_provider, openstack_provider
 
 
 @pytest.fixture(scope="session")

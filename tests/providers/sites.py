@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.providers import Item, Kept, Refused, Sent, Stamp, Uploader
 
 NOBODY: Final = Stamp(cluster="nobody", provider="x", image="x", build="x", upload="x", key="x")
@@ -167,7 +167,7 @@ from pathlib import Path
 from typing import Final
 from msgspec.json import decode
 from nodepool_ocb import providers
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
 fields = decode(sys.argv[2])
 stamp = providers.Stamp(**fields["stamp"])
 item = providers.Item(**{**fields, "file": Path(fields["file"]), "stamp": stamp, "stop": threading.Event()})

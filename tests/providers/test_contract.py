@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
-from sites import Site, Trickle, refused, sent, stamped
+
+from tests.providers.sites import Site, Trickle, refused, sent, stamped
 
 
 def test_what_is_sent_is_verified_listed_with_its_stamp_and_deleted(site: Site) -> None:

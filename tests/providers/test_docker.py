@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sites import Ledger, docker_provider, new_item, refused, sent, shell_tar, stamped, tar_file
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.providers import Item
 from nodepool_ocb.testing.engine import Engine
+from tests.providers.sites import Ledger, docker_provider, new_item, refused, sent, shell_tar, stamped, tar_file
 
 
 @pytest.fixture

@@ -10,11 +10,21 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec.structs import replace
-from sites import Ledger, Trickle, image_file, local_provider, new_item, refused, sent, stamped, uploading_process
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.providers import Item
+from tests.providers.sites import (
+    Ledger,
+    Trickle,
+    image_file,
+    local_provider,
+    new_item,
+    refused,
+    sent,
+    stamped,
+    uploading_process,
+)
 
 
 @pytest.fixture

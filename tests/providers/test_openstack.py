@@ -8,13 +8,22 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sites import Ledger, image_file, new_item, openstack_provider, refused, sent, stamped, uploading_process
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Unavailable
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.providers import Item
 from nodepool_ocb.testing.glance import Glance
+from tests.providers.sites import (
+    Ledger,
+    image_file,
+    new_item,
+    openstack_provider,
+    refused,
+    sent,
+    stamped,
+    uploading_process,
+)
 
 STORE, CREATE, ONE = "/images/[^/]+/file$", "/images$", "/images/[^/]+$"
 

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from sites import openstack_provider
 
 from nodepool_ocb import providers
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
+from tests.providers.sites import openstack_provider
 
 
 def test_the_drivers_of_the_project_are_installed() -> None:
@@ -58,7 +58,7 @@ def test_what_is_not_installed_is_named_with_its_extra(driver: str, package: str
 import sys
 sys.modules[{driver!r}] = None  # what an import finds where it is not installed
 from nodepool_ocb import providers
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
 options = {{"cloud": "c"}} if {driver!r} == "openstack" else {{}}
 providers.open(Provider(name="p", driver={driver!r}, format="tar", options=options))
 """
@@ -71,7 +71,7 @@ def test_whoever_needs_no_cloud_waits_for_no_library() -> None:
     script = """
 import sys
 from nodepool_ocb import providers
-from nodepool_ocb.nodepool import Provider
+from nodepool_ocb.images.nodepool import Provider
 providers.installed()
 providers.open(Provider(name="p", driver="local", options={"directory": "/nowhere"})).close()
 print(sorted({"openstack", "docker", "requests"} & set(sys.modules)))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sites import image_file, new_item, refused
 
 from nodepool_ocb.providers import Item, Refused, Sent
-from nodepool_ocb.providers.sending import GivenUp, Stream, attended
+from nodepool_ocb.providers.transfer import GivenUp, Stream, attended
+from tests.providers.sites import image_file, new_item, refused
 
 
 @pytest.fixture

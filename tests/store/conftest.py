@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from disturbed import Disturbed
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.store.interrupted_session import Disturbed
 
 Connect = Callable[..., Session]
 

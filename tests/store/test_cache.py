@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import (
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
     Change,
     Claim,
     Create,
@@ -26,13 +28,12 @@ from nodepool_ocb.model import (
     Set,
     State,
 )
-from nodepool_ocb.store import paths, tree
+from nodepool_ocb.store import tree
 from nodepool_ocb.store.cache import Cache
-from nodepool_ocb.store.removal import removal
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.testing.proxy import Proxy
-from nodepool_ocb.testing.zookeeper import Server
-from nodepool_ocb.world import World
+from nodepool_ocb.testing.zookeeper.server import Server
 
 
 class Counted(Cache):

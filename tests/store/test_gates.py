@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from nodepool_ocb import claim, structure
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.engine import claim, structure
+from nodepool_ocb.engine.noderole import Event, apply
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Stale
-from nodepool_ocb.model import (
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
     Change,
     Create,
     Delete,
@@ -28,14 +31,12 @@ from nodepool_ocb.model import (
     State,
     Structure,
 )
-from nodepool_ocb.noderole import Event, apply
-from nodepool_ocb.store import paths, tree
+from nodepool_ocb.store import tree
 from nodepool_ocb.store.cache import Cache
-from nodepool_ocb.store.frames import Znode
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy
-from nodepool_ocb.testing.zookeeper import Server
-from nodepool_ocb.world import World
+from nodepool_ocb.testing.zookeeper.server import Server
 
 GATE = paths.gate("lab", "osd")
 MEMBERS = ("osd@n1.example.com", "osd@n2.example.com")

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from disturbed import Disturbed
 from kazoo.client import KazooClient
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import OcbError, Unavailable
-from nodepool_ocb.image import ImageView
-from nodepool_ocb.model import (
+from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
     Build,
     BuildRequest,
     BuildState,
@@ -27,13 +27,13 @@ from nodepool_ocb.model import (
     Upload,
     UploadState,
 )
-from nodepool_ocb.store import paths
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.images import ImageCache, names, read
 from nodepool_ocb.store.locks import Locks
-from nodepool_ocb.store.removal import removal
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.testing.proxy import Proxy
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.store.interrupted_session import Disturbed
 
 Until = Callable[..., None]
 Connect = Callable[..., Session]

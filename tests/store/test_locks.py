@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from disturbed import Disturbed
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from nodepool_ocb.errors import Invalid, Stale, Unavailable
-from nodepool_ocb.model import Create, Delete, Holder
+from nodepool_ocb.model.records import Create, Delete, Holder
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks, holders
-from nodepool_ocb.store.session import Session
 from nodepool_ocb.testing.proxy import Proxy
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.store.interrupted_session import Disturbed
 
 Connect = Callable[..., Session]
 Until = Callable[..., None]
@@ -175,9 +175,9 @@ RACER = """
 import sys
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import Create, Delete, Holder
+from nodepool_ocb.model.records import Create, Delete, Holder
 from nodepool_ocb.store.locks import Locks
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.client.session import Session
 hosts, path, inside, tries = sys.argv[1:]
 me, held = Holder(daemon="d", host="h", pid=1, purpose="race", since=1.0), 0
 with Session(ZooKeeperSettings(hosts=hosts)) as session:
@@ -252,9 +252,9 @@ def test_threads_of_one_process_race_and_one_holds(session: Session) -> None:
 HOLDER = """
 import sys
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import Holder
+from nodepool_ocb.model.records import Holder
 from nodepool_ocb.store.locks import Locks
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.client.session import Session
 session = Session(ZooKeeperSettings(hosts=sys.argv[1], session_timeout_seconds=float(sys.argv[2])))
 session.start()
 print(Locks(session).take(sys.argv[3], Holder(daemon="d", host="h", pid=1, purpose="p", since=1.0)), flush=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.store.numbering import FARTHEST, raise_beyond
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.sequence import FARTHEST, raise_beyond
 
 PARENT = "/ocb/numbers"
 

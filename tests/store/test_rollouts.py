@@ -9,20 +9,22 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb import deployments
 from nodepool_ocb.cli.deployment import _deletion as deletion
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
-from nodepool_ocb.model import Change, Create, Delete, Deployment, Holder, Node, Record, Rollouts, Set
-from nodepool_ocb.rollout import records, steering
-from nodepool_ocb.rollout.planning import begin as planned
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Create, Delete, Deployment, Holder, Node, Record, Rollouts, Set
+from nodepool_ocb.rollout import commands, records
+from nodepool_ocb.rollout.plan import begin as planned
 from nodepool_ocb.rollout.records import Decision, GroupState, NodesRecord, NodeState, Rollout, RolloutState, apply
-from nodepool_ocb.store import codec, lines, paths, rollouts, tree
+from nodepool_ocb.rollout.strategy import PHASES, Group, Strategy
+from nodepool_ocb.store import lines, rollouts, tree
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
-from nodepool_ocb.store.removal import removal
 from nodepool_ocb.store.rollouts import Versions
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.strategy import PHASES, Group, Strategy
+from nodepool_ocb.store.subtree import removal
 
 ME = Holder(daemon="annealer", host="h", pid=1, purpose="rollout", since=1.0)
 
@@ -231,7 +233,7 @@ def test_a_driver_that_has_not_seen_what_somebody_asked_writes_nothing(session: 
     identity = rollouts.begin(session, "lab", rollout())
     take_over(session, "a1")
     before, versions = read(session, identity)
-    after = rollouts.steer(session, "lab", identity, lambda it: steering.cancel(it, 8.0, by="bob"), 8.0)
+    after = rollouts.steer(session, "lab", identity, lambda it: commands.cancel(it, 8.0, by="bob"), 8.0)
     assert after.head.state is RolloutState.CANCELLING
     with pytest.raises(Stale):
         session.commit(rollouts.changes("lab", identity, before, decided(before), versions, 9.0))
@@ -244,7 +246,7 @@ def test_what_two_people_ask_is_both_heeded(session: Session) -> None:
 
     def ask(it: Rollout) -> list[Decision]:
         if not asked:
-            asked.append(rollouts.steer(session, "lab", identity, lambda it: steering.cancel(it, 8.0, by="bob"), 8.0))
+            asked.append(rollouts.steer(session, "lab", identity, lambda it: commands.cancel(it, 8.0, by="bob"), 8.0))
         return [Decision("g0", replace(it.groups["g0"], accepted="fine"), "accepted")]
 
     rollouts.steer(session, "lab", identity, ask, 8.0)
@@ -255,19 +257,19 @@ def test_what_two_people_ask_is_both_heeded(session: Session) -> None:
 def test_only_the_newest_goes_on_again(session: Session) -> None:
     first = rollouts.begin(session, "lab", rollout())
     end(session, first)
-    rollouts.steer(session, "lab", first, lambda it: steering.resume(it, 8.0), 8.0)
+    rollouts.steer(session, "lab", first, lambda it: commands.resume(it, 8.0), 8.0)
     with pytest.raises(Conflict, match="is under way"):
         rollouts.begin(session, "lab", rollout())
     end(session, first)
     second = rollouts.begin(session, "lab", rollout())
     end(session, second)
     with pytest.raises(Conflict, match=f"rollout {first} is not the newest of deployment lab; that is {second}"):
-        rollouts.steer(session, "lab", first, lambda it: steering.resume(it, 8.0), 8.0)
+        rollouts.steer(session, "lab", first, lambda it: commands.resume(it, 8.0), 8.0)
 
 
 def test_to_steer_one_that_does_not_exist_is_told(session: Session) -> None:
     with pytest.raises(NotFound, match="deployment lab has no rollout 0000000000"):
-        rollouts.steer(session, "lab", "0000000000", lambda it: steering.cancel(it, 8.0), 8.0)
+        rollouts.steer(session, "lab", "0000000000", lambda it: commands.cancel(it, 8.0), 8.0)
 
 
 # -- one line, one rollout --
@@ -287,9 +289,9 @@ def test_none_begins_or_goes_on_while_one_above_or_below_is_under_way(session: S
     session.commit(rollouts.changes("lab", first, before, lost(before), versions, 9.0))
     second = rollouts.begin(session, other, rollout())
     asked = {
-        "resume": lambda it: steering.resume(it, 8.0),
-        "retry": lambda it: steering.retry(it, 8.0),
-        "accept": lambda it: steering.accept(it, "g0", "it may stay so", 8.0),
+        "resume": lambda it: commands.resume(it, 8.0),
+        "retry": lambda it: commands.retry(it, 8.0),
+        "accept": lambda it: commands.accept(it, "g0", "it may stay so", 8.0),
     }
 
     def go_on() -> None:
@@ -347,12 +349,12 @@ def test_of_a_parent_and_a_child_that_go_on_at_once_one_does(session: Session, m
         found = look(asking, deployment)
         if looks:
             looks.clear()
-            rollouts.steer(session, other, second, lambda it: steering.resume(it, 8.0), 8.0)
+            rollouts.steer(session, other, second, lambda it: commands.resume(it, 8.0), 8.0)
         return found
 
     monkeypatch.setattr(lines, "entered", look_before_the_other_goes_on)
     with pytest.raises(Conflict, match=f"rollout {other}/{second} is under way"):
-        rollouts.steer(session, "lab", first, lambda it: steering.resume(it, 8.0), 8.0)
+        rollouts.steer(session, "lab", first, lambda it: commands.resume(it, 8.0), 8.0)
     assert read(session, first)[0].over
 
 

@@ -18,9 +18,9 @@ import yaml
 
 from benchmarks import ensemble
 from benchmarks.figure import Figure, Plan
-from nodepool_ocb.testing import counters
 from nodepool_ocb.testing.processes import BUILDER, DaemonProcess, await_that
-from nodepool_ocb.testing.zookeeper import Server, init
+from nodepool_ocb.testing.zookeeper import counters
+from nodepool_ocb.testing.zookeeper.server import Server, init
 
 IMAGES: Final = 30
 PROVIDERS: Final = 4

@@ -13,11 +13,11 @@ import msgspec
 
 from benchmarks import ensemble
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing import counters
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.grid import Grid
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper import counters
+from nodepool_ocb.testing.zookeeper.server import Server
 
 TIMEOUT_SECONDS = 600.0
 

@@ -13,9 +13,9 @@ from benchmarks.convergence import Convergence, converge
 from benchmarks.figure import Figure, Plan, interleaved
 from benchmarks.flood import flood
 from benchmarks.sending import DATA, RECORD, make_znodes
-from nodepool_ocb.model import Change, Check, Set
+from nodepool_ocb.model.records import Change, Check, Set
 from nodepool_ocb.testing.grid import Grid
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper.server import Server
 
 GRID: Final = Grid(nodes=200, lanes=5, depth=10)
 MULTIS: Final = 20_000  # as many as our noderoles would need with two each

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from benchmarks import ensemble, peers
 from benchmarks.convergence import annealer
 from benchmarks.figure import Figure, Plan, interleaved
-from nodepool_ocb.model import NodeRole, Set, State
-from nodepool_ocb.store import codec, paths
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import NodeRole, Set, State
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.grid import Grid
 from nodepool_ocb.testing.processes import await_that
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper.server import Server
 
 GRID: Final = Grid(nodes=200, depth=1)
 TIMES: Final = 100  # a round

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.store.session import Session
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.zookeeper.server import Server
 
 _chroots = itertools.count()
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.model import Change
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model.records import Change
+from nodepool_ocb.store.client.session import Session
 
 WINDOW: Final = 400  # under way at once: fewer starve the server, more make it throttle
 

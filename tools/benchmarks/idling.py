@@ -9,8 +9,8 @@ from typing import Final
 from benchmarks import ensemble
 from benchmarks.convergence import annealer
 from benchmarks.figure import Figure, Plan
-from nodepool_ocb.testing import counters
 from nodepool_ocb.testing.grid import Grid
+from nodepool_ocb.testing.zookeeper import counters
 
 GRID: Final = Grid(nodes=200, lanes=5, depth=10, active=True)
 SECONDS: Final = 70.0  # two sweeps and more

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from benchmarks import ensemble
 from benchmarks.figure import Figure, Plan, interleaved
 from nodepool_ocb.store import tree
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.grid import Grid
 
 GRID: Final = Grid(nodes=2_000, lanes=5, depth=10, record_bytes=450)

@@ -20,11 +20,11 @@ from benchmarks import ensemble, peers
 from benchmarks.convergence import annealer, run
 from benchmarks.figure import Figure, Plan, interleaved
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model import Role
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model.records import Role
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.grid import Grid
 from nodepool_ocb.testing.machines import Farm
-from nodepool_ocb.testing.zookeeper import Server
+from nodepool_ocb.testing.zookeeper.server import Server
 
 MACHINES: Final = 200
 STEPS: Final = 5

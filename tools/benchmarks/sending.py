@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 from benchmarks import ensemble
 from benchmarks.figure import Figure, Plan, interleaved
 from benchmarks.flood import WINDOW, flood
-from nodepool_ocb.model import Create, NodeRole, Set, State
-from nodepool_ocb.store import codec
-from nodepool_ocb.store.session import Session
+from nodepool_ocb.model.records import Create, NodeRole, Set, State
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
 
 ZNODES: Final = 1_000
 SETS: Final = 20_000

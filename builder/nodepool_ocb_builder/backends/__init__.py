@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from importlib.metadata import entry_points
 
-from nodepool_ocb.backends import GROUP, check, faults
+from nodepool_ocb.images.backends import GROUP, check, faults
 from nodepool_ocb_builder.backends.backend import Backend, Command, Task, search_path
 
 __all__ = ["Backend", "Command", "Task", "check", "faults", "installed", "missing"]

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from nodepool_ocb.model import Json
-from nodepool_ocb.nodepool import Diskimage
+from nodepool_ocb.images.nodepool import Diskimage
+from nodepool_ocb.model.records import Json
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

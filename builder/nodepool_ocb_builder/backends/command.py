@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nodepool_ocb.checks import faults_in_value
-from nodepool_ocb.model import Json
+from nodepool_ocb.documents.schema import faults_in_value
+from nodepool_ocb.model.records import Json
 from nodepool_ocb_builder.backends.backend import Command, Task
 
 SCHEMA: Final[Json] = {

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from nodepool_ocb.checks import faults_in_value
-from nodepool_ocb.model import Json
-from nodepool_ocb.nodepool import Diskimage
+from nodepool_ocb.documents.schema import faults_in_value
+from nodepool_ocb.images.nodepool import Diskimage
+from nodepool_ocb.model.records import Json
 from nodepool_ocb_builder.backends.backend import Command, Task
 
 CONVERTED: Final = ("qcow2", "vdi", "vhdx", "vmdk")  # by qemu-img

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nodepool_ocb.checks import faults_in_value
-from nodepool_ocb.model import Json
+from nodepool_ocb.documents.schema import faults_in_value
+from nodepool_ocb.model.records import Json
 from nodepool_ocb_builder.backends.backend import Command, Task
 
 FORMATS: Final = ("tar", "squashfs", "ext2")

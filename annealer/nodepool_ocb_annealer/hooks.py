@@ -1,0 +1,466 @@
+"""Hooks: run after the transaction that caused them, at least once, by the annealer that ranks first for their subject.
+
+The records themselves say which hooks are still to run, so a hook outlives whoever should have run it. A hook runs in a
+thread; what it wants changed is written together with the note that it has run. One that raises makes its noderole
+ERROR (noderole hooks), or is logged and counted (node and deployment hooks).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.catalogue.code import Hooked, find, installed, look_again
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.engine import attributes, liveness, nodes, structure, unreadable
+from nodepool_ocb.engine.claim import Hold, settling, writes
+from nodepool_ocb.engine.hookcode import brings
+from nodepool_ocb.engine.noderole import Event, apply
+from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.errors import Conflict, Denied, NotFound, OcbError, Spoiled, Stale, Unavailable
+from nodepool_ocb.jigs.raised import sentence
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Check, Create, Daemon, Delete, NodeRole, Set, State
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session, Znode
+from nodepool_ocb.store.subtree import judged, subtree
+from nodepool_ocb.store.tree import Touched
+from nodepool_ocb.telemetry import metrics
+
+log = logging.getLogger(__name__)
+
+SLOW_SECONDS: Final = 0.05
+AGAIN_SECONDS: Final = 2.0
+MENDED_SECONDS: Final = 60.0  # for one that met attributes that cannot be read; it goes on at once when they can be
+MOST_AT_ONCE: Final = 16  # hooks under way; each holds what it sees
+SEPARATOR: Final = "/"
+REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
+
+
+class Site(Protocol):
+    """What hooking needs of the annealer."""
+
+    session: Session
+    world: World
+    agenda: Agenda
+    ranking: Ranking
+    settings: AnnealerSettings
+    identity: str
+    daemon: Daemon
+
+    def register(self, *, code: tuple[str, ...]) -> None: ...
+    def spoiled(self, path: str, reason: str) -> None: ...
+    def post(self, call: Callable[[], None]) -> None: ...
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
+
+
+class Hooking:
+    """Makes appointments for hooks, runs them, and writes what came of them."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hook")
+        self._under_way: set[tuple[str, str]] = set()
+        self._queue: dict[tuple[str, str], None] = {}  # names alone: what a hook sees is put together when it runs
+        self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
+        self._views: dict[str, Mapping[str, NodeRole]] = {}  # of them, that hooks may be looking at: they never change
+        self._order: list[str] | None = None  # the roles by depth; None where they have changed
+        self._said: set[tuple[str, str]] = set()  # role and hook whose code is not here
+
+    def look(self, touched: Touched) -> None:
+        """Make appointments for whatever has a hook to run among what changed."""
+        for vertex in touched.vertices:
+            if vertex.role in self._of_role:
+                self._index(vertex)
+            if vertex.record.hooks:
+                self._appoint("hook-noderole", vertex.name, vertex.node.name)
+        for fqdn in touched.nodes:
+            view = self._site.world.nodes.get(fqdn)
+            if view and view.record and (view.record.hooks or view.record.deleting):
+                self._appoint("hook-node", fqdn, fqdn)
+        if touched.deployments:
+            for (deployment, role), stored in self._site.world.deployment_roles.items():
+                if stored.record.hooks or stored.record.deleting:
+                    self._appoint("hook-deployment", f"{deployment}{SEPARATOR}{role}", deployment)
+
+    def look_at_all(self) -> None:
+        """As ``look``, at everything: what waits may be older than we are, or than the role's definition."""
+        world = self._site.world
+        self._order = None
+        waiting = {vertex for vertex in world.vertices() if vertex.record.hooks}
+        self.look(Touched(vertices=waiting, nodes=set(world.nodes), deployments=True))
+
+    def look_for_code(self) -> None:
+        """What was not installed here may be by now: then we say so, and it is run."""
+        if self._said:
+            look_again()
+            if installed() != self._site.daemon.code:
+                self._said.clear()
+                self._site.register(code=installed())
+
+    def keep(self, what: str, whom: str) -> None:
+        """An appointment has come: run the hook, unless it runs already."""
+        if (what, whom) in self._under_way:
+            return
+        if len(self._under_way) >= MOST_AT_ONCE:
+            self._queue[what, whom] = None
+            return
+        job = {"hook-noderole": self._noderole, "hook-node": self._node, "hook-deployment": self._deployment}[what](
+            whom
+        )
+        if job is not None:
+            self._under_way.add((what, whom))
+            self._threads.submit(self._run, what, whom, job)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _appoint(self, what: str, whom: str, node: str, after_seconds: float = 0.0) -> None:
+        wait = after_seconds + self._site.ranking.of(node) * self._site.settings.steal_delay_seconds
+        self._site.agenda.at(time.monotonic() + wait, (what, whom))
+
+    # -- in the thread --
+
+    def _run(self, what: str, whom: str, job: Job) -> None:
+        done: Done | None = None
+        wait = AGAIN_SECONDS
+        try:
+            done = job.work()
+        except (Stale, Unavailable, Denied) as error:
+            log.warning("%s %s: %s", what, whom, error)
+        except Spoiled as wrong:
+            wait = MENDED_SECONDS
+            self._site.post(partial(self._site.spoiled, wrong.path, str(wrong)))
+        except Exception as error:
+            log.exception("%s %s", what, whom)
+            done = Done([], f"{type(error).__name__}: {error}", {})
+        self._site.post(lambda: self._done(what, whom, job, done, wait))
+
+    # -- back on the turn thread --
+
+    def _done(self, what: str, whom: str, job: Job, done: Done | None, again_seconds: float) -> None:
+        changes = self._changes(what, whom, job, done)
+        self._send(what, whom, list(limits.apart(changes)), again_seconds)
+
+    def _send(self, what: str, whom: str, parts: list[list[Change]], again_seconds: float) -> None:
+        """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
+        if not parts:
+            self._ended(what, whom, again_seconds)
+            return
+        first, *rest = parts
+
+        def written(refused: OcbError | None) -> None:
+            if refused is None and rest:
+                self._send(what, whom, rest, again_seconds)
+            else:
+                self._ended(what, whom, again_seconds if refused else 0.0)
+
+        self._site.send(first, written, f"{what} {whom}")
+
+    @staticmethod
+    def _changes(what: str, whom: str, job: Job, done: Done | None) -> list[Change]:
+        """What the hook comes to; where what it wants cannot be, it has failed."""
+        if done is None:
+            return []
+        for _ in range(2):
+            try:
+                return job.write(done)
+            except Exception as error:
+                log.exception("%s %s", what, whom)
+                done = Done([], f"{type(error).__name__}: {error}", {})
+        return []
+
+    def _ended(self, what: str, whom: str, again_seconds: float) -> None:
+        self._under_way.discard((what, whom))
+        self._appoint(what, whom, whom, again_seconds)  # another hook may wait
+        while self._queue and len(self._under_way) < MOST_AT_ONCE:
+            following = next(iter(self._queue))
+            del self._queue[following]
+            self.keep(*following)
+
+    def _installed(self, name: str, barclamp: str, hook: str) -> bool:
+        """Whether the code is here; said once a role where it is not. It is looked for again with each sweep."""
+        if brings(installed(), name, barclamp):
+            return True
+        if (name, hook) not in self._said:
+            self._said.add((name, hook))
+            log.warning(
+                "%s of role %s: its code is not installed on this host; another annealer has to run it", hook, name
+            )
+        return False
+
+    def _index(self, vertex: Vertex) -> None:
+        if self._views.pop(vertex.role, None) is not None:
+            self._of_role[vertex.role] = dict(self._of_role[vertex.role])
+        known = self._of_role[vertex.role]
+        if self._site.world.vertex(vertex.name) is vertex:
+            known[vertex.name] = vertex.record
+        else:
+            known.pop(vertex.name, None)
+
+    def _noderoles_of(self, name: str) -> Mapping[str, NodeRole]:
+        """All noderoles of a role, as they are now; one view for all hooks until one of the noderoles changes."""
+        if name not in self._of_role:
+            self._of_role[name] = {v.name: v.record for v in self._site.world.vertices() if v.role == name}
+        return self._views.setdefault(name, MappingProxyType(self._of_role[name]))
+
+    # -- noderole hooks --
+
+    def _noderole(self, name: str) -> Job | None:
+        vertex = self._site.world.vertex(name)
+        if vertex is None or not vertex.record.hooks:
+            return None
+        hook, record, node = vertex.record.hooks[0], vertex.record, vertex.node.record
+        stored = self._site.world.roles.get(vertex.role)
+        if stored is None or _unreadable(vertex):
+            return None  # looked at again when that changes
+        barclamp = stored.record.barclamp
+        if paths.system(vertex.role, vertex.node.name) in self._site.world.spoiled:
+            return None  # so is this
+        if not self._installed(vertex.role, barclamp, hook):
+            return None
+
+        def work() -> Done | None:
+            hooked = Hooked(name, node, record, codec.attributes(_system(self._site.session, name)))
+            error = _call(vertex.role, barclamp, hook, hooked)
+            return Done([hooked], sentence(error) if error is not None else None, _systems(self._site.session, hooked))
+
+        def write(done: Done) -> list[Change]:
+            return self._noderole_changes(vertex, record, hook, done)
+
+        return Job(work, write)
+
+    def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
+        here = self._site.world.vertex(vertex.name)
+        if here is not vertex or vertex.record is not record or _unreadable(vertex):
+            return []  # it moved on, or is another of the same name: the hook runs again
+        if done.error:
+            moved = apply(
+                {vertex: Event.FAIL}, self._site.session.now(), by=self._site.identity, reason=f"{hook}: {done.error}"
+            )
+            own = moved.get(vertex, record)
+            moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
+            return settling(moved, (vertex,))
+        changes = self._wanted(vertex.node, done)
+        path = paths.noderole(vertex.role, vertex.node.name)
+        now = changes.get(path)
+        base = now.data if isinstance(now, Set) and isinstance(now.data, NodeRole) else record
+        kept = tuple(name for name in base.hooks if name != hook)
+        changes |= {change.path: change for change in writes(vertex, replace(base, hooks=kept))}
+        return list(changes.values())
+
+    def _wanted(self, view: NodeView | None, done: Done) -> dict[str, Change]:
+        """What hooks asked for, by path: each znode is written once in a transaction."""
+        world, identity = self._site.world, self._site.identity
+        changes: list[Change] = []
+        for hooked in done.hooked:
+            if hooked.set_node and view is not None:
+                changes += liveness.changed(world, view, self._site.session.now(), by=identity, **hooked.set_node)
+            found = (world.vertex(name) for name in hooked.refresh)
+            ready = (each for each in found if each is not None and not each.unreadable)
+            events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
+            moved = apply(events, self._site.session.now(), by=identity)
+            changes += [change for each, record in moved.items() for change in writes(each, record)]
+            for name, wanted in hooked.set_system.items():
+                znode = done.systems.get(name)
+                path = paths.system(*paths.split_noderole(name))
+                merged = attributes.merge(codec.attributes(znode), wanted)
+                if znode is None:
+                    changes.append(Create(path, merged))
+                elif merged != codec.attributes(znode):
+                    changes.append(Set(path, merged, znode.version))
+        return {change.path: change for change in changes}
+
+    # -- node hooks --
+
+    def _node(self, fqdn: str) -> Job | None:
+        view = self._site.world.nodes.get(fqdn)
+        if view is None or view.record is None:
+            return None
+        node = view.record
+        if unreadable.hooks_wait(self._site.world, paths.node(fqdn), paths.claim(fqdn)):
+            return None  # looked at again when that changes
+        if node.deleting and not node.hooks:
+            return self._delete(view)
+        if not node.hooks:
+            return None
+        hook, world = node.hooks[0], self._site.world
+        self._order = self._order or _by_depth(world)
+        roles = [name for name in self._order if name in world.roles and hook in world.roles[name].record.hooks]
+        barclamps = {name: world.roles[name].record.barclamp for name in roles}
+        if not all(self._installed(name, barclamps[name], hook) for name in roles):
+            return None
+        own = {name: self._noderoles_of(name) for name in roles}
+
+        def work() -> Done | None:
+            done = Done([], None, {})
+            for name in roles:
+                hooked = Hooked(fqdn, node, noderoles=own[name])
+                if _call(name, barclamps[name], hook, hooked) is None:
+                    done.hooked.append(hooked)
+                    done.systems.update(_systems(self._site.session, hooked))
+            return done
+
+        def write(done: Done) -> list[Change]:
+            hidden = unreadable.hooks_wait(world, paths.node(fqdn))
+            if hidden or world.nodes.get(fqdn) is not view or view.record is not node:
+                return []
+            changes = self._wanted(view, done)
+            path = paths.node(fqdn)
+            now = changes.get(path)
+            base = now.data if isinstance(now, Set) and isinstance(now.data, type(node)) else node
+            kept = tuple(name for name in base.hooks if name != hook)
+            changes[path] = Set(path, replace(base, hooks=kept), view.version)
+            return list(changes.values())
+
+        return Job(work, write)
+
+    def _delete(self, view: NodeView) -> Job | None:
+        """The hooks of on_node_delete have run: the node goes."""
+        session, world, fqdn = self._site.session, self._site.world, view.name
+        try:
+            elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
+        except Conflict as refused:
+            log.warning("%s cannot be deleted: %s", fqdn, refused)
+            self._appoint("hook-node", fqdn, fqdn, REFUSED_SECONDS)
+            return None
+        places = [*(paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere), paths.node(fqdn)]
+
+        def work() -> Done | None:
+            return Done([], None, {}, [znode for place in places for znode in subtree(session, place)])
+
+        def write(done: Done) -> list[Change]:
+            """The next part: the node itself goes last, and while it is ``deleting`` nobody claims it."""
+            try:
+                return next(nodes.taking_away(world, fqdn, judged(world, done.going)))
+            except OcbError as refused:
+                log.info("%s is not deleted yet: %s", fqdn, refused)
+                return []
+
+        return Job(work, write)
+
+    # -- deployment hooks --
+
+    def _deployment(self, whom: str) -> Job | None:
+        deployment, _, name = whom.partition(SEPARATOR)
+        stored = self._site.world.deployment_roles.get((deployment, name))
+        found = self._site.world.roles.get(name)
+        if stored is None or found is None:
+            return None
+        record, path, barclamp = stored.record, paths.deployment_role(deployment, name), found.record.barclamp
+        if unreadable.hooks_wait(self._site.world, path):
+            return None  # looked at again when that changes
+        if record.deleting and not record.hooks:
+            deletion = structure.raised(self._site.world, [Delete(path, stored.version)])
+            self._site.send(deletion, lambda _: None, f"deleting {whom}")
+            return None
+        if not record.hooks:
+            return None
+        hook = record.hooks[0]
+        if not self._installed(name, barclamp, hook):
+            return None
+
+        def work() -> Done | None:
+            hooked = Hooked(deployment, attributes=record.system)
+            error = _call(name, barclamp, hook, hooked)
+            return Done([hooked], sentence(error) if error is not None else None, {})
+
+        def write(done: Done) -> list[Change]:
+            wanted = done.hooked[0].set_system.get(deployment, {}) if done.hooked else {}
+            system = attributes.merge(record.system, wanted)
+            return [Set(path, replace(record, hooks=record.hooks[1:], system=system), stored.version)]
+
+        return Job(work, write)
+
+
+def _unreadable(vertex: Vertex) -> bool:
+    """Whether what a noderole's hook is run for, or may write, cannot be read for now."""
+    fqdn = vertex.node.name
+    return unreadable.hooks_wait(vertex.node.world, paths.noderole(vertex.role, fqdn), paths.node(fqdn))
+
+
+class Done(msgspec.Struct):
+    """What hooks want, and what is needed to write it."""
+
+    hooked: list[Hooked]
+    error: str | None
+    systems: dict[str, Znode | None]  # the system attributes of the noderoles that they want to change
+    going: list[Znode] = []
+
+
+class Job(NamedTuple):
+    """``work`` runs the hook, in a thread: None to try again later. ``write`` says what comes of it, on the turn thread."""
+
+    work: Callable[[], Done | None]
+    write: Callable[[Done], list[Change]]
+
+
+def on_transition(session: Session, hold: Hold, barclamp: str) -> Exception | None:
+    """Run the hook of a noderole that was just claimed, before its jig; gives what it raised.
+
+    Only ``set_system`` is heeded: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
+    """
+    vertex = hold.vertex
+    if find(vertex.role, barclamp) is None:
+        return NotFound("the code of its role is not installed on the annealer's host")
+    hooked = Hooked(vertex.name, vertex.node.record, hold.record, codec.attributes(_system(session, vertex.name)))
+    error = _call(vertex.role, barclamp, "on_transition", hooked)
+    wanted = hooked.set_system.get(vertex.name)
+    if error is None and wanted:
+        znode = _system(session, vertex.name)
+        path = paths.system(vertex.role, vertex.node.name)
+        merged = attributes.merge(codec.attributes(znode), wanted)
+        write = Set(path, merged, znode.version) if znode else Create(path, merged)
+        session.commit([Check(paths.fence(hold.fqdn), hold.fence), write])
+    return error
+
+
+def _call(role: str, barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
+    """Run one hook, timed; gives what it raised."""
+    started = time.monotonic()
+    try:
+        getattr(find(role, barclamp), hook)(hooked)
+    except Exception as error:
+        log.exception("%s of role %s for %s", hook, role, hooked.subject)
+        metrics.HOOK_FAILURES.labels(hook).inc()
+        return error
+    finally:
+        took = time.monotonic() - started
+        metrics.HOOK_SECONDS.labels(hook).observe(took)
+        if took > SLOW_SECONDS:
+            log.warning(
+                "%s of role %s for %s took %.0f ms; hooks are to be fast", hook, role, hooked.subject, took * 1e3
+            )
+    return None
+
+
+def _by_depth(world: World) -> list[str]:
+    graph = {name: [need for need in each.record.requires if need in world.roles] for name, each in world.roles.items()}
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError:
+        return sorted(graph)
+
+
+def _system(session: Session, noderole: str) -> Znode | None:
+    return session.get(paths.system(*paths.split_noderole(noderole)))
+
+
+def _systems(session: Session, hooked: Hooked) -> dict[str, Znode | None]:
+    """Raises Spoiled where what it wants to change cannot be read."""
+    names: Iterable[str] = hooked.set_system
+    systems = {name: _system(session, name) for name in names}
+    for znode in systems.values():
+        codec.attributes(znode)
+    return systems

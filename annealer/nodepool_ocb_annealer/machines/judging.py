@@ -1,0 +1,155 @@
+"""What it means that this annealer does not reach a machine: a machine is dead by agreement, and an annealer can be wrong.
+
+Where no other annealer can look, what this one finds counts. Where one can, this one writes a suspicion into the node's record;
+the others look, in the order of their rank. Who reaches the machine takes the suspicion back, which this annealer holds
+against itself (standing); who does not either writes the death. Of a healthy machine nothing is written.
+
+All on the turn thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.engine.liveness import refuted, suspected
+from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.errors import OcbError
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Node
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb_annealer.machines.fitness import Standing
+
+log = logging.getLogger(__name__)
+
+MOST_DOUBLINGS: Final = 4  # of the time for which a node is not suspected again
+
+
+class Site(Protocol):
+    """What judging needs of the annealer."""
+
+    world: World
+    settings: AnnealerSettings
+    session: Session
+    identity: str
+
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
+
+
+class Judging:
+    """Suspicions, ours and those of others."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.standing = Standing()
+        self._suspected: dict[str, str] = {}  # nodes that we suspect → why
+        self._refuted: dict[str, tuple[int, float]] = {}  # how often in a row, and until when it is not suspected again
+
+    # -- of others --
+
+    def asked(self, node: Node) -> bool:
+        """Whether another annealer wants to know if we reach the node."""
+        return node.suspicion is not None and node.suspicion.by != self._site.identity
+
+    def agreed(self, node: Node) -> bool:
+        """Whether the node is dead if we do not reach it: another found the same, or there is no other to ask.
+
+        The word of an annealer that is in trouble itself, or gone, counts for nothing: it may have been ours, before a restart.
+        """
+        by = node.suspicion.by if node.suspicion is not None and self.asked(node) else None
+        annealers = self._site.world.annealers
+        if by in annealers and annealers[by].trouble is None:
+            return True
+        return self._alone
+
+    @property
+    def _alone(self) -> bool:
+        """Whether no other annealer is ready."""
+        return not any(
+            daemon.trouble is None and daemon.state == "running"
+            for identity, daemon in self._site.world.annealers.items()
+            if identity != self._site.identity
+        )
+
+    def answered(self, view: NodeView) -> None:
+        """The machine answers us: then it is well, whoever does not reach it."""
+        self.reached(view.name)
+        if view.record is not None and view.record.suspicion is not None:
+            self._site.send(refuted(view), lambda _: None, f"{view.name} reached")
+
+    # -- ours --
+
+    def suspect(self, view: NodeView, reason: str) -> None:
+        """Ask the others, unless that was done, or they said lately that the node is well."""
+        site, fqdn, node = self._site, view.name, view.record
+        assert node is not None, "only nodes that have a record are probed"
+        ours = node.suspicion is not None and node.suspicion.by == site.identity
+        if ours or time.monotonic() < self._refuted.get(fqdn, (0, 0.0))[1]:
+            return
+        log.warning("%s does not answer; others are asked to look: %s", fqdn, reason)
+        changes = suspected(view, site.identity, reason, site.session.now())
+        site.send(changes, partial(self._told, fqdn, reason), f"suspicion of {fqdn}")
+
+    def refused(self, view: NodeView, reason: str) -> None:
+        """The machine did not let us in, and no other annealer is to be asked about it."""
+        if self._tells_of_us(view, reason):
+            self.standing.refused(view.name, reason)
+
+    def own_fault(self, view: NodeView, reason: str) -> bool:
+        """Whether it may be for this annealer's key that the machine is not reached."""
+        return self._tells_of_us(view, reason) and self.standing.doubtful(view.name)
+
+    def _tells_of_us(self, view: NodeView, reason: str) -> bool:
+        """Whether it says something about our key that a machine refuses it: we are alone, and there are others to ask.
+
+        What was dead before tells that only where no machine is alive.
+        """
+        assert view.record is not None, "only nodes that have a record are probed"
+        others = [other for other in self._site.world.nodes.values() if other is not view and probed(other)]
+        if not (reason.startswith("authenticate:") and self._alone and others):
+            return False
+        return view.record.alive or not any(other.record is not None and other.record.alive for other in others)
+
+    def _told(self, fqdn: str, reason: str, refused: OcbError | None) -> None:
+        if refused is None:
+            self._suspected[fqdn] = reason
+
+    def heed(self, fqdn: str, view: NodeView | None) -> None:
+        """See what became of our suspicion, if we have one."""
+        reason = self._suspected.get(fqdn)
+        node = view.record if view is not None else None
+        if reason is None or (node is not None and node.suspicion is not None):
+            return
+        del self._suspected[fqdn]
+        if node is not None and node.alive and node.available:
+            count = self._refuted.get(fqdn, (0, 0.0))[0] + 1
+            pause = self._site.settings.probe_seconds * 2 ** min(count - 1, MOST_DOUBLINGS)
+            self._refuted[fqdn] = count, time.monotonic() + pause
+            log.warning("%s does not answer, but others reach it: %s", fqdn, reason)
+            if not reason.startswith("run:"):  # it let us in as it did them: what it did then is its own
+                self.standing.refuted(fqdn, reason)
+
+    def reached(self, fqdn: str) -> None:
+        """The machine let us in."""
+        self._suspected.pop(fqdn, None)
+        self._refuted.pop(fqdn, None)
+        self.standing.well()
+
+    def unfit(self, fqdn: str, reason: str, lacking: bool) -> None:
+        """This host could not ask; ``lacking``: it could not ask any machine."""
+        if lacking:
+            self.standing.lacks(reason)
+        else:
+            self.standing.unable(fqdn, reason)
+
+
+def probed(view: NodeView) -> bool:
+    """Whether the node is one that annealers ask at all."""
+    node = view.record
+    if node is None or paths.node(view.name) in view.world.unreadable:
+        return False  # what it is now is not known, and it cannot be written
+    return node.available and not node.virtual and bool(node.addresses)

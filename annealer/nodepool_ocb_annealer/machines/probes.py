@@ -1,0 +1,258 @@
+"""Whether machines are there: idle ones are asked on a schedule, by the annealer that ranks first for the node.
+
+A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead, and
+another annealer that fails at it, too (judging); one success to call it alive, later and later where runs do not agree
+(relapsing). Nodes that are virtual, not available, or have no address are left as they are.
+
+While something is wrong with this annealer itself it asks one machine now and then, to see whether that is over, and nothing
+that it does not hear counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.engine.liveness import died, pinned, revived
+from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.errors import OcbError
+from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, Prober, Unreachable
+from nodepool_ocb.model.records import Change, Node
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.machines.judging import Judging, probed
+from nodepool_ocb_annealer.machines.relapses import Relapses
+
+log = logging.getLogger(__name__)
+
+PROBES_AT_ONCE: Final = 8
+CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
+IN_A_ROW_SECONDS: Final = (
+    60.0  # from one failure to the asking of the next; what that waits for and takes is not counted
+)
+
+
+class Unfit(msgspec.Struct, frozen=True):
+    """This host could not ask; that says nothing about the machine. ``lacking``: it could not ask any."""
+
+    reason: str
+    lacking: bool
+
+
+class Site(Protocol):
+    """What probing needs of the annealer."""
+
+    world: World
+    agenda: Agenda
+    ranking: Ranking
+    settings: AnnealerSettings
+    session: Session
+    prober: Prober | None
+    judging: Judging
+
+    def post(self, call: Callable[[], None]) -> None: ...
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
+
+
+class Probing:
+    """The schedule of probes; everything but the probe itself is on the turn thread."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
+        self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
+        self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
+        self._told: dict[str, str] = {}  # the newest reason that we wrote of it
+        self._under_way: dict[str, float] = {}  # since when it is to be asked (monotonic): others may go before
+        self._relapses = Relapses()
+
+    def look_at_host(self) -> None:
+        """Before anything is begun: what it takes to ask a machine is missed at once, where there is one to be asked."""
+        site = self._site
+        if site.prober is not None and any(map(probed, site.world.nodes.values())):
+            site.judging.standing.lacks(site.prober.lacks())
+
+    def plan(self, nodes: Iterable[str]) -> None:
+        """Make an appointment with each of these nodes, if it is ours to ask; suspected and dead ones soon."""
+        site, now = self._site, time.monotonic()
+        for fqdn in nodes:
+            view = site.world.nodes.get(fqdn)
+            site.judging.heed(fqdn, view)
+            if view is None or fqdn in self._under_way or not self._ours(view):
+                continue
+            node = view.record
+            assert node is not None, "only nodes that have a record are ours"
+            if site.judging.asked(node):
+                by = node.suspicion.by if node.suspicion else None
+                wait = site.ranking.of(fqdn, without=by) * site.settings.dead_probe_seconds
+            elif node.alive and not node.suspicion:
+                wait = site.settings.probe_seconds * random.uniform(0.5, 1.0)
+            else:
+                wait = max(site.settings.dead_probe_seconds * random.uniform(0.0, 0.2), self._pause(fqdn, node))
+            site.agenda.at(now + wait, ("probe", fqdn))
+
+    def probe(self, fqdn: str) -> None:
+        """The appointment: ask now, unless somebody works on the node."""
+        view = self._site.world.nodes.get(fqdn)
+        if view is None or fqdn in self._under_way or not self._ours(view):
+            return
+        if view.claim is not None or (view.record is not None and self._pause(fqdn, view.record)):
+            self._next(view)
+        else:
+            self._submit(view)
+
+    def trial(self) -> None:
+        """While something is wrong with us: ask any machine, rather one that others call alive."""
+        site = self._site
+        if site.prober is None or site.judging.standing.trouble is None:
+            return
+        site.agenda.at(time.monotonic() + site.settings.dead_probe_seconds, ("trial", ""))
+        site.prober.forget_keys()
+        asked = [view for view in site.world.nodes.values() if probed(view) and view.name not in self._under_way]
+        alive = [view for view in asked if view.record is not None and view.record.alive]
+        if asked:
+            self._submit(random.choice(alive or asked))
+        else:
+            site.judging.standing.lacks(site.prober.lacks())
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ours(self, view: NodeView) -> bool:
+        """Whether we are to ask, as the first in rank, or because somebody wants another opinion."""
+        site = self._site
+        if site.prober is None or site.judging.standing.trouble or not probed(view):
+            return False
+        return site.ranking.of(view.name) == 0 or (view.record is not None and site.judging.asked(view.record))
+
+    def _submit(self, view: NodeView) -> None:
+        assert self._site.prober is not None, "nobody asks without"
+        assert view.record is not None, "only nodes that have a record are probed"
+        self._under_way[view.name] = time.monotonic()
+        self._threads.submit(self._ask, self._site.prober, view.name, view.record)
+
+    def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
+        answer: Alive | Unreachable | Unfit
+        try:
+            answer = prober.probe(fqdn, node)
+        except NoKey as lacking:
+            answer = Unfit(str(lacking), lacking=True)
+        except OSError as failed:
+            answer = Unfit(str(failed), lacking=False)
+        except Exception as error:
+            log.exception("the probe of %s raised", fqdn)
+            answer = Unfit(f"{type(error).__name__}: {error}", lacking=False)
+        self._site.post(lambda: self._answered(fqdn, node, answer))
+
+    def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | Unfit) -> None:
+        began = self._under_way.pop(fqdn)
+        judging = self._site.judging
+        if isinstance(answer, Unfit):
+            metrics.PROBES.labels("unknown").inc()
+            judging.unfit(fqdn, answer.reason, answer.lacking)
+        view = self._site.world.nodes.get(fqdn)
+        if view is None or view.record is None or not probed(view):
+            return
+        if _reached_by(view.record) != _reached_by(asked):
+            self.probe(fqdn)  # that was another machine, or another way to it
+            return
+        if isinstance(answer, Alive):
+            self._alive(view, view.record, answer)
+        elif isinstance(answer, Unreachable):
+            metrics.PROBES.labels("failed").inc()
+            metrics.PROBE_FAILURES.labels(answer.step).inc()
+            if judging.standing.trouble:
+                judging.standing.unreached()
+            elif self._again(view, view.record, began):
+                return
+            else:
+                self._failed(view, view.record, f"{answer.step}: {answer.reason}")
+        self._next(view)
+
+    def _alive(self, view: NodeView, node: Node, answer: Alive) -> None:
+        metrics.PROBES.labels("alive").inc()
+        site, fqdn = self._site, view.name
+        for known in (self._failures, self._seen, self._told):
+            known.pop(fqdn, None)
+        site.judging.answered(view)
+        if not (node.alive or node.dying):
+            log.info("%s is alive", fqdn)
+            keys, now = [answer.host_key] if answer.host_key else [], site.session.now()
+            self._relapses.revived(fqdn, node, now)
+            site.send(revived(view, now, keys), lambda _: None, f"{fqdn} alive")
+        elif answer.host_key and not node.host_keys and node.suspicion is None:
+            site.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
+
+    def _again(self, view: NodeView, node: Node, began: float) -> bool:
+        """Whether it is asked once more first, soon: nobody else has failed at it."""
+        failures = self._count(view.name, began)
+        again = node.alive and failures == 1 and not self._site.judging.asked(node)
+        if again:
+            self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", view.name))
+        return again
+
+    def _failed(self, view: NodeView, node: Node, reason: str) -> None:
+        site = self._site
+        if view.claim is not None:
+            return
+        if node.alive and not site.judging.agreed(node):
+            site.judging.suspect(view, reason)
+            return
+        site.judging.refused(view, reason)
+        if site.judging.own_fault(view, reason) and node.alive:
+            log.warning("%s does not take the key; others are asked before it is called dead: %s", view.name, reason)
+            site.agenda.at(time.monotonic() + site.settings.dead_probe_seconds, ("probe", view.name))
+        elif self._is_news(view.name, node, reason):
+            log.warning("%s is not alive: %s", view.name, reason)
+            self._told[view.name] = reason
+            changes = died(view, site.session.now(), reason)
+            site.send(changes, partial(self._written, view.name), f"{view.name} not alive")
+
+    def _is_news(self, fqdn: str, node: Node, reason: str) -> bool:
+        """Whether the record is to say this reason: a death or another step at once; another reason in the same step when
+        it was found twice in a row, for a machine may say something else each time.
+        """
+        again = self._seen.get(fqdn) == reason
+        self._seen[fqdn] = reason
+        if node.alive or not (node.reason or "").startswith(reason.partition(":")[0] + ":"):
+            return True
+        return again and reason not in (node.reason, self._told.get(fqdn))
+
+    def _written(self, fqdn: str, refused: OcbError | None) -> None:
+        if refused is not None:
+            self._told.pop(fqdn, None)
+
+    def _count(self, fqdn: str, began: float) -> int:
+        """How many failures in a row this is, which was asked for at ``began``; one that lay long back then is none."""
+        before, when = self._failures.get(fqdn, (0, began))
+        recent = began - when < IN_A_ROW_SECONDS
+        self._failures[fqdn] = before + 1 if recent else 1, time.monotonic()
+        return self._failures[fqdn][0]
+
+    def _next(self, view: NodeView) -> None:
+        """The next appointment: in a minute or so, or soon where the machine is dead, or may be."""
+        assert view.record is not None, "only nodes that have a record are probed"
+        settings = self._site.settings
+        well = view.record.alive and view.record.suspicion is None
+        wait = settings.probe_seconds if well else settings.dead_probe_seconds
+        wait = max(wait, self._pause(view.name, view.record))
+        self._site.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
+
+    def _pause(self, fqdn: str, node: Node) -> float:
+        """For how long it is left alone, as it answers probes and runs find it dead."""
+        site = self._site
+        return self._relapses.wait_seconds(fqdn, node, site.session.now(), site.settings.dead_probe_seconds)
+
+
+def _reached_by(node: Node) -> tuple[object, ...]:
+    return node.addresses, node.user, node.host_keys

@@ -1,0 +1,139 @@
+"""What the driver of a rollout writes next: the rounds of ``rollout.step`` as one transaction, with what they let begin.
+
+Rounds are decided one upon the other until nothing is left to decide, and written together as far as a transaction bears
+them; what is cut off is decided again. Noderoles are moved by what is written in the same transaction or before it, never
+by what is still to be written. A transaction holds the rollout to the version that was read (store.rollouts).
+Reads the world and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from nodepool_ocb.engine.commands import apply_to
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model import limits
+from nodepool_ocb.model.paths import noderole_name
+from nodepool_ocb.model.records import Change, NodeRole
+from nodepool_ocb.rollout.observer import Observer
+from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply
+from nodepool_ocb.rollout.step import Action, Order, Step, step, watched
+from nodepool_ocb.store import rollouts
+from nodepool_ocb.store.rollouts import Versions
+from nodepool_ocb.store.worldpaths import place
+
+
+class Driven(msgspec.Struct, frozen=True):
+    """A rollout as its driver knows it."""
+
+    deployment: str
+    id: str
+    rollout: Rollout
+    versions: Versions
+
+    @property
+    def name(self) -> str:
+        return f"rollout {self.deployment}/{self.id}"
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One transaction, and what the rollout is after it; nothing to write where ``changes`` is empty."""
+
+    changes: Sequence[Change]
+    after: Driven
+    decisions: Sequence[Decision]
+    due: float | None  # when to look again by the passing of time
+    quiet: bool  # nobody waits for it: nodes came back, and nothing follows from that yet
+
+
+def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = ()) -> Move:
+    """What is to be written now; ``quarantined`` are the paths that the world has not because they cannot be decoded."""
+    unreadable = _noderoles(quarantined)
+    after, decisions, last = _decided(world, driven, now, unreadable)
+    actions = last.actions if last is not None else ()
+    due = last.due if last is not None else now
+    record = rollouts.changes(driven.deployment, driven.id, driven.rollout, after, driven.versions, now)
+    changes = next(
+        _moved(world, driven, after, actions, now, record), record
+    )  # what has no room begins in the next one
+    if not decisions and changes == record:
+        return Move((), driven, (), due, quiet=True)
+    versions = driven.versions.after(changes, driven.deployment, driven.id)
+    known = Driven(driven.deployment, driven.id, after, versions)
+    quiet = last is not None and not actions and all(map(_came_back, decisions))
+    return Move(changes, known, decisions, due, quiet)
+
+
+def _noderoles(paths: Iterable[str]) -> list[str]:
+    """Those of the paths that are noderoles', as these are named."""
+    places = (place(path) for path in paths)
+    return [noderole_name(at.below, at.name) for at in places if at is not None and at.kind is NodeRole]
+
+
+def _came_back(decision: Decision) -> bool:
+    return isinstance(decision.record, Progress) and decision.record.state is not NodeState.SENDING
+
+
+def concerned(driven: Driven) -> frozenset[str]:
+    """The nodes whose noderoles it waits for."""
+    return frozenset(watched(driven.rollout))
+
+
+def _decided(
+    world: World, driven: Driven, now: float, unreadable: Sequence[str]
+) -> tuple[Rollout, list[Decision], Step | None]:
+    """As many rounds as one transaction bears; and the step that has nothing more to decide, None where more is left."""
+    after, made = driven.rollout, list[Decision]()
+    while True:
+        decided = step(after, Observer(world, driven.deployment, after, unreadable=unreadable).seen(), now)
+        if not decided.decisions:
+            return after, made, decided
+        taken = _bearable(driven, after, decided.decisions, now)
+        after = apply(after, taken)
+        made += taken
+        if len(taken) < len(decided.decisions):
+            return after, made, None
+
+
+def _bearable(driven: Driven, after: Rollout, decisions: Sequence[Decision], now: float) -> Sequence[Decision]:
+    """The first of these decisions, as many as fit into the transaction with those before; none where that is full."""
+    count = len(decisions)
+    while count:
+        wanted = apply(after, decisions[:count])
+        if limits.fits(rollouts.changes(driven.deployment, driven.id, driven.rollout, wanted, driven.versions, now)):
+            break
+        count //= 2
+    if not count and after is driven.rollout:
+        count = 1  # a single one that is too large is told by the session
+    return decisions[:count]
+
+
+def _moved(
+    world: World, driven: Driven, after: Rollout, actions: Sequence[Action], now: float, record: Sequence[Change]
+) -> Iterator[list[Change]]:
+    """The record, with as many moves of noderoles as it leaves room for; only the first may be taken, for the world is
+    ours to read alone."""
+    look = Observer(world, driven.deployment, after)
+    for reason, chosen in _by_reason(after, actions).items():
+        for event, vertices in look.moves(chosen).items():
+            yield from apply_to(world, _not_yet(vertices, event), event, now, driven.name, reason, record)
+
+
+def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, list[Action]]:
+    """The actions by what is said of the noderoles that they move."""
+    found: dict[str | None, list[Action]] = {}
+    for action in actions:
+        reason = None
+        if action.order is Order.END:
+            progress = after.nodes[action.node]
+            reason = (progress.reason if progress.state is NodeState.UNKNOWN else None) or after.head.reason
+        found.setdefault(reason, []).append(action)
+    return found
+
+
+def _not_yet(vertices: Sequence[Vertex], event: Event) -> list[Vertex]:
+    """Without those whose runs are being ended already."""
+    return [vertex for vertex in vertices if event is not Event.END or vertex.record.ending is None]

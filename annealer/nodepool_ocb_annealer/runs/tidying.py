@@ -1,0 +1,126 @@
+"""What old runs leave behind: their records in ZooKeeper, but for the newest ten of each noderole, and their logs here.
+
+It costs no run anything: a noderole that may have too many is noted when a run of it has ended, and a thread looks at all
+that were noted since the last time, in one request. It looks at the logs as often as a fiftieth of its time allows. What
+fails is tried again with the next look, and harms nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, Protocol
+
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.engine.claim import Hold
+from nodepool_ocb.errors import OcbError
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Delete
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb_annealer.runs import logs as runlogs
+
+log = logging.getLogger(__name__)
+
+RUNS_KEPT: Final = 10
+TIDY_SECONDS: Final = 1.0  # between two looks
+LOOK_SHARE: Final = 50  # the pause after a look at the logs, in times of what that took
+AGES_SECONDS: Final = 3600.0  # a log may become too old though nothing runs
+
+
+class Holder(Protocol):
+    """What it needs of holding."""
+
+    def runs(self) -> set[str]: ...
+
+
+class Site(Protocol):
+    """What tidying needs of the annealer."""
+
+    session: Session
+    agenda: Agenda
+    settings: AnnealerSettings
+
+    @property
+    def holding(self) -> Holder: ...
+    def post(self, call: Callable[[], None]) -> None: ...
+
+
+class Tidying:
+    """Call everything on the turn thread."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidy")
+        self._noted: set[str] = set()
+        self._under_way = False
+        self._look_at = 0.0  # the logs, not before; monotonic
+        self._appoint(TIDY_SECONDS)  # what was left by the process before this one
+
+    def ended(self, hold: Hold, logs: bool = False) -> None:
+        """A run has ended, and its record is written; ``logs``: it may have left one."""
+        if hold.record.generation > RUNS_KEPT or hold.previous_epoch is not None:  # else there cannot be more than ten
+            self._noted.add(hold.vertex.name)
+            self._appoint(TIDY_SECONDS)
+        if logs:
+            self._appoint(max(TIDY_SECONDS, self._look_at - time.monotonic()))
+
+    def keep(self) -> None:
+        """The appointment has come."""
+        if self._under_way:
+            return
+        noted, self._noted = self._noted, set()
+        self._under_way = True
+        look = time.monotonic() >= self._look_at
+        self._threads.submit(self._tidy, noted, self._site.settings, self._site.holding.runs() if look else None)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _appoint(self, after_seconds: float) -> None:
+        self._site.agenda.at(time.monotonic() + after_seconds, ("tidy", ""))
+
+    def _tidy(self, noted: set[str], settings: AnnealerSettings, active: set[str] | None) -> None:
+        """In the thread; ``active`` where the logs are looked at, too."""
+        left, took = noted, None
+        try:
+            if active is not None:
+                began = time.monotonic()
+                runlogs.tidy(settings, active, time.time())
+                took = time.monotonic() - began
+            if noted:
+                drop_old_runs(self._site.session, noted)
+            left = set()
+        except OcbError as error:  # somebody else deletes them too, or ZooKeeper is away
+            log.info("records of old runs stay for now: %s", error)
+        except Exception:
+            log.exception("what old runs left behind stays for now")
+        finally:
+            self._site.post(partial(self._tidied, left, took))
+
+    def _tidied(self, left: set[str], took: float | None) -> None:
+        self._under_way = False
+        self._noted |= left
+        if took is not None:
+            self._look_at = time.monotonic() + LOOK_SHARE * took
+            self._appoint(AGES_SECONDS)
+        else:  # it came before the logs may be looked at, and stood in place of the appointment for that
+            self._appoint(max(TIDY_SECONDS, self._look_at - time.monotonic()))
+        if self._noted:
+            self._appoint(TIDY_SECONDS)
+
+
+def drop_old_runs(session: Session, noderoles: Collection[str]) -> None:
+    """Keep the records of the newest ten runs of each noderole; raises what session.commit() raises."""
+    places = [paths.split_noderole(name) for name in sorted(noderoles)]
+    listed = session.children_many([paths.runs(*place) for place in places])
+    surplus = [
+        Delete(paths.run(*place, run), 0)
+        for place, runs in zip(places, listed, strict=True)
+        for run in sorted(runs or [])[:-RUNS_KEPT]
+    ]
+    for deletions in limits.parts(limits.singly(surplus)):
+        session.commit(deletions)

@@ -1,0 +1,297 @@
+"""One build of an image, from the lock to READY or FAILED, on a thread of its own.
+
+The lock is taken without waiting; under it everything is read and decided again. From then on the record says
+``building``. If our session is lost meanwhile, the build goes on: the lock is taken again as soon as that is possible, and
+only if another builder has begun a newer build is ours given up. READY is written in one transaction that checks the
+lock's contender and the record's version, and takes away the request that asked for this build.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import OcbError, Stale, Unavailable
+from nodepool_ocb.images.diskimages import Diskimage
+from nodepool_ocb.images.rules import BuildView, Due, ImageView, due, fulfilled
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Build, BuildState, Change, Check, Delete, Set
+from nodepool_ocb.store.locks import Lock
+from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_builder import checksums
+from nodepool_ocb_builder.backends.backend import Task
+from nodepool_ocb_builder.checksums import Sums
+from nodepool_ocb_builder.context import GivenUp, Site
+from nodepool_ocb_builder.image_directory import named
+from nodepool_ocb_builder.sandbox import isolation
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.5  # between two looks at the process
+LOOK_AGAIN_SECONDS: Final = 2.0  # between two looks at the record
+GRACE_SECONDS: Final = 5.0  # that a build has to end by itself when it is stopped
+
+
+class TakenOver(Exception):
+    """Another builder began a newer build, or somebody deleted ours: this one is of no use any more."""
+
+
+class Stopped(Exception):
+    """The daemon ends, and the build with it."""
+
+
+class Building:
+    """Builds one image, if it is due and nobody else does."""
+
+    def __init__(self, site: Site, image: Diskimage) -> None:
+        self.site, self.image = site, image
+        self.id: str | None = None  # of the build, once it has begun
+        self.under_way = True
+        self._lock: Lock | None = None
+        self._version = 0  # of the record, as we left it
+        self._looked = 0.0
+
+    @property
+    def name(self) -> str:
+        """Of the build's files."""
+        return named(self.image.name, str(self.id))
+
+    @property
+    def _path(self) -> str:
+        """Of the record."""
+        return paths.build(self.image.name, str(self.id))
+
+    def run(self) -> None:
+        """Build, or find that there is nothing to do. Raises Unavailable before the build has begun."""
+        site = self.site
+        try:
+            path, purpose = paths.build_lock(self.image.name), f"build {self.image.name}"
+            self._lock = site.locks.take(path, site.holder(purpose))
+            view = site.look(self.image.name) if self._lock else None
+            if view is None:
+                return
+            decision = due(view, site.wanted(self.image), site.session.now(), site.settings.retry_seconds)
+            if isinstance(decision, Due):
+                self._build(view, decision.reason)
+        finally:
+            self.under_way = False
+            if self._lock is not None:
+                site.locks.release(self._lock)
+
+    def _build(self, view: ImageView, reason: str) -> None:
+        self._bury(view)
+        self._begin(view)
+        log.info("building %s: %s", self.name, reason)
+        began = time.monotonic()
+        outcome = "given up"
+        try:
+            outcome = self._end()
+        except (TakenOver, Stopped) as why:
+            log.warning("%s is given up: %s", self.name, why)
+            self._clear()
+            self._forget()
+        except GivenUp:
+            log.warning("%s ends without ZooKeeper; it is tidied up at the next start", self.name)
+        metrics.BUILDS.labels(outcome).inc()
+        metrics.BUILD_SECONDS.observe(time.monotonic() - began)
+
+    def _end(self) -> str:
+        """Do the work, and write what became of it: "ready" or "failed"."""
+        try:
+            sums = self._made()
+        except (TakenOver, Stopped):
+            raise
+        except (OcbError, OSError) as failure:
+            log.warning("%s failed: %s", self.name, failure)
+            reason = str(failure)
+        except Exception as fault:  # a backend's: if it were no failure, the build would begin again at once, for ever
+            log.exception("%s failed", self.name)
+            reason = f"{self.image.backend}: {type(fault).__name__}: {fault}"
+        else:
+            self.site.insist(lambda: self._write(BuildState.READY, checksums=sums))
+            log.info("%s is ready", self.name)
+            return "ready"
+        self._clear()
+        tail = self.site.shelf.tail(self.name)
+        self.site.insist(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
+        return "failed"
+
+    def _clear(self) -> None:
+        """Remove the files; what stays now goes with the record, or is found when it has none."""
+        for fault in self.site.shelf.remove(self.name):
+            log.warning("%s: %s", self.name, fault)
+
+    # -- the beginning --
+
+    def _bury(self, view: ImageView) -> None:
+        """What says ``building`` while we hold the lock has nobody who works on it."""
+        for build in view.builds:
+            if build.record.state is BuildState.BUILDING and build.id != self.id:
+                record = replace(
+                    build.record,
+                    state=BuildState.ABORTED,
+                    state_time=self.site.session.now(),
+                    reason="its builder lost the lock",
+                )
+                try:
+                    self.site.session.commit([Set(paths.build(view.name, build.id), record, build.version)])
+                except Stale:
+                    log.info("%s-%s was changed meanwhile", view.name, build.id)
+
+    def _begin(self, view: ImageView) -> None:
+        site, image, now = self.site, self.image, self.site.session.now()
+        record = Build(
+            builder=site.host,
+            builder_id=site.builder_id,
+            filename="",  # names the id, which ZooKeeper is about to give
+            state=BuildState.BUILDING,
+            state_time=now,
+            formats=image.formats,
+            started=now,
+            request=view.request.mzxid if view.request else 0,
+            username=image.username,
+            python_path=image.python_path,
+            shell_type=image.shell_type,
+            metadata=image.metadata,
+        )
+        path = self._number(record)
+        record = replace(record, filename=self.name, log=f"{site.host}:{site.shelf.log(self.name)}")
+        self._version = self._commit(Set(path, record, 0))
+
+    def _number(self, record: Build) -> str:
+        """Create the record, and gives its path; its number is the first of which nothing lies here.
+
+        Numbers come back where an ensemble was restored from a backup, or rebuilt, and the files of then are still here.
+        """
+        site, folder = self.site, paths.builds(self.image.name)
+        while True:
+            path = site.session.create_next(folder + "/", record)
+            self.id = path.rpartition("/")[2]
+            if not site.shelf.knows(self.name):
+                return path
+            log.warning("%s has files already, and had no record: the next number is taken", self.name)
+            site.session.commit([Delete(path, 0)])
+
+    def _commit(self, change: Set, *more: Change) -> int:
+        """Write our record, and what goes with it, if the lock is ours; gives the record's version."""
+        assert self._lock is not None
+        stats = self.site.session.commit([Check(self._lock.contender, 0), change, *more])
+        stat = stats[1]
+        assert stat is not None  # of a Set
+        return stat.version
+
+    # -- the work --
+
+    def _made(self) -> Mapping[str, Sums]:
+        """Run the backend; gives each format's checksums. Raises OcbError, TakenOver or Stopped."""
+        shelf, image = self.site.shelf, self.image
+        work = shelf.work(self.name)
+        work.mkdir()
+        outputs = {format: shelf.unfinished(self.name, format) for format in image.formats}
+        task = Task(
+            image=image,
+            build=str(self.id),
+            work=work,
+            elements_dir=self.site.nodepool.elements_dir,
+            outputs=outputs,
+            manifest=shelf.manifest(self.name),
+        )
+        command = self.site.backends[image.backend].command(task)
+        process = isolation.start(
+            command, log=shelf.log(self.name), work=work, timeout_seconds=image.build_timeout_seconds
+        )
+        try:
+            while (ended := process.wait(LOOK_SECONDS)) is None:
+                self._look_about()
+        except BaseException:
+            process.stop(GRACE_SECONDS)
+            process.wait(2 * GRACE_SECONDS)
+            raise
+        if ended.reason is not None:
+            raise OcbError(ended.reason)
+        return self._shelved(outputs)
+
+    def _shelved(self, outputs: Mapping[str, object]) -> Mapping[str, Sums]:
+        """Put what was built where it belongs, with its checksums."""
+        shelf, sums = self.site.shelf, {}
+        for format in outputs:
+            made = shelf.unfinished(self.name, format)
+            if not made.is_file() or not made.stat().st_size:
+                raise OcbError(f"the backend ended well and made no {format}; see the log")
+            sums[format] = checksums.write(shelf.finish(self.name, format))
+        return sums
+
+    def _look_about(self) -> None:
+        """Once a second while it is built: is it still ours to build?"""
+        if self.site.stopping.is_set():
+            raise Stopped("the builder ends")
+        now = time.monotonic()
+        if now < self._looked + LOOK_AGAIN_SECONDS:
+            return
+        self._looked = now
+        with suppress(OcbError):  # the work goes on; we shall see
+            if not self._undisturbed():
+                self._own()
+
+    def _undisturbed(self) -> bool:
+        """Whether the lock is ours in this session, and nobody touched the record."""
+        znode = self.site.session.get(self._path)
+        return self._locked() and znode is not None and znode.version == self._version
+
+    def _locked(self) -> bool:
+        """Whether our contender stands: it goes with the session, and somebody may have taken it away."""
+        lock, session = self._lock, self.site.session
+        return lock is not None and lock.session == session.id and session.get(lock.contender) is not None
+
+    # -- the record --
+
+    def _write(self, state: BuildState, **fields: object) -> None:
+        """Our build's end, with the request that it fulfils. Raises TakenOver, Stale or Unavailable."""
+        view, build = self._own()
+        record = replace(build.record, state=state, state_time=self.site.session.now(), **fields)
+        more: list[Change] = []
+        if state is BuildState.READY and view.request is not None and fulfilled(view, record):
+            more = [Delete(paths.request_build(view.name), view.request.version)]
+        self._commit(Set(paths.build(view.name, build.id), record, build.version), *more)
+
+    def _own(self) -> tuple[ImageView, BuildView]:
+        """The image as it is, and our build in it, ``building``, with the lock in our hands.
+
+        Raises TakenOver if it is of no use any more, and Unavailable while that cannot be known.
+        """
+        site = self.site
+        path = paths.build_lock(self.image.name)
+        if not self._locked():
+            self._lock = site.locks.take(path, site.holder(f"build {self.name}"))
+        view = site.look(self.image.name, self._path)
+        build = view.build(str(self.id)) if view else None
+        if view is None or build is None or build.record.state is BuildState.DELETE:
+            raise TakenOver("somebody deleted it")
+        newer = {other.record.state for other in view.builds if other.id > build.id}
+        if BuildState.READY in newer or (self._lock is None and BuildState.BUILDING in newer):
+            raise TakenOver("another builder began a newer one")
+        if self._lock is None:
+            raise Unavailable(f"somebody else has {path}")
+        self._bury(view)
+        if build.record.state is not BuildState.BUILDING:  # others thought that we had died
+            record = replace(build.record, state=BuildState.BUILDING, reason=None)
+            self._version = self._commit(Set(paths.build(view.name, build.id), record, build.version))
+            build = BuildView(build.id, record, self._version, build.uploads)
+        self._version = build.version
+        return view, build
+
+    def _forget(self) -> None:
+        """Take the record away, so that nobody waits for it; one that cannot be read stays."""
+
+        def write() -> None:
+            self.site.look(self.image.name, self._path)  # of our cluster: another may have a build of this name
+            self.site.session.commit(removal(self.site.session, self._path))
+
+        with suppress(GivenUp):
+            self.site.insist(write)

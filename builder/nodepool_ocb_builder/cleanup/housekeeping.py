@@ -1,0 +1,100 @@
+"""What a builder tidies up beside its work: steps that the rules name, files without a record, leaks at providers.
+
+Each step is begun on a thread; one that is due again did not help, and is begun again after longer and longer times, for
+whoever refuses it may do so for days. Each provider has a crew of its own: one that is mute holds up no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import Final
+
+from nodepool_ocb.daemon.backoff import LONGEST_SECONDS, Patience
+from nodepool_ocb.daemon.workers import Crew
+from nodepool_ocb.images.rules import ImageView, Wanted
+from nodepool_ocb.images.tidy import MarkBuild, RemoveBuild, RemoveUpload, Step, Tidier, tidy
+from nodepool_ocb.store.images import ImageCache
+from nodepool_ocb_builder.build import Building
+from nodepool_ocb_builder.cleanup import steps
+from nodepool_ocb_builder.cleanup.leaks import Leaks
+from nodepool_ocb_builder.cleanup.orphans import Orphans
+from nodepool_ocb_builder.context import Site
+
+TIDIERS: Final = 4
+ASKING: Final = 2  # deletions and looks for leaks at one provider
+
+
+class Housekeeping:
+    """Begun by the turn, on its thread; ``wake`` is called as each piece ends."""
+
+    def __init__(self, site: Site, patience: Patience, wake: Callable[[], None]) -> None:
+        self._site, self._patience, self._wake = site, patience, wake
+        self._tidiers = Crew("tidy", TIDIERS, wake)
+        self._asking: dict[str, Crew] = {}  # by provider
+        self._leaks = Leaks(site)
+        self._orphans = Orphans(site)
+
+    def crews(self) -> list[Crew]:
+        """All who may be at work."""
+        return [self._tidiers, *self._asking.values()]
+
+    def tidy(self, view: ImageView, working: str | None, living: frozenset[str], now: float) -> float:
+        """Begin every step that is due about an image; ``working`` is the id of the build that is made here now.
+
+        Gives the seconds until a step is to be tried again.
+        """
+        site = self._site
+        waits = [float("inf")]
+        for step in tidy(view, self._tidier(view, working, living), now):
+            crew = self._asked(step.upload.provider) if isinstance(step, RemoveUpload) else self._tidiers
+            waits.append(self._begin(crew, (view.name, *_key(step)), partial(steps.do, site, view.name, step)))
+        for build in view.ready():
+            if formats := steps.uploaded(site, view.name, build):
+                work = partial(steps.remove_uploaded, site, view.name, build, formats)
+                waits.append(self._begin(self._tidiers, (view.name, "uploaded", build.id), work))
+        return min(waits)
+
+    def look_around(self, cache: ImageCache, at_work: Mapping[str, Building]) -> None:
+        """What has no event: files and logs, and what providers have. ``at_work`` is what is being built, by image."""
+        site, settings = self._site, self._site.settings
+        names = [building.name for building in at_work.values()]
+        work = partial(self._orphans.look, dict(cache.images), list(cache.quarantined), names)
+        self._patience.comes("orphans", settings.cleanup_seconds, partial(self._tidiers.start, "orphans", work))
+        for provider in site.uploaders if site.cluster else ():
+            look = partial(self._asked(provider).start, "leaks", partial(self._leaks.look, provider))
+            self._patience.comes(("leaks", provider), settings.leak_seconds, look)
+
+    def _tidier(self, view: ImageView, working: str | None, living: frozenset[str]) -> Tidier:
+        site = self._site
+        image = site.diskimages.get(view.name)
+        return Tidier(
+            builder_id=site.builder_id,
+            working=frozenset() if working is None else frozenset({working}),
+            configured=image is not None,
+            carriers=frozenset(site.carriers(view.name)),
+            providers=frozenset(site.uploaders),
+            living=living,
+            gone=site.gone,
+            formats=image.formats if image else (),
+            keep=(site.wanted(image) if image else Wanted((), 0.0)).keep,
+            failed_keep_seconds=site.settings.failed_keep_seconds,
+        )
+
+    def _begin(self, crew: Crew, key: Hashable, work: Callable[[], None]) -> float:
+        """When to try again, in seconds."""
+        self._patience.start(crew, key, work, LONGEST_SECONDS)
+        return self._patience.left(key)
+
+    def _asked(self, provider: str) -> Crew:
+        return self._asking.setdefault(provider, Crew(f"ask {provider}", ASKING, self._wake))
+
+
+def _key(step: Step) -> tuple[str, ...]:
+    """The same for the same step, whatever else the records say."""
+    kind = type(step).__name__
+    match step:
+        case MarkBuild(build=build) | RemoveBuild(build=build):
+            return kind, build.id
+        case _:
+            return kind, step.upload.build, step.upload.provider, step.upload.id

@@ -1,0 +1,114 @@
+"""What providers have of our cluster and no record names: deleted when it is seen twice.
+
+Each provider is looked through for what bears its own name, for two may be one cloud under two names. What is not known
+stays. A record that cannot be decoded may name anything of its build; and an attempt that has failed, as far as its record
+knows, may have lost its session and still be going on, for as long as an upload to its provider may take. Should its builder
+be back even later, the record does not know the attempt any more, and so it never says ``ready`` of what is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Stale
+from nodepool_ocb.images.rules import UploadView
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Set, UploadState
+from nodepool_ocb.providers.provider import Kept, Uploader
+from nodepool_ocb.providers.stamp import Stamp
+from nodepool_ocb.store import images
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.stamping import stamp_of
+
+log = logging.getLogger(__name__)
+
+
+class Leaks:
+    """Remembers what was seen once, and since when."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._suspects: dict[str, dict[str, float]] = {}  # provider → external id → monotonic time of the first look
+
+    def look(self, provider: str) -> None:
+        """Compare one provider with the records; blocking, for a thread. Raises Unavailable."""
+        site = self._site
+        uploader, settings = site.uploaders.get(provider), site.providers.get(provider)
+        if uploader is None or settings is None:
+            return  # it is configured no more
+        ours = [kept for kept in uploader.list() if kept.stamp.belongs_to(site.cluster, provider)]
+        records = _Records(site, ours)
+        now, before = time.monotonic(), self._suspects.get(provider, {})
+        suspects = {kept.external_id: before.get(kept.external_id, now) for kept in ours if not records.know(kept)}
+        for kept in ours:
+            wait = settings.image_upload_timeout_seconds if records.may_be_going_on(kept) else 0.0
+            if kept.external_id in before.keys() & suspects.keys() and now >= suspects[kept.external_id] + wait:
+                self._delete(uploader, kept, records)
+        self._suspects[provider] = suspects
+
+    @staticmethod
+    def _delete(uploader: Uploader, kept: Kept, records: _Records) -> None:
+        try:
+            records.disown(kept.stamp)
+        except Stale:
+            metrics.STALE.inc()  # its builder is back: the next look knows more
+            return
+        log.warning("%s at %s is in no record: deleted", kept.external_id, kept.stamp.provider)
+        if uploader.delete(kept.external_id, kept.stamp) is None:
+            metrics.LEAKS.inc()
+
+
+class _Records:
+    """What the records say of what a provider listed; read after it was listed."""
+
+    def __init__(self, site: Site, listed: Iterable[Kept]) -> None:
+        self._session = site.session
+        self._unread: dict[str, str] = {}
+        site.sync()
+        named = {kept.stamp.image for kept in listed} & {*images.names(site.session)}
+        views = images.read(site.session, named, self._unread)
+        self._uploads: dict[Stamp, UploadView] = {}  # by what their newest attempts make
+        self._paths: set[str] = set()
+        self._external_ids: set[str] = set()
+        for view in views.values():
+            for build in view.builds:
+                for upload in build.uploads:
+                    self._learn(view.name, upload)
+
+    def _learn(self, image: str, upload: UploadView) -> None:
+        stamp = stamp_of(image, upload)
+        self._uploads[stamp] = upload
+        self._paths.add(_path(stamp))
+        self._external_ids |= {upload.record.external_id or ""}
+
+    def know(self, kept: Kept) -> bool:
+        """Whether a record names it, or is about to, or may do so."""
+        upload = self._uploads.get(kept.stamp)
+        sending = upload is not None and upload.record.state is UploadState.UPLOADING
+        return sending or kept.external_id in self._external_ids or self._may_be_named(kept.stamp)
+
+    def may_be_going_on(self, kept: Kept) -> bool:
+        """Whether its upload has a record, which thinks that this attempt failed, or knows a newer one."""
+        return _path(kept.stamp) in self._paths
+
+    def disown(self, stamp: Stamp) -> None:
+        """Let the record forget the attempt that makes this, unless that has ended: its builder then finds another stamp.
+
+        Raises Stale where the record has moved on, or Unavailable.
+        """
+        upload = self._uploads.get(stamp)
+        if upload is not None and upload.record.external_id is None:
+            self._session.commit([Set(_path(stamp), replace(upload.record, key=""), upload.version)])
+
+    def _may_be_named(self, stamp: Stamp) -> bool:
+        build, uploads = paths.build(stamp.image, stamp.build), paths.uploads(stamp.image, stamp.build, stamp.provider)
+        return any(path == build or path.startswith(f"{uploads}/") for path in self._unread)
+
+
+def _path(stamp: Stamp) -> str:
+    return paths.upload(stamp.image, stamp.build, stamp.provider, stamp.upload)

@@ -1,0 +1,65 @@
+"""Files of builds that no record names: removed when they have been seen so for the grace time, and never at once.
+
+That a record is absent proves little: it may be about to be written, and an ensemble that was restored from a backup lacks
+the newest ones. So the time counts from when this process saw a file without a record first, by its own monotonic clock,
+whatever the file's own times say; it begins anew with each start.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.store import images
+from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.image_directory import named, remove_all
+
+log = logging.getLogger(__name__)
+
+
+class Orphans:
+    """Remembers what has no record, and since when it is known."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._first_seen: dict[Path, float] = {}  # monotonic
+
+    def look(self, views: Mapping[str, ImageView], unread: Iterable[str], working: Iterable[str]) -> None:
+        """Remove files, and old logs, that no record names; blocking, for a thread. Raises Unavailable.
+
+        ``views`` and ``unread`` (the paths of records that cannot be decoded: what they name stays) may be a little old:
+        what they do not know is read again. ``working`` are the names of the builds that are made here now.
+        """
+        site, working = self._site, set(working)
+        known = working | _named(views, unread)
+        if site.shelf.orphans(known):
+            site.sync()
+            unread_now: dict[str, str] = {}
+            known = working | _named(images.read(site.session, images.names(site.session), unread_now), unread_now)
+        self._remove_what_is_old(site.shelf.orphans(known))
+        for path in site.shelf.prune_logs(known, site.nodepool.build_log_retention):
+            log.info("%s is an old log: removed", path)
+
+    def _remove_what_is_old(self, found: list[Path]) -> None:
+        grace, now = self._site.settings.orphan_grace_seconds, time.monotonic()
+        new = [path for path in found if path not in self._first_seen]
+        self._first_seen = {path: self._first_seen.get(path, now) for path in found}
+        if new:
+            log.warning(
+                "%d files have no record, %s first: they are removed in %.0f s unless one comes back; move away what"
+                " is to stay", len(new), new[0], grace
+            )  # fmt: skip
+        for path, since in self._first_seen.items():
+            if now >= since + grace:
+                faults = remove_all([path])
+                told = logging.WARNING if faults else logging.INFO
+                log.log(told, "%s has no record: %s", path, "; ".join(faults) or "removed")
+
+
+def _named(views: Mapping[str, ImageView], unread: Iterable[str]) -> set[str]:
+    """The builds that records name, those too that cannot be decoded."""
+    known = {named(view.name, build.id) for view in views.values() for build in view.builds}
+    return known | {named(*path.split("/")[3:6:2]) for path in unread if path.count("/") >= 5}

@@ -1,0 +1,242 @@
+"""One upload of a build to a provider, from the lock to READY or FAILED, on a thread of its own.
+
+The record comes first, then the upload: what a provider has and no record names is a leak, and found (``leaks``). Only
+the builder that has a build's files sends them, so a record that somebody else marked meanwhile is ours to set right.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Invalid, Stale
+from nodepool_ocb.images.rules import UPLOAD_ATTEMPTS, BuildView, DueUpload, UploadView, due_uploads
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import BuildState, Change, Check, Create, Set, Upload, UploadState
+from nodepool_ocb.providers.provider import Item, Refused, Sent
+from nodepool_ocb.providers.stamp import Stamp
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_builder import checksums
+from nodepool_ocb_builder.context import GivenUp, Site
+from nodepool_ocb_builder.image_directory import Shelf, named
+from nodepool_ocb_builder.stamping import stamp_of
+
+log = logging.getLogger(__name__)
+
+FIRST_ATTEMPT: Final = 1
+KEY_BYTES: Final = 6  # of chance in the key of an attempt
+
+
+class Uploading:
+    """Sends one build of an image to one provider, if that is due and nobody else does.
+
+    Made between two turns, so what it takes from the configuration fits together; it goes on with that to its end.
+    """
+
+    def __init__(self, site: Site, image: str, build: str, provider: str) -> None:
+        self.site, self.image, self.build, self.provider = site, image, build, provider
+        self._uploader, self._configured = site.uploaders[provider], site.providers[provider]
+        self._meta = next(each.meta for each in self._configured.diskimages if each.name == image)
+
+    def run(self) -> None:
+        """Upload, or find that there is nothing to do. Raises Unavailable before the upload has begun."""
+        site, path = self.site, paths.upload_lock(self.image, self.build, self.provider)
+        if not self._make_room():
+            return
+        lock = site.locks.take(path, site.holder(f"upload {self.image}-{self.build} to {self.provider}"))
+        if lock is None:
+            return
+        try:
+            if due := self._due():
+                self._upload(due)
+        except GivenUp:
+            log.warning("the upload of %s-%s to %s ends without ZooKeeper", self.image, self.build, self.provider)
+        finally:
+            site.locks.release(lock)
+
+    def _make_room(self) -> bool:
+        """The znodes that uploads are below, unless the build is gone."""
+        session = self.site.session
+        room = paths.uploads(self.image, self.build, self.provider)
+        wanted = [paths.build_providers(self.image, self.build), room.rpartition("/")[0], room]
+        while (build := session.get(paths.build(self.image, self.build))) is not None:
+            absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
+            if not absent:
+                return True
+            with suppress(Stale):  # the build moved on, or its upload elsewhere makes room as well: look again
+                session.commit([Check(build.path, build.version), *map(Create, absent)])
+        return False
+
+    def _due(self) -> DueUpload | None:
+        """Ours to do, still, now that we hold the lock."""
+        site = self.site
+        view = site.look(self.image)
+        if view is None:
+            return None
+        carriers = site.carriers(self.image)
+        due, _ = due_uploads(view, carriers, site.builder_id, site.session.now(), site.settings.retry_seconds)
+        found = next((each for each in due if (each.build.id, each.provider) == (self.build, self.provider)), None)
+        return None if found is None or elsewhere(site, self.image, found) else found
+
+    def _upload(self, due: DueUpload) -> None:
+        began = time.monotonic()
+        stamp = self._begin(due)
+        log.info("uploading %s-%s to %s", self.image, self.build, self.provider)
+        try:
+            outcome = self._unread(due) or self._sent(self._item(due, stamp))
+        except Invalid as wrong:
+            self._spoiled(stamp.upload, str(wrong))
+            return
+        self.site.insist(lambda: self._end(stamp, outcome))
+        metrics.UPLOADS.labels("ready" if isinstance(outcome, Sent) else "failed").inc()
+        metrics.UPLOAD_SECONDS.observe(time.monotonic() - began)
+
+    def _begin(self, due: DueUpload) -> Stamp:
+        """The record that says ``uploading``, new or of the attempt before; gives the stamp of this attempt."""
+        site, build = self.site, due.build.record
+        record = Upload(
+            state=UploadState.UPLOADING,
+            state_time=site.session.now(),
+            format=due.format,
+            builder=site.host,
+            attempt=due.upload.record.attempt + 1 if due.upload else FIRST_ATTEMPT,
+            cluster=site.cluster,
+            key=secrets.token_hex(KEY_BYTES),
+            username=build.username,
+            python_path=build.python_path,
+            shell_type=build.shell_type,
+            metadata=build.metadata,
+        )
+        if due.upload is None:
+            path = site.session.create_next(paths.uploads(self.image, self.build, self.provider) + "/", record)
+            upload, version = path.rpartition("/")[2], 0
+        else:
+            upload, version = due.upload.id, due.upload.version
+        stamp = stamp_of(self.image, UploadView(self.build, self.provider, upload, record, version, locked=True))
+        record = replace(record, external_name=stamp.external_name)
+        site.session.commit([Set(self._path(upload), record, version)])
+        return stamp
+
+    def _unread(self, due: DueUpload) -> Refused | None:
+        """Why this host cannot read the file now; raises Invalid where the file is lost, or not what was built."""
+        shelf = self.site.shelf
+        try:
+            checksums.verify(self._file(due))
+        except Invalid:
+            if shelf.here:
+                raise
+            return Refused(_not_here(shelf))
+        except OSError as fault:
+            return Refused(f"{fault.filename} cannot be read now: {fault.strerror}")
+        return None
+
+    def _file(self, due: DueUpload) -> Path:
+        return self.site.shelf.file(named(self.image, self.build), due.format)
+
+    def _path(self, upload: str) -> str:
+        return paths.upload(self.image, self.build, self.provider, upload)
+
+    def _item(self, due: DueUpload, stamp: Stamp) -> Item:
+        site, sums = self.site, due.build.record.checksums.get(due.format, {})
+        return Item(
+            file=self._file(due),
+            format=due.format,
+            stamp=stamp,
+            external_name=stamp.external_name,
+            md5=str(sums.get("md5", "")),
+            sha256=str(sums.get("sha256", "")),
+            size=int(sums.get("size", 0)),
+            meta=self._meta,
+            stop=site.stopping,
+            timeout_seconds=self._configured.image_upload_timeout_seconds,
+        )
+
+    def _sent(self, item: Item) -> Sent | Refused:
+        """Send it, and see that it arrived whole."""
+        outcome = self._uploader.upload(item)
+        if isinstance(outcome, Refused):
+            return outcome
+        wrong = self._uploader.verify(outcome.external_id, item)
+        if wrong is None:
+            return outcome
+        self._uploader.delete(outcome.external_id, item.stamp)
+        return wrong
+
+    def _end(self, stamp: Stamp, outcome: Sent | Refused) -> None:
+        """Write what became of it; what nobody wants any more is deleted there. Raises Stale or Unavailable."""
+        _, found = self._found(stamp.upload)
+        if found is None or stamp_of(self.image, found) != stamp:
+            if isinstance(outcome, Sent):
+                self._uploader.delete(outcome.external_id, stamp)
+            return
+        now = self.site.session.now()
+        if isinstance(outcome, Refused):
+            log.warning("%s-%s to %s: %s", self.image, self.build, self.provider, outcome.reason)
+            attempt = UPLOAD_ATTEMPTS if outcome.lasting else found.record.attempt
+            record = replace(
+                found.record, state=UploadState.FAILED, state_time=now, reason=outcome.reason, attempt=attempt
+            )
+        else:
+            log.info("%s-%s is at %s", self.image, self.build, self.provider)
+            record = replace(
+                found.record, state=UploadState.READY, state_time=now, reason=None, external_id=outcome.external_id
+            )
+        if found.record.state is UploadState.DELETE:  # asked for meanwhile: it goes, and now it is known what
+            record = replace(record, state=UploadState.DELETE, state_time=found.record.state_time)
+        self.site.session.commit([Set(self._path(stamp.upload), record, found.version)])
+
+    def _found(self, upload: str) -> tuple[BuildView | None, UploadView | None]:
+        """The build and the upload as they are now. Raises Unavailable, also while one of them cannot be read."""
+        view = self.site.look(self.image, paths.build(self.image, self.build), self._path(upload))
+        build = view.build(self.build) if view else None
+        uploads = build.uploads if build else ()
+        return build, next((each for each in uploads if (each.provider, each.id) == (self.provider, upload)), None)
+
+    def _spoiled(self, upload: str, reason: str) -> None:
+        """The file is not what was built: the build is ready no more, and another one becomes due."""
+        log.error("%s-%s: %s", self.image, self.build, reason)
+
+        def write() -> None:
+            build, found = self._found(upload)
+            now = self.site.session.now()
+            changes: list[Change] = []
+            if found is not None:
+                record = replace(found.record, state=UploadState.DELETE, state_time=now, reason=reason)
+                changes.append(Set(self._path(upload), record, found.version))
+            if build is not None and build.record.state is BuildState.READY:
+                failed = replace(build.record, state=BuildState.FAILED, state_time=now, reason=reason)
+                changes.append(Set(paths.build(self.image, self.build), failed, build.version))
+            self.site.session.commit(changes)
+
+        self.site.insist(write)
+
+
+def _not_here(shelf: Shelf) -> str:
+    return f"{shelf.id_file} is not there, or not what it was: is it mounted? Until then no file in {shelf.folder} is missing"
+
+
+def elsewhere(site: Site, image: str, due: DueUpload) -> str | None:
+    """Why a build's file is not missing though it is not here: the directory itself is not, or another builder of our id
+    made it, and may have it.
+
+    None where it is here, or was made here. Two directories have one id where one is a copy, and the copy lacks what was
+    built after it was made; so only a build that left a trace in this directory, on this host, can have lost its file.
+    """
+    name = named(image, due.build.id)
+    file, host = site.shelf.file(name, due.format), due.build.record.builder
+    if file.exists():
+        return None
+    if not site.shelf.here:
+        return _not_here(site.shelf)
+    if host == site.host and site.shelf.knows(name):
+        return None
+    return (
+        f"{file} is not here: {name} was built on {host}, in another directory with the id of this one; bring its files"
+        f" here, or have it built again: nodepool-ocb image build {image}"
+    )

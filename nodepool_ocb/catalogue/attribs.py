@@ -1,0 +1,84 @@
+"""The attributes that a role declares in a barclamp: names for places, with defaults and Kwalify schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from nodepool_ocb.catalogue import kwalify
+from nodepool_ocb.documents.schema import did_you_mean, faults_in_value
+from nodepool_ocb.engine import attributes
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Attrib, Json
+
+
+class Told(Protocol):
+    """Makes a sentence about an item of the list of attributes (or a key of it) into ``FILE:LINE: PATH: sentence``."""
+
+    def __call__(self, text: str, *below: str | int) -> str: ...
+
+
+class Attribs:
+    """What a list of attributes comes to: those ``found``, their ``template``, and what is wrong."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self.found: list[Attrib] = []
+        self.template: dict[str, Json] = {}
+        self.warnings: list[str] = []
+        self.problems: list[str] = []
+
+    def read(self, raws: list[Mapping[str, Any]]) -> None:
+        """Take a list of attributes as the barclamp schema lets it pass."""
+        for index, raw in enumerate(raws):
+            attrib = self._attrib(index, raw)
+            self._default(index, attrib, "default" in raw)
+            first = next((each for each, other in enumerate(self.found) if other.name == attrib.name), None)
+            if first is None:
+                self.found.append(attrib)
+            else:
+                text = f"attribute {attrib.name} is declared twice; this one counts only as the default of {attrib.map}"
+                self.warnings.append(self._told(f"{text}; rename one of them", index, "name"))
+
+    def _attrib(self, index: int, raw: Mapping[str, Any]) -> Attrib:
+        rule = raw.get("schema")
+        schema: Json = None
+        try:
+            schema = None if rule is None else kwalify.translate(rule, did_you_mean)
+        except Invalid as wrong:
+            self.problems += [self._told(text, index, "schema") for text in wrong.problems]
+        return Attrib(
+            name=raw["name"].strip(),
+            map=raw["map"],
+            description=raw.get("description"),
+            default=raw.get("default"),
+            schema=schema,
+            ui_renderer=raw.get("ui_renderer"),
+        )
+
+    def _default(self, index: int, attrib: Attrib, given: bool) -> None:
+        if not given:
+            return
+        if attrib.schema is not None:
+            for fault in faults_in_value(attrib.schema, attrib.default):
+                text = f"the default does not fit its own schema: {fault}; it is used, and may not be set so by hand"
+                self.warnings.append(self._told(text, index, "default"))
+        steps = attrib.map.split("/")
+        for length in range(1, len(steps)):
+            place = "/".join(steps[:length])
+            if not isinstance(_standing(self.template, place, {}), dict):
+                text = f"place {attrib.map} lies inside {place}, which another default makes a plain value"
+                self.problems.append(self._told(text, index, "map"))
+                return
+        before = _standing(self.template, attrib.map, None)
+        both = isinstance(before, dict) and isinstance(attrib.default, dict)
+        self.template = attributes.write(
+            self.template, attrib.map, attributes.merge(before, attrib.default) if both else attrib.default
+        )
+
+
+def _standing(blob: Json, place: str, otherwise: Json) -> Json:
+    try:
+        return attributes.read(blob, place)
+    except KeyError:
+        return otherwise

@@ -1,0 +1,256 @@
+"""Barclamps: OpenCrowbar's documents, and ours, to roles.
+
+Every problem is told with file, line and key, and costs as little as it can: a wrong role is left out, the others are
+imported. What OpenCrowbar took and what does no harm is a warning. Ours beside OpenCrowbar's keys: ``script``,
+``timeout_seconds``, ``retries``, ``backoff_seconds``, ``parameters`` (docs/barclamps.md).
+
+The attributes that a barclamp declares for itself, outside its roles, become those of an abstract role
+``barclamp-<name>``: they can be wanted and read, and nothing is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.catalogue import rules as roles
+from nodepool_ocb.catalogue import scripts
+from nodepool_ocb.catalogue.attribs import Attribs
+from nodepool_ocb.catalogue.code import find, overridden
+from nodepool_ocb.documents import document as documents
+from nodepool_ocb.documents.document import Document
+from nodepool_ocb.documents.plainyaml import Fault
+from nodepool_ocb.documents.schema import did_you_mean, faults
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.model.records import Json, Role
+
+#: Keys that order roles the other way round in some old documents; without them the order would be lost silently.
+BACKWARDS = ("preceeds", "proceeds")
+
+#: Keys whose lists of names become fields of a role, and keys that become fields as they are.
+RELATED = ("requires", "conflicts", "provides", "wants-attribs")
+AS_WRITTEN = ("jig", "description", "type", "timeout_seconds", "retries", "backoff_seconds", "parameters")
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What documents came to. ``problems`` are those of roles and documents that were left out."""
+
+    roles: Mapping[str, Role]
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def load(sources: Iterable[Path | str], known: Mapping[str, Role] | None = None) -> Imported:
+    """The roles in files, and in the ``*.yml`` and ``*.yaml`` files of directories.
+
+    ``known`` are the roles that were imported before: they may be required, and a barclamp may define its own anew.
+    Raises NotFound for a file that does not exist or a directory without documents; everything else is in the answer.
+    """
+    reader = _Reader(known or {})
+    for path in _files(sources):
+        reader.read(path)
+    reader.compare()
+    return Imported(dict(sorted(reader.roles.items())), tuple(reader.warnings), tuple(reader.problems))
+
+
+def _files(sources: Iterable[Path | str]) -> list[Path]:
+    files: list[Path] = []
+    for source in map(Path, sources):
+        found = sorted(path for path in source.glob("*.y*ml") if path.suffix in (".yml", ".yaml"))
+        if source.is_dir() and not found:
+            raise NotFound(f"{source} holds no barclamp; a barclamp is a file *.yml or *.yaml")
+        if not source.exists():
+            raise NotFound(f"{source} does not exist")
+        files += found if source.is_dir() else [source]
+    return list(dict.fromkeys(files))
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    """Where a role is written."""
+
+    document: Document
+    key: tuple[str | int, ...]
+
+    def fault(self, text: str, *below: str | int) -> str:
+        return self.document.fault((*self.key, *below), text)
+
+    def item(self, field: str, item: str) -> tuple[str | int, ...]:
+        """The place of one item of a list, or of the list, as far as they are written."""
+        raw = self.document.value
+        for step in self.key:
+            raw = raw[step]
+        if not isinstance(raw, dict) or field not in raw:
+            return ()
+        listed = raw[field] or []
+        return (field, listed.index(item)) if item in listed else (field,)
+
+
+class _Reader:
+    """Roles read so far, with what was found wrong."""
+
+    def __init__(self, known: Mapping[str, Role]) -> None:
+        self._known = known
+        self._origins: dict[str, _Origin] = {}
+        self.roles: dict[str, Role] = {}
+        self.warnings: list[str] = []
+        self.problems: list[str] = []
+
+    def read(self, path: Path) -> None:
+        """One document; what is wrong with the whole of it leaves all of it out."""
+        try:
+            document = documents.load(path)
+        except Invalid as wrong:
+            self.problems += wrong.problems
+            return
+        refused = self._refused(document)
+        if () in refused:
+            return
+        barclamp: str = document.value["barclamp"]["name"]
+        for index, raw in enumerate(document.value.get("roles") or []):
+            if ("roles", index) not in refused:
+                self._role(_Origin(document, ("roles", index)), barclamp, raw)
+        if document.value.get("attribs") and ("attribs",) not in refused:
+            own = {"name": f"barclamp-{barclamp}", "jig": "noop", "flags": ["abstract", "library"]}
+            about = {"description": f"Attributes of barclamp {barclamp} that belong to no role"}
+            raw = {**own, **about, "attribs": document.value["attribs"]}
+            self._role(_Origin(document, ()), barclamp, raw)
+
+    def _refused(self, document: Document) -> set[tuple[str | int, ...]]:
+        """The parts of a document that its schema refuses: roles, its attribs, or () for all of it."""
+        refused: set[tuple[str | int, ...]] = set()
+        for fault in faults(document, "barclamp.json"):
+            if _harmless(fault):
+                self.warnings.append(Fault(fault.line, f"{fault.text}; ignored", fault.path).at(document.name))
+                continue
+            self.problems.append(fault.at(document.name))
+            part = fault.key[:2] if fault.key[:1] == ("roles",) else fault.key[:1]
+            refused.add(part if part == ("attribs",) or len(part) == 2 else ())
+        return refused
+
+    def _role(self, origin: _Origin, barclamp: str, raw: Mapping[str, Json]) -> None:
+        name: str = raw["name"]
+        before = self._origins.get(name)
+        known = self._known.get(name)
+        if before is not None:
+            there = f"{before.document.name}:{before.document.line(before.key)}"
+            self.problems.append(origin.fault(f"role {name} is defined in {there} already; rename one of them"))
+            return
+        if known is not None and known.barclamp != barclamp:
+            text = f"role {name} belongs to barclamp {known.barclamp}, which was imported before; rename this one"
+            self.problems.append(origin.fault(text))
+            return
+        problems: list[str] = []
+        role = self._made(origin, barclamp, raw, problems)
+        self.problems += problems
+        if not problems:
+            self.roles[name], self._origins[name] = role, origin
+
+    def _made(self, origin: _Origin, barclamp: str, raw: Mapping[str, Json], problems: list[str]) -> Role:
+        for key in BACKWARDS:
+            if key in raw:
+                text = f"`{key}` is not supported; list this role under `requires` of those that come after it"
+                problems.append(origin.fault(text, key))
+        attribs = Attribs(lambda text, *below: origin.fault(text, "attribs", *below))
+        attribs.read(raw.get("attribs") or [])
+        problems += attribs.problems
+        self.warnings += attribs.warnings
+        related: dict[str, Any] = {word.replace("-", "_"): _names(raw, word) for word in RELATED}
+        return Role(
+            barclamp=barclamp,
+            attribs=tuple(attribs.found),
+            template=attribs.template,
+            flags=self._flags(origin, raw, problems),
+            hooks=self._hooks(origin, barclamp, raw, problems),
+            script=self._script(origin, raw, problems),
+            **related,
+            **{word: raw[word] for word in AS_WRITTEN if raw.get(word) is not None},
+        )
+
+    def _flags(self, origin: _Origin, raw: Mapping[str, Json], problems: list[str]) -> tuple[str, ...]:
+        for index, flag in enumerate(raw.get("flags") or []):
+            if flag not in roles.FLAGS + roles.LEGACY_FLAGS:
+                meant = did_you_mean(flag, roles.FLAGS)
+                text = f"unknown flag `{flag}`{meant or '; it is kept and changes nothing'}"
+                (problems if meant else self.warnings).append(origin.fault(text, "flags", index))
+        return _names(raw, "flags")
+
+    def _hooks(self, origin: _Origin, barclamp: str, raw: Mapping[str, Json], problems: list[str]) -> tuple[str, ...]:
+        try:
+            code = find(raw["name"], barclamp)
+        except Exception as error:  # whatever a package of somebody else raises when it is loaded
+            problems.append(origin.fault(f"its Python class cannot be loaded: {type(error).__name__}: {error}"))
+            return ()
+        if code is None and (raw.get("type") or raw["jig"] == "role-provided"):
+            where = f"entry point {raw['name']} or {barclamp} of group nodepool_ocb.roles"
+            text = f"no installed package offers its Python class ({where}); without it, its own code does not run"
+            self.warnings.append(origin.fault(text, "type" if raw.get("type") else "jig"))
+        return overridden(type(code)) if code else ()
+
+    def _script(self, origin: _Origin, raw: Mapping[str, Json], problems: list[str]) -> str | None:
+        given, jig = raw.get("script"), raw["jig"]
+        if given is None and jig != "script":
+            return None
+        try:
+            script = scripts.find(Path(origin.document.name).parent, raw["name"], given)
+        except Invalid as wrong:
+            problems += [origin.fault(text, "script" if given else "name") for text in wrong.problems]
+            return None
+        if script is None:
+            text = f"jig script has no script to run; add `script:`, or files script/roles/{raw['name']}/*.sh"
+            self.warnings.append(origin.fault(text, "jig"))
+        return script
+
+    # -- among roles --
+
+    def compare(self) -> None:
+        """Look at the roles beside each other and the known ones; leave out what can never be bound."""
+        self._misplaced_flags()
+        while self._leave_out():
+            pass  # what is left out stays as it was before, and that may contradict another
+        for finding in roles.loose_ends({**self._known, **self.roles}):
+            if finding.role in self.roles:
+                self.warnings.append(self._told(finding))
+
+    def _leave_out(self) -> bool:
+        """Leave out the roles that have problems; whether there were any."""
+        before = len(self.roles)
+        for finding in list(roles.problems({**self._known, **self.roles})):
+            to_blame = sorted((finding.others | {finding.role}) & self.roles.keys())
+            if to_blame:
+                first = finding.role if finding.role in to_blame else to_blame[0]
+                self.problems.append(self._told(replace(finding, role=first)))
+            for name in to_blame:
+                del self.roles[name]
+        return len(self.roles) < before
+
+    def _told(self, finding: roles.Finding) -> str:
+        origin = self._origins[finding.role]
+        return origin.fault(finding.text, *origin.item(finding.field, finding.item))
+
+    def _misplaced_flags(self) -> None:
+        """What a role requires of itself goes; a flag among its requirements becomes a flag."""
+        for name, role in self.roles.items():
+            origin = self._origins[name]
+            catalogue = {*self.roles, *self._known}
+            flags = [need for need in role.requires if need in roles.FLAGS and need not in catalogue]
+            for flag in flags:
+                text = f"`{flag}` is a flag, not a role; it is read as a flag here, move it under `flags`"
+                self.warnings.append(origin.fault(text, *origin.item("requires", flag)))
+            if name in role.requires:
+                text = "a role cannot require itself; the line is ignored, take it away"
+                self.warnings.append(origin.fault(text, *origin.item("requires", name)))
+            requires = tuple(need for need in role.requires if need != name and need not in flags)
+            self.roles[name] = replace(role, requires=requires, flags=tuple(dict.fromkeys((*role.flags, *flags))))
+
+
+def _names(raw: Mapping[str, Json], key: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(raw.get(key) or ()))
+
+
+def _harmless(fault: Fault) -> bool:
+    """A key that nobody knows, and that is like none that somebody knows."""
+    return fault.unknown is not None and fault.meant is None

@@ -1,0 +1,101 @@
+"""The base of Python code that a role may bring: hooks (seeds 000 and 001), and the work of jig ``role-provided``.
+
+A package offers a subclass through the entry point group ``nodepool_ocb.roles``, under the name of the role or, for all
+roles of a barclamp, under the barclamp's name. Two rules for hooks: they are fast (more than 50 ms is logged), and they are
+idempotent, since each runs at least once. A hook changes the world only through the ``Hooked`` that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import invalidate_caches
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from nodepool_ocb.model.ranges import DEPLOYMENT_HOOKS, NODE_HOOKS, NODEROLE_HOOKS
+from nodepool_ocb.model.records import Json, Node, NodeRole
+
+HOOKS: Final = NODEROLE_HOOKS + NODE_HOOKS + DEPLOYMENT_HOOKS
+
+#: Seed 001 says on_node_update where seed 000 says on_node_change: one hook, two names.
+ALIASES: Final[Mapping[str, str]] = {"on_node_update": "on_node_change"}
+
+
+@dataclass
+class Hooked:
+    """What a hook is about, and what it wants changed: written in one transaction with the note that it has run.
+
+    ``noderoles`` are the noderoles of this hook's own role that a node or deployment hook may want to touch, by name.
+    """
+
+    subject: str  # a noderole "role@fqdn", a node, or a deployment
+    node: Node | None = None
+    record: NodeRole | None = None
+    attributes: Mapping[str, Json] = field(default_factory=dict)  # the noderole's system attributes as they are
+    noderoles: Mapping[str, NodeRole] = field(default_factory=dict)
+    set_system: dict[str, dict[str, Json]] = field(default_factory=dict)  # noderole → attributes merged into its system
+    set_node: dict[str, Any] = field(default_factory=dict)  # fields of Node: alive, bootenv, ...
+    refresh: list[str] = field(default_factory=list)  # noderoles to run again in place
+
+
+class Role:
+    """A role without code of its own; override what you need."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def on_proposed(self, hooked: Hooked) -> None: ...
+    def on_todo(self, hooked: Hooked) -> None: ...
+    def on_blocked(self, hooked: Hooked) -> None: ...
+    def on_transition(self, hooked: Hooked) -> None: ...
+    def on_active(self, hooked: Hooked) -> None: ...
+    def on_error(self, hooked: Hooked) -> None: ...
+    def on_node_create(self, hooked: Hooked) -> None: ...
+    def on_node_change(self, hooked: Hooked) -> None: ...
+    def on_node_delete(self, hooked: Hooked) -> None: ...
+    def on_deployment_create(self, hooked: Hooked) -> None: ...
+    def on_deployment_delete(self, hooked: Hooked) -> None: ...
+
+    def run(self, order: Any) -> Mapping[str, Json]:
+        """The work of jig role-provided: gets a jigs.Order, gives the attributes back; raises to fail."""
+        return order.attributes  # type: ignore[no-any-return]
+
+
+def overridden(kind: type[Role]) -> tuple[str, ...]:
+    """The hooks that a class has of its own, by the names of seed 000.
+
+    >>> overridden(Role)
+    ()
+    """
+    own = {ALIASES.get(name, name) for name in dir(kind) if getattr(kind, name) is not getattr(Role, name, None)}
+    return tuple(hook for hook in HOOKS if hook in own)
+
+
+@lru_cache(maxsize=1)
+def _points() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group="nodepool_ocb.roles")}
+
+
+def installed() -> tuple[str, ...]:
+    """The roles and barclamps whose code is here, as far as was looked."""
+    return tuple(sorted(_points()))
+
+
+def look_again() -> None:
+    """Look anew for what is installed: what has come since is found, what was loaded stays as it is."""
+    invalidate_caches()
+    _points.cache_clear()
+
+
+def find(name: str, barclamp: str) -> Role | None:
+    """The code that is installed for a role, its own before its barclamp's; None where there is none."""
+    point = _points().get(name) or _points().get(barclamp)
+    return None if point is None else _made(point, name)
+
+
+@lru_cache(maxsize=1024)
+def _made(point: EntryPoint, name: str) -> Role:
+    kind: type[Role] = point.load()
+    return kind(name)

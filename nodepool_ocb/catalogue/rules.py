@@ -1,0 +1,181 @@
+"""The catalogue of roles: what must hold among them, and which attributes each has (seeds 000 and 001).
+
+A catalogue maps names to roles. Roles may name others that are imported later: a loose end, not a problem. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.documents.cycles import knots
+from nodepool_ocb.documents.schema import did_you_mean, faults_in_value
+from nodepool_ocb.engine import attributes as blobs
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.model.records import Attrib, Json, Role
+
+#: The flags of seeds 000 and 001.
+FLAGS: Final = ("implicit", "bootstrap", "discovery", "cluster", "destructive", "abstract", "milestone", "library")
+#: Flags of OpenCrowbar that change nothing here, and are kept.
+LEGACY_FLAGS: Final = ("service", "powersave", "server", "leader", "cohort")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something about a role that its author should know; ``field`` and ``item`` say where it is written."""
+
+    role: str
+    field: str
+    item: str
+    text: str
+    others: frozenset[str] = frozenset()  # roles that are as much to blame
+
+    def __str__(self) -> str:
+        return f"role {self.role}: {self.text}"
+
+
+def check(catalogue: Mapping[str, Role]) -> list[str]:
+    """Every problem of a catalogue, as a sentence."""
+    return [str(finding) for finding in problems(catalogue)]
+
+
+def problems(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
+    """What makes roles meaningless: they can never be bound, whatever is imported besides."""
+    for knot in knots({name: role.requires for name, role in catalogue.items()}):
+        first, needed = knot.circle[:2]
+        text = f"roles require each other in a circle: {knot}; take one of these requirements away"
+        yield Finding(first, "requires", needed, text, knot.names)
+    for name, role in sorted(catalogue.items()):
+        for field, others in (("conflicts", role.conflicts), ("provides", role.provides)):
+            if name in others:
+                yield Finding(name, field, name, f"a role that {field} itself says nothing; take it away")
+
+
+def loose_ends(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
+    """What may be mended by another import, or hinders some binds: worth a warning."""
+    declared = {attrib.name for role in catalogue.values() for attrib in role.attribs}
+    for name, role in sorted(catalogue.items()):
+        for need in role.requires:
+            if need not in catalogue:
+                hint = did_you_mean(need, catalogue) or "; until its barclamp is imported, this role cannot be bound"
+                yield Finding(name, "requires", need, f"requires {need}, which is not known{hint}")
+        for wanted in role.wants_attribs:
+            if wanted not in declared:
+                hint = did_you_mean(wanted, declared) or "; until one does, it is not there to be seen"
+                yield Finding(
+                    name, "wants-attribs", wanted, f"wants attribute {wanted}, which no known role declares{hint}"
+                )
+        yield from _beside_ancestors(catalogue, name, role)
+
+
+def _beside_ancestors(catalogue: Mapping[str, Role], name: str, role: Role) -> Iterator[Finding]:
+    """Roles that this one depends on, and may not share a node with."""
+    for other in sorted(ancestry(catalogue, name)):
+        above = catalogue[other]
+        if other in role.provides or name in above.provides:
+            text = f"depends on {other}, and one of them stands in for the other, which forbids just that (seed 001)"
+            yield Finding(name, "provides", other, text)
+        elif other in role.conflicts or name in above.conflicts:
+            text = f"depends on {other} and conflicts with it: it can be bound only where {other} is on another node"
+            yield Finding(name, "requires" if other in role.requires else "conflicts", other, text)
+
+
+def ancestry(catalogue: Mapping[str, Role], name: str) -> set[str]:
+    """The known roles that a role depends on, directly or not; itself only in a circle."""
+    found: set[str] = set()
+    queue = [name]
+    while queue:
+        for need in catalogue[queue.pop()].requires:
+            if need in catalogue and need not in found:
+                found.add(need)
+                queue.append(need)
+    return found
+
+
+# -- attributes --
+
+
+def attributes(catalogue: Mapping[str, Role], name: str) -> dict[str, Attrib]:
+    """The attributes of a role by name, with those of the roles that it provides, as if it declared them (seed 001).
+
+    Raises NotFound where the role is not known.
+    """
+    return {attrib.name: attrib for each in reversed(_provided(catalogue, name)) for attrib in each.attribs}
+
+
+def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
+    """The defaults of all attributes that a role has, its own before those of the roles that it provides."""
+    merged: dict[str, Json] = {}
+    for each in reversed(_provided(catalogue, name)):
+        merged = blobs.merge(merged, each.template)
+    return merged
+
+
+def _provided(catalogue: Mapping[str, Role], name: str) -> list[Role]:
+    """The role, then those that it provides, the nearest first."""
+    if name not in catalogue:
+        raise NotFound(f"role {name} is not known{did_you_mean(name, catalogue)}; see: nodepool-ocb role list")
+    names = [name]
+    for each in names:  # grows while it is walked
+        names += [other for other in catalogue[each].provides if other in catalogue and other not in names]
+    return [catalogue[each] for each in names]
+
+
+def attribute(catalogue: Mapping[str, Role], role: str, name: str) -> Attrib:
+    """The attribute of this name; raises NotFound, saying which was probably meant."""
+    known = attributes(catalogue, role)
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; it has: {', '.join(sorted(known)) or 'none'}"
+        raise NotFound(f"role {role} has no attribute {name}{hint}")
+    return known[name]
+
+
+def place(catalogue: Mapping[str, Role], role: str, key: str) -> str:
+    """Where a key of ``set`` points: an attribute's name means its place, anything with a ``/`` is a place.
+
+    Raises NotFound for a name that is neither, and for a place beside those that the role declares: a slip, most likely.
+    """
+    key = key.strip("/")
+    if "/" not in key:
+        return attribute(catalogue, role, key).map
+    declared = [attrib.map for attrib in attributes(catalogue, role).values()]
+    beside = [each for each in declared if each.partition("/")[0] == key.partition("/")[0]]
+    if beside and not any(f"{key}/".startswith(f"{each}/") or each.startswith(f"{key}/") for each in beside):
+        raise NotFound(
+            f"role {role} declares nothing at {key}{did_you_mean(key, beside)}; see: nodepool-ocb role show {role}"
+        )
+    return key
+
+
+def faults(
+    catalogue: Mapping[str, Role], role: str, blob: Mapping[str, Json], below: Mapping[str, Json] | None = None
+) -> list[str]:
+    """What is wrong with the values in a blob: one sentence for each fault, by attribute.
+
+    Looks at the attributes that the blob sets (or sets a part of), as they are when it is laid over ``below``.
+    """
+    seen = blobs.merge(below or {}, blob)
+    sentences = []
+    for attrib in sorted(attributes(catalogue, role).values(), key=lambda attrib: attrib.name):
+        if attrib.schema is not None and _has(blob, attrib.map):
+            found = faults_in_value(attrib.schema, blobs.read(seen, attrib.map))
+            sentences += [f"role {role}: attribute {attrib.name} ({attrib.map}): {fault}" for fault in found]
+    return sentences
+
+
+def checked(
+    catalogue: Mapping[str, Role], role: str, blob: Mapping[str, Json], below: Mapping[str, Json] | None = None
+) -> None:
+    """Raises Invalid with every fault of the values in a blob."""
+    found = faults(catalogue, role, blob, below)
+    if found:
+        raise Invalid(found)
+
+
+def _has(blob: Json, place: str) -> bool:
+    try:
+        blobs.read(blob, place)
+    except KeyError:
+        return False
+    return True

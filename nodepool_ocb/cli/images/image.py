@@ -1,0 +1,247 @@
+"""``nodepool-ocb image``: images, their builds, and what is asked of builders."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.images import configured, imaging
+from nodepool_ocb.cli.images.exchange import export, import_
+from nodepool_ocb.cli.images.log import log
+from nodepool_ocb.cli.kit import completion, output, session, times
+from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, yes_option
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.images import rules
+from nodepool_ocb.images.rules import BuildView, ImageView, NotDue, Wanted
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import BuildState, Change, Check, Create, Delete, Json, Pause, Set
+
+LIST_COLUMNS: Final = (
+    "name",
+    "build",
+    "since",
+    "formats",
+    "builds",
+    "uploads",
+    "failures",
+    "request",
+    "pause",
+    "builder",
+)
+UPLOAD_COLUMNS: Final = ("build", "provider", "upload", "state", "since", "format", "external_id", "attempt", "reason")
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Images: their builds, asking for builds, logs, pauses."""
+
+
+command.add_command(export)
+command.add_command(import_)
+command.add_command(log)
+
+name_argument = click.argument("name", metavar="IMAGE", shell_complete=completion.images)
+
+
+# -- looking --
+
+
+@command.command("list")
+@click.option("--watch", is_flag=True, help="One JSON object a line for each, now and whenever it changes.")
+def list_(watch: bool) -> None:
+    """Every image: its newest ready build, how many builds there are, and what is asked of builders.
+
+    FORMATS and UPLOADS (ready/all) are those of the newest ready build. FAILURES counts the builds that failed since.
+    """
+    if watch:
+        _watch()
+        return
+    with session.session() as opened:
+        found = imaging.load(opened)
+        running = bool(found) or bool(imaging.builders(opened))
+    if not running:
+        output.say(imaging.NOBODY)
+    paused = configured.paused()
+    rows = [imaging.row(view, paused) for _, view in sorted(found.items())]
+    output.things(rows, LIST_COLUMNS, words=imaging.words)
+
+
+def _watch() -> None:
+    told: dict[str, dict[str, Json]] = {}
+    paused = configured.paused()
+    for _, found in imaging.followed(None):
+        rows = {name: imaging.row(view, paused) for name, view in sorted(found.items())}
+        for name, row in rows.items():
+            if told.get(name) != row:
+                output.line(row)
+        for name in sorted(told.keys() - rows.keys()):
+            output.line({"name": name, "builds": None})
+        told = rows
+
+
+@command.command()
+@name_argument
+def show(name: str) -> None:
+    """One image: its builds with their uploads, its failures, when it is tried again, and who works on it."""
+    with session.session() as opened:
+        view = imaging.image_of(imaging.load(opened), name)
+    at = _held_back(view)
+    holder = output.plain(view.holder) if view.holder else None
+    about = {**imaging.row(view, configured.paused()), "next_attempt": at, "builder": holder}
+    builds = [imaging.build_row(view, build) for build in view.builds]
+    uploads = [upload for build in builds for upload in build["uploads"]]
+    works = f"{view.holder.host}, pid {view.holder.pid}: {view.holder.purpose}" if view.holder else None
+    words = {**imaging.words(about, reasons=True), "next_attempt": times.shown(at) if at else None, "builder": works}
+    tables = [
+        output.fields(words),
+        output.table(builds, ("build", "state", "since", "builder", "formats", "removed", "reason")),
+    ]
+    if uploads:
+        tables.append(output.table(uploads, UPLOAD_COLUMNS))
+    output.thing({**about, "builds": builds}, name, *tables)
+
+
+def _held_back(view: ImageView) -> float | None:
+    """Until when no attempt begins, after failures; as this host's configuration has it."""
+    first = session.settings().builder.retry_seconds
+    found = rules.due(view, Wanted(formats=(), rebuild_age_seconds=0.0), time.time(), first)
+    return found.at if isinstance(found, NotDue) and rules.failures(view) else None
+
+
+# -- asking for a build --
+
+
+@command.command()
+@name_argument
+@click.option("--reason", help="Why; builders log it, and `image show` has it.")
+@click.option("--wait", is_flag=True, help="Wait until a build that began after this is ready, or has failed.")
+@timeout_option
+def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | None) -> None:
+    """Ask for a build now, off the schedule; a build that is under way already does not count."""
+    from nodepool_ocb.cli.images import building
+
+    with session.session() as opened:
+        view = imaging.image_of(imaging.load(opened), name)
+        change, request = building.ask(opened, name, reason)
+        builders = imaging.builders(opened)
+    file = configured.paused().get(name)
+    if file is not None:
+        output.say(f"{name} is paused in {file}: builders that read the same begin nothing; take `pause` away there")
+    if wait:
+        building.wait(name, request, timeout_seconds, [change])
+        return
+    if not builders:
+        output.say(imaging.NOBODY)
+    if view.pause is not None and view.pause.on(time.time()):
+        output.say(f"{name} is paused: nothing is built before: nodepool-ocb image unpause {name}")
+    session.report([change], image=name, request=request)
+
+
+# -- pausing --
+
+
+@command.command()
+@name_argument
+@click.option("--reason", help="Why; `image show` has it.")
+@click.option("--until", type=times.moment, metavar="TIME", help="As 2026-01-31T18:00, or with Z behind it for UTC.")
+@click.option("--for", "seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d.")
+def pause(name: str, reason: str | None, until: float | None, seconds: float | None) -> None:
+    """Let no build of an image begin; one that is under way goes on, and uploads too."""
+    if until is not None and seconds is not None:
+        raise click.UsageError("--until and --for contradict each other")
+
+    def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
+        there = imaging.image_of(known, name).pause
+        path = paths.pause(name)
+        yield [Create(path, record) if there is None else Set(path, record, there.version)]
+
+    with session.session() as opened:
+        now = opened.now()
+        ends = now + seconds if seconds is not None else until
+        if ends is not None and ends <= now:
+            raise click.UsageError(f"--until {times.shown(ends)} is over")
+        record = Pause(by=session.me(), reason=reason, at=now, until=ends)
+        session.report(imaging.change(opened, decide))
+
+
+@command.command()
+@name_argument
+def unpause(name: str) -> None:
+    """Let builds of an image begin again; a pause in the configuration stays."""
+
+    def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
+        there = imaging.image_of(known, name).pause
+        if there is not None:
+            yield [Delete(paths.pause(name), there.version)]
+
+    with session.session() as opened:
+        session.report(imaging.change(opened, decide))
+
+
+# -- deleting --
+
+
+@command.command()
+@name_argument
+@click.option("--build", "id", help="Only this build; all unless told.")
+@click.option("--force", is_flag=True, help="Also where no ready build is left.")
+@yes_option
+@dry_run_option
+def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> None:
+    """Ask for the deletion of builds: their uploads go first, then their files, then the records.
+
+    Refused without --force where the image would be left without a ready build. A configured image is then built anew.
+    A build that is under way is stopped.
+    """
+    with session.session() as opened:
+        view = imaging.image_of(imaging.load(opened), name)
+        going = _deletable(view, id, force)
+        if going and not dry_run:
+            confirm(f"delete {', '.join(_going(view, build) for build in going)}", yes)
+        shown = {build.id: imaging.stands(view, build) for build in going}
+
+        def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
+            view = imaging.image_of(known, name)
+            now = [build for build in _deletable(view, id, force) if build.id in shown]
+            for build in now:
+                if imaging.stands(view, build) is not shown[build.id]:
+                    was = f"{name}-{build.id} was {shown[build.id]}, and is {imaging.stands(view, build)} now"
+                    raise Conflict(f"{was}; look at it again")
+            spared = [Check(paths.build(name, build.id), build.version) for build in view.ready() if build not in now]
+            for part in session.parts([_deletion(name, build, opened.now()) for build in now]):
+                yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
+
+        session.report(imaging.change(opened, decide, dry_run), dry_run)
+
+
+def _deletable(view: ImageView, id: str | None, force: bool) -> list[BuildView]:
+    """The builds that are to go; raises Conflict, or NotFound."""
+    chosen = list(view.builds) if id is None else [imaging.build_of(view, id)]
+    going = [build for build in chosen if build.record.state is not BuildState.DELETE]
+    ready = view.ready()
+    if not force and ready and all(build in going for build in ready):
+        what = "the only ready build" if len(ready) == 1 else "every ready build"
+        raise Conflict(f"that is {what} of {view.name}: nothing could be launched from it; give --force if you mean it")
+    return going
+
+
+def _going(view: ImageView, build: BuildView) -> str:
+    """A build as a person is asked about it."""
+    under_way = imaging.stands(view, build) is BuildState.BUILDING
+    count = len(build.uploads)
+    uploads = f" with {count} upload{'s' if count > 1 else ''}" if count else ""
+    return f"{view.name}-{build.id}{uploads}{', which is being built' if under_way else ''}"
+
+
+def _deletion(name: str, build: BuildView, now: float) -> Change:
+    record = replace(
+        build.record,
+        state=BuildState.DELETE,
+        state_time=now,
+        reason=f"{session.me()} asked for its deletion",
+    )
+    return Set(paths.build(name, build.id), record, build.version)

@@ -1,0 +1,136 @@
+"""``KEY=VALUE`` of command lines: fields of a node, or places in attributes. Pure; every fault is told at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from nodepool_ocb.cli.kit.options import did_you_mean
+from nodepool_ocb.engine import attributes
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Json, Node
+
+
+def pairs(assignments: Iterable[str]) -> list[tuple[str, str]]:
+    """Split each at its first ``=``; raises Invalid.
+
+    >>> pairs(["a/b=1=2"])
+    [('a/b', '1=2')]
+    """
+    wrong = [each for each in assignments if not each.partition("=")[0] or "=" not in each]
+    if wrong:
+        raise Invalid([f"{each!r} is not KEY=VALUE" for each in wrong])
+    return [(key, value) for key, _, value in (each.partition("=") for each in assignments)]
+
+
+# -- fields of a node --
+
+
+def _claim(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("write true or false")
+    return text == "true"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("cannot be empty")
+    return text
+
+
+FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "alive": _claim,
+    "available": _claim,
+    "admin": _claim,
+    "bootenv": _text,
+    "user": _text,
+    "rack": lambda text: text or None,
+    "tags": _words,
+    "addresses": _words,
+    "host_keys": _words,
+}
+
+
+def node_fields(node: Node, assignments: Iterable[str]) -> dict[str, Any]:
+    """The fields that change: those of ``FIELDS``, ``labels.NAME=TEXT`` and ``hints.NAME=JSON`` (or bare text).
+
+    An empty value takes a label or a hint away. Raises Invalid.
+    """
+    changed: dict[str, Any] = {}
+    problems: list[str] = []
+    for key, value in pairs(assignments):
+        section, dot, name = key.partition(".")
+        if dot and name and section in ("labels", "hints"):
+            before = changed.get(section, getattr(node, section))
+            rest = {each: kept for each, kept in before.items() if each != name}
+            changed[section] = rest if not value else {**rest, name: value if section == "labels" else _lenient(value)}
+        elif key in FIELDS:
+            try:
+                changed[key] = FIELDS[key](value)
+            except ValueError as wrong:
+                problems.append(f"{key}={value}: {wrong}")
+        else:
+            known = [*FIELDS, "labels.NAME", "hints.NAME"]
+            problems.append(f"a node has no {key}{did_you_mean(key, known) or '; known are ' + ', '.join(known)}")
+    if problems:
+        raise Invalid(problems)
+    return changed
+
+
+def _lenient(text: str) -> Json:
+    try:
+        return strict_json(text)
+    except ValueError:
+        return text
+
+
+def labels(assignments: Iterable[str]) -> dict[str, str]:
+    """``K=V`` each; raises Invalid."""
+    return dict(pairs(assignments))
+
+
+def hints(assignments: Iterable[str]) -> dict[str, Json]:
+    """``K=JSON`` each, or bare text; raises Invalid."""
+    return {key: _lenient(value) for key, value in pairs(assignments)}
+
+
+# -- attributes --
+
+
+def strict_json(text: str) -> Json:
+    """JSON without NaN and Infinity; raises ValueError.
+
+    >>> strict_json('["10.0.0.1"]')
+    ['10.0.0.1']
+    """
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def assigned(blob: Mapping[str, Json], assignments: Iterable[str], place: Callable[[str], str]) -> dict[str, Json]:
+    """The blob with a value at each ``place`` of a key: ``KEY=JSON``. Raises Invalid, and what ``place`` raises."""
+    changed = dict(blob)
+    problems: list[str] = []
+    for key, text in pairs(assignments):
+        where = place(key)
+        if not all(where.split("/")):
+            problems.append(f"{key}: a place is written a/b/c")
+            continue
+        try:
+            changed = attributes.write(changed, where, strict_json(text))
+        except ValueError as wrong:
+            problems.append(f"{key}: {text} is not JSON ({wrong}); text needs quotes: '{key}=\"{text}\"'")
+    if problems:
+        raise Invalid(problems)
+    return changed

@@ -1,0 +1,54 @@
+"""Finding what a command line names; a name that does not exist gets the nearest one that does. Pure.
+
+Each raises NotFound, or Conflict for a record that cannot be read.
+"""
+
+from __future__ import annotations
+
+from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Deployment, Node, Role
+
+
+def role_of(world: World, name: str) -> Stored[Role]:
+    unreadable.refuse(world, [paths.role(name)])
+    if name not in world.roles:
+        raise unknown("role", name, world.roles)
+    return world.roles[name]
+
+
+def deployment_of(world: World, name: str) -> Stored[Deployment]:
+    unreadable.refuse(world, [paths.deployment(name)])
+    if name not in world.deployments:
+        raise unknown("deployment", name, world.deployments)
+    return world.deployments[name]
+
+
+def node_of(world: World, fqdn: str) -> NodeView:
+    unreadable.refuse(world, [paths.node(fqdn)])
+    view = world.nodes.get(fqdn)
+    if view is None or view.record is None:
+        raise unknown("node", fqdn, (name for name, each in world.nodes.items() if each.record))
+    return view
+
+
+def record_of(view: NodeView) -> Node:
+    """The record of a node that was found."""
+    assert view.record is not None, "node_of gives only nodes that exist"
+    return view.record
+
+
+def noderole_of(world: World, name: str) -> Vertex:
+    """NotFound also for what is not written ``role@fqdn``."""
+    try:
+        place = paths.split_noderole(name)
+    except ValueError as wrong:
+        raise NotFound(str(wrong)) from None
+    unreadable.refuse(world, [paths.noderole(*place)])
+    vertex = world.vertex(name)
+    if vertex is None:
+        raise unknown("noderole", name, (each.name for each in world.vertices()))
+    return vertex

@@ -1,0 +1,149 @@
+"""What every command shares: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, and how names are told.
+
+The values are kept in click's ``meta``, which a command and its groups share: the nearest to the end of the line wins.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+import click
+
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.telemetry.visible import visible
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMATS: Final = ("table", "json", "yaml", "name")
+_META: Final = "nodepool_ocb.cli."
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    if value is not None:
+        ctx.meta[_META + str(param.name)] = value
+    return value
+
+
+def _keep_servers(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The same for a connection string, if it is one."""
+    from nodepool_ocb.model import ensemble
+
+    try:
+        if value is not None:
+            ensemble.parse(value)
+    except Invalid as odd:
+        raise click.BadParameter(str(odd), ctx, param) from odd
+    kept: str | None = _keep(ctx, param, value)
+    return kept
+
+
+def _common() -> list[click.Option]:
+    return [
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice(FORMATS),
+            callback=_keep,
+            expose_value=False,
+            help="How the answer is written; table unless told.",
+        ),
+        click.Option(
+            ["--config"],
+            type=click.Path(exists=True, path_type=str),
+            callback=_keep,
+            expose_value=False,
+            help="The configuration; else /etc/nodepool-ocb/ and ~/.config/nodepool-ocb/ are looked into.",
+        ),
+        click.Option(
+            ["--zookeeper"],
+            metavar="HOSTS",
+            callback=_keep_servers,
+            expose_value=False,
+            help="HOST:PORT,.../CHROOT instead of what the configuration says.",
+        ),
+    ]
+
+
+def common_options(command: F) -> F:
+    """A decorator: the options of all commands, on the root, each also from NODEPOOL_OCB_NAME."""
+    params: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
+    params.extend(reversed(_common()))
+    return command
+
+
+class Verb(click.Command):
+    """A command that takes the common options too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_common())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An option's variable has the name that people write (``--tag``), not that of the code (``tags``)."""
+        for option in self.params:
+            if isinstance(option, click.Option) and option.envvar is None:
+                written = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+                option.envvar = f"{ctx.auto_envvar_prefix}_{written}"
+        return super().parse_args(ctx, args)
+
+
+class Noun(click.Group):
+    """A noun: its commands are verbs."""
+
+    command_class = Verb
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            ctx.fail(f"{ctx.info_name} has no verb {args[0]!r}{did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+def asked(name: str, ctx: click.Context | None = None) -> Any:
+    """What was given for ``output``, ``config`` or ``zookeeper``; None where nothing was."""
+    ctx = ctx or click.get_current_context(silent=True)
+    return ctx.meta.get(_META + name) if ctx else None
+
+
+# -- names --
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: empty, or ``; did you mean ...?``.
+
+    >>> did_you_mean("nodrole", ["node", "noderole"])
+    '; did you mean noderole?'
+    """
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
+    """The error for a name that does not exist."""
+    near = did_you_mean(name, known)
+    return NotFound(f"{kind} {name} does not exist{near or f'; see: nodepool-ocb {kind.split()[0]} list'}")
+
+
+def confirm(what: str, yes: bool) -> None:
+    """Ask before something is destroyed; ``what`` names it. Without a terminal only ``--yes`` will do (exit 2)."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"this would {what}; there is no terminal to ask on: give --yes if you mean it")
+    click.confirm(f"This will {visible(what)}. Go on?", abort=True, err=True)
+
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Print what would change and change nothing; exit 10 if anything would."
+)
+timeout_option = click.option(
+    "--timeout", "timeout_seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer than this."
+)
+
+
+def wait_options(command: F) -> F:
+    """A decorator: ``--wait`` and ``--timeout``."""
+    wait = click.option("--wait", is_flag=True, help="Wait until all concerned are ACTIVE, or cannot become so.")
+    return wait(timeout_option(command))

@@ -1,0 +1,316 @@
+"""What commands print: exactly one document on stdout, in the form that ``-o`` asks for; words for people on stderr.
+
+Colour appears on a terminal only, never with NO_COLOR, and only beside a word that says the same.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
+
+import msgspec
+
+from nodepool_ocb.cli.kit import terminal
+from nodepool_ocb.cli.kit.options import asked
+from nodepool_ocb.model.records import Json, Record
+from nodepool_ocb.telemetry.visible import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+COLOURS: Final[Mapping[str, str]] = {
+    "PROPOSED": "magenta",
+    "BLOCKED": "yellow",
+    "TODO": "cyan",
+    "TRANSITION": "blue",
+    "ACTIVE": "green",
+    "COMMITTED": "green",
+    "building": "blue",
+    "uploading": "blue",
+    "ready": "green",
+    "failed": "bold red",
+    "aborted": "yellow",
+    "delete": "magenta",
+    "running": "blue",
+    "success": "green",
+    "paused": "yellow",
+    "stopping": "yellow",
+    "cancelling": "yellow",
+    "cancelled": "yellow",
+    "failure": "bold red",
+    "unknown": "bold red",
+    "ERROR": "bold red",
+    "FAILED": "bold red",
+    "PARENT_ERROR": "bold red",
+}
+
+UNLIMITED: Final = 10_000
+GAP: Final = 2  # blanks between two columns of a table
+FOLDED: Final = frozenset(
+    {
+        "external_id",
+        "reason",
+        "jigs",
+        "purpose",
+        "requires",
+        "flags",
+        "log",
+        "id",
+        "noderoles",
+        "detail",
+        "success_criteria",
+    }
+)
+NARROWEST: Final = 16  # of a column that is folded
+ENOUGH: Final = 24  # of the last column of a picture, to be of use
+
+
+def chosen() -> str:
+    """table, json, yaml or name."""
+    return str(asked("output") or "table")
+
+
+def say(text: str) -> None:
+    """A sentence for whoever watches, on stderr."""
+    terminal.text(text, err=True)
+
+
+def things(
+    rows: Sequence[Mapping[str, Json]],
+    columns: Sequence[str],
+    key: str = "name",
+    words: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
+) -> None:
+    """A list of things: their ``columns`` in a table, everything in JSON and YAML, ``key`` alone as names.
+
+    ``words`` makes of a row what the table shows.
+    """
+    if chosen() == "table":
+        render(table(map(words, rows), columns))
+    else:
+        _write([dict(row) for row in rows], [str(row[key]) for row in rows])
+
+
+def thing(value: Mapping[str, Json], name: str, *shown: RenderableType) -> None:
+    """One thing: ``shown`` for people, or its fields where nothing is given to show."""
+    if chosen() == "table":
+        render(*(shown or (fields(value),)))
+    else:
+        _write(dict(value), [name])
+
+
+def text(value: Mapping[str, Json], words: str) -> None:
+    """One thing that is text for people."""
+    if chosen() == "table":
+        terminal.text(words.rstrip("\n"))
+    else:
+        _write(dict(value), words.splitlines())
+
+
+def line(value: Mapping[str, Json]) -> None:
+    """One JSON object in a line, at once, as ``--watch`` gives them."""
+    terminal.document(value, indent=None)
+
+
+def _write(value: Json, names: Iterable[str]) -> None:
+    match chosen():
+        case "json":
+            terminal.document(value)
+        case "yaml":
+            terminal.yaml_document(value)
+        case _:
+            for name in names:
+                terminal.text(name)
+
+
+def plain(record: Record) -> dict[str, Json]:
+    """A record with all its fields, defaults too, and what a later version added."""
+    known = {name: msgspec.to_builtins(getattr(record, name)) for name in record.__struct_fields__ if name != "unknown"}
+    return {**(record.unknown or {}), **known}
+
+
+# -- for people --
+
+
+def console(file: TextIO | None = None) -> Console:
+    """Rich's console; on what is no terminal as wide as it takes, so that nothing is cut off."""
+    from nodepool_ocb.cli.kit.console import Console
+
+    file = file or sys.stdout
+    width = None if file.isatty() else UNLIMITED
+    return Console(file=file, width=width, highlight=False, soft_wrap=not file.isatty(), emoji=False, markup=False)
+
+
+def render(*parts: RenderableType) -> None:
+    """Print tables and text to stdout; a table that is wider than the terminal is not cut, and lines run on."""
+    writer = console()
+    wide = writer.options.update(max_width=UNLIMITED)
+    writer.width = max([writer.width, *(writer.measure(part, options=wide).maximum for part in parts if _fixed(part))])
+    with writer.capture() as printed:
+        for part in parts:
+            writer.print(part)
+    for row in printed.get().splitlines():
+        terminal.rendered(row.rstrip())
+
+
+def _fixed(part: RenderableType) -> bool:
+    """Whether it is a table of ``table``, which has made itself as narrow as it can be."""
+    from rich.table import Table
+
+    return isinstance(part, Table) and part.show_header
+
+
+def table(rows: Iterable[Mapping[str, Json]], columns: Sequence[str]) -> Table:
+    """A plain table; columns named ``since`` hold ages, states have their colour.
+
+    On a terminal that is too narrow, columns that say nothing are left out, then long texts are folded.
+    """
+    from rich.table import Table
+
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in rows]
+    widths = narrowed(
+        {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
+        [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)],
+        console().width,
+    )
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column, width in widths.items():
+        made.add_column(column.replace("_", " ").upper(), overflow="fold", width=width)
+    for row in shown:
+        made.add_row(*(row[column] for column in widths))
+    return made
+
+
+def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict[str, int]:
+    """The columns that are shown, with their widths, so that they fit into ``room`` where that can be.
+
+    >>> narrowed({"name": 9, "pause": 5, "reason": 60}, ["pause"], 200)
+    {'name': 9, 'pause': 5, 'reason': 60}
+    >>> narrowed({"name": 9, "pause": 5, "reason": 60}, ["pause"], 50)
+    {'name': 9, 'reason': 39}
+
+    Where it cannot be, nothing is folded: lines run on.
+
+    >>> narrowed({"name": 45, "pause": 5, "reason": 60}, ["pause"], 50)
+    {'name': 45, 'reason': 60}
+    """
+    if _total(widths) <= room:
+        return dict(widths)
+    whole = {name: width for name, width in widths.items() if name not in empty}
+    kept = dict(whole)
+    while (over := _total(kept) - room) > 0:
+        foldable = [name for name in kept if name in FOLDED and kept[name] > NARROWEST]
+        if not foldable:
+            return whole
+        widest = max(foldable, key=lambda name: kept[name])
+        kept[widest] = max(NARROWEST, kept[widest] - max(1, over // len(foldable)))
+    return kept
+
+
+def picture(rows: Iterable[Mapping[str, Json]], columns: Sequence[str], spare: Sequence[str], room: int) -> Table:
+    """A table that changes before one's eyes: one line a row, cut to ``room``, so that nothing in it jumps.
+
+    Where it is too wide, columns that say nothing go, then those of ``spare`` in turn, then the end of the last column.
+    """
+    from rich.table import Table
+
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in rows]
+    widths = cut(
+        {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
+        [*(each for each in columns if shown and all(str(row[each]) == "-" for row in shown)), *spare],
+        room,
+    )
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column, width in widths.items():
+        made.add_column(column.replace("_", " ").upper(), overflow="ellipsis", no_wrap=True, width=width)
+    for row in shown:
+        made.add_row(*(row[column] for column in widths))
+    return made
+
+
+def cut(widths: Mapping[str, int], spare: Iterable[str], room: int) -> dict[str, int]:
+    """The columns of a picture, with their widths: of ``spare`` those go first that are first, and only while they must.
+
+    >>> cut({"name": 9, "since": 5, "detail": 60}, ["since"], 80)
+    {'name': 9, 'since': 5, 'detail': 60}
+    >>> cut({"name": 9, "since": 5, "detail": 60}, ["since"], 50)
+    {'name': 9, 'since': 5, 'detail': 32}
+    >>> cut({"name": 9, "since": 5, "detail": 60}, ["since"], 40)
+    {'name': 9, 'detail': 29}
+    """
+    kept, last = dict(widths), list(widths)[-1]
+    for each in spare:
+        if _total({**kept, last: min(kept[last], ENOUGH)}) <= room:
+            break
+        if each != last:
+            kept.pop(each, None)
+    over = max(0, _total(kept) - room)
+    return {**kept, last: max(len(last), kept[last] - over)}
+
+
+def _width(text: Text) -> int:
+    return max((line.cell_len for line in text.split()), default=0)
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def fields(value: Mapping[str, Json]) -> Table:
+    """The fields of one thing, one a row."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, show_header=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for key, each in value.items():
+        made.add_row(visible(key), cell(key, each))
+    return made
+
+
+def verbatim(lines: Iterable[str]) -> Text:
+    """Lines to be copied: never folded or cut."""
+    from rich.text import Text
+
+    return Text(visible("\n".join(lines)), no_wrap=True, overflow="ignore")
+
+
+def cell(column: str, value: Json) -> Text:
+    """A value as a table shows it."""
+    from rich.text import Text
+
+    shown = visible(_words(column, value))
+    return Text(shown, style=COLOURS.get(shown, ""))
+
+
+def _words(column: str, value: Json) -> str:
+    if value is None or value in ([], (), {}):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if column in ("since", "started", "ended") and isinstance(value, int | float):
+        return age(time.time() - value) if value else "-"
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def age(seconds: float) -> str:
+    """How long ago, in the largest two units.
+
+    >>> age(4), age(3900.0), age(180_000)
+    ('4s', '1h5m', '2d2h')
+    """
+    left = max(0, int(seconds))
+    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+    parts: list[str] = []
+    for name, size in units:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count}{name}")
+    return "".join(part for part in parts[:2] if not part.startswith("0")) or "0s"

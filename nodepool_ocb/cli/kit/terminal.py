@@ -1,0 +1,56 @@
+"""The door to the terminal: whatever a command prints leaves through here, with its control characters shown.
+
+Texts come from machines, files and people. ``text`` and ``Printer`` show them; ``document`` and ``yaml_document`` are exact
+all the same, as JSON and YAML can escape. Tables and pictures go through ``cli.kit.output.console``, which does the same.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+
+import click
+
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.telemetry.visible import exact, odd, visible
+
+
+def text(words: str, *, err: bool = False, end: bool = True) -> None:
+    """Print words; ``end``: with the end of a line."""
+    click.echo(visible(words), err=err, nl=end)
+
+
+def document(value: Json, indent: int | None = 2) -> None:
+    """Print a value as JSON."""
+    click.echo(exact(json.dumps(value, indent=indent, ensure_ascii=False)))
+
+
+def yaml_document(value: Json) -> None:
+    """Print a value as YAML."""
+    import yaml
+
+    plain = json.loads(json.dumps(value))  # no tuples, no types of ours
+    written = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    if odd(written):
+        written = yaml.safe_dump(plain, sort_keys=False)
+    click.echo(written, nl=False)
+
+
+def rendered(row: str) -> None:
+    """Print a line that ``cli.kit.output.console`` made: rich has left colour out where it is not wanted."""
+    click.echo(row, color=True)
+
+
+class Printer:
+    """Prints bytes as they come, as text; those that are no UTF-8 are shown, too."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def take(self, data: bytes) -> None:
+        """Print these bytes; of a letter that is cut in two nothing is printed before it is whole."""
+        text(self._decoder.decode(data), end=False)
+
+    def close(self) -> None:
+        """There is no more."""
+        text(self._decoder.decode(b"", final=True), end=False)

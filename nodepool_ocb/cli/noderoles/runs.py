@@ -1,0 +1,85 @@
+"""What lies below a noderole and no World shows: its attributes, and the records of its runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine.world import Vertex
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Create, Json, Run, Set
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+
+def recorded(opened: Session, vertex: Vertex) -> list[tuple[str, Run]]:
+    """The runs that are kept, oldest first; what cannot be decoded is left out."""
+    from nodepool_ocb.store.client import codec
+
+    role, fqdn = vertex.role, vertex.node.name
+    names = opened.children(paths.runs(role, fqdn)) or []
+    found: list[tuple[str, Run]] = []
+    for name, znode in zip(names, opened.get_many([paths.run(role, fqdn, name) for name in names]), strict=True):
+        try:
+            if znode is not None:
+                found.append((name, codec.decode(Run, znode)))
+        except Invalid:
+            continue
+    return sorted(found, key=lambda each: (each[1].ended, each[0]))
+
+
+def how(outcome: str, exit_code: int | None) -> str:
+    """How a run ended.
+
+    >>> how("failed", 3), how("lost", None)
+    ('failed, exit code 3', 'lost, no exit code')
+    """
+    return f"{outcome}, exit code {exit_code}" if exit_code is not None else f"{outcome}, no exit code"
+
+
+def attributes(opened: Session, vertex: Vertex) -> dict[str, Json]:
+    """The noderole's own layers: user, system, wall; {} for one that nobody set."""
+    from nodepool_ocb.store.client import codec
+
+    role, fqdn = vertex.role, vertex.node.name
+    layers = {"user": paths.user(role, fqdn), "system": paths.system(role, fqdn), "wall": paths.wall(role, fqdn)}
+    znodes = opened.get_many(list(layers.values()))
+    return {layer: codec.attributes(znode) for layer, znode in zip(layers, znodes, strict=True)}
+
+
+def spoiled(opened: Session, vertex: Vertex) -> dict[str, str]:
+    """The attributes that its jig would see and that cannot be read: their paths, and why."""
+    from nodepool_ocb.store.client import codec
+
+    wanted = sorted({path for each in unreadable.seen_by(vertex) for path in unreadable.blobs(each)})
+    found: dict[str, str] = {}
+    for path, znode in zip(wanted, opened.get_many(wanted), strict=True):
+        try:
+            codec.attributes(znode)
+        except Invalid as wrong:
+            found[path] = str(wrong)
+    return found
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """Attributes as they were read; ``version`` is None where nobody has set any."""
+
+    path: str
+    value: Json
+    version: int | None
+
+    def becoming(self, value: Json) -> Change:
+        """The change that puts other attributes in their place, unless somebody did meanwhile."""
+        return Create(self.path, value) if self.version is None else Set(self.path, value, self.version)
+
+
+def layer(opened: Session, path: str) -> Layer:
+    """One layer of a noderole's attributes; raises Invalid where it is no JSON."""
+    from nodepool_ocb.store.client import codec
+
+    znode = opened.get(path)
+    return Layer(path, codec.attributes(znode), znode.version if znode else None)

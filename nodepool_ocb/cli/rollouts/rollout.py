@@ -1,0 +1,164 @@
+"""``nodepool-ocb rollout``: strategies that are carried out."""
+
+from __future__ import annotations
+
+import click
+
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Noun, timeout_option
+from nodepool_ocb.cli.rollouts import rolling
+from nodepool_ocb.cli.rollouts import watch as rolloutwatch
+from nodepool_ocb.cli.rollouts.rolling import deployment_option, rollout_argument
+from nodepool_ocb.cli.rollouts.start import start
+from nodepool_ocb.cli.rollouts.strategy import check, plan, select
+from nodepool_ocb.rollout import commands
+from nodepool_ocb.rollout.report import report
+
+LIST_COLUMNS = ("rollout", "strategy", "state", "since", "started", "by", "groups", "nodes", "driver", "reason")
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Deployment strategies: check them, plan, carry them out, look on.
+
+    ROLLOUT is DEPLOYMENT/ID, or DEPLOYMENT alone for its newest; without it, the newest of the only deployment that has any.
+    """
+
+
+for verb in (check, plan, select, start):
+    command.add_command(verb)
+
+reason_option = click.option("--reason", help="Why.")
+attempt_option = click.option(
+    "--attempt", type=click.IntRange(1), default=1, show_default=True,
+    help="Which attempt is meant, as `show` has it: refused where somebody let it go on since.",
+)  # fmt: skip
+
+
+# -- looking --
+
+
+@command.command("list")
+def list_() -> None:
+    """The newest ten rollouts of every deployment: how each stands, and who drives it."""
+    with session.session() as opened:
+        opened.sync()
+        found = rolling.rows(opened)
+    output.things(found, LIST_COLUMNS, key="rollout", words=rolling.words)
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@click.option(
+    "--report", "as_report", is_flag=True, help="The report: every phase of every group, and every node by its state."
+)
+@click.option(
+    "--watch", is_flag=True, help="As it changes, until it is over; one JSON object a line, unless on a terminal."
+)
+def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bool) -> None:
+    """One rollout: its groups with their states, reasons and nodes, and the nodes that failed."""
+    with session.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        found, _ = rolling.load(opened, key)
+        holder = rolling.driver(opened, key)
+        if not watch and not found.over:
+            rolling.warn_of_nobody(opened)
+    if watch:
+        rolloutwatch.watch(key)
+        return
+    told = rolling.document(key, found, holder)
+    if as_report:
+        output.text({**told, "report": report(found)}, report(found))
+    else:
+        output.thing(told, str(key), *rolling.tables(told))
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@click.option(
+    "--fail-fast", is_flag=True, help="End as soon as a critical group has failed, though others still go on."
+)
+@timeout_option
+def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_seconds: float | None) -> None:
+    """Wait until a rollout is over, or nothing happens before somebody promotes a group; then print its report.
+
+    Exits with 6 when a critical group failed, it was cancelled, or a group pauses.
+    """
+    with session.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.load(opened, key)
+    rolloutwatch.wait(key, timeout_seconds, fail_fast)
+
+
+# -- steering --
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@reason_option
+def cancel(rollout: str | None, deployment: str | None, reason: str | None) -> None:
+    """Send nothing more, take back what has not begun, and end what runs."""
+    with session.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: commands.cancel(found, opened.now(), session.me(), reason))
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@attempt_option
+def resume(rollout: str | None, deployment: str | None, attempt: int) -> None:
+    """Go on where a rollout was stopped or cancelled; what failed stays failed."""
+    with session.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: commands.resume(found, opened.now(), session.me(), attempt))
+
+
+@command.command()
+@rollout_argument
+@deployment_option
+@click.option("--failed", is_flag=True, help="Only what failed: so it is without this, too.")
+@attempt_option
+def retry(rollout: str | None, deployment: str | None, failed: bool, attempt: int) -> None:  # noqa: ARG001
+    """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
+    with session.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(opened, key, lambda found: commands.retry(found, opened.now(), session.me(), attempt))
+
+
+@command.command()
+@click.argument("group")
+@rollout_argument
+@deployment_option
+@click.option("--batch", type=click.IntRange(1), required=True, help="The batch after which it pauses.")
+@attempt_option
+def promote(group: str, rollout: str | None, deployment: str | None, batch: int, attempt: int) -> None:
+    """Let a group that pauses after a batch go on with the next. `show` and `wait` print the command."""
+    with session.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        rolling.steer(
+            opened,
+            key,
+            lambda found: commands.promote(found, rolling.group_of(found, group), batch, session.me(), attempt),
+        )
+
+
+@command.command()
+@click.argument("group")
+@rollout_argument
+@deployment_option
+@click.option("--reason", required=True, help="Why its failure may count as success.")
+@attempt_option
+def accept(group: str, rollout: str | None, deployment: str | None, reason: str, attempt: int) -> None:
+    """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout."""
+    with session.session() as opened:
+        key = rolling.find(opened, rollout, deployment)
+        by = session.me()
+        rolling.steer(
+            opened,
+            key,
+            lambda found: commands.accept(found, rolling.group_of(found, group), reason, opened.now(), by, attempt),
+        )

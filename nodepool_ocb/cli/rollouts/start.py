@@ -1,0 +1,201 @@
+"""``rollout start``: a strategy is carried out from now on, unless something speaks against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit.names import deployment_of
+from nodepool_ocb.cli.kit.options import Verb, did_you_mean, dry_run_option, timeout_option, unknown
+from nodepool_ocb.cli.rollouts import rolling, strategy, watch
+from nodepool_ocb.cli.rollouts.rolling import Key
+from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine.deployments import SYSTEM, below
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Check, DeploymentState, Node, State
+
+if TYPE_CHECKING:
+    from nodepool_ocb.rollout.plan import Plan
+    from nodepool_ocb.rollout.records import Rollout
+    from nodepool_ocb.rollout.strategy import Strategy
+    from nodepool_ocb.store.client.session import Session
+
+
+@click.command(cls=Verb)
+@click.argument("file", type=click.Path(), required=False)
+@click.option(
+    "--default", "whole", is_flag=True, help="Without a file: one critical group of all nodes, which must all succeed."
+)
+@click.option(
+    "--deployment", shell_complete=completion.deployments, help="Of which deployment; else the only one there is."
+)
+@strategy.name_option
+@click.option(
+    "--phase", "phases", multiple=True, metavar="PHASE=ROLE,...",
+    help="A phase of the strategy commits these roles, with all that they need on the node; may be given again.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Also where the criteria of a group cannot be met.")
+@click.option("--wait", is_flag=True, help="Wait until it is over; then print its report.")
+@timeout_option
+@dry_run_option
+def start(
+    file: str | None, whole: bool, deployment: str | None, name: str | None, phases: Sequence[str], force: bool, wait: bool,
+    timeout_seconds: float | None, dry_run: bool,
+) -> None:  # fmt: skip
+    """Carry out a strategy: commit what is PROPOSED on the nodes of a deployment, one group of them after the other.
+
+    An annealer drives it from here on. Refused while another rollout of the deployment is under way.
+    """
+    from nodepool_ocb.rollout import plan as planning
+    from nodepool_ocb.store import rollouts
+
+    chosen = _with_phases(_chosen(file, whole, name), phases)
+    with session.session() as opened:
+        world = session.load(opened)
+        place = _deployment(world, deployment)
+        nodes = _nodes(world, place)
+        plan = planning.plan(chosen, nodes)
+        rollout = planning.begin(chosen, nodes, opened.now(), session.me())
+        _refuse(opened, world, place, rollout)
+        _refuse_criteria(plan, force)
+        if dry_run:
+            strategy.show(chosen, plan, {"name": chosen.name, "deployment": place, "inventory": rollout.head.inventory})
+            raise click.exceptions.Exit(10)
+        strategy.remark(plan)
+        committed = [Check(paths.deployment(each), world.deployments[each].version) for each in below(world, place)]
+        key = Key(place, rollouts.begin(opened, place, rollout, committed))
+        rolling.warn_of_nobody(opened)
+    if wait:
+        output.say(f"rollout {key} begins")
+        watch.wait(key, timeout_seconds)
+    else:
+        rolling.print_row(rolling.row(key, rollout.head, None))
+
+
+# -- the strategy --
+
+
+def _chosen(file: str | None, whole: bool, name: str | None) -> Strategy:
+    from nodepool_ocb.rollout.strategy import WHOLE, load
+
+    if (file is None) != whole:
+        both = ", not both" if whole else ""
+        raise click.UsageError(f"give the file of a strategy, or --default for one group of all nodes{both}")
+    return WHOLE if file is None else load(file, name)
+
+
+def _with_phases(chosen: Strategy, given: Iterable[str]) -> Strategy:
+    """The strategy with these phases, each ``NAME=ROLE,...``, committing these roles."""
+    known = {phase.name: phase for phase in chosen.phases}
+    for each in given:
+        name, _, roles = each.partition("=")
+        if name not in known or not roles:
+            near = did_you_mean(name, known) or f"; the phases are: {', '.join(known)}"
+            raise click.UsageError(f"--phase {each}: write PHASE=ROLE,... with a phase of the strategy{near}")
+        known[name] = replace(known[name], roles=tuple(roles.split(",")), stages=())
+    return replace(chosen, phases=tuple(known.values()))
+
+
+# -- what speaks against it --
+
+
+def _deployment(world: World, wanted: str | None) -> str:
+    if wanted is not None:
+        deployment_of(world, wanted)
+        return wanted
+    own = sorted(world.deployments.keys() - {SYSTEM})
+    if len(own) > 1:
+        raise click.UsageError(f"there are several deployments: {', '.join(own)}; name one with --deployment")
+    return own[0] if own else SYSTEM
+
+
+def _nodes(world: World, place: str) -> Mapping[str, Node]:
+    from nodepool_ocb.rollout.selectors import inventory
+
+    unreadable.refuse_inventory(world)
+    return inventory(world, place)
+
+
+def _refuse(opened: Session, world: World, place: str, rollout: Rollout) -> None:
+    """Raises Conflict, Invalid or NotFound where it could not be carried out."""
+    from nodepool_ocb.store import lines
+
+    _refuse_another(opened, place)
+    lines.entered(opened, place)
+    for each in below(world, place):
+        if world.deployments[each].record.state is DeploymentState.PROPOSED:
+            advice = (
+                f"nodepool-ocb deployment commit {each} --no-noderoles lets them in, and leaves the rest to the rollout"
+            )
+            raise Conflict(f"deployment {each} is PROPOSED, and annealers keep out of it; {advice}")
+    for phase in rollout.head.strategy.phases:
+        if phase.stages:
+            raise Invalid(f"phase {phase.name} names stages of a task list, and there is none; name its roles")
+        for role in phase.roles:
+            if role not in world.roles:
+                raise unknown("role", role, world.roles)
+    _refuse_nothing(world, place, rollout)
+
+
+def _refuse_another(opened: Session, place: str) -> None:
+    from nodepool_ocb.rollout.records import RolloutState
+    from nodepool_ocb.store import rollouts
+
+    newest = rollouts.newest(opened, place)
+    found = rollouts.read(opened, place, newest) if newest is not None else None
+    if newest is None or found is None or found[0].over:
+        return
+    key, head = Key(place, newest), found[0].head
+    holder = rolling.driver(opened, key)
+    who = f"{holder.daemon} on {holder.host} drives it" if holder else "nobody drives it now"
+    since = output.age(opened.now() - head.started)
+    end = "" if head.state is RolloutState.CANCELLING else f", or end it: nodepool-ocb rollout cancel {key}"
+    raise Conflict(
+        f"rollout {key} is under way: {head.by or 'somebody'} started it {since} ago, it is {head.state}, and {who};"
+        f" wait for it: nodepool-ocb rollout wait {key}{end}"
+    )
+
+
+def _refuse_nothing(world: World, place: str, rollout: Rollout) -> None:
+    """Raises Conflict where it would commit nothing; says which of what is PROPOSED it would not commit."""
+    from nodepool_ocb.rollout.observer import Observer
+
+    observer = Observer(world, place, rollout)
+    grouped = {node for members in rollout.members.values() for node in members}
+    phases = range(len(rollout.head.strategy.phases))
+    taken = {vertex for node in grouped for phase in phases for vertex in observer.noderoles(node, phase)}
+    within = frozenset(below(world, place))
+    there = [vertex for node in rollout.nodes for vertex in world.nodes[node].noderoles.values()]
+    proposed = {v for v in there if v.record.state is State.PROPOSED and v.record.deployment in within}
+    if not proposed & taken:
+        many = f"; {len(proposed)} noderoles are in no phase of it, or on nodes in no group" if proposed else ""
+        raise Conflict(
+            f"nothing that this rollout would commit in deployment {place} is PROPOSED{many};"
+            " bind roles first, or: nodepool-ocb noderole list --state PROPOSED"
+        )
+    if proposed - taken:
+        some = ", ".join(sorted(vertex.name for vertex in proposed - taken)[:3])
+        output.say(
+            f"note: {len(proposed - taken)} noderoles stay PROPOSED, in no phase or on nodes in no group: {some}"
+        )
+    broken = sorted(vertex.name for vertex in taken if vertex.record.state is State.ERROR)
+    if broken:
+        many = f"{len(broken)} noderole" + ("s are" if len(broken) != 1 else " is")
+        output.say(
+            f"note: {many} in ERROR already, so that the nodes fail: {', '.join(broken[:3])};"
+            " mend the cause, then: nodepool-ocb noderole retry"
+        )
+
+
+def _refuse_criteria(plan: Plan, force: bool) -> None:
+    unmet = strategy.unmet(plan)
+    if unmet and not force:
+        raise Invalid([f"{each}; --force starts it all the same" for each in unmet])
+    for each in unmet:
+        output.say(f"warning: {each}")

@@ -1,0 +1,285 @@
+"""A rollout as it goes on: ``rollout show --watch``, and waiting for its end.
+
+Known is: it is over; it is gone; or nothing happens before somebody promotes a group that pauses. That no annealer runs says
+nothing: one may start.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from nodepool_ocb.cli.kit import output
+from nodepool_ocb.cli.kit.follow import Following
+from nodepool_ocb.cli.rollouts import rolling
+from nodepool_ocb.cli.rollouts.rolling import Key
+from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Holder, Json
+from nodepool_ocb.rollout import blockers
+from nodepool_ocb.rollout.groups import failed
+from nodepool_ocb.rollout.records import GroupState, Rollout, RolloutState
+from nodepool_ocb.rollout.report import report
+from nodepool_ocb.rollout.rounds.deciding import AT_WORK
+from nodepool_ocb.views import rolloutlines
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+TICK_SECONDS: Final = 5.0  # annealers come and go
+SHARE: Final = 4  # times as long as a read took nothing is read: a large rollout changes all the time
+LIVE_GROUPS: Final = 30
+
+
+class View(NamedTuple):
+    """A rollout at one moment; ``rollout`` is None when it is gone."""
+
+    rollout: Rollout | None
+    holder: Holder | None
+    annealers: bool  # any is running
+
+
+# -- following --
+
+
+class _Source:
+    """One rollout, for Following: read whole whenever something below it changes."""
+
+    def __init__(self, key: Key, opened: Session, wake: Callable[[], None]) -> None:
+        self._key, self._opened, self._wake = key, opened, wake
+        self._connection = 0
+        self._changed = False
+        self._took_seconds = 0.0
+        self.view = View(None, None, annealers=False)
+
+    def load(self) -> bool:
+        for path in (paths.rollout(*self._key), paths.daemons("annealer")):
+            self._opened.watch(path, self._event)
+        return self.sweep()
+
+    def refresh(self) -> bool:
+        if not self._changed and self._connection == self._opened.connections:
+            return False
+        time.sleep(min(1.0, SHARE * self._took_seconds))
+        return self.sweep()
+
+    def sweep(self) -> bool:
+        from nodepool_ocb.store import rollouts
+
+        begun = time.monotonic()
+        self._connection = self._opened.connections
+        self._changed = False  # before the read: a change during it must be read again
+        found = rollouts.read(self._opened, *self._key)
+        annealers = bool(self._opened.children(paths.daemons("annealer")))
+        holder = rolling.driver(self._opened, self._key) if found else None
+        self.view = View(found[0] if found else None, holder, annealers)
+        self._took_seconds = time.monotonic() - begun
+        return True
+
+    def _event(self, _kind: str, _path: str) -> None:
+        self._changed = True
+        self._wake()
+
+
+def views(key: Key, deadline: float | None) -> Iterator[View]:
+    """The rollout at once, after every change, and now and then; raises TimedOut at the deadline (monotonic)."""
+    made: list[_Source] = []
+
+    def make(opened: Session, wake: Callable[[], None]) -> _Source:
+        made.append(_Source(key, opened, wake))
+        return made[0]
+
+    for _ in Following(deadline).changes(make, TICK_SECONDS):
+        yield made[0].view
+
+
+# -- show --watch --
+
+
+def watch(key: Key) -> None:
+    """Show it until it is over; raises NotFound when it is gone."""
+    following = views(key, None)
+    if not sys.stdout.isatty():
+        _lines(key, following)
+        return
+    last = None
+    with _Live(sys.stdout) as live:
+        for last in following:
+            if last.rollout is None or last.rollout.over:
+                break
+            live.show(key, last)
+    if last is None or last.rollout is None:
+        raise NotFound(f"rollout {key} was deleted")
+    output.render(*rolling.tables(rolling.document(key, last.rollout, last.holder)))
+
+
+def _lines(key: Key, following: Iterator[View]) -> None:
+    """A JSON object a line for the rollout, each group and each node, now and whenever it changes."""
+    told: dict[tuple[str, str], Mapping[str, Json]] = {}
+    for rollout, holder, _ in following:
+        if rollout is None:
+            output.line({"kind": "rollout", "rollout": str(key), "state": None})
+            raise NotFound(f"rollout {key} was deleted")
+        for name, row in _things(key, rollout, holder):
+            if told.get(name) != row:
+                told[name] = row
+                output.line(row)
+        if rollout.over:
+            return
+
+
+def _things(key: Key, rollout: Rollout, holder: Holder | None) -> Iterator[tuple[tuple[str, str], dict[str, Json]]]:
+    """What came of it last: nodes, then groups, then the rollout."""
+    for node in rollout.nodes:
+        yield ("node", node), {"kind": "node", "rollout": str(key), **rolling.node_row(rollout, node)}
+    for group in rolling.in_turn(rollout):
+        yield ("group", group), {"kind": "group", "rollout": str(key), **rolling.group_row(rollout, group)}
+    yield ("rollout", ""), {"kind": "rollout", **rolling.row(key, rollout.head, holder)}
+
+
+class _Live:
+    """A picture of a rollout on a terminal, in place of the one before."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Live:
+        from rich.live import Live
+
+        console = output.console(self._file)
+        self._live = self._stack.enter_context(Live(console=console, transient=True, auto_refresh=False))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def show(self, key: Key, view: View) -> None:
+        from rich.console import Group
+
+        assert view.rollout is not None, "what is gone is not shown"
+        told = rolling.document(key, view.rollout, view.holder)
+        groups = told["groups"]
+        if len(groups) > LIVE_GROUPS:
+            groups = sorted(groups, key=lambda row: row["state"] not in AT_WORK)[:LIVE_GROUPS]
+        room = self._live.console.width
+        words = map(rolling.group_words, groups)
+        parts = [output.picture(words, rolling.GROUP_COLUMNS, ("since", "critical"), room)]
+        head = f"rollout {key}: {told['state']}, {len(told['nodes'].get('success', []))} of {view.rollout.head.nodes} nodes done"
+        if len(groups) < len(told["groups"]):
+            head += f"; {len(groups)} of {len(told['groups'])} groups, those at work first"
+        self._live.update(Group(head, *parts, *([] if view.annealers else [rolling.NOBODY])), refresh=True)
+
+
+# -- wait --
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What is known of the end."""
+
+    outcome: str | None  # success, failed, cancelled, paused or deleted; None while it is open
+    sentence: str = ""
+    group: str | None = None  # that pauses
+
+
+def standing(rollout: Rollout | None, fail_fast: bool = False) -> Standing:
+    """Pure."""
+    if rollout is None:
+        return Standing("deleted", "it was deleted")
+    if rollout.over:
+        return Standing(str(rollout.head.state), rollout.head.reason or "")
+    ordered = ((name, rollout.groups[name]) for name in rolling.in_turn(rollout))
+    lost = [name for name, record in ordered if record.group.critical and failed(record)]
+    if fail_fast and lost:
+        return Standing("failed", f"critical group {lost[0]} failed: {rollout.groups[lost[0]].detail}")
+    paused = blockers.for_somebody(rollout)
+    if paused:
+        return Standing("paused", f"group {paused[0]} {rollout.groups[paused[0]].detail}", paused[0])
+    return Standing(None)
+
+
+def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> None:
+    """Wait for the end of a rollout, and print its report: one document.
+
+    Raises InError (failed, cancelled, paused), NotFound (deleted), or TimedOut.
+    """
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    last: View | None = None
+    now = Standing(None)
+    ended: OcbError | None = None
+    try:
+        for last in _shown(key, views(key, deadline)):
+            now = standing(last.rollout, fail_fast)
+            if now.outcome:
+                ended = _error(key, now, last.rollout)
+                break
+    except TimedOut:
+        ended = TimedOut(f"rollout {key} goes on beyond the time-out; to wait on: nodepool-ocb rollout wait {key}")
+    if last is not None and last.rollout is not None:
+        outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
+        told = rolling.document(key, last.rollout, last.holder)
+        words = report(last.rollout)
+        output.text({"outcome": outcome, **told, "report": words}, str(key) if output.chosen() == "name" else words)
+    if ended is not None:
+        raise ended
+
+
+def _shown(key: Key, following: Iterator[View]) -> Iterator[View]:
+    """With a picture that changes on a terminal; elsewhere a line for each group that has moved on."""
+    with ExitStack() as stack:
+        live = stack.enter_context(_Live(sys.stderr)) if sys.stderr.isatty() else None
+        said: set[str] = set()
+        for view in following:
+            if live is not None and view.rollout is not None:
+                live.show(key, view)
+            elif view.rollout is not None:
+                _say(view, said)
+            yield view
+
+
+def _say(view: View, said: set[str]) -> None:
+    assert view.rollout is not None, "what is gone says nothing"
+    lines = [_moved(view.rollout, name) for name in rolling.in_turn(view.rollout) if view.rollout.groups[name].turn]
+    if not view.annealers and not view.rollout.over:
+        lines.append(rolling.NOBODY)
+    for line in lines:
+        if line not in said:
+            said.add(line)
+            output.say(line)
+
+
+def _moved(rollout: Rollout, group: str) -> str:
+    """Where a group stands, in a sentence."""
+    record = rollout.groups[group]
+    if record.state is GroupState.PAUSED:
+        return f"group {group} {record.detail}"
+    if record.state is GroupState.RUNNING:
+        batch = f" of batch {record.batch + 1}" if record.group.batches else ""
+        return f"group {group}: {rollout.head.strategy.phases[record.phase].name}{batch}"
+    if record.accepted is not None:
+        return f"group {group}: {record.state}, accepted: {record.accepted}"
+    return f"group {group}: {record.state}" + (f": {record.detail}" if record.detail else "")
+
+
+def _error(key: Key, now: Standing, rollout: Rollout | None) -> OcbError | None:
+    if rollout is None:
+        return NotFound(f"rollout {key} was deleted")
+    if now.outcome == RolloutState.SUCCESS:
+        return None
+    if now.group is not None:
+        return InError(f"rollout {key}: {now.sentence}: {rolloutlines.promote(str(key), rollout, now.group)}")
+    assert now.outcome is not None, "what is open has no error"
+    told = now.sentence if now.sentence.startswith(now.outcome) else f"{now.outcome}: {now.sentence}"
+    return InError(f"rollout {key}: {told}{_advice(key, rollout) if rollout.over else ''}")
+
+
+def _advice(key: Key, rollout: Rollout) -> str:
+    """What to do about an end that is not well."""
+    if rollout.head.state is RolloutState.CANCELLED:
+        return f"; to go on: {rolloutlines.resume(str(key), rollout)}"
+    return f"; mend the cause, then: {rolloutlines.retry(str(key), rollout)}"

@@ -1,0 +1,108 @@
+"""The command around a daemon: its options, its configuration, and an end with an exit code and a sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb import config
+from nodepool_ocb.daemon import preflight, systemd
+from nodepool_ocb.daemon.loop import setup_logging
+from nodepool_ocb.errors import Invalid, OcbError
+from nodepool_ocb.http import server
+from nodepool_ocb.model import ensemble
+from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.store.client import access
+from nodepool_ocb.telemetry.visible import visible
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a daemon was started with: what the command line says counts for more than the configuration."""
+
+    file: Path | None  # of the configuration; None: where it is found
+    zookeeper: str | None  # HOST:PORT,.../CHROOT
+    listen: str | None  # HOST:PORT of the pages
+
+    def read(self) -> config.Settings:
+        """The configuration as the file has it now, with what the command line says in its place. Raises Invalid."""
+        settings = config.load(self.file)
+        if self.zookeeper:
+            settings = replace(settings, zookeeper=replace(settings.zookeeper, hosts=self.zookeeper))
+        return settings
+
+
+def _servers(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A connection string as it is, if it is one."""
+    try:
+        if value is not None:
+            ensemble.parse(value)
+    except Invalid as odd:
+        raise click.BadParameter(visible(str(odd)), ctx, param) from odd
+    return value
+
+
+def _place(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Where pages are served, as it is, if it is HOST:PORT."""
+    try:
+        if value:
+            server.place(value)
+    except Invalid as odd:
+        raise click.BadParameter(visible(str(odd)), ctx, param) from odd
+    return value
+
+
+def program(
+    kind: Kind, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
+) -> click.Command:
+    """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises what is wrong."""
+    name = f"nodepool-ocb-{kind}"
+
+    @click.command(name, help=about, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
+    @click.option(
+        "--config",
+        "file",
+        envvar="NODEPOOL_OCB_CONFIG",
+        type=click.Path(path_type=Path),
+        help="Configuration; else /etc/nodepool-ocb/.",
+    )
+    @click.option("--zookeeper", callback=_servers, help="HOST:PORT,.../CHROOT, instead of the configured one.")
+    @click.option(
+        "--listen",
+        callback=_place,
+        help="HOST:PORT of the pages (/metrics, /health ...), instead of the configured one.",
+    )
+    @click.option(
+        "--check",
+        "only_check",
+        is_flag=True,
+        help="Read the configuration, say what is wrong on this host, and end.",
+    )
+    @click.version_option(version("nodepool-ocb"))
+    def command(file: Path | None, zookeeper: str | None, listen: str | None, only_check: bool) -> None:
+        asked = Asked(file, zookeeper, listen)
+        try:
+            settings = asked.read()
+            if only_check and (problems := preflight.wrong(settings, kind)):
+                raise Invalid([f"{file or config.find() or 'defaults'}: {each}" for each in problems])
+            access.refuse_plain_text(settings.zookeeper)
+            access.refuse_another_kind(settings.zookeeper, kind)
+            setup_logging(settings.log)
+            if only_check:
+                check(settings)
+                for each in preflight.doubtful(settings, file or config.find(), kind):
+                    sys.stderr.write(f"{name}: warning: {visible(each)}\n")
+            else:
+                systemd.notify(systemd.status(f"connecting to ZooKeeper at {settings.zookeeper.hosts}"))
+                run(asked, settings)
+        except OcbError as error:
+            systemd.notify(systemd.status(str(error)))
+            sys.stderr.write(f"{name}: {visible(str(error))}\n")
+            sys.exit(error.exit_code)
+
+    return command

@@ -1,0 +1,123 @@
+"""Documents: files of YAML as plain JSON values, each with the line that it came from, and checks with sentences.
+
+What is accepted is said in plainyaml; files are at most BYTES long. Every fault of a document is told at once:
+``FILE:LINE: path.to.key: sentence``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.documents import files
+from nodepool_ocb.documents.plainyaml import Fault, Key, Parsed, parse, parse_all
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Json
+
+BYTES: Final = 1 << 20
+#: Keys whose values are nobody's business, and words in texts that may hold such a value by mistake.
+SECRET: Final = re.compile("pass|secret|token|credential|private", re.IGNORECASE)
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What a file says: its ``value``, and the line (from 1) of every key and item of it."""
+
+    name: str
+    value: Json
+    lines: dict[Key, int]
+
+    def line(self, key: Sequence[str | int]) -> int:
+        """The line of a place, or of the nearest place around it (below an alias, that of the alias)."""
+        key = tuple(key)
+        return next((self.lines[key[:end]] for end in range(len(key), -1, -1) if key[:end] in self.lines), 1)
+
+    def path(self, key: Sequence[str | int]) -> str:
+        """A place as people read it: list items by their name where they have one.
+
+        >>> Document("f", {"roles": [{"name": "ntp", "flags": []}]}, {}).path(["roles", 0, "flags"])
+        'roles[ntp].flags'
+        """
+        value, text = self.value, ""
+        for step in key:
+            value = value[step]
+            if isinstance(step, str):
+                text += f".{step}" if text else step
+            else:
+                name = value.get("name") if isinstance(value, dict) else None
+                one_line = isinstance(name, str) and name.splitlines() == [name]
+                text += f"[{name if one_line else step}]"
+        return text
+
+    def fault(self, key: Sequence[str | int], text: str) -> str:
+        """A problem or a warning about a place: ``FILE:LINE: PATH: sentence``."""
+        return Fault(self.line(key), text, self.path(key)).at(self.name)
+
+
+def load(source: Path | str, name: str | None = None) -> Document:
+    """The document in a file, or in text when its ``name`` is given.
+
+    Raises Invalid with every fault; a document that is no YAML at all has one.
+    """
+    text, name = _read(source, name)
+    return _documents([parse(text)], name, text)[0]
+
+
+def load_all(source: Path | str, name: str | None = None) -> list[Document]:
+    """Every document in a file, or in text when its ``name`` is given; those that are empty are left out.
+
+    Raises Invalid with every fault of all of them.
+    """
+    text, name = _read(source, name)
+    return [document for document in _documents(parse_all(text), name, text) if document.value is not None]
+
+
+def validate(document: Document, schema: str) -> None:
+    """Raises Invalid with every fault that the schema file of this name finds."""
+    from nodepool_ocb.documents.schema import faults  # here, since jsonschema takes long to import
+
+    problems = [fault.at(document.name) for fault in faults(document, schema)]
+    if problems:
+        raise Invalid(problems)
+
+
+def read(path: Path) -> str:
+    """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
+    try:
+        data = files.read(path, BYTES)
+    except OSError as error:
+        raise Invalid(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        return data.decode("utf-8-sig") if len(data) <= BYTES else " " * (BYTES + 1)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Invalid(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
+
+
+def _read(source: Path | str, name: str | None) -> tuple[str, str]:
+    """The text, no longer than BYTES, and what it is called."""
+    text = source if isinstance(source, str) and name is not None else read(Path(source))
+    name = name or str(Path(source))
+    if len(text.encode("utf-8", "surrogatepass")) > BYTES:
+        raise Invalid(f"{name}: is larger than {BYTES >> 20} MiB; split it into several documents")
+    return text, name
+
+
+def _documents(parsed: Sequence[Parsed], name: str, text: str) -> list[Document]:
+    problems = [_discreet(fault, text).at(name) for each in parsed for fault in each.faults]
+    if problems:
+        raise Invalid(problems)
+    return [Document(name, each.value, each.lines) for each in parsed]
+
+
+def _discreet(fault: Fault, text: str) -> Fault:
+    """The same without a word of what may be a secret: YAML takes a password that begins with * for the name of an alias."""
+    if not fault.text.startswith(("alias", "tag", "is not YAML")):
+        return fault
+    *above, line = text.split("\n")[max(0, fault.line - 2) : fault.line] or [""]
+    below_its_key = [each for each in above if each.rstrip().endswith(":")]
+    secret = any(map(SECRET.search, (fault.path, line, *below_its_key)))
+    return Fault(fault.line, "is not YAML as it stands; quote the value", fault.path) if secret else fault

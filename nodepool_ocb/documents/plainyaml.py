@@ -1,0 +1,282 @@
+"""YAML to plain JSON values, read with suspicion: parser events become values here, and nothing else ever happens.
+
+- Scalars are those of YAML 1.2: ``yes``, ``on``, ``1:30`` and dates are text. Numbers with leading zeros are text too
+  (``0755`` and ``0000`` are no decimal numbers to whoever wrote them).
+- Refused: duplicate keys, keys that are not text, tags, numbers beyond JSON, more than DEPTH levels, ALIASES aliases,
+  NODES nodes with aliases and merge keys counted as often as they are used.
+- Every fault is collected, with its line; what is faulty is left out of the value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import yaml
+
+from nodepool_ocb.model.records import Json
+
+DEPTH: Final = 50
+ALIASES: Final = 100
+NODES: Final = 100_000
+
+Key: TypeAlias = tuple[str | int, ...]
+
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})|0x[0-9a-fA-F]{1,15}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
+_BEYOND_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS: Final = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
+    word: value for value in (True, False) for word in (str(value), str(value).lower(), str(value).upper())
+}
+_CORE: Final = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq"))
+_STR: Final = "tag:yaml.org,2002:str"
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong in a document, at a line, with the path to it."""
+
+    line: int
+    text: str
+    path: str = ""
+    key: Key = ()
+    unknown: str | None = None  # the key, where the fault is that nobody knows it
+    meant: str | None = None  # the key that was probably meant
+
+    def at(self, name: str) -> str:
+        """``FILE:LINE: PATH: sentence``."""
+        return f"{name}:{self.line}: {self.path}: {self.text}" if self.path else f"{name}:{self.line}: {self.text}"
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """A text's value, the line (from 1) of every key and item of it, and what was wrong."""
+
+    value: Json
+    lines: dict[Key, int]
+    faults: list[Fault]
+
+
+def parse(text: str) -> Parsed:
+    """The one document of a text. Never raises: what cannot be read at all is one more fault."""
+    return next(_documents(text, only=True))
+
+
+def parse_all(text: str) -> list[Parsed]:
+    """Every document of a text, those that are empty too; the limits are those of the whole text. Never raises.
+
+    >>> [parsed.value for parsed in parse_all("a: 1\\n---\\nb: 2\\n")]
+    [{'a': 1}, {'b': 2}]
+    """
+    return list(_documents(text))
+
+
+def _documents(text: str, only: bool = False) -> Iterator[Parsed]:
+    """What cannot be read at all ends the text: a fault of the document in which it stands."""
+    reader = _Reader(text)
+    going_on = True
+    while going_on:
+        value: Json = None
+        try:
+            value = reader.document()
+            going_on = reader.another()
+            if only and going_on:
+                reader.refuse_another()
+                going_on = False
+        except yaml.YAMLError as error:
+            reader.faults.append(_syntax(error, text))
+            going_on = False
+        except _TooMuch as error:
+            reader.faults.append(Fault(error.line, str(error)))
+            going_on = False
+        yield Parsed(value, reader.lines, sorted(reader.faults, key=lambda fault: fault.line))
+
+
+def _syntax(error: yaml.YAMLError, text: str) -> Fault:
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":
+        return Fault(mark.line + 1, "is not YAML: a tab; use spaces")
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    context = getattr(error, "context", None)
+    return Fault(mark.line + 1 if mark else 1, f"is not YAML: {problem}" + (f" {context}" if context else ""))
+
+
+class _TooMuch(Exception):
+    """A limit was passed: nothing after it is looked at."""
+
+    def __init__(self, text: str, line: int) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+class _Sized(msgspec.Struct):
+    """A value, and how many nodes one meets on a walk through it."""
+
+    value: Json
+    nodes: int
+
+
+class _Reader:
+    """Events of the parser to one value; faults are noted, and what was faulty is left out."""
+
+    def __init__(self, text: str) -> None:
+        self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
+        self._anchors: dict[str, _Sized | None] = {}
+        self._aliases = 0
+        self._nodes = 0  # of the documents before this one
+        self._start: Any = None  # the event that begins the next document, or ends the stream
+        self.lines: dict[Key, int] = {}
+        self.faults: list[Fault] = []
+
+    def document(self) -> Json:
+        """The next document of the stream; nothing where there is none."""
+        self.lines, self.faults, self._anchors = {}, [], {}
+        if self._start is None:
+            next(self._events)  # the start of the stream
+            self._start = next(self._events)
+        if isinstance(self._start, yaml.StreamEndEvent):
+            return None
+        sized = self._value(next(self._events), ())
+        next(self._events)  # the end of the document
+        self._nodes += sized.nodes
+        return sized.value
+
+    def another(self) -> bool:
+        """Whether a further document begins."""
+        if not isinstance(self._start, yaml.StreamEndEvent):
+            self._start = next(self._events)
+        return not isinstance(self._start, yaml.StreamEndEvent)
+
+    def refuse_another(self) -> None:
+        self._note(self._start, (), "a second document begins here; put one document in a file")
+
+    def _value(self, event: Any, key: Key) -> _Sized:
+        if len(key) > DEPTH:
+            raise _TooMuch(f"is nested deeper than {DEPTH} levels", _line(event))
+        self.lines.setdefault(key, _line(event))
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None  # until it is whole, it cannot be used
+        self._check_tag(event, key)
+        if isinstance(event, yaml.ScalarEvent):
+            sized = _Sized(self._scalar(event, key), 1)
+        else:
+            sized = self._list(key) if isinstance(event, yaml.SequenceStartEvent) else self._map(key)
+        self._bound(sized.nodes, event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = sized
+        return sized
+
+    def _alias(self, event: Any) -> _Sized:
+        self._aliases += 1
+        if self._aliases > ALIASES:
+            raise _TooMuch(f"has more than {ALIASES} aliases", _line(event))
+        sized = self._anchors.get(event.anchor)
+        if sized is None:
+            why = "holds itself" if event.anchor in self._anchors else "is not defined before it is used"
+            raise _TooMuch(f"alias *{event.anchor} {why}", _line(event))
+        return sized
+
+    def _list(self, key: Key) -> _Sized:
+        items: list[Json] = []
+        nodes = 1
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            item = self._value(event, (*key, len(items)))
+            items.append(item.value)
+            nodes += item.nodes
+            self._bound(nodes, event)
+        return _Sized(items, nodes)
+
+    def _map(self, key: Key) -> _Sized:
+        mapping: dict[str, Json] = {}
+        merged: dict[str, Json] = {}
+        nodes = 1
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            name, merge = self._key(event, key, mapping)
+            if name is not None:
+                self.lines[(*key, name)] = _line(event)
+            sized = self._value(next(self._events), (*key, name if name is not None else "?"))
+            nodes += sized.nodes
+            self._bound(nodes, event)
+            if merge:
+                self._merge(event, key, sized.value, merged)
+            elif name is not None:
+                mapping[name] = sized.value
+        return _Sized({**merged, **mapping}, nodes)
+
+    def _key(self, event: Any, key: Key, mapping: dict[str, Json]) -> tuple[str | None, bool]:
+        """The key that an event is, None where it is none; and whether it is the merge key."""
+        if not isinstance(event, yaml.ScalarEvent):
+            self._note(event, key, "a key must be text, and is not; quote it")
+            self._value(event, (*key, "?"))
+            return None, False
+        if event.value == "<<" and not event.style:
+            return None, True
+        name = self._scalar(event, key)
+        if not isinstance(name, str):
+            self._note(event, key, f"key {event.value or 'null'} must be text, and is {kind_of(name)}; quote it")
+            return None, False
+        if name in mapping:
+            first = self.lines[(*key, name)]
+            self._note(event, (*key, name), f"key is there twice, first in line {first}; remove one of them")
+            return None, False
+        return name, False
+
+    def _merge(self, event: Any, key: Key, value: Json, merged: dict[str, Json]) -> None:
+        """The keys of one mapping, or of several, of which the first wins."""
+        sources = value if isinstance(value, list) else [value]
+        if not all(isinstance(source, dict) for source in sources):
+            self._note(event, key, "merge key << needs a mapping, or a list of mappings")
+            return
+        for source in sources:
+            for name, inner in source.items():
+                if name not in merged:
+                    merged[name] = inner
+                    self.lines.setdefault((*key, name), _line(event))
+
+    def _scalar(self, event: Any, key: Key) -> Json:
+        text: str = event.value
+        plain = not event.style and event.tag is None
+        if not plain and (event.tag is None or event.tag in ("!", _STR) or event.tag not in _CORE):
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INT.fullmatch(text):
+            number = int(text, 0)
+            return number if -(1 << 63) <= number < 1 << 63 else self._too_large(event, key)
+        if _BEYOND_JSON.fullmatch(text):
+            self._note(event, key, f"{text} is not a number in JSON; quote it if it is text")
+        elif _FLOAT.fullmatch(text):
+            return self._too_large(event, key) if abs(float(text)) == float("inf") else float(text)
+        return text
+
+    def _too_large(self, event: Any, key: Key) -> Json:
+        self._note(event, key, "is too large for a number; quote it")
+        return None
+
+    def _check_tag(self, event: Any, key: Key) -> None:
+        if event.tag is not None and event.tag != "!" and event.tag not in _CORE:
+            self._note(event, key, f"tag {event.tag} is not allowed; documents are plain data")
+
+    def _bound(self, nodes: int, event: Any) -> None:
+        if self._nodes + nodes > NODES:
+            raise _TooMuch(f"makes more than {NODES} values, aliases and merge keys counted", _line(event))
+
+    def _note(self, event: Any, key: Key, text: str) -> None:
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in key).lstrip(".")
+        self.faults.append(Fault(_line(event), text, path))
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def kind_of(value: Json) -> str:
+    """What a value is, in words.
+
+    >>> kind_of([1]), kind_of(None)
+    ('a list', 'nothing')
+    """
+    kinds = ((bool, "true or false"), ((int, float), "a number"), (str, "text"), (list, "a list"), (dict, "a mapping"))
+    return next((words for kind, words in kinds if isinstance(value, kind)), "nothing")

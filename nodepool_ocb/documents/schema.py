@@ -1,0 +1,199 @@
+"""JSON Schema with sentences: what is wrong in a document or in a value, where, and what was probably meant.
+
+The schemas are the files of package ``nodepool_ocb_schemas``. Messages speak of what the reader wrote, not of the
+schema; the ``description`` of a schema that a value does not match is part of the sentence: schemas say what they want.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
+
+from nodepool_ocb.documents.document import SECRET, Document
+from nodepool_ocb.documents.plainyaml import Fault, Key, kind_of
+from nodepool_ocb.model.records import Json
+
+_KINDS: Final = {
+    "array": "a list",
+    "object": "a mapping",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "nothing",
+}
+
+_BOUNDS: Final = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
+
+
+def faults(document: Document, schema: str) -> list[Fault]:
+    """Every fault of a document, by line; an unknown key is one fault, with the key that was probably meant.
+
+    ``schema`` is a file of ``nodepool_ocb_schemas``, or ``FILE#NAME`` for one of its ``$defs``.
+    """
+    found = [_located(document, error) for error in _errors(_validator(schema), document.value)]
+    return sorted(found, key=lambda fault: (fault.line, fault.path, fault.text))
+
+
+def faults_in_value(schema: Json, value: Json) -> list[str]:
+    """Every fault of a value, as ``[place: ]sentence``; the schema must be one that ``valid_schema`` accepts.
+
+    >>> faults_in_value({"type": "array", "items": {"type": "integer"}}, [1, "2"])
+    ['1: must be a whole number, and is text "2"']
+    """
+    sentences = []
+    for error in _errors(Draft202012Validator(schema), value):
+        place = "/".join(str(step) for step in error.key)
+        sentences.append(f"{place}: {error.text}" if place else error.text)
+    return sentences
+
+
+@functools.cache
+def schema_file(name: str) -> dict[str, Json]:
+    """A file of package ``nodepool_ocb_schemas``; not to be changed, it is read once."""
+    found: dict[str, Json] = json.loads((files("nodepool_ocb_schemas") / name).read_text(encoding="utf-8"))
+    return found
+
+
+def valid_schema(schema: Json) -> str | None:
+    """Why something is no JSON Schema; None when it is one."""
+    error = next(iter(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)), None)
+    return None if error is None else f"{'/'.join(map(str, error.absolute_path))}: {error.message}".lstrip(": ")
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """The word that was probably meant, if any is like it.
+
+    >>> nearest("wants-atribs", ["wants-attribs", "attribs"])
+    'wants-attribs'
+    """
+    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.65)), None)
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word; empty when nothing is like it."""
+    found = nearest(word, words)
+    return f"; did you mean `{found}`?" if found else ""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """One error of the library in our words."""
+
+    key: Key
+    text: str
+    unknown: str | None = None
+    meant: str | None = None
+
+
+def _located(document: Document, found: _Found) -> Fault:
+    line, path = document.line(found.key), document.path(found.key)
+    return Fault(line, found.text, path, found.key, found.unknown, found.meant)
+
+
+#: In our documents 90.0 is no whole number: what reads the value afterwards wants an int.
+_Strict: Final = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
+
+@functools.cache
+def _validator(schema: str) -> Any:
+    file, _, part = schema.partition("#")
+    whole = schema_file(file)
+    return _Strict({"$ref": f"#/$defs/{part}", "$defs": whole["$defs"]} if part else whole)
+
+
+def _errors(validator: Any, value: Json) -> Iterator[_Found]:
+    for error in validator.iter_errors(value):
+        yield from _of(error)
+
+
+def _of(error: ValidationError) -> Iterator[_Found]:
+    key = tuple(error.absolute_path)
+    if error.validator == "additionalProperties" and error.validator_value is False:
+        yield from _unknown_keys(error, key)
+    elif error.validator in ("anyOf", "oneOf") and error.context:
+        yield from _of_the_alternative(error, key)
+    else:
+        yield _Found(key, _sentence(error))
+
+
+def _unknown_keys(error: ValidationError, key: Key) -> Iterator[_Found]:
+    assert isinstance(error.schema, Mapping)
+    known = error.schema.get("properties", {})
+    instance: Any = error.instance
+    for name in (name for name in instance if name not in known):
+        meant = nearest(name, known)
+        advice = (
+            f"; did you mean `{meant}`?" if meant else f"; known here: {', '.join(sorted(known)) or 'no key at all'}"
+        )
+        yield _Found((*key, name), f"unknown key `{name}`{advice}", name, meant)
+
+
+def _of_the_alternative(error: ValidationError, key: Key) -> Iterator[_Found]:
+    """What is wrong by the alternative whose type fits, if one does; else the alternatives."""
+    fitting = [each for each in error.context or () if each.validator != "type" or len(each.relative_path) > 0]
+    if fitting:
+        yield from _of(fitting[0])
+        return
+    alternatives: list[Any] = [each.validator_value for each in error.context or ()]
+    wanted = " or ".join(map(_kinds, alternatives))
+    yield _Found(key, f"must be {wanted}, and is {_shown(error.instance, key)}")
+
+
+def _sentence(error: ValidationError) -> str:
+    value: Any = error.instance
+    wanted: Any = error.validator_value
+    shown = _shown(value, tuple(error.absolute_path))
+    rule = str(error.validator)
+    match rule:
+        case "type":
+            within: Any = error.schema
+            if any(map(SECRET.search, within.get("properties", ()))):
+                shown = kind_of(value)  # it may be what belongs below such a key
+            return f"must be {_kinds(wanted)}, and is {shown}"
+        case "required":
+            missing = [name for name in wanted if name not in value]
+            return f"key `{next((name for name in missing if repr(name) in error.message), missing[0])}` is missing"
+        case "enum":
+            words = [word if isinstance(word, str) else json.dumps(word) for word in wanted]
+            hint = did_you_mean(value, words) if isinstance(value, str) else ""
+            return f"must be one of {', '.join(words)}, and is {shown}{hint}"
+        case "pattern":
+            schema: Any = error.schema
+            return f"must be {schema.get('description') or f'text that matches {wanted}'}, and is {shown}"
+        case "uniqueItems":
+            return "holds the same item twice"
+        case "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
+            least = "at least" if rule.startswith("min") else "at most"
+            what = {"Length": "letter", "Items": "item", "Properties": "key"}[rule[3:]] + ("s" if wanted != 1 else "")
+            return f"must have {least} {wanted} {what}, and has {len(value)}"
+    if rule in _BOUNDS:
+        return f"must be {_BOUNDS[rule]} {wanted}, and is {shown}"
+    return f"does not match `{rule}`, and is {shown}"
+
+
+def _kinds(kinds: str | list[str]) -> str:
+    return " or ".join(_KINDS.get(kind, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds))
+
+
+def _shown(value: Json, key: Key = ()) -> str:
+    """A value in a sentence; of what is or may be a secret only what kind of value it is."""
+    secret = any(isinstance(step, str) and SECRET.search(step) for step in key)
+    if value is None or isinstance(value, list | dict) or secret or (isinstance(value, str) and SECRET.search(value)):
+        return kind_of(value)
+    text = json.dumps(value, ensure_ascii=False)
+    shown = text if len(text) <= 60 else text[:57] + '..."'
+    return f"text {shown}" if isinstance(value, str) else shown

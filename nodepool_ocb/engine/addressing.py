@@ -1,0 +1,124 @@
+"""Where a machine is: ``host``, ``host:port``, ``[v6]`` or ``[v6]:port``; a bare IPv6 address has no port.
+
+An address means one machine in one way: a number that libraries read differently (``010.0.0.1``, ``2130706433``) is none, and no
+two nodes have the same. Two nodes that are one machine would give it orders of two epochs. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb.model import ranges
+
+PORT: Final = 22
+
+_LABEL: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_NUMERIC: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+_WRITE: Final = (
+    "write a host name or an address, with :PORT behind it where it is not 22, an IPv6 address in brackets then"
+)
+
+
+def parse(address: str) -> tuple[str, int]:
+    """Host and port; raises ValueError with a sentence.
+
+    >>> parse("n1.example.com"), parse("10.0.0.1:2222"), parse("[fe80::1%eth0]:2222"), parse("fe80::1")
+    (('n1.example.com', 22), ('10.0.0.1', 2222), ('fe80::1%eth0', 2222), ('fe80::1', 22))
+    """
+    if address.startswith("["):
+        host, closed, rest = address[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")):
+            raise ValueError(f"address {address!r}: write [IPv6] or [IPv6]:PORT")
+        return host, _port(rest[1:], address) if rest else PORT
+    if address.count(":") != 1:
+        return address, PORT
+    host, _, port = address.partition(":")
+    return host, _port(port, address)
+
+
+def _port(text: str, address: str) -> int:
+    found = ranges.port(text)
+    if found is None:
+        raise ValueError(f"address {address!r}: {text!r} is no port")
+    return found
+
+
+def canonical(address: str) -> tuple[str, int]:
+    """Host and port in the one form that equal addresses share; raises ValueError with a sentence.
+
+    >>> canonical("N1.Example.com"), canonical("[2001:DB8::0:1]:2222"), canonical("::ffff:10.0.0.1")
+    (('n1.example.com', 22), ('2001:db8::1', 2222), ('10.0.0.1', 22))
+    """
+    host, port = parse(address)
+    number = _number(host)
+    if number is None:
+        labels = host.removesuffix(".").split(".")
+        if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)) or _NUMERIC.fullmatch(labels[-1]):
+            raise ValueError(f"address {address!r}: {host!r} is neither a host name nor an address; {_WRITE}")
+        return ".".join(labels).lower(), port
+    if number.is_unspecified or number.is_multicast or number == IPv4Address("255.255.255.255"):
+        raise ValueError(f"address {address!r}: nobody is at {host}; {_WRITE}")
+    return str(number), port
+
+
+def _number(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        number = ip_address(host)
+    except ValueError:
+        return None
+    mapped = number.ipv4_mapped if isinstance(number, IPv6Address) else None
+    return mapped or number
+
+
+def check(world: World, fqdn: str, addresses: Sequence[str]) -> None:
+    """Raises Invalid for addresses that are none, or are twice there, and Conflict where another node has one of them."""
+    problems: list[str] = []
+    found: list[tuple[str, int]] = []
+    for address in addresses:
+        try:
+            found.append(canonical(address))
+        except ValueError as wrong:
+            problems.append(str(wrong))
+    problems += [f"address {host} port {port} is there twice" for (host, port), n in Counter(found).items() if n > 1]
+    if problems:
+        raise Invalid(problems)
+    for other, place in _elsewhere(world, fqdn) if found else ():
+        if place in found:
+            raise Conflict(
+                f"node {other} is at {place[0]} port {place[1]} already, and one machine is one node; give {fqdn} an address of"
+                f" its own, or delete {other} first: nodepool-ocb node delete {other}"
+            )
+
+
+def doubles(world: World, fqdn: str) -> list[str]:
+    """Other nodes that have an address, a name or a host key of this one: the same machine, in all likelihood."""
+    view = world.nodes.get(fqdn)
+    if view is None or view.record is None:
+        return []
+    own = set(_places(fqdn, view.record.addresses))
+    keys = set(view.record.host_keys)
+    found = {other for other, place in _elsewhere(world, fqdn) if place in own}
+    found |= {name for name, each in world.nodes.items() if each.record and keys & set(each.record.host_keys)}
+    return sorted(found - {fqdn})
+
+
+def _elsewhere(world: World, fqdn: str) -> Iterator[tuple[str, tuple[str, int]]]:
+    for name, view in world.nodes.items():
+        if name != fqdn and view.record is not None and not view.record.virtual:
+            yield from ((name, place) for place in _places(name, view.record.addresses))
+
+
+def _places(fqdn: str, addresses: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Where a node is: at its addresses, and at its own name."""
+    yield fqdn, PORT
+    for address in addresses:
+        try:
+            yield canonical(address)
+        except ValueError:  # a hand wrote it
+            continue

@@ -1,0 +1,78 @@
+"""Attributes: JSON objects that are merged in layers, read and written at places like ``a/b/0``, and compared.
+
+Values are JSON and stay what they are. Merging never changes what it is given, and shares what it need not copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nodepool_ocb.model.records import Json
+
+MISSING: Final[Any] = object()
+
+
+def merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Json]:
+    """Both, key by key; where both say something ``above`` wins, and lists replace lists.
+
+    >>> merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}})
+    {'a': {'b': 1, 'c': [3]}}
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        before = merged.get(key)
+        both = isinstance(before, dict) and isinstance(value, dict)
+        merged[key] = merge(before, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def wall(sent: Mapping[str, Json], returned: Mapping[str, Json]) -> dict[str, Json]:
+    """What ``returned`` says that ``sent`` did not (seed 000: the deep diff that winds up on the noderole's wall).
+
+    >>> wall({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 2, "d": "OK"}})
+    {'b': {'d': 'OK'}}
+    """
+    told: dict[str, Json] = {}
+    for key, value in returned.items():
+        before = sent.get(key, MISSING)
+        if isinstance(before, dict) and isinstance(value, dict):
+            below = wall(before, value)
+            if below:
+                told[key] = below
+        elif not _same(before, value):
+            told[key] = value
+    return told
+
+
+def read(blob: Json, place: str) -> Json:
+    """What stands at a place; KeyError where nothing does.
+
+    >>> read({"ntp": {"servers": ["10.0.0.1"]}}, "ntp/servers/0")
+    '10.0.0.1'
+    """
+    for step in place.split("/"):
+        if isinstance(blob, dict) and step in blob:
+            blob = blob[step]
+        elif isinstance(blob, list) and step.isdecimal() and int(step) < len(blob):
+            blob = blob[int(step)]
+        else:
+            raise KeyError(place)
+    return blob
+
+
+def write(blob: Mapping[str, Json], place: str, value: Json) -> dict[str, Json]:
+    """The same with ``value`` at a place, and objects made on the way there.
+
+    >>> write({"a": {"b": 1}}, "a/c/d", True)
+    {'a': {'b': 1, 'c': {'d': True}}}
+    """
+    step, _, rest = place.partition("/")
+    if not rest:
+        return {**blob, step: value}
+    below = blob.get(step)
+    return {**blob, step: write(below if isinstance(below, dict) else {}, rest, value)}
+
+
+def _same(one: Json, other: Json) -> bool:
+    return type(one) is type(other) and bool(one == other)  # True is not 1, and 1 is not 1.0

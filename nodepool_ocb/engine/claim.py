@@ -1,0 +1,241 @@
+"""Claim, finish, release: each one transaction, and the transaction is the whole check (docs/zookeeper.md).
+
+The fence of a node only ever rises: its version on top of the node's epoch_base is the epoch of the newest claim. A claim
+carries the version of everything that it was decided from; what is written for a run carries the fence of its claim, so that
+nobody whose node was taken over changes anything.
+
+A claim below a cluster carries the version of the cluster's gate instead of one for each member. ``writes`` is the only
+place that writes the record of a noderole which exists, and it raises the gates of a member that ceases to be satisfied.
+Neighbours are written as far as one transaction bears (limits); the rest is settled by whoever watches them.
+
+Pure: gives the changes; who writes them is store.session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec.structs
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.noderole import Event, after, satisfied
+from nodepool_ocb.engine.structure import gates_raised
+from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ordered_with
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Check, Claim, Create, Delete, Fence, NodeRole, Run, Set, State
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What an annealer holds while it works on a node."""
+
+    vertex: Vertex
+    record: NodeRole  # the noderole in TRANSITION, as the claim wrote it
+    annealer: str
+    run: str
+    epoch: int
+    fence: int  # the version of the node's fence in this epoch
+    started: float
+    claim_version: int = 0  # of the claim's znode: it rises when the claim passes to the next noderole
+    previous_epoch: int | None = None  # of the run that is taken over
+    jig: str | None = None  # that the run is ordered with; of a run that is taken over, that it was ordered with
+
+    @property
+    def fqdn(self) -> str:
+        return self.vertex.node.name
+
+
+def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> Hold:
+    """What the claim of a noderole comes to."""
+    return take_as(world, vertex, vertex.record, annealer, run, now)
+
+
+def take_next(world: World, hold: Hold, vertex: Vertex, record: NodeRole, run: str, now: float) -> Hold:
+    """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``hold`` leaves it."""
+    following = take_as(world, vertex, record, hold.annealer, run, now)
+    return msgspec.structs.replace(
+        following, epoch=hold.epoch + 1, fence=hold.fence + 1, claim_version=hold.claim_version + 1
+    )
+
+
+def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Hold:
+    """What the claim of a noderole comes to that will have this record."""
+    taking_over = record.state is State.TRANSITION
+    epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
+    claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
+    if "destructive" in world.role_of(vertex).flags:
+        claimed = replace(claimed, once="started")
+    jig = ordered_with(vertex) if taking_over else None
+    previous = record.epoch if taking_over else None
+    return Hold(
+        vertex, claimed, annealer, run, epoch, fence, now, previous_epoch=previous, jig=jig or world.role_of(vertex).jig
+    )
+
+
+def claiming(world: World, hold: Hold, recorded: bool = False) -> list[Change]:
+    """The transaction of a claim; ``recorded``: the run that is taken over has its record already.
+
+    Raises Conflict where the view is not whole enough to claim from: a parent or the deployment is missing.
+    """
+    vertex, node = hold.vertex, hold.vertex.node
+    return [
+        *conditions(world, vertex, hold.record, written={}),
+        Set(paths.fence(node.name), _fence(hold), node.fence),
+        Create(paths.claim(node.name), claim_of(hold), ephemeral=True),
+        *writes(vertex, hold.record),
+        *(
+            ()
+            if recorded
+            else accounted(vertex, hold.started, "abandoned", f"taken over by {hold.annealer} as run {hold.run}")
+        ),
+    ]
+
+
+def finishing(
+    hold: Hold, moved: Mapping[Vertex, NodeRole], run: Run | None, results: Iterable[Change] = ()
+) -> list[Change]:
+    """The transaction that ends a run and gives the node back.
+
+    ``moved``: the noderole's new record and those of the neighbours whom it moves; ``results``: its wall.
+    """
+    together = [
+        Check(paths.fence(hold.fqdn), hold.fence),
+        *outcome(hold, run, results),
+        Delete(paths.claim(hold.fqdn), hold.claim_version),
+    ]
+    return settling(moved, (hold.vertex,), together)
+
+
+def passing_on(
+    world: World,
+    hold: Hold,
+    moved: Mapping[Vertex, NodeRole],
+    run: Run,
+    following: Hold,
+    results: Iterable[Change] = (),
+) -> list[Change]:
+    """The transaction that ends a run and claims the next noderole of the same node in its place."""
+    moved = {**moved, following.vertex: following.record}
+    first = dict.fromkeys([hold.vertex, following.vertex])
+    if len(moved) > len(first):
+        first |= dict.fromkeys(parent for parent in following.vertex.parents if parent in moved)
+    together = [  # raises Conflict as claiming() does
+        *conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),
+        Set(paths.fence(hold.fqdn), _fence(following), hold.fence),
+        *outcome(hold, run, results),
+        Set(paths.claim(hold.fqdn), claim_of(following), hold.claim_version),
+    ]
+    return settling(moved, first, together)
+
+
+def giving_back(view: NodeView) -> list[Change]:
+    """Delete a claim that nothing stands behind, as it is in the view."""
+    return [Check(paths.fence(view.name), view.fence), Delete(paths.claim(view.name), view.claim_version)]
+
+
+def releasing(hold: Hold) -> list[Change]:
+    """Give the node back and leave the noderole in TRANSITION: another annealer attaches to its run at once."""
+    return [Check(paths.fence(hold.fqdn), hold.fence), Delete(paths.claim(hold.fqdn), hold.claim_version)]
+
+
+def leaving(hold: Hold, reason: str) -> list[Change]:
+    """As releasing(), with a word in the noderole on why; who takes it over finds it there."""
+    vertex = hold.vertex
+    told = replace(vertex.record, reason=reason)
+    return [*releasing(hold), *writes(vertex, told)]
+
+
+def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Check]:
+    """What has to stand for a claim; ``written`` is what the same transaction writes. Raises Conflict where it does not."""
+    if record.ending is not None:  # nothing begins: its run is to be ended, whatever became of what is above
+        yield Check(paths.node(vertex.node.name), vertex.node.version)
+        return
+    deployment, above = world.deployments.get(record.deployment), vertex.above
+    if deployment is None or len(above) != len(vertex.record.parents):
+        raise Conflict(f"{vertex.name}: its deployment or a parent is not there")
+    yield Check(paths.node(vertex.node.name), vertex.node.version)
+    yield Check(paths.deployment(record.deployment), deployment.version)
+    for parent in above:
+        if isinstance(parent, ClusterView):
+            yield _gate(vertex, parent, written)
+            continue
+        if not satisfied(written.get(parent, parent.record)):
+            raise Conflict(f"{vertex.name}: its parent {parent.name} is {parent.record.state}")
+        if parent not in written:  # what this transaction writes it also checks
+            yield Check(paths.noderole(parent.role, parent.node.name), parent.version)
+
+
+def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRole]) -> Check:
+    """Every member is satisfied, as this transaction leaves it, and stays so until it is written."""
+    fewer = sum(
+        satisfied(record) - satisfied(member.record) for member, record in written.items() if member in cluster.members
+    )
+    if cluster.waiting - fewer or cluster.gate < 0:
+        raise Conflict(f"{vertex.name}: not every member of {cluster.name} is ACTIVE")
+    return Check(paths.gate(cluster.deployment, cluster.role), cluster.gate)
+
+
+def _fence(hold: Hold) -> Fence:
+    return Fence(run=hold.run, annealer=hold.annealer, jig=hold.jig)
+
+
+def claim_of(hold: Hold) -> Claim:
+    """The record of the claim itself."""
+    return Claim(annealer=hold.annealer, noderole=hold.vertex.name, run=hold.run, epoch=hold.epoch, since=hold.started)
+
+
+def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable[Change]:
+    """The record of a run whose annealer will not write it: every attempt is accounted for, one to one."""
+    before = vertex.record
+    if before.state is State.TRANSITION and before.run is not None:
+        reason = f"{reason}; {before.reason}" if before.reason else reason
+        run = Run(
+            annealer=before.by or "unknown",
+            started=before.since,
+            ended=now,
+            outcome=outcome,
+            generation=before.generation,
+            epoch=before.epoch,
+            reason=reason,
+        )
+        yield Create(paths.run(vertex.role, vertex.node.name, before.run), run)
+
+
+def outcome(hold: Hold, run: Run | None, results: Iterable[Change]) -> Iterable[Change]:
+    yield from results
+    if run is not None:
+        yield Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run)
+
+
+# -- records --
+
+
+def writes(vertex: Vertex, record: NodeRole) -> list[Change]:
+    """The record of a noderole that exists is to be this one."""
+    change = Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
+    if vertex.record.serves and satisfied(vertex.record) and not satisfied(record):
+        return [*gates_raised(vertex), change]
+    return [change]
+
+
+def settling(
+    moved: Mapping[Vertex, NodeRole], first: Iterable[Vertex] = (), together: Sequence[Change] = ()
+) -> list[Change]:
+    """One transaction: ``together``, the records of ``first`` as far as they moved, and as many others as there is room for.
+
+    What is left out is settled by whoever watches it.
+    """
+    own = {vertex: moved[vertex] for vertex in first if vertex in moved}
+    room = limits.Room(together)
+    for vertex, record in own.items():
+        room.changes += writes(vertex, record)
+    for vertex, record in moved.items():
+        if vertex not in own and not room.take(writes(vertex, record)):
+            break
+    return room.changes
+
+
+def written(moved: Mapping[Vertex, NodeRole], changes: Iterable[Change]) -> dict[Vertex, NodeRole]:
+    """Those of the records that a transaction writes."""
+    there = {change.path for change in changes if isinstance(change, Set)}
+    return {v: record for v, record in moved.items() if paths.noderole(v.role, v.node.name) in there}

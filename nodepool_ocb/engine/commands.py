@@ -1,0 +1,70 @@
+"""What people do to noderoles that exist: commit, propose, retry, refresh, redeploy, end; any number of them at once.
+
+Each gives transactions one after the other, cut by limits, and each of these is whole by itself: stopping between two of
+them leaves some noderoles moved and the others as they were. While they are given the world is brought to what the ones
+before will have made of it, so the caller writes each before it takes the next, and begins anew with a fresh world if one
+is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from nodepool_ocb.engine.claim import settling, written
+from nodepool_ocb.engine.noderole import Event, apply
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import limits
+from nodepool_ocb.model.records import Change, NodeRole, State
+
+#: From which states each of these makes sense; in a scope of many, the others are left alone.
+MEANT_FOR: Final = {
+    Event.COMMIT: frozenset({State.PROPOSED}),
+    Event.PROPOSE: frozenset({State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR}),
+    Event.RETRY: frozenset({State.ERROR}),
+    Event.REFRESH: frozenset({State.ACTIVE}),
+    Event.END: frozenset({State.TRANSITION}),
+}
+
+
+def apply_to(
+    world: World,
+    vertices: Iterable[Vertex],
+    event: Event,
+    now: float,
+    by: str | None = None,
+    reason: str | None = None,
+    together: Sequence[Change] = (),
+) -> Iterator[list[Change]]:
+    """Transactions that apply the event to each noderole that is in a state for it, those above before those below.
+
+    Those whose records cannot be read are left alone. ``together`` is in the first of them, which has the less room; that
+    holds nothing else where there is none.
+    """
+    meant = [vertex for vertex in vertices if vertex.record.state in MEANT_FOR[event] and not vertex.unreadable]
+    meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))
+    while meant:
+        part = [v for v in meant[: limits.MOST_CHANGES] if v.record.state in MEANT_FOR[event]]
+        moved = apply(dict.fromkeys(part, event), now, by=by, reason=reason)
+        changes = settling({v: moved[v] for v in part if v in moved} | moved, together=together)
+        done = written(moved, changes)
+        if changes:
+            yield changes
+        together = ()
+        advance(world, done)
+        meant = [v for v in part if v in moved and v not in done] + meant[limits.MOST_CHANGES :]
+
+
+def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
+    """Run a noderole again from the start, a destructive one too; raises Conflict while it runs or is PROPOSED."""
+    state = vertex.record.state
+    if state in (State.TRANSITION, State.PROPOSED):
+        raise Conflict(f"{vertex.name} is {state}; it can be redeployed when it is neither running nor proposed")
+    return settling(apply({vertex: Event.REDEPLOY}, now, by=by), (vertex,))
+
+
+def advance(world: World, moved: Mapping[Vertex, NodeRole]) -> None:
+    """Bring the world to where a transaction that was written has taken it."""
+    for vertex, record in moved.items():
+        world.put_noderole(vertex.node.name, vertex.role, record, vertex.version + 1, vertex.mzxid)

@@ -1,0 +1,73 @@
+"""The deployment tree: proposed and committed at every level."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import structure, unreadable
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.errors import Conflict, Invalid, NotFound
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.ranges import is_name
+from nodepool_ocb.model.records import Change, Create, Deployment, DeploymentState, Set
+
+SYSTEM: Final = "system"
+
+
+def create(world: World, name: str, parent: str, now: float, by: str | None = None) -> list[Change]:
+    """A new deployment, PROPOSED; raises Invalid, Conflict or NotFound (the parent)."""
+    if not is_name(name):
+        raise Invalid(f"{name!r} is no name for a deployment; use small letters, digits, '-', '_' and '.', at most 63")
+    unreadable.refuse(world, [paths.deployment(name)])
+    if name in world.deployments:
+        raise Conflict(f"deployment {name} exists already")
+    _of(world, parent)
+    made = Deployment(parent=parent, since=now, by=by)
+    return structure.raised(world, [Create(paths.deployment(name), made), Create(paths.deployment_roles(name))])
+
+
+def turn(world: World, name: str, state: DeploymentState, now: float, by: str | None = None) -> list[Change]:
+    """Let annealers work in a deployment (COMMITTED), or keep them out while people change it (PROPOSED)."""
+    stored = _of(world, name)
+    if name == SYSTEM:
+        raise Conflict("deployment system is always COMMITTED; make a deployment of your own below it")
+    if stored.record.state is state:
+        return []
+    return [Set(paths.deployment(name), replace(stored.record, state=state, since=now, by=by), stored.version)]
+
+
+def deletable(world: World, name: str) -> None:
+    """Raises NotFound, or Conflict while anything (may) belong to the deployment, or a rollout of it is under way."""
+    unreadable.refuse_end_of(world, name)
+    _of(world, name)
+    if name == SYSTEM:
+        raise Conflict("deployment system cannot be deleted")
+    children = sorted(each for each, stored in world.deployments.items() if stored.record.parent == name)
+    nodes = sorted(view.name for view in world.nodes.values() if view.record and view.record.deployment == name)
+    bound = sorted(vertex.name for vertex in world.vertices() if vertex.record.deployment == name)
+    for what, there in (("deployment", children), ("node", nodes), ("noderole", bound)):
+        if there:
+            more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+            raise Conflict(f"deployment {name} still holds {what} {there[0]}{more}; move or remove them first")
+    rollouts = world.rollouts.get(name)
+    if rollouts is not None and not rollouts.record.over:
+        raise Conflict(f"rollout {rollouts.record.newest} of deployment {name} is under way; wait, or cancel it first")
+
+
+def below(world: World, name: str) -> list[str]:
+    """A deployment and all below it, itself first."""
+    found = [name]
+    for each in found:  # grows while it is walked; in a circle, which only a hand makes, each counts once
+        children = (child for child, stored in world.deployments.items() if stored.record.parent == each)
+        found += sorted(child for child in children if child not in found)
+    return found
+
+
+def _of(world: World, name: str) -> Stored[Deployment]:
+    unreadable.refuse(world, [paths.deployment(name)])
+    stored = world.deployments.get(name)
+    if stored is None:
+        raise NotFound(f"deployment {name} does not exist; see: nodepool-ocb deployment list")
+    return stored

@@ -1,0 +1,56 @@
+"""Hooks that wait, and whose code no living annealer has. Pure.
+
+Annealers say in their registration for which roles and barclamps they have Python. While none is there, nothing is said:
+that none is running is told elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from nodepool_ocb.engine.world import World
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A hook of a role that nobody can run now, and for how many noderoles, nodes or deployments it waits."""
+
+    role: str
+    hook: str
+    waiting: int
+
+
+def brings(code: Collection[str], name: str, barclamp: str) -> bool:
+    """Whether the code of these roles and barclamps is a role's, too."""
+    return name in code or barclamp in code
+
+
+def missing(world: World, name: str) -> bool:
+    """Whether there are annealers, and none has the code of a role."""
+    stored = world.roles.get(name)
+    if stored is None or not world.annealers:
+        return False
+    return not any(brings(daemon.code, name, stored.record.barclamp) for daemon in world.annealers.values())
+
+
+def all_missing(world: World) -> list[Missing]:
+    """One for each role and hook, by name."""
+    lacking = {name for name in world.roles if missing(world, name)}
+    counts = Counter(_waiting(world)) if lacking else Counter()
+    return [Missing(role, hook, count) for (role, hook), count in sorted(counts.items()) if role in lacking]
+
+
+def _waiting(world: World) -> Iterator[tuple[str, str]]:
+    """The role and the hook of all that wait: those in front, for the others wait for them."""
+    for vertex in world.vertices():
+        if vertex.record.hooks:
+            yield vertex.role, vertex.record.hooks[0]
+    for (_, role), stored in world.deployment_roles.items():
+        if stored.record.hooks:
+            yield role, stored.record.hooks[0]
+    nodes = Counter(view.record.hooks[0] for view in world.nodes.values() if view.record and view.record.hooks)
+    for role, definition in world.roles.items():
+        for hook in definition.record.hooks:
+            yield from [(role, hook)] * nodes[hook]

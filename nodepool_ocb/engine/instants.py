@@ -1,0 +1,138 @@
+"""Noderoles with nothing to run on a machine: claimed and done in one transaction, as many of a node as it has room for.
+
+Parents are done before their children, so that a chain of milestones costs one transaction and not one for each. The claim
+is made and given back in that same transaction, which raises the fence once: whoever claims the node at the same time is
+refused, or refuses it. Where a run has just ended, its end stands in the transaction, too. What there is no room for goes
+into the next one. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from nodepool_ocb.engine import claim
+from nodepool_ocb.engine.claim import Hold
+from nodepool_ocb.engine.noderole import Event, Settling, after, with_hook
+from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Create, Delete, Fence, NodeRole, Run, Set
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A run that is over: its hold, what becomes of its noderole, and what it leaves."""
+
+    hold: Hold
+    record: NodeRole
+    run: Run
+    results: Iterable[Change] = ()
+
+
+class Annealer(Protocol):
+    """Who carries the noderoles out."""
+
+    @property
+    def identity(self) -> str: ...
+
+    def name_run(self, view: NodeView) -> str:
+        """A name for a run, given once."""
+
+    def at_once(self, view: NodeView, moved: Mapping[Vertex, NodeRole]) -> Iterable[Vertex]:
+        """The noderoles of a node that may start and have nothing to run, ``moved`` being what is to be written with them."""
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """The noderoles that one transaction does, each as its claim, and the transaction."""
+
+    node: str
+    done: list[Hold]
+    changes: list[Change]
+
+
+def carry(world: World, view: NodeView, by: Annealer, now: float, ended: Ended | None = None) -> Carried | None:
+    """All that can be done at once on a free node, or behind the run that ``ended`` on it; None where that is nothing."""
+    return _Carrying(world, view, by, now, ended).carry()
+
+
+class _Carrying:
+    def __init__(self, world: World, view: NodeView, by: Annealer, now: float, ended: Ended | None) -> None:
+        self._world, self._view, self._by, self._now, self._ended = world, view, by, now, ended
+        self._room = limits.Room()
+        self._settling: Settling[Vertex] = Settling(now)
+        self._moved: dict[Vertex, NodeRole] = {}
+        self._written: dict[Vertex, NodeRole] = {}
+        self._checked: set[str] = set()  # paths that the transaction checks already
+        self._done: list[Hold] = []
+
+    def carry(self) -> Carried | None:
+        tried: set[Vertex] = set()
+        room = True
+        if self._ended is not None:
+            self._write(self._ended.hold.vertex, self._ended.record)
+        while room and (ready := [v for v in self._by.at_once(self._view, self._moved) if v not in tried]):
+            tried.update(ready)
+            room = all(map(self._add, ready))
+        if not self._done:
+            return None
+        for vertex, record in self._settling.moved().items():
+            if vertex not in self._written and not self._room.take(claim.writes(vertex, record)):
+                break  # settled by whoever watches it
+        return Carried(self._view.name, self._done, self._room.changes)
+
+    def _add(self, vertex: Vertex) -> bool:
+        """Do a noderole; False where there is no room for more. One that cannot be done here is left out."""
+        try:
+            hold = self._hold(vertex)
+            needed = list(claim.conditions(self._world, vertex, hold.record, self._written))
+        except (Conflict, NotFound):
+            return True
+        record = with_hook(vertex, after(hold.record, Event.SUCCEED, self._now, by=hold.annealer))
+        checks = [check for check in needed if check.path not in self._checked]
+        if not self._room.changes:
+            self._room.changes += self._frame(hold)
+        if not self._room.take([*checks, *claim.writes(vertex, record), _recorded(hold, self._now)]):
+            return False
+        self._checked.update(check.path for check in checks)
+        self._done.append(hold)
+        self._write(vertex, record)
+        return True
+
+    def _write(self, vertex: Vertex, record: NodeRole) -> None:
+        self._written[vertex] = record
+        self._moved |= self._settling.move({vertex: record})
+
+    def _hold(self, vertex: Vertex) -> Hold:
+        record, run = self._moved.get(vertex, vertex.record), self._by.name_run(self._view)
+        if self._ended is not None:
+            return claim.take_next(self._world, self._ended.hold, vertex, record, run, self._now)
+        return claim.take_as(self._world, vertex, record, self._by.identity, run, self._now)
+
+    def _frame(self, first: Hold) -> Iterator[Change]:
+        """What stands around the noderoles: the fence rises, and nobody else holds the node."""
+        fence, held = paths.fence(self._view.name), paths.claim(self._view.name)
+        newest = Fence(run=first.run, annealer=first.annealer, jig=first.jig)
+        yield Set(fence, newest, first.fence - 1)
+        if self._ended is None:
+            yield from (Create(held, claim.claim_of(first), ephemeral=True), Delete(held, 0))
+            return
+        hold = self._ended.hold
+        yield from claim.outcome(hold, self._ended.run, self._ended.results)
+        yield from claim.writes(hold.vertex, self._ended.record)
+        yield Delete(held, hold.claim_version)
+
+
+def _recorded(hold: Hold, now: float) -> Change:
+    """The record of a run that took no time."""
+    run = Run(
+        annealer=hold.annealer,
+        started=now,
+        ended=now,
+        outcome="succeeded",
+        generation=hold.record.generation,
+        epoch=hold.epoch,
+        exit_code=0,
+    )
+    return Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run)

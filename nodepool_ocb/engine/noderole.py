@@ -1,0 +1,358 @@
+"""The state machine of a noderole: one table, and one rule for what neighbours force (docs/states.md).
+
+The rules, in prose:
+
+- What an *event* does to the noderole that it names is ``AFTER``. A pair that is not there is refused.
+- What a change forces on others is ``settle``: a committed noderole which is neither PROPOSED nor in TRANSITION is
+  BLOCKED while any parent is not satisfied; a BLOCKED one whose parents are all satisfied becomes TODO. A parent is
+  satisfied when it is ACTIVE, or in TRANSITION by a refresh.
+- A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
+  outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that.
+- A run that is to be ended (END) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
+  whatever else it came to meanwhile counts for nothing.
+- A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
+  the parents that are known not to be well, and otherwise stays as it is.
+- A noderole begins PROPOSED (``bound``), and a parent that is new counts from then on as one that is not satisfied.
+- Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
+
+``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.records import NodeRole, State
+
+
+class Event(StrEnum):
+    """What can happen to a noderole."""
+
+    COMMIT = "COMMIT"  # a person lets the annealers have it
+    PROPOSE = "PROPOSE"  # a person takes it back to change it
+    CLAIM = "CLAIM"  # an annealer takes it, or takes it over from one that died
+    SUCCEED = "SUCCEED"  # its jig succeeded
+    FAIL = "FAIL"  # its jig failed, and no retry is left
+    DEFER = "DEFER"  # its jig failed, and runs again after a back-off
+    LOSE = "LOSE"  # its jig was started, and how it ended cannot be known any more
+    END = "END"  # somebody, or a rollout whose time is up, wants its run ended
+    RETRY = "RETRY"  # a person wants a failed one to run again
+    REDEPLOY = "REDEPLOY"  # a person wants it to run again from the start, a destructive one too
+    REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
+    NODE_DIED = "NODE_DIED"  # the machine does not answer: all that was done on it must be looked at again
+    SKIP = "SKIP"  # a destructive role that was done already
+
+
+#: What an event does to the noderole that it names. A pair that is not here is refused.
+AFTER: Final[Mapping[tuple[State, Event], State]] = {
+    (State.PROPOSED, Event.COMMIT): State.TODO,  # settle() blocks it if it must wait
+    (State.BLOCKED, Event.PROPOSE): State.PROPOSED,
+    (State.TODO, Event.PROPOSE): State.PROPOSED,
+    (State.ACTIVE, Event.PROPOSE): State.PROPOSED,
+    (State.ERROR, Event.PROPOSE): State.PROPOSED,
+    (State.TODO, Event.CLAIM): State.TRANSITION,
+    (State.ACTIVE, Event.CLAIM): State.TRANSITION,  # only with a refresh pending
+    (State.TRANSITION, Event.CLAIM): State.TRANSITION,  # take-over
+    (State.TRANSITION, Event.SUCCEED): State.ACTIVE,
+    (State.TRANSITION, Event.FAIL): State.ERROR,
+    (State.TRANSITION, Event.DEFER): State.TODO,
+    (State.TRANSITION, Event.LOSE): State.TODO,  # again; settle() makes a destructive one ERROR
+    (State.TRANSITION, Event.END): State.TRANSITION,  # whoever holds the node, or takes it over, ends the run
+    (State.TODO, Event.FAIL): State.ERROR,  # a hook raised, or a destructive start of unknown outcome
+    (State.BLOCKED, Event.FAIL): State.ERROR,  # a hook raised; settle() blocks it again until its parents are well
+    (State.ACTIVE, Event.FAIL): State.ERROR,  # on_active raised
+    (State.PROPOSED, Event.FAIL): State.ERROR,  # on_proposed raised
+    (State.ERROR, Event.FAIL): State.ERROR,  # on_error raised
+    (State.ERROR, Event.RETRY): State.TODO,
+    (State.BLOCKED, Event.REDEPLOY): State.TODO,
+    (State.TODO, Event.REDEPLOY): State.TODO,
+    (State.ACTIVE, Event.REDEPLOY): State.TODO,
+    (State.ERROR, Event.REDEPLOY): State.TODO,
+    (State.ACTIVE, Event.REFRESH): State.ACTIVE,
+    (State.TODO, Event.SKIP): State.ACTIVE,
+    (State.BLOCKED, Event.NODE_DIED): State.TODO,
+    (State.TODO, Event.NODE_DIED): State.TODO,
+    (State.TRANSITION, Event.NODE_DIED): State.TODO,
+    (State.ACTIVE, Event.NODE_DIED): State.TODO,
+    (State.ERROR, Event.NODE_DIED): State.TODO,
+}
+
+#: The states that neighbours may change.
+SETTLING: Final = frozenset({State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR})
+
+#: The hook that a role may have for each state (seeds 000 and 001).
+HOOK_OF: Final[Mapping[State, str]] = {
+    State.PROPOSED: "on_proposed",
+    State.BLOCKED: "on_blocked",
+    State.TODO: "on_todo",
+    State.TRANSITION: "on_transition",
+    State.ACTIVE: "on_active",
+    State.ERROR: "on_error",
+}
+
+
+class Gathered(Protocol):
+    """A cluster in a graph; world.ClusterView is one."""
+
+    @property
+    def waiting(self) -> int:
+        """How many members are not satisfied; 1 where there is no member."""
+
+    @property
+    def below(self) -> Sequence[Any]:
+        """The noderoles that wait for all members."""
+
+
+class Placed(Protocol):
+    """A noderole in a graph; world.Vertex is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def record(self) -> NodeRole: ...
+    @property
+    def below(self) -> Sequence[Any]:
+        """The noderoles that name it as a parent."""
+
+    @property
+    def clusters(self) -> Sequence[Gathered]:
+        """The clusters that it is a member of."""
+
+    @property
+    def hooks(self) -> Sequence[str]:
+        """The hooks that its role has."""
+
+    @property
+    def waiting(self) -> int:
+        """How many parents are not satisfied, those that do not exist (yet) included; a cluster counts as one."""
+
+    @property
+    def lacking(self) -> int:
+        """``waiting``, without the parents whose records cannot be read."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether every record can be read, its own and all others; asked first, as it costs least."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether its own record cannot be read."""
+
+    @property
+    def unknown(self) -> Sequence[str]:
+        """The parents whose records cannot be read."""
+
+
+P = TypeVar("P", bound=Placed)
+
+
+def satisfied(record: NodeRole) -> bool:
+    """Whether children need not wait for it."""
+    return record.state is State.ACTIVE or (record.state is State.TRANSITION and record.refresh)
+
+
+def claimable(record: NodeRole) -> bool:
+    """Whether CLAIM is possible, as far as its own state goes."""
+    return (
+        record.state is State.TODO
+        or record.state is State.TRANSITION
+        or (record.state is State.ACTIVE and record.refresh)
+    )
+
+
+def bound(now: float, by: str | None, **fields: Any) -> NodeRole:
+    """The record of a noderole that is made; ``fields`` are its other keys."""
+    return NodeRole(state=State.PROPOSED, since=now, by=by, **fields)
+
+
+def after(record: NodeRole, event: Event, now: float, by: str | None = None, reason: str | None = None) -> NodeRole:
+    """The record after an event, before its neighbours settle.
+
+    Raises Conflict where the table has no such pair.
+    """
+    state = AFTER.get((record.state, event))
+    if state is None or (event is Event.CLAIM and not claimable(record)):
+        raise Conflict(f"a noderole in {record.state} cannot {event}")
+    if event is Event.END:  # who works on it since when, and why, stays as it is
+        return replace(record, ending=record.ending or reason or "asked for")
+    if record.ending and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
+        raise Conflict(f"its run is to be ended ({record.ending}): it cannot {event}")
+    changed = replace(record, state=state, since=now, by=by, reason=reason, **_AT_EVENT[event](record))
+    return _entered_todo(changed) if state is State.TODO else changed
+
+
+def _entered_todo(record: NodeRole) -> NodeRole:
+    return replace(record, generation=record.generation + 1, refresh=False)
+
+
+def _nothing(_: NodeRole) -> dict[str, Any]:
+    return {}
+
+
+#: What an event changes beside the state.
+_AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
+    Event.COMMIT: lambda _: {"attempt": 0, "not_before": 0.0},
+    Event.PROPOSE: lambda _: {"refresh": False},
+    Event.CLAIM: lambda record: {"attempt": record.attempt + (record.state is not State.TRANSITION)},
+    Event.SUCCEED: lambda record: {
+        "refresh": False,
+        "attempt": 0,
+        "not_before": 0.0,
+        "once": "done" if record.once else None,
+    },
+    Event.FAIL: lambda record: {
+        "refresh": False,
+        "once": None if record.state is State.TRANSITION else record.once,
+        "ending": None,
+    },
+    Event.DEFER: lambda _: {"once": None},
+    Event.LOSE: _nothing,
+    Event.END: _nothing,
+    Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
+    Event.REDEPLOY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
+    Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
+    Event.NODE_DIED: lambda _: {"not_before": 0.0, "ending": None},
+    Event.SKIP: _nothing,
+}
+
+
+def settled(record: NodeRole, waiting: int, now: float) -> NodeRole:
+    """The record as ``waiting`` unsatisfied parents leave it: the one rule about neighbours.
+
+    >>> settled(NodeRole(state=State.ACTIVE, since=0.0), 1, now=9.0).state
+    <State.BLOCKED: 'BLOCKED'>
+    """
+    if record.state not in SETTLING:
+        return record
+    if waiting:
+        return (
+            record if record.state is State.BLOCKED else replace(record, state=State.BLOCKED, since=now, refresh=False)
+        )
+    if record.state is State.BLOCKED:
+        record = _entered_todo(replace(record, state=State.TODO, since=now, reason=None))
+    if record.state is State.TODO and record.once == "done":
+        return after(record, Event.SKIP, now, reason="destructive: it was done once and is not run again")
+    if record.state is State.TODO and record.once == "started":
+        return after(record, Event.FAIL, now, reason=OUTCOME_UNKNOWN)
+    return record
+
+
+def placed(vertex: Placed, record: NodeRole, fewer: int, now: float) -> NodeRole:
+    """``settled`` of a noderole among its parents, of which ``fewer`` are unsatisfied than its counter says."""
+    if vertex.certain:
+        return settled(record, vertex.waiting - fewer, now)
+    if vertex.unreadable:
+        return vertex.record
+    if not vertex.unknown:
+        return settled(record, vertex.waiting - fewer, now)
+    lacking = vertex.lacking - fewer
+    return settled(record, lacking, now) if lacking else record
+
+
+OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not known; look at the machine, then retry"
+
+
+class Settling(Generic[P]):
+    """Changes, and what their neighbours come to; more changes may be put on top of what came of the first.
+
+    ``records`` has every noderole that was looked at, as it is after all of them. Costs in proportion to what changes: each
+    noderole keeps a counter of its unsatisfied parents, each cluster one of its unsatisfied members, and nothing is
+    rescanned.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.records: dict[P, NodeRole] = {}
+        self._now = now
+        self._fewer: dict[Any, int] = {}  # how many more parents, or members, are satisfied than the counter says
+        self._told: dict[P, bool] = {}  # what the children of a noderole were told last
+
+    def move(self, changed: Mapping[P, NodeRole], also: Iterable[P] = ()) -> dict[P, NodeRole]:
+        """Put changes in, and let them and the neighbours ``also`` settle until nothing moves any more.
+
+        Gives the records that it looked at, as ``moved`` does.
+        """
+        records, fewer, told, now = self.records, self._fewer, self._told, self._now
+        records.update(changed)
+        queue = deque([*changed, *also])
+        seen: dict[P, None] = {}
+        while queue:
+            vertex = queue.popleft()
+            seen[vertex] = None
+            record = records.get(vertex, vertex.record)
+            record = records[vertex] = placed(vertex, record, fewer.get(vertex, 0), now)
+            good = satisfied(record)
+            if good is not told.get(vertex, satisfied(vertex.record)):
+                told[vertex] = good
+                for child in _turned(vertex, good, fewer) if vertex.clusters else vertex.below:
+                    fewer[child] = fewer.get(child, 0) + (1 if good else -1)
+                    queue.append(child)
+        return self._changed(seen)
+
+    def moved(self) -> dict[P, NodeRole]:
+        """Every record that differs from what its noderole holds, with the hook of the state that it enters."""
+        return self._changed(self.records)
+
+    def _changed(self, vertices: Iterable[P]) -> dict[P, NodeRole]:
+        records = self.records
+        return {v: with_hook(v, records[v]) for v in vertices if records[v] != v.record}
+
+
+def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) -> dict[P, NodeRole]:
+    """What these changes, and the neighbours ``also``, come to once nothing moves any more.
+
+    Gives every record that differs from what its noderole holds, the changes included, each with the hook of the state that
+    it enters.
+    """
+    settling: Settling[P] = Settling(now)
+    return settling.move(changed, also)
+
+
+def _turned(vertex: Placed, good: bool, fewer: dict[Any, int]) -> Iterator[Any]:
+    """Who has one parent more, or less, to wait for, of a member of clusters: of a cluster's children none while other
+    members keep it waiting.
+    """
+    yield from vertex.below
+    for cluster in vertex.clusters:
+        waiting = cluster.waiting - fewer.get(cluster, 0)
+        fewer[cluster] = fewer.get(cluster, 0) + (1 if good else -1)
+        if waiting == (1 if good else 0):
+            yield from cluster.below
+
+
+def apply(
+    events: Mapping[P, Event],
+    now: float,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    also: Iterable[P] = (),
+) -> dict[P, NodeRole]:
+    """The new records when these events happen at once: theirs, and those of all whom they move.
+
+    Raises Conflict, naming the noderole, where the table refuses an event or its record cannot be read. A noderole whose
+    role has a hook for the state that it comes to gets that hook added to ``hooks``, for an annealer to run.
+    """
+    changed: dict[P, NodeRole] = {}
+    for vertex, event in events.items():
+        if vertex.unreadable:
+            raise Conflict(f"{vertex.name}: its record cannot be read, so it cannot {event}")
+        try:
+            changed[vertex] = after(vertex.record, event, now, by, reason)
+        except Conflict as refused:
+            raise Conflict(f"{vertex.name}: {refused}") from None
+    return settle(changed, now, also)
+
+
+def with_hook(vertex: Placed, record: NodeRole) -> NodeRole:
+    """The same record, with the hook of the state that it enters, where its role has one."""
+    hook = HOOK_OF[record.state]
+    entered = record.state is not vertex.record.state
+    if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
+        return record
+    return replace(record, hooks=(*record.hooks, hook))

@@ -1,0 +1,147 @@
+"""Making and taking away nodes (seed 000, "What happens in OCB to create a node")."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import addressing, binding, structure, unreadable
+from nodepool_ocb.engine.liveness import with_hook
+from nodepool_ocb.engine.world import NodeView, Vertex, World, node_of
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.ranges import is_node
+from nodepool_ocb.model.records import Change, Check, Create, Delete, Fence, Node, Set, State
+
+
+def create(
+    world: World,
+    fqdn: str,
+    node: Node,
+    *,
+    admin_domain: str | None,
+    now: float,
+    jigs: Collection[str] | None = None,
+    by: str | None = None,
+) -> binding.Plan:
+    """The transaction that makes a node, with the roles that every new one gets: *bootstrap* or *discovery*.
+
+    Raises Invalid for a name that is no FQDN in the admin domain, or an address that is none; Conflict for one that is taken,
+    NotFound for an unknown deployment. Discovery roles whose jig nobody has are left out (seed 000, "Role Flags").
+    """
+    check_name(fqdn, admin_domain)
+    addressing.check(world, fqdn, node.addresses)
+    unreadable.refuse_new_node(world, fqdn)
+    existing = world.nodes.get(fqdn)
+    if existing is not None and existing.record is not None:
+        raise Conflict(f"node {fqdn} exists already; nodepool-ocb node show {fqdn}")
+    if node.deployment not in world.deployments:
+        raise NotFound(f"deployment {node.deployment} does not exist; nodepool-ocb deployment create {node.deployment}")
+    made = replace(
+        node,
+        since=now,
+        hooks=with_hook(world, (), "on_node_create"),
+        alive=node.alive or node.virtual,
+        epoch_base=structure.stored(world).record.epoch,
+    )
+    changes: list[Change] = [
+        Create(paths.node(fqdn), made),
+        Create(paths.fence(fqdn), Fence()),
+        Create(paths.noderoles(fqdn)),
+    ]
+    roles = [] if node.virtual else _roles_of_new(world, node.admin, jigs)
+    bound = binding.plan_all(world, roles, NodeView(fqdn, world, made), now=now, by=by, jigs=jigs)
+    whole = structure.raised(world, (*changes, *bound.changes))
+    return binding.Plan(bound.noderoles, tuple(whole), bound.explanations)
+
+
+def _roles_of_new(world: World, admin: bool, jigs: Collection[str] | None) -> list[str]:
+    flag = "bootstrap" if admin else "discovery"
+    return sorted(
+        name
+        for name, stored in world.roles.items()
+        if flag in stored.record.flags and (jigs is None or stored.record.jig in jigs)
+    )
+
+
+def check_name(fqdn: str, admin_domain: str | None) -> None:
+    """Raises Invalid where the name is no FQDN, or lies outside the cluster's administrative domain.
+
+    >>> check_name("n1.example.com", "example.com")
+    """
+    labels = fqdn.split(".")
+    if len(labels) < 2 or not is_node(fqdn):
+        raise Invalid(f"{fqdn!r} is not a fully qualified domain name in small letters; write one like n1.example.com")
+    if admin_domain and not fqdn.endswith(f".{admin_domain}"):
+        raise Invalid(f"{fqdn} is not in the admin domain; name it {labels[0]}.{admin_domain}, or change admin_domain")
+
+
+def delete(world: World, fqdn: str) -> list[Change]:
+    """Ask for a node's deletion: hooks of on_node_delete run first, then an annealer takes it away.
+
+    Empty where no role has such a hook, or they have run: then the caller takes it away (``taking_away``). Raises NotFound,
+    or Conflict where it may not go.
+    """
+    view = node_of(world, fqdn)
+    unreadable.refuse_deletion(world, view)
+    record = _record(view)
+    going(view)
+    busy = view.busy if record.alive or record.virtual else None  # nobody takes it over where nobody gets
+    if busy is not None and not record.deleting:
+        raise Conflict(f"{busy.name} is in TRANSITION; wait until it ends: nodepool-ocb noderole wait {busy.name}")
+    hooks = record.hooks if record.deleting else with_hook(world, record.hooks, "on_node_delete")
+    return _marked(view, hooks) if "on_node_delete" in hooks else []
+
+
+def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterator[list[Change]]:
+    """The transactions that delete a node with all that goes with it: ``deletions``, leaves first, the node last.
+
+    Where they are several the node is marked as ``deleting`` first: nobody claims or binds there any more, and an annealer
+    goes on where the caller stops. Write each before taking the next. Raises Stale where something else would have to go
+    too.
+    """
+    view = node_of(world, fqdn)
+    there = {change.path for change in deletions}
+    missing = [vertex.name for vertex in going(view) if paths.noderole(vertex.role, vertex.node.name) not in there]
+    if missing or paths.node(fqdn) not in there:
+        raise Stale(f"{', '.join(missing) or fqdn} changed meanwhile: read it again", paths.node(fqdn))
+    if not limits.fits(structure.raised(world, deletions)) and not _record(view).deleting:
+        yield from structure.written(world, _marked(view, _record(view).hooks))
+        world.put_node(fqdn, replace(_record(view), deleting=True), view.version + 1)
+        deletions = [*deletions[:-1], Delete(paths.node(fqdn), view.version)]
+    yield from structure.in_parts(world, ([change] for change in deletions))
+
+
+def _marked(view: NodeView, hooks: tuple[str, ...]) -> list[Change]:
+    """Refused where somebody has claimed the node since."""
+    marked = replace(_record(view), deleting=True, hooks=hooks)
+    return structure.raised(
+        view.world, [Check(paths.fence(view.name), view.fence), Set(paths.node(view.name), marked, view.version)]
+    )
+
+
+def going(view: NodeView) -> list[Vertex]:
+    """The noderoles that go with a node: its own, and the PROPOSED ones of other nodes that depend on them; parents first.
+
+    Raises Conflict while something works on the node, or where what depends on it elsewhere was committed, or may do so
+    and cannot be read.
+    """
+    unreadable.refuse_removal(view.world, [view])
+    if view.claim is not None:
+        raise Conflict(f"{view.claim.noderole} is at work on {view.name}; wait until it ends")
+    above = {vertex: vertex for vertex in view.noderoles.values()}  # each to that of the node which it depends on
+    found = list(above)
+    for vertex in found:  # grows while it is walked
+        for child in vertex.children:
+            if child.node is not view and child.record.state is not State.PROPOSED:
+                raise Conflict(f"{child.name} depends on {above[vertex].name}; unbind it first")
+            if child not in above:
+                above[child] = above[vertex]
+                found.append(child)
+    return sorted(found, key=lambda vertex: (view.world.depth(vertex), vertex.name))
+
+
+def _record(view: NodeView) -> Node:
+    assert view.record is not None, "node_of gives only nodes that exist"
+    return view.record

@@ -1,0 +1,314 @@
+"""What keeps a noderole from starting: one function, asked by the annealer before a claim and by ``explain``.
+
+The seed's four conditions (000, "The NodeRole state machine") and what else must hold. The annealer needs to know only
+whether there is any; a person wants them all, in the order in which they matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.engine import hookcode, unreadable
+from nodepool_ocb.engine.noderole import placed, satisfied
+from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ordered_with
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.ranges import BACKOFF_SECONDS
+from nodepool_ocb.model.records import DeploymentState, NodeRole, Role, State
+from nodepool_ocb.model.skew import MOST_STEP_SECONDS
+
+LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a noderole
+LOST_ADVICE: Final = (
+    "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
+)
+FENCE_ADVICE: Final = (
+    "; a new fence begins at 0, and the machine obeys no epoch below its newest: before the start write"
+    ' "epoch_base":{} or more into the record of the node'
+)
+
+
+class Code(StrEnum):
+    """Why a noderole does not start."""
+
+    PROPOSED = "PROPOSED"
+    ROLLOUT_WAITING = "ROLLOUT_WAITING"  # PROPOSED, and a rollout commits it when its turn comes
+    ROLLOUT_LEFT_OUT = "ROLLOUT_LEFT_OUT"  # PROPOSED, and the rollout that was to commit it does not do so any more
+    DEPLOYMENT_PROPOSED = "DEPLOYMENT_PROPOSED"
+    FAILED = "FAILED"  # it is itself in ERROR
+    PARENT_ERROR = "PARENT_ERROR"
+    PARENT_WAITING = "PARENT_WAITING"
+    UNREADABLE = (
+        "UNREADABLE"  # a record or attributes that it depends on cannot be read: garbage, or of a later version
+    )
+    NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
+    NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
+    NODE_DELETING = "NODE_DELETING"
+    NODE_BUSY = "NODE_BUSY"
+    NODE_CLAIMED = "NODE_CLAIMED"  # a claim stands there, and nobody is at work by it as far as is known
+    INCOMPLETE = "INCOMPLETE"  # a znode that every claim needs is not there
+    CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that is to wait for it has not been told so yet
+    JIG_INACTIVE = "JIG_INACTIVE"
+    HOOK_PENDING = "HOOK_PENDING"
+    BACKOFF = "BACKOFF"
+    NO_ANNEALER = "NO_ANNEALER"
+    SKIPPED = "SKIPPED"  # left out of a run on purpose
+    DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
+    RUNNING = "RUNNING"  # an annealer works on it now
+    DONE = "DONE"  # ACTIVE, and nobody asked for more
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One thing that holds a noderole back."""
+
+    code: Code
+    subject: str  # what holds it back: a noderole, a node, a deployment, a jig
+    since: float  # seconds since the epoch; 0 where nobody knows
+    text: str
+    advice: str
+
+
+def runnable(
+    world: World, vertex: Vertex, now: float, jigs: Collection[str], moved: Mapping[Vertex, NodeRole] | None = None
+) -> bool:
+    """Whether an annealer that has these jigs may claim the noderole now.
+
+    ``moved`` is what a transaction that is about to be written, and that frees the node, makes of it and of others.
+    """
+    return next(hindrances(world, vertex, now, jigs, moved), None) is None
+
+
+def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
+    """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
+    jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
+    return [*hindrances(world, vertex, now, jigs), *_of_annealers(world, vertex)]
+
+
+def hindrances(
+    world: World, vertex: Vertex, now: float, jigs: Collection[str], moved: Mapping[Vertex, NodeRole] | None = None
+) -> Iterator[Reason]:
+    """The reasons, the nearest to the noderole first; lazily, so that asking for any costs little."""
+    planned = moved is not None
+    moved = moved or {}
+    record = moved.get(vertex, vertex.record)
+    if own := _of_state(vertex, record):
+        yield own
+    for path in unreadable.holding(world, vertex, record) if world.unreadable else ():
+        yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
+    if record.ending is None:  # a run is ended whatever became of what is above
+        for path in unreadable.spoiled(world, vertex) if world.spoiled else ():
+            yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
+        if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
+            yield from _of_parents(vertex, moved)
+        if record.state is State.TODO and (child := unsettled_child(vertex, moved)):
+            yield _of_child(child)
+        if uncommitted := _of_deployment(world, record):
+            yield uncommitted
+    yield from _of_node(vertex, record, planned)
+    if lacking := _of_role(world, vertex, jigs):
+        yield lacking
+    if record.hooks and record.ending is None:
+        yield _of_hook(world, vertex, record)
+    backs_off = backoff_left(record, now)
+    if backs_off:
+        yield Reason(
+            Code.BACKOFF,
+            vertex.name,
+            record.since,
+            f"runs again in {backs_off:.0f} s, after attempt {record.attempt}: {record.reason or 'it failed'}",
+            f"wait, or: nodepool-ocb noderole retry {vertex.name}",
+        )
+    if not world.annealers:
+        yield Reason(
+            Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", "systemctl start nodepool-ocb-annealer"
+        )
+
+
+def backoff_left(record: NodeRole, now: float) -> float:
+    """How many seconds until its next attempt; 0 where it need not wait.
+
+    What lies further ahead than any back-off was written while a clock was wrong, and holds nothing back.
+
+    >>> backoff_left(NodeRole(state=State.TODO, since=0.0, not_before=90.0), 60.0)
+    30.0
+    >>> backoff_left(NodeRole(state=State.TODO, since=9e9, not_before=9e9), 60.0)
+    0.0
+    """
+    left = record.not_before - now
+    return left if record.state is State.TODO and 0 < left <= LONGEST_BACKOFF_SECONDS + MOST_STEP_SECONDS else 0.0
+
+
+def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
+    state, name, since = record.state, vertex.name, record.since
+    if state is State.TODO or state is State.BLOCKED:
+        return None
+    if state is State.PROPOSED:
+        advice = f"nodepool-ocb noderole commit {name}"
+        return Reason(Code.PROPOSED, name, since, "it is bound and not committed", advice)
+    if state is State.ERROR:
+        text = f"its run failed: {record.reason or 'no reason was recorded'}"
+        return Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb noderole retry {name}")
+    if state is State.ACTIVE and not record.refresh:
+        if record.once == "done":
+            text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
+            return Reason(Code.DESTRUCTIVE_DONE, name, since, text, advice)
+        return Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
+    if state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
+        text = f"annealer {vertex.node.claim.annealer} works on it"
+        text += f", and is to end it: {record.ending}" if record.ending else ""
+        return Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
+    return None
+
+
+def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
+    known = [parent for parent in vertex.parents if not parent.unreadable]
+    waited_for = [parent for parent in known if not satisfied(moved.get(parent, parent.record))]
+    for parent in sorted(waited_for, key=lambda v: (v.record.state is not State.ERROR, v.name)):
+        record = moved.get(parent, parent.record)
+        if record.state is State.ERROR:
+            text = f"its parent {parent.name} failed: {record.reason or 'no reason was recorded'}"
+            advice = f"mend the cause, then: nodepool-ocb noderole retry {parent.name}"
+            yield Reason(Code.PARENT_ERROR, parent.name, record.since, text, advice)
+        else:
+            text = f"its parent {parent.name} is {record.state}"
+            advice = f"nodepool-ocb noderole explain {parent.name}"
+            yield Reason(Code.PARENT_WAITING, parent.name, record.since, text, advice)
+    present = {parent.name for parent in vertex.above}
+    for name in vertex.record.parents:
+        if name not in present and not vertex.node.world.hidden(name):
+            text = f"its parent {name} does not exist"
+            if cluster := paths.split_cluster(name):
+                text = f"its parents are every {cluster[0]} of deployment {cluster[1]}, and there is none"
+            yield Reason(Code.PARENT_WAITING, name, 0.0, text, "bind it again, or unbind")
+
+
+def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
+    """A child that is to be BLOCKED, and is not yet: what moved its parent had no room for it.
+
+    If the parent ran before that, it would be ACTIVE again and the child would never run after it.
+    """
+    for child in vertex.children:
+        record = moved.get(child, child.record)
+        if record.state is not State.BLOCKED and placed(child, record, 0, record.since) is not record:
+            return child
+    return None
+
+
+def _of_child(child: Vertex) -> Reason:
+    text = f"its child {child.name} is still {child.record.state}, and has to be BLOCKED first"
+    advice = "wait: an annealer does that in a moment"
+    return Reason(Code.CHILD_UNSETTLED, child.name, child.record.since, text, advice)
+
+
+def _of_deployment(world: World, record: NodeRole) -> Reason | None:
+    stored = world.deployments.get(record.deployment)
+    if stored is not None and stored.record.state is DeploymentState.COMMITTED:
+        return None
+    if stored is None and paths.deployment(record.deployment) in world.unreadable:
+        return None
+    since = stored.record.since if stored else 0.0
+    text = f"deployment {record.deployment} is {'PROPOSED' if stored else 'gone'}"
+    advice = f"nodepool-ocb deployment commit {record.deployment}"
+    return Reason(Code.DEPLOYMENT_PROPOSED, record.deployment, since, text, advice)
+
+
+def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
+    node, view = vertex.node.record, vertex.node
+    unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
+    if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
+        text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
+        advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
+        if node and node.reason and node.reason.startswith("host key: "):
+            advice = f"if the machine was installed anew: nodepool-ocb node set {view.name} host_keys="
+        yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)
+    if node is not None and not node.available:
+        text, advice = f"node {view.name} is not available", f"nodepool-ocb node available {view.name}"
+        yield Reason(Code.NODE_NOT_AVAILABLE, view.name, node.since, text, advice)
+    if node is not None and node.deleting:
+        text, advice = f"node {view.name} is being deleted", f"wait, or: nodepool-ocb node show {view.name}"
+        yield Reason(Code.NODE_DELETING, view.name, node.since, text, advice)
+    if not planned:
+        yield from _of_claim(vertex, record)
+    busy = None if planned or record.state is State.TRANSITION else view.busy
+    if busy is not None and busy is not vertex:
+        text = f"{busy.name} is in TRANSITION on the same node"
+        yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
+
+
+def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
+    """What stands beside the node's record, and lets nobody claim: another claim, or no fence and no gate."""
+    view, claim = vertex.node, vertex.node.claim
+    if claim is not None and _ghost(vertex):
+        text = f"node {view.name} is claimed by {claim.annealer}, which is not running, for {claim.noderole}"
+        text += "" if view.claim_owner else "; no session holds the claim, so it does not go by itself"
+        advice = f"wait for the end of its session; if it stays: nodepool-ocb record delete {paths.claim(view.name)}"
+        yield Reason(Code.NODE_CLAIMED, view.name, claim.since, text, advice)
+    elif claim is not None and record.state is not State.TRANSITION and (view.busy in (None, vertex)):
+        text = f"annealer {claim.annealer} has claimed node {view.name} for {claim.noderole}"
+        yield Reason(Code.NODE_CLAIMED, view.name, claim.since, text, "wait: it gives the node back in a moment")
+    lacking = [] if view.fence >= 0 or view.record is None else [paths.fence(view.name)]
+    lacking += [paths.gate(each.deployment, each.role) for each in _gates(vertex) if each.gate < 0]
+    for path in lacking:
+        if path not in view.world.unreadable:
+            advice = LOST_ADVICE + (
+                FENCE_ADVICE.format(_above_all_epochs(view)) if path == paths.fence(view.name) else ""
+            )
+            yield Reason(Code.INCOMPLETE, path, 0.0, f"{path} is not there, and no claim goes without", advice)
+
+
+def _above_all_epochs(view: NodeView) -> int:
+    """As far as its noderoles say."""
+    base = view.record.epoch_base if view.record else 0
+    return max([base, *(each.record.epoch for each in view.noderoles.values())])
+
+
+def _ghost(vertex: Vertex) -> bool:
+    """Whether the claim on its node is nobody's who is running, or not a session's at all."""
+    claim = vertex.node.claim
+    return claim is not None and (not vertex.node.world.may_run(claim.annealer) or not vertex.node.claim_owner)
+
+
+def _gates(vertex: Vertex) -> list[ClusterView]:
+    """Of the clusters that it waits for, and of those that it is a member of: it cannot be written without these."""
+    named = map(vertex.node.world.clusters.get, vertex.record.parents)
+    return [*(each for each in named if each is not None and each.members), *vertex.clusters]
+
+
+def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Reason | None:
+    stored = world.roles.get(vertex.role)
+    role: Role | None = stored.record if stored else None
+    if role is None and paths.role(vertex.role) in world.unreadable:
+        return None
+    jig = _jig(vertex, role) if role else "(unknown role)"
+    if role is not None and (jig in jigs or not world.annealers):
+        return None
+    text = f"no living annealer has the jig {jig}" if role else f"role {vertex.role} was never imported"
+    return Reason(Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp")
+
+
+def _of_hook(world: World, vertex: Vertex, record: NodeRole) -> Reason:
+    text, advice = f"hook {record.hooks[0]} has not run yet", "wait; an annealer that has the code of its role runs it"
+    if hookcode.missing(world, vertex.role):
+        text += f", and no living annealer has the code of role {vertex.role}"
+        advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
+    return Reason(Code.HOOK_PENDING, vertex.name, record.since, text, advice)
+
+
+def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:
+    """Where none of them is ready to work on machines, and it is to be worked on."""
+    if vertex.record.state not in (State.TODO, State.TRANSITION):
+        return
+    troubles = {identity: daemon.trouble for identity, daemon in sorted(world.annealers.items()) if daemon.trouble}
+    virtual = vertex.node.record is not None and vertex.node.record.virtual
+    if troubles and len(troubles) == len(world.annealers) and not virtual:
+        for identity, trouble in troubles.items():
+            text, advice = f"annealer {identity} is not ready: {trouble}", "mend that: it looks again every few seconds"
+            yield Reason(Code.NO_ANNEALER, identity, 0.0, text, advice)
+
+
+def _jig(vertex: Vertex, role: Role) -> str:
+    """The jig that is needed: of a run that is under way, the one that it was ordered with."""
+    under_way = ordered_with(vertex) if vertex.record.state is State.TRANSITION else None
+    return under_way or role.jig

@@ -1,0 +1,146 @@
+"""The structure: which roles, deployments, nodes and noderoles there are, and how they are linked.
+
+What was decided from something *not* being there (no conflict, no child, nothing left in a deployment) is covered by the
+version of no record. So every transaction that changes the structure raises the version of one znode, as it was read before
+the decision: of two that were decided from the same view one is refused, and decides again. Claims, runs, commits and
+settling leave it alone, so annealers never wait for one another. A decision that rests on the structure without changing
+it carries ``unchanged``.
+
+The same record remembers the highest generation, epoch and rollout id that anything deleted had, so that a second life
+under the same name never uses a number that a machine or a person knows from the first.
+
+A member of a cluster that goes raises the cluster's gate in the same transaction. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.errors import Conflict, Stale
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Check, Create, Delete, DeploymentRole, Gate, Node, Raise, Set, Structure
+
+
+def raised(world: World, changes: Iterable[Change]) -> list[Change]:
+    """The transaction, with the structure's version raised where it changes the structure.
+
+    Raises Stale where it deletes a noderole or node that the world does not show: nobody judged that.
+    """
+    transaction = _with_gates(world, changes)
+    if not _raises(transaction) and any(_comes_or_goes(each) or _leaves(world, each) for each in transaction):
+        before = stored(world)
+        transaction.append(Set(paths.STRUCTURE, _above_all_deleted(world, before.record, transaction), before.version))
+    return transaction
+
+
+def unchanged(world: World) -> Check:
+    """For a decision that rests on the structure and does not change it."""
+    return Check(paths.STRUCTURE, stored(world).version)
+
+
+def in_parts(world: World, groups: Iterable[Sequence[Change]]) -> Iterator[list[Change]]:
+    """As ``raised``, in as few transactions as bear all groups, each of which stays whole.
+
+    Write each before taking the next: the world's structure goes along.
+    """
+    own = Set(paths.STRUCTURE, Structure(), 0)
+    for part in limits.parts((_with_gates(world, group) for group in groups), beside=(own,)):
+        yield from written(world, part)
+
+
+def written(world: World, part: Iterable[Change]) -> Iterator[list[Change]]:
+    """One transaction as ``in_parts`` gives it."""
+    transaction = raised(world, part)
+    yield transaction
+    for change in transaction:
+        if isinstance(change, Set) and isinstance(change.data, Structure):
+            world.put_structure(Stored(change.data, change.version + 1))
+
+
+def forgotten(transaction: Sequence[Change]) -> bool:
+    """Whether something comes, goes, or is defined anew, and the structure's version is not raised."""
+    return any(map(_comes_or_goes, transaction)) and not _raises(transaction)
+
+
+def gates_raised(member: Vertex) -> Iterator[Change]:
+    """The gates of a member that goes, or ceases to be satisfied."""
+    for role in member.record.serves:
+        yield Raise(paths.gate(member.record.deployment, role), Gate(by=member.name))
+
+
+def _with_gates(world: World, changes: Iterable[Change]) -> list[Change]:
+    transaction = list(changes)
+    for change in list(transaction):
+        match change.path.split("/")[2:], change:
+            case ["nodes", fqdn, "noderoles", role], Delete():
+                vertex = world.vertex(paths.noderole_name(role, fqdn))
+                gates = gates_raised(vertex) if vertex is not None else ()
+                there = {each.path for each in transaction}
+                transaction += [gate for gate in gates if gate.path not in there]
+    return transaction
+
+
+def _raises(transaction: Sequence[Change]) -> bool:
+    return any(isinstance(change, Set) and change.path == paths.STRUCTURE for change in transaction)
+
+
+def _comes_or_goes(change: Change) -> bool:
+    match change.path.split("/")[2:]:
+        case ["roles", _]:
+            return not isinstance(change, Check)
+        case ["deployments" | "nodes", _] | ["deployments", _, "roles", _] | ["nodes", _, "noderoles", _]:
+            return isinstance(change, Create | Delete)
+    return False
+
+
+def _leaves(world: World, change: Change) -> bool:
+    """Whether a node goes to another deployment or address, or something is marked as to be deleted."""
+    match change.path.split("/")[2:], getattr(change, "data", None):
+        case ["nodes", fqdn], Node() as after:
+            view = world.nodes.get(fqdn)
+            before = view.record if view else None
+            return before is None or _placed(before) != _placed(after)
+        case ["deployments", name, "roles", role], DeploymentRole() as shared:
+            stored = world.deployment_roles.get((name, role))
+            return stored is None or stored.record.deleting != shared.deleting
+    return False
+
+
+def _placed(node: Node) -> tuple[str, bool, tuple[str, ...]]:
+    return node.deployment, node.deleting, node.addresses
+
+
+def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Change]) -> Structure:
+    generation, epoch, rollout = record.generation, record.epoch, record.rollout
+    for change in transaction:
+        if isinstance(change, Delete):
+            match change.path.split("/")[2:]:
+                case ["nodes", fqdn, "noderoles", role]:
+                    vertex = world.vertex(paths.noderole_name(role, fqdn))
+                    if vertex is None:
+                        raise Stale(f"{change.path} was not there when this was decided", change.path)
+                    generation = max(generation, vertex.record.generation)
+                    # Where a hand took the fence, nothing else knows the epochs of its machine.
+                    if vertex.node.fence < 0 and vertex.record.epoch:
+                        epoch = max(epoch, vertex.record.epoch + 1)
+                case ["nodes", fqdn, "fence"]:
+                    view = world.nodes.get(fqdn)
+                    if view is None or view.record is None:
+                        raise Stale(f"{change.path} was not there when this was decided", change.path)
+                    epoch = max(epoch, view.epoch + 1)  # above its own base, too: no two lives of a name share one
+                case ["rollouts", deployment]:
+                    known = world.rollouts.get(deployment)
+                    if known is None:
+                        raise Stale(f"{change.path} was not there when this was decided", change.path)
+                    rollout = max(rollout, known.record.id_base, int(known.record.newest or -1))
+    return replace(record, generation=generation, epoch=epoch, rollout=rollout)
+
+
+def stored(world: World) -> Stored[Structure]:
+    """Raises Conflict where it cannot be read."""
+    if world.structure is None:
+        raise Conflict(f"{paths.STRUCTURE} cannot be read, and nothing may come or go without it: restore it")
+    return world.structure

@@ -1,0 +1,165 @@
+"""What may not be done while a record cannot be read: garbage, or the schema of a later version.
+
+Such a record is known to be there, and no more. It settles nobody (noderole.placed), and nobody writes over it. What it
+might forbid does not begin: annealers leave its noderole, its children and its node alone; what people ask for is refused
+where it would be decided from what cannot be seen. Pure; each of the refusals raises Conflict, naming the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ancestors
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import NodeRole, State
+
+ADVICE = (
+    "look: nodepool-ocb record show PATH; mend it, use the version of nodepool-ocb that wrote it, or: record delete"
+)
+SPOILED_ADVICE = "write a JSON object there (zkCli.sh -server HOST set PATH '{}'), or: nodepool-ocb record delete PATH"
+
+
+def refuse(world: World, wanted: Iterable[str]) -> None:
+    """Nothing happens where all of these paths can be read."""
+    for path in wanted if world.unreadable else ():
+        if path in world.unreadable:
+            raise Conflict(f"the record {path} cannot be read, and this depends on it; {ADVICE}")
+
+
+def holding(world: World, vertex: Vertex, record: NodeRole) -> Iterator[str]:
+    """The paths of the unreadable records that keep a noderole from being claimed; ``record`` is what it would be."""
+    if not world.unreadable:
+        return
+    fqdn = vertex.node.name
+    wanted = [paths.noderole(vertex.role, fqdn), paths.node(fqdn), paths.claim(fqdn)]
+    if record.ending is None:
+        wanted += [paths.deployment(record.deployment), paths.role(vertex.role)]
+        wanted += [paths.gate(each.deployment, each.role) for each in vertex.above if isinstance(each, ClusterView)]
+        wanted += [paths.noderole(*paths.split_noderole(name)) for name in vertex.unknown]
+    there = [path for path in wanted if path in world.unreadable]
+    yield from there
+    yield from (path for path in _noderoles_of(world, fqdn) if path not in there)  # one of them may be at work
+    if record.ending is None:
+        yield from _of_attributes(world, vertex, there)
+
+
+def _of_attributes(world: World, vertex: Vertex, told: Collection[str]) -> Iterator[str]:
+    """Roles and deployment roles whose attributes its jig would see."""
+    wanted = (paths.ROLES, paths.DEPLOYMENTS)
+    if not any(path.startswith(wanted) for path in world.unreadable):
+        return
+    everyone = {*vertex.node.noderoles.values(), *seen_by(vertex)}
+    seen = {paths.role(each.role) for each in everyone}
+    seen |= {paths.deployment_role(each.record.deployment, each.role) for each in everyone}
+    yield from sorted(path for path in seen if path in world.unreadable and path not in told)
+
+
+def spoiled(world: World, vertex: Vertex) -> list[str]:
+    """The paths of attributes that its jig would see, and that cannot be read as far as is known."""
+    if not world.spoiled:
+        return []
+    return sorted(path for each in seen_by(vertex) for path in blobs(each) if path in world.spoiled)
+
+
+def seen_by(vertex: Vertex) -> set[Vertex]:
+    """The noderoles whose attributes its jig would see: its own, those that are ACTIVE on its node, and all its ancestors'."""
+    active = (each for each in vertex.node.noderoles.values() if each.record.state is State.ACTIVE)
+    return {vertex, *active, *(each for row in ancestors(vertex) for each in row)}
+
+
+def blobs(vertex: Vertex) -> tuple[str, ...]:
+    """The paths of a noderole's attributes."""
+    place = vertex.role, vertex.node.name
+    return paths.wall(*place), paths.system(*place), paths.user(*place)
+
+
+def node_hidden(world: World, fqdn: str) -> bool:
+    """Whether the record of a node cannot be read."""
+    return paths.node(fqdn) in world.unreadable
+
+
+def hooks_wait(world: World, *wanted: str) -> bool:
+    """Whether a hook waits: for one of these records, which it is run for or writes, or for a role that may have it."""
+    return bool(world.unreadable) and (
+        any(path in world.unreadable for path in wanted) or bool(_of_kind(world, "roles"))
+    )
+
+
+# -- what people ask for --
+
+
+def refuse_bind(world: World, view: NodeView, deployment: str) -> None:
+    """A bind to a node: it rests on the whole catalogue, on the deployment and those above it, and on every noderole.
+
+    Any of these may be a parent, or below a cluster: whose deployment they are in is not known.
+    """
+    if world.unreadable:
+        refuse(world, [paths.node(view.name), *_of_kind(world, "roles"), *_noderoles(world)])
+        refuse(world, _of_kind(world, "deployments", lambda names: len(names) == 1 or names[0] == deployment))
+
+
+def refuse_new_node(world: World, fqdn: str) -> None:
+    """A node that is to be made: the roles that it gets, and the hooks that run, are those of the whole catalogue."""
+    if world.unreadable:
+        refuse(world, [paths.node(fqdn), *_noderoles_of(world, fqdn), *_of_kind(world, "roles")])
+
+
+def refuse_removal(world: World, views: Iterable[NodeView]) -> None:
+    """Noderoles of these nodes that are to go: any record that cannot be read may be a child of one."""
+    if world.unreadable:
+        refuse(world, [path for view in views for path in (paths.node(view.name), paths.claim(view.name))])
+        refuse(world, _noderoles(world))
+
+
+def refuse_deletion(world: World, view: NodeView) -> None:
+    """A node that is to go, after the hooks that any role has for that."""
+    refuse_removal(world, [view])
+    refuse(world, _of_kind(world, "roles"))
+
+
+def refuse_end_of(world: World, deployment: str) -> None:
+    """A deployment that is to go, after its roles' hooks: any node, noderole or deployment may belong to it."""
+    if world.unreadable:
+        refuse(world, [paths.deployment(deployment), paths.rollouts(deployment)])
+        refuse(world, (*_of_kind(world, "deployments"), *_of_kind(world, "nodes"), *_of_kind(world, "roles")))
+
+
+def refuse_import(world: World) -> None:
+    """Roles that are to be imported: what they require and provide is judged with the whole catalogue."""
+    refuse(world, _of_kind(world, "roles"))
+
+
+def refuse_inventory(world: World) -> None:
+    """The nodes of a rollout that is to begin: any node or noderole that cannot be read may be of its deployment."""
+    refuse(world, (*_of_kind(world, "deployments"), *_of_kind(world, "nodes")))
+
+
+def refuse_commit(world: World, vertices: Iterable[Vertex], nodes: Iterable[str] = ()) -> None:
+    """Noderoles that are to be committed, and all those of ``nodes``: each with its parents and its deployment."""
+    if not world.unreadable:
+        return
+    for fqdn in nodes:
+        refuse(world, [paths.node(fqdn), *_noderoles_of(world, fqdn)])
+    for vertex in vertices:
+        above = [paths.noderole(*paths.split_noderole(name)) for name in vertex.unknown]
+        refuse(
+            world, [paths.noderole(vertex.role, vertex.node.name), paths.deployment(vertex.record.deployment), *above]
+        )
+
+
+def _noderoles_of(world: World, fqdn: str) -> list[str]:
+    start = paths.noderoles(fqdn) + "/"
+    return sorted(path for path in world.unreadable if path.startswith(start))
+
+
+def _noderoles(world: World) -> list[str]:
+    return _of_kind(world, "nodes", lambda names: len(names) == 3)
+
+
+def _of_kind(world: World, section: str, meant: Callable[[list[str]], bool] = lambda _: True) -> list[str]:
+    """The unreadable records below a section of the tree."""
+    start = f"{paths.ROOT}/{section}/"
+    return sorted(
+        path for path in world.unreadable if path.startswith(start) and meant(path.removeprefix(start).split("/"))
+    )

@@ -1,0 +1,202 @@
+"""Logs over HTTP: the page on which a daemon serves the logs of its work, and reading such a page.
+
+``GET /logs/NAME?offset=N&wait=S`` gives at most 256 KiB of the log NAME from byte N; a negative N counts from its end. Where
+there is nothing beyond N yet, the answer waits for it, S seconds at most. ``Log-Offset`` says where the piece begins,
+``Log-Size`` how large the log is, and ``Log-Ended: yes`` that nothing will be added. 404: there is no such log (with
+``Log-Ended: no``: not yet). 416: it is shorter than N. Whoever asks again at the offset that it has reached misses nothing
+and gets nothing twice.
+
+Only plain files of one folder are served, by names that cannot lead out of it; links are not followed. There is no
+password (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from nodepool_ocb.http.page import Answer
+
+PIECE_BYTES: Final = 256 * 1024
+WAIT_SECONDS: Final = 20.0  # that an answer waits for more, at most
+LOOK_SECONDS: Final = 0.1  # a file tells nobody that it grew
+WAITING: Final = 64  # answers that wait at a time; others are given at once
+PATIENCE_SECONDS: Final = 5.0  # for an answer, beyond what it was asked to wait
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+~@-]{0,219}")  # of an image, with the number of its build
+_OFFSET: Final = re.compile(r"-?[0-9]{1,15}")
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of a log, from ``offset`` on; ``ended``: nothing will be added to the ``size`` that it has."""
+
+    data: bytes
+    offset: int
+    size: int
+    ended: bool
+
+    @property
+    def reached(self) -> int:
+        """The offset behind it."""
+        return self.offset + len(self.data)
+
+    @property
+    def last(self) -> bool:
+        """Nothing comes after it."""
+        return self.ended and self.reached >= self.size
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """There is no such log there; ``ended``: nor will there be."""
+
+    ended: bool
+
+
+class Shorter(msgspec.Struct, frozen=True):
+    """The log is shorter than what was read of it: its host lost what was not on its disk yet."""
+
+    size: int
+
+
+class Unreached(msgspec.Struct, frozen=True):
+    """Nobody answered, or the answer was cut: ask again at the same offset."""
+
+    reason: str
+
+
+# -- serving --
+
+
+class LogPage:
+    """The page ``logs`` of a daemon whose logs are ``FOLDER/NAME.log``; ``ended(NAME)``: nothing is written to it now."""
+
+    def __init__(self, folder: Path, ended: Callable[[str], bool]) -> None:
+        self._folder = folder
+        self._ended = ended
+        self._waiting = threading.BoundedSemaphore(WAITING)
+
+    def __call__(self, rest: str, query: Mapping[str, str]) -> Answer:
+        name = unquote(rest)
+        offset = query.get("offset", "0")
+        wait = query.get("wait", "0")
+        if not _NAME.fullmatch(name):
+            return Answer(404, b"no log has such a name\n")
+        if not (_OFFSET.fullmatch(offset) and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", wait)):
+            return Answer(400, b"offset and wait are numbers\n")
+        return _answer(self._awaited(name, int(offset), min(float(wait), WAIT_SECONDS)))
+
+    def _awaited(self, name: str, offset: int, seconds: float) -> Piece | Missing | Shorter:
+        piece = self._piece(name, offset)
+        if not _open(piece) or not seconds or not self._waiting.acquire(blocking=False):
+            return piece
+        try:
+            ends = time.monotonic() + seconds
+            while _open(piece) and time.monotonic() < ends:
+                time.sleep(LOOK_SECONDS)
+                piece = self._piece(name, offset)
+        finally:
+            self._waiting.release()
+        return piece
+
+    def _piece(self, name: str, offset: int) -> Piece | Missing | Shorter:
+        ended = self._ended(name)  # before the file is looked at: what is in it then is all
+        return read(self._folder / f"{name}.log", offset, ended)
+
+
+def _open(piece: Piece | Missing | Shorter) -> bool:
+    """Whether it pays to wait for more."""
+    match piece:
+        case Piece(data=b"", ended=False) | Missing(ended=False):
+            return True
+    return False
+
+
+def _answer(piece: Piece | Missing | Shorter) -> Answer:
+    if isinstance(piece, Missing):
+        return Answer(404, b"there is no such log\n", {"Log-Ended": _word(piece.ended)})
+    if isinstance(piece, Shorter):
+        return Answer(416, b"the log is shorter\n", {"Log-Size": str(piece.size)})
+    headers = {
+        "Content-Type": "application/octet-stream",  # whatever a build prints: no browser takes it for a page
+        "X-Content-Type-Options": "nosniff",
+        "Log-Offset": str(piece.offset),
+        "Log-Size": str(piece.size),
+        "Log-Ended": _word(piece.ended),
+    }
+    return Answer(200, piece.data, headers)
+
+
+def _word(ended: bool) -> str:
+    return "yes" if ended else "no"
+
+
+def read(file: Path, offset: int, ended: bool) -> Piece | Missing | Shorter:
+    """A part of a log that is on this host; what is no plain file, or cannot be read, is Missing."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a FIFO would never end
+    try:
+        descriptor = os.open(file, flags)
+    except OSError:
+        return Missing(ended)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return Missing(ended)
+        start = max(0, status.st_size + offset) if offset < 0 else offset
+        if start > status.st_size:
+            return Shorter(status.st_size)
+        data = os.pread(descriptor, min(PIECE_BYTES, status.st_size - start), start)
+        return Piece(data, start, status.st_size, ended)
+    finally:
+        os.close(descriptor)
+
+
+def readable(file: Path) -> bool:
+    """Whether ``read`` would give something."""
+    return not isinstance(read(file, -1, True), Missing)
+
+
+# -- reading --
+
+
+def ask(
+    address: str, name: str, offset: int = 0, wait_seconds: float = 0.0, patience_seconds: float = PATIENCE_SECONDS
+) -> Piece | Missing | Shorter | Unreached:
+    """A part of a log that a daemon serves at HOST:PORT; ends within the two times, whatever is there."""
+    host, _, port = address.rpartition(":")
+    path = f"/logs/{quote(name, safe='')}?offset={offset}&wait={wait_seconds:.1f}"
+    try:
+        with contextlib.closing(
+            http.client.HTTPConnection(host.strip("[]"), int(port), timeout=patience_seconds)
+        ) as to:
+            to.connect()
+            to.sock.settimeout(wait_seconds + patience_seconds)
+            to.request("GET", path)
+            return _understood(to.getresponse())
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return Unreached(f"{address}: {error or type(error).__name__}")
+
+
+def _understood(answer: http.client.HTTPResponse) -> Piece | Missing | Shorter:
+    """Raises ValueError for what was cut, or is no such page."""
+    ended = answer.getheader("Log-Ended", "") == "yes"
+    if answer.status == 404:
+        return Missing(ended)
+    if answer.status == 416:
+        return Shorter(int(answer.getheader("Log-Size", "")))
+    if answer.status != 200:
+        raise ValueError(f"it answered {answer.status} {answer.reason}")
+    data = answer.read(PIECE_BYTES + 1)
+    if len(data) != int(answer.getheader("Content-Length", "")):
+        raise ValueError("the answer was cut")
+    return Piece(data, int(answer.getheader("Log-Offset", "")), int(answer.getheader("Log-Size", "")), ended)

@@ -1,0 +1,185 @@
+"""The pages that a daemon serves over HTTP: /metrics, /health/live, /health/ready, and those that it brings itself.
+
+A health page answers 200 and ``ok``, or 503 and one sentence that says what is wrong. The pages only read;
+they have no password, so they belong on a loopback or a management address (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.http.page import Answer, Page
+from nodepool_ocb.model import ranges
+
+log = logging.getLogger(__name__)
+
+#: What is wrong, in one sentence; None when all is well.
+Trouble: TypeAlias = Callable[[], str | None]
+
+KEYS: Final = "http.listen, builder.listen"
+TIMEOUT_SECONDS: Final = 5.0  # a client that says nothing for this long is dropped
+
+
+def place(listen: str) -> tuple[str, int]:
+    """Host and port of where pages are to be served; raises Invalid. Port 0 is any free one."""
+    host, _, text = listen.rpartition(":")
+    port = ranges.port(text, least=0) if ":" in listen else None
+    if port is None:
+        raise Invalid(
+            f"cannot listen on {listen or 'nothing'}: it is not HOST:PORT, as in 127.0.0.1:9470, with a port up to"
+            f" {ranges.PORT}; see {KEYS}"
+        )
+    return host, port
+
+
+class Pages:
+    """Serves on ``listen`` ("HOST:PORT"; port 0 takes a free one) from a thread of its own, until closed.
+
+    ``address`` is HOST:PORT for others to reach it by: a host name where it listens on every address of this host.
+    Raises Invalid where the address cannot be used.
+    """
+
+    def __init__(self, listen: str, health: Mapping[str, Trouble], pages: Mapping[str, Page] | None = None) -> None:
+        host, port = place(listen)
+        try:
+            self._server = _server(host.strip("[]"), port)(partial(_Request, health, pages or {}))
+        except OSError as error:
+            raise Invalid(f"cannot listen on {listen}: {_why(error)}; see {KEYS}") from error
+        self.address = f"{_reachable(host)}:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving; requests under way are cut."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Door:
+    """Where the pages of a daemon are served, if anywhere; ``on_listening`` is told each new address, or None."""
+
+    def __init__(
+        self,
+        health: Mapping[str, Trouble],
+        pages: Mapping[str, Page] | None = None,
+        on_listening: Callable[[str | None], None] = lambda _: None,
+    ) -> None:
+        self._health, self._more, self._on_listening = health, pages, on_listening
+        self._listen: str | None = None
+        self._served: Pages | None = None
+
+    def move(self, listen: str | None) -> None:
+        """Serve there from now on; raises Invalid where that cannot be, and serves on where it did."""
+        if listen == self._listen:
+            return
+        if self._served and _port(listen) == _port(self._listen):  # the two may be in each other's way
+            before = self._listen
+            self.close()
+            self._listen = self._served = None  # until somebody listens again
+            try:
+                served = self._open(listen)
+            except Invalid:
+                self._served = self._open(before)
+                self._listen = before
+                raise
+        else:
+            served = self._open(listen)
+            self.close()
+        self._listen, self._served = listen, served
+        if served:
+            log.info("serving http://%s/metrics", served.address)
+        self._on_listening(served.address if served else None)
+
+    def close(self) -> None:
+        """Serve nowhere any more."""
+        if self._served:
+            self._served.close()
+
+    def _open(self, listen: str | None) -> Pages | None:
+        return Pages(listen, self._health, self._more) if listen else None
+
+
+def _port(listen: str | None) -> str | None:
+    return listen.rpartition(":")[2] if listen else None
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another process listens there; give each daemon of this host a port of its own"
+    return str(error)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that left in the middle is no news."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+def _server(host: str, port: int) -> Callable[[Callable[..., BaseHTTPRequestHandler]], ThreadingHTTPServer]:
+    family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
+    kind = type("Server", (_Server,), {"address_family": family})
+    return partial(kind, (host, port))
+
+
+def _reachable(host: str) -> str:
+    return socket.gethostname() if host.strip("[]") in ("", "0.0.0.0", "::") else host
+
+
+class _Request(BaseHTTPRequestHandler):
+    timeout = TIMEOUT_SECONDS
+
+    def __init__(self, health: Mapping[str, Trouble], pages: Mapping[str, Page], *request: object) -> None:
+        self._health = health
+        self._pages = pages
+        super().__init__(*request)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        name, _, rest = path.removeprefix("/").partition("/")
+        if path == "/metrics":
+            self._answer(Answer(200, generate_latest(), {"Content-Type": CONTENT_TYPE_LATEST}))
+        elif name == "health" and (trouble := self._health.get(rest)):
+            sentence = trouble()
+            self._answer(Answer(503 if sentence else 200, f"{sentence or 'ok'}\n".encode()))
+        elif page := self._pages.get(name):
+            self._answer(self._of(page, rest, query))
+        else:
+            known = ["/metrics", *(f"/health/{each}" for each in self._health), *(f"/{each}/" for each in self._pages)]
+            self._answer(Answer(404, "".join(f"{each}\n" for each in known).encode()))
+
+    def _of(self, page: Page, rest: str, query: str) -> Answer:
+        try:
+            asked = dict(parse_qsl(query, max_num_fields=16))
+        except ValueError:
+            return Answer(400, b"what follows the ? is too long\n")
+        try:
+            return page(rest, asked)
+        except Exception:
+            log.exception("the page for %.200r failed", self.path)
+            return Answer(500, b"this page failed; the daemon's log says why\n")
+
+    def _answer(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: a probe every few seconds is no news."""

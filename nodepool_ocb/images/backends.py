@@ -1,0 +1,61 @@
+"""The ways to make images that are installed, as far as a configuration is checked against them.
+
+Entry points of the group ``nodepool_ocb.backends`` name them; what they do is the builder's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Final, Protocol
+
+from nodepool_ocb.documents.schema import did_you_mean
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.images.diskimages import Diskimage
+from nodepool_ocb.model.records import Json
+
+GROUP: Final = "nodepool_ocb.backends"
+
+
+class Checked(Protocol):
+    """What a check needs of a backend."""
+
+    @property
+    def formats(self) -> tuple[str, ...] | None:
+        """What it can make; None: whatever the image's program makes."""
+
+    def faults(self, options: Mapping[str, Json]) -> list[str]:
+        """What is wrong with an image's ``options``, as sentences."""
+
+
+def checkers() -> Mapping[str, Checked]:
+    """Every backend that is installed, by name."""
+    return {point.name: point.load()() for point in entry_points(group=GROUP)}
+
+
+def check(images: Iterable[Diskimage], backends: Mapping[str, Checked], file: str, line: Callable[[str], int]) -> None:
+    """Raises Invalid with every fault that the backends find in the diskimages of a file.
+
+    ``line`` says where in it a place such as ``diskimages[NAME].options`` is.
+    """
+    found = [f"diskimages[{image.name}].{fault}" for image in images for fault in faults(image, backends)]
+    problems = [f"{file}:{line(each.partition(': ')[0])}: {each}" for each in found]
+    if problems:
+        raise Invalid(problems)
+
+
+def faults(image: Diskimage, backends: Mapping[str, Checked]) -> list[str]:
+    """What is wrong with an image's backend, options and formats, as ``key: sentence``."""
+    backend = backends.get(image.backend)
+    if backend is None:
+        known = ", ".join(sorted(backends)) or "none"
+        hint = did_you_mean(image.backend, backends)
+        return [f"backend: there is no backend `{image.backend}`{hint}; installed here: {known}"]
+    found = [f"options: {fault}" for fault in backend.faults(image.options)]
+    if backend.formats is not None:
+        found += [
+            f"formats: backend {image.backend} makes no {format}; it makes {', '.join(backend.formats)}"
+            for format in image.formats
+            if format not in backend.formats
+        ]
+    return found

@@ -1,0 +1,138 @@
+"""What a schema cannot say about a nodepool.yaml: names that are there twice or not at all, circles of parents.
+
+Everything here bears a document of which any part is of any type: the schema's faults are told together with these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.documents.plainyaml import Fault, Key
+from nodepool_ocb.documents.schema import did_you_mean
+from nodepool_ocb.images import diskimages
+from nodepool_ocb.images.dialect import Source
+from nodepool_ocb.model.records import Json
+
+OPENSTACK: Final = "openstack"  # the driver of a provider that names none
+#: The keys of a provider that are no options: they say what is uploaded, and how.
+PROVIDER_KEYS: Final = frozenset({"name", "driver", "diskimages", "image-upload-timeout", "upload-workers", "format"})
+
+
+def of(source: Source) -> list[Fault]:
+    """Every such fault of a nodepool.yaml."""
+    value = source.document.value
+    images = _Names.of(value, "diskimages", "diskimage")
+    labels = _Names.of(value, "labels", "label")
+    found = [fault for section in ("diskimages", "providers", "labels") for fault in _twice(source, value, section)]
+    found += [*_parents(source, value), *_chroots(source)]
+    for key, provider in _listed(value, "providers"):
+        found += _twice(source, provider, "diskimages", key)
+        for below, item in _listed(provider, "diskimages"):
+            found += images.missing(source, (*key, *below, "name"), item["name"])
+        if provider.get("driver", OPENSTACK) == OPENSTACK:
+            found += _of_clouds(source, key, provider, images, labels)
+    return found
+
+
+def of_secrets(secure: Source, source: Source) -> list[Fault]:
+    """Every such fault of the file that is laid over a nodepool.yaml: what it is laid over must be there."""
+    found = list(_chroots(secure))
+    for section, word in (("diskimages", "diskimage"), ("providers", "provider")):
+        names = _Names.of(source.document.value, section, word)
+        found += _twice(secure, secure.document.value, section)
+        for key, item in _listed(secure.document.value, section):
+            text = names.why_not(item["name"], "; a secret needs something to be laid over")
+            found += [secure.fault((*key, "name"), text)] if text else []
+    for key, provider in _listed(secure.document.value, "providers"):
+        for word in sorted((PROVIDER_KEYS - {"name"}) & provider.keys()):
+            found.append(secure.fault((*key, word), f"`{word}` is no secret; move it to {source.written.name}"))
+    return found
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """The names that a section defines; None where the file has no such section, and so leaves it to others."""
+
+    section: str
+    word: str
+    all: frozenset[str] | None
+    abstract: frozenset[str]
+
+    @classmethod
+    def of(cls, value: Json, section: str, word: str) -> _Names:
+        there = isinstance(value, dict) and value.get(section) is not None
+        items = [item for _, item in _listed(value, section)]
+        abstract = frozenset(item["name"] for item in items if item.get("abstract") is True)
+        return cls(section, word, frozenset(item["name"] for item in items) if there else None, abstract)
+
+    def why_not(self, name: str, advice: str) -> str | None:
+        """What is wrong with naming something, if anything is."""
+        known = self.all or frozenset()
+        if name in self.abstract:
+            return f"{self.word} {name} is abstract; name one that has it as a parent"
+        if name in known:
+            return None
+        near = did_you_mean(name, sorted(known - self.abstract))
+        return f"{self.word} {name} does not exist{near or advice}"
+
+    def missing(self, source: Source, key: Key, name: Json) -> list[Fault]:
+        """The fault of a place that names something, if it has one."""
+        if self.all is None or not isinstance(name, str):
+            return []
+        text = self.why_not(name, f"; add it to `{self.section}`")
+        return [source.fault(key, text)] if text else []
+
+
+def _listed(value: Json, section: str) -> Iterator[tuple[Key, Mapping[str, Json]]]:
+    """The mappings with a name in a list, whatever else is wrong."""
+    items = value.get(section) if isinstance(value, dict) else None
+    for index, item in enumerate(items if isinstance(items, list) else []):
+        if isinstance(item, dict) and isinstance(item.get("name"), str):
+            yield (section, index), item
+
+
+def _twice(source: Source, value: Json, section: str, above: Key = ()) -> Iterator[Fault]:
+    first: dict[str, Key] = {}
+    for key, item in _listed(value, section):
+        name = item["name"]
+        if name in first:
+            text = f"{name} is there twice, first in line {source.line((*above, *first[name]))}; remove one of them"
+            yield source.fault((*above, *key), text)
+        first.setdefault(name, key)
+
+
+def _parents(source: Source, value: Json) -> Iterator[Fault]:
+    images = {item["name"]: (key, item) for key, item in _listed(value, "diskimages")}
+    for finding in diskimages.problems({name: item for name, (_, item) in images.items()}):
+        yield source.fault((*images[finding.name][0], finding.key), finding.text)
+
+
+def _of_clouds(
+    source: Source, above: Key, provider: Mapping[str, Json], images: _Names, labels: _Names
+) -> Iterator[Fault]:
+    """What the labels of an OpenStack provider's pools name, and what they need."""
+    for pool_key, pool in _listed(provider, "pools"):
+        for below, label in _listed(pool, "labels"):
+            key = (*above, *pool_key, *below)
+            yield from labels.missing(source, (*key, "name"), label["name"])
+            if "diskimage" in label:
+                yield from images.missing(source, (*key, "diskimage"), label["diskimage"])
+            if ("diskimage" in label) == ("cloud-image" in label):
+                yield source.fault(key, "must have either `diskimage` or `cloud-image`; say what it starts from")
+            if not {"min-ram", "flavor-name"} & label.keys():
+                yield source.fault(key, "must have `min-ram` or `flavor-name`; say how large it is")
+
+
+def _chroots(source: Source) -> Iterator[Fault]:
+    value = source.document.value
+    servers = value.get("zookeeper-servers") if isinstance(value, dict) else None
+    first: str | None = None
+    for index, server in enumerate(servers if isinstance(servers, list) else []):
+        chroot = server.get("chroot") if isinstance(server, dict) else None
+        if isinstance(chroot, str) and chroot.strip("/"):
+            first = first if first is not None else chroot.strip("/")
+            if chroot.strip("/") != first:
+                text = f"is not the chroot of the servers before it, /{first}; servers of one ensemble share one"
+                yield source.fault(("zookeeper-servers", index, "chroot"), text)

@@ -1,0 +1,219 @@
+"""Nodepool's own configuration, with a few keys of ours: what to build, and where to upload it (docs/images.md).
+
+A nodepool.yaml works as it is: the keys and the defaults are Nodepool's, and so is the secure file that is laid over
+it. What is loaded has been checked whole: there is no second opinion. Provider sections of drivers other than openstack
+are accepted as they are written; the driver checks its own keys. A relative file name counts from the file's directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.images import dialect, faults
+from nodepool_ocb.images.dialect import Source
+from nodepool_ocb.images.diskimages import FORMAT, Keys, first_format, made, merged, texts
+from nodepool_ocb.images.diskimages import Diskimage as Diskimage
+from nodepool_ocb.images.faults import OPENSTACK, PROVIDER_KEYS
+from nodepool_ocb.model.records import Json
+
+#: What drivers take where their provider does not say; ``local`` takes whatever an image is made as.
+TAKES: Final = {"openstack": "qcow2", "ibmvpc": "qcow2", "aws": "raw", "azure": "vhd", "docker": "tar"}
+LOCAL: Final = "local"
+PORT: Final = 2281  # of a ZooKeeper server, where none is given
+#: The keys of an image of a provider that have fields of their own.
+IMAGE_KEYS: Final = frozenset({"name", "pause", "meta"})
+
+
+class ProviderImage(msgspec.Struct, frozen=True, kw_only=True):
+    """A diskimage that a provider has."""
+
+    name: str
+    pause: bool = False  # no new uploads
+    meta: Mapping[str, str] = {}
+    format: str = FORMAT  # in which this provider gets this image
+    options: Mapping[str, Json] = {}  # all other keys
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """Where images are uploaded."""
+
+    name: str
+    driver: str = OPENSTACK
+    diskimages: tuple[ProviderImage, ...] = ()
+    image_upload_timeout_seconds: float = 3600.0
+    upload_workers: int | None = None  # uploads to it at a time; None: as many as the builders do
+    format: str = FORMAT  # what it takes, of an image that says nothing else
+    options: Mapping[str, Json] = {}  # all other keys, as they are written
+
+
+class Label(msgspec.Struct, frozen=True, kw_only=True):
+    """What a launcher offers."""
+
+    name: str
+    min_ready: int = 0
+    max_ready_age_seconds: float = 0.0  # 0: any age
+
+
+class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole of it. Abstract diskimages are merged away."""
+
+    elements_dir: tuple[str, ...] = ()
+    images_dir: str | None = None
+    build_log_dir: str | None = None
+    build_log_retention: int = 7  # logs of an image to keep, at least one; below 0: all
+    zookeeper: ZooKeeperSettings | None = None
+    diskimages: tuple[Diskimage, ...] = ()
+    providers: tuple[Provider, ...] = ()
+    labels: tuple[Label, ...] = ()
+    lines: Mapping[str, int] = {}  # where each diskimage and provider, and each of its keys, is written
+
+    def line(self, place: str) -> int:
+        """The line of a place such as ``diskimages[NAME].options``; that of its section where the key is inherited."""
+        return self.lines.get(place) or self.lines.get(place[: place.find("]") + 1], 1)
+
+
+def load(path: Path | str, secure: Path | str | None = None, environ: Mapping[str, str] = os.environ) -> Nodepool:
+    """What a nodepool.yaml says, with the secure file laid over it.
+
+    Raises Invalid with every fault of both: ``FILE:LINE: PATH: sentence``.
+    """
+    path = Path(path)
+    source = dialect.load(path, "nodepool.json", environ)
+    problems = source.problems(faults.of(source))
+    secrets: Json = {}
+    if secure is not None:
+        above = dialect.load(Path(secure), "nodepool-secure.json", environ)
+        problems += above.problems(faults.of_secrets(above, source), secret=True)
+        secrets = {key: value for key, value in (above.document.value or {}).items() if value}  # none replace nothing
+    if problems:
+        raise Invalid(problems)
+    value = _anchored(source.document.value or {}, path.resolve().parent)
+    return replace(_made(value, _anchored(secrets, Path(secure or path).resolve().parent)), lines=_lines(source))
+
+
+def _lines(source: Source) -> dict[str, int]:
+    """Where the faults lie that only backends and drivers can find."""
+    found = {}
+    for section in ("diskimages", "providers"):
+        for number, each in enumerate((source.document.value or {}).get(section) or []):
+            found[f"{section}[{each['name']}]"] = source.line((section, number))
+            for key in each:
+                found[f"{section}[{each['name']}].{key}"] = source.line((section, number, key))
+    return found
+
+
+def _anchored(value: Mapping[str, Json], folder: Path) -> dict[str, Json]:
+    """Relative file names made absolute."""
+
+    def absolute(name: str) -> str:
+        return str(folder / Path(name).expanduser())
+
+    known: dict[str, Callable[[Json], Json]] = {
+        "elements-dir": lambda names: [absolute(name) for name in names.split(":") if name],
+        "images-dir": absolute,
+        "build-log-dir": absolute,
+        "zookeeper-tls": lambda files: {name: absolute(file) for name, file in files.items()},
+    }
+    return {key: known[key](each) if key in known else each for key, each in value.items()}
+
+
+def _made(value: Mapping[str, Json], secrets: Mapping[str, Json]) -> Nodepool:
+    built = merged({image["name"]: image for image in value.get("diskimages") or []})
+    above = {provider["name"]: provider for provider in secrets.get("providers") or []}
+    providers = [
+        _provider(_deeply({"driver": OPENSTACK, **section}, above.get(section["name"], {})), built)
+        for section in value.get("providers") or []
+    ]
+    secret = {image["name"]: texts(image["env-vars"]) for image in secrets.get("diskimages") or []}
+    images = (made(name, keys, _taken(name, providers)) for name, keys in built.items())
+    return Nodepool(
+        elements_dir=tuple(value.get("elements-dir", ())),
+        images_dir=value.get("images-dir"),
+        build_log_dir=value.get("build-log-dir"),
+        build_log_retention=value.get("build-log-retention", 7),
+        zookeeper=_zookeeper(_deeply(value, secrets)),
+        diskimages=tuple(replace(each, env_vars={**each.env_vars, **secret.get(each.name, {})}) for each in images),
+        providers=tuple(providers),
+        labels=tuple(_label(section) for section in value.get("labels") or []),
+    )
+
+
+def _provider(section: Mapping[str, Json], built: Mapping[str, Keys]) -> Provider:
+    takes: str | None = section.get("format", section.get("image-format", TAKES.get(section["driver"])))
+    anything = takes is None and section["driver"] == LOCAL
+
+    def image(item: Mapping[str, Json]) -> ProviderImage:
+        own = first_format(built.get(item["name"], {}))
+        return ProviderImage(
+            name=item["name"],
+            pause=item.get("pause", False),
+            meta=texts(item.get("meta", {})),
+            format=own if anything else takes or FORMAT,
+            options={key: value for key, value in item.items() if key not in IMAGE_KEYS},
+        )
+
+    return Provider(
+        name=section["name"],
+        driver=section["driver"],
+        diskimages=tuple(image(item) for item in section.get("diskimages", [])),
+        image_upload_timeout_seconds=float(section.get("image-upload-timeout", 3600)),
+        upload_workers=section.get("upload-workers"),
+        format=takes or FORMAT,
+        options={key: value for key, value in section.items() if key not in PROVIDER_KEYS},
+    )
+
+
+def _taken(name: str, providers: Iterable[Provider]) -> list[str]:
+    """The formats in which providers want a diskimage."""
+    return [image.format for provider in providers for image in provider.diskimages if image.name == name]
+
+
+def _label(section: Mapping[str, Json]) -> Label:
+    age = float(section.get("max-ready-age", 0))
+    return Label(name=section["name"], min_ready=section.get("min-ready", 0), max_ready_age_seconds=age)
+
+
+def _zookeeper(value: Mapping[str, Json]) -> ZooKeeperSettings | None:
+    """Every server once, and the chroot that they share behind the last."""
+    servers = value.get("zookeeper-servers") or []
+    if not servers:
+        return None
+    hosts = ",".join(f"{_bracketed(server['host'])}:{server.get('port', PORT)}" for server in servers)
+    chroot = next((each.strip("/") for each in (server.get("chroot", "") for server in servers) if each), "")
+    tls = value.get("zookeeper-tls")
+    return ZooKeeperSettings(
+        hosts=f"{hosts}/{chroot}" if chroot else hosts,
+        session_timeout_seconds=float(value.get("zookeeper-timeout", 10)),
+        tls=TlsSettings(**tls) if tls else None,
+        **value.get("zookeeper-auth", {}),
+    )
+
+
+def _bracketed(host: str) -> str:
+    """An IPv6 address can be told from its port.
+
+    >>> _bracketed("::1"), _bracketed("zk01")
+    ('[::1]', 'zk01')
+    """
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _deeply(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Json]:
+    """Mappings laid over each other at every level; all else is replaced.
+
+    >>> _deeply({"a": {"b": 1, "c": [2]}}, {"a": {"c": [3]}})
+    {'a': {'b': 1, 'c': [3]}}
+    """
+    both = dict(below)
+    for key, value in above.items():
+        under = both.get(key)
+        both[key] = _deeply(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return both

@@ -1,0 +1,152 @@
+"""What is to be tidied up of an image: builds and uploads that are superfluous, dead, or asked to be deleted. Pure.
+
+As ``nodepool_ocb.images.rules`` has it: each step carries the version of what it was decided on, and all of them may be done at
+once, or any part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from nodepool_ocb.images.rules import BuildView, ImageView, UploadView, tried_again
+from nodepool_ocb.model.records import BuildState, UploadState
+from nodepool_ocb.model.skew import believed
+
+
+class MarkBuild(msgspec.Struct, frozen=True):
+    """Set the build's state; ``instead`` is the build that makes it superfluous, and must still be as it was."""
+
+    build: BuildView
+    state: BuildState
+    reason: str
+    instead: BuildView | None = None
+
+
+class MarkUpload(msgspec.Struct, frozen=True):
+    """Set the upload's state; ``instead`` is the upload that makes it superfluous, and must still be as it was."""
+
+    upload: UploadView
+    state: UploadState
+    reason: str
+    instead: UploadView | None = None
+
+
+class RemoveUpload(msgspec.Struct, frozen=True):
+    """Delete the upload at its provider, then its record."""
+
+    upload: UploadView
+
+
+class RemoveBuild(msgspec.Struct, frozen=True):
+    """Delete the build's files, where they are ours, then its record and all below it."""
+
+    build: BuildView
+
+
+Step: TypeAlias = MarkBuild | MarkUpload | RemoveUpload | RemoveBuild
+
+
+class Tidier(msgspec.Struct, frozen=True):
+    """Who tidies up: a builder, and what it knows of an image."""
+
+    builder_id: str
+    working: frozenset[str] = frozenset()  # ids of the builds that it works on now
+    configured: bool = True  # whether its configuration has the image
+    carriers: frozenset[str] = frozenset()  # its providers that are to have the image
+    providers: frozenset[str] = frozenset()  # its providers, whatever they carry
+    living: frozenset[str] = frozenset()  # the ids of the builders that are there now
+    keep: int = 2
+    failed_keep_seconds: float = 86400.0
+    gone: frozenset[str] = frozenset()  # the ids of builders that have not been there for long
+    formats: tuple[str, ...] = ()  # in which its configuration wants the image
+
+
+def tidy(image: ImageView, tidier: Tidier, now: float) -> Iterator[Step]:
+    """What is to be done about an image's builds and uploads; all of it may be done at once, or any part of it."""
+    kept_uploads = _kept_uploads(image, tidier)
+    for build in image.builds:
+        yield from _tidy_build(image, build, tidier, now)
+        for upload in build.uploads:
+            instead = next((kept for kept in kept_uploads if kept.provider == upload.provider), None)
+            yield from _tidy_upload(build, upload, upload in kept_uploads, instead, tidier, now)
+
+
+def _instead(image: ImageView, build: BuildView, tidier: Tidier) -> BuildView | None:
+    """The newest of the builds that make a ready one superfluous; None while it is kept.
+
+    The newest are kept, and the newest of those that have the tidier's formats. What another builder made in formats of
+    its own is for that builder to judge, which may want them, unless newer builds have them too.
+    """
+    keep = max(tidier.keep, 1)
+    ready, suitable = image.ready(), [each for each in image.ready() if each.has(tidier.formats)]
+    if build in ready[:keep] or build in suitable[:keep]:
+        return None
+    if build.record.builder_id in tidier.gone | {tidier.builder_id}:
+        return ready[0]
+    newer = [each for each in ready if each.id > build.id and each.has(build.record.formats)]
+    return newer[0] if len(newer) >= keep else None
+
+
+def _kept_uploads(image: ImageView, tidier: Tidier) -> list[UploadView]:
+    """The newest ready uploads of each provider: where a new build cannot be sent, the old one stays. And those that
+    failed and are to be tried again: their record holds the count.
+    """
+    seen: dict[str, list[UploadView]] = {}
+    for build in reversed(image.builds):
+        for upload in reversed(build.uploads):
+            if upload.record.state is UploadState.READY and build.record.state is not BuildState.DELETE:
+                seen.setdefault(upload.provider, []).append(upload)
+    kept = [upload for uploads in seen.values() for upload in uploads[: max(tidier.keep, 1)]]
+    return kept + [
+        upload
+        for build in image.ready()
+        for upload in build.uploads
+        if tried_again(upload.record) and build is image.newest([upload.record.format])
+    ]
+
+
+def _tidy_build(image: ImageView, build: BuildView, tidier: Tidier, now: float) -> Iterator[Step]:
+    record, ours = build.record, build.record.builder_id == tidier.builder_id
+    expired = now >= believed(record.state_time, now) + tidier.failed_keep_seconds
+    gone = expired and record.builder_id not in tidier.living  # its files went with it, or are found when it is back
+    match record.state:
+        case BuildState.BUILDING if image.holder is None and build.id not in tidier.working:
+            yield MarkBuild(build, BuildState.ABORTED, f"{record.builder} lost the lock: it died, or ZooKeeper lost it")
+        case BuildState.READY if build.bare and not tidier.configured and ours:
+            yield MarkBuild(build, BuildState.DELETE, "the image is not configured any more")
+        case BuildState.READY if build.bare and tidier.configured and (instead := _instead(image, build, tidier)):
+            yield MarkBuild(build, BuildState.DELETE, "newer builds are ready", instead)
+        case BuildState.ABORTED | BuildState.FAILED | BuildState.DELETE if not build.bare or build.id in tidier.working:
+            return  # its uploads go first; what is worked on may be ready yet
+        case BuildState.ABORTED | BuildState.DELETE if ours or gone:
+            yield RemoveBuild(build)
+        case BuildState.FAILED if expired and (ours or gone):
+            yield RemoveBuild(build)
+
+
+def _tidy_upload(
+    build: BuildView, upload: UploadView, kept: bool, instead: UploadView | None, tidier: Tidier, now: float
+) -> Iterator[Step]:
+    record, ours = upload.record, build.record.builder_id == tidier.builder_id
+    if upload.locked:
+        return  # somebody works on it, and what the provider calls it may not be known yet
+    if record.state is UploadState.DELETE:
+        if upload.provider in tidier.providers or record.external_id is None:
+            yield RemoveUpload(upload)
+    elif build.record.state is BuildState.DELETE:
+        yield MarkUpload(upload, UploadState.DELETE, "its build is to be deleted")
+    elif record.state is UploadState.UPLOADING:
+        yield MarkUpload(upload, UploadState.FAILED, f"{record.builder} died while it sent it")
+    elif ours and upload.provider in tidier.providers and upload.provider not in tidier.carriers:
+        yield MarkUpload(upload, UploadState.DELETE, f"{upload.provider} is not to have this image any more")
+    elif record.state is UploadState.READY and not kept and upload.provider in tidier.carriers:
+        yield MarkUpload(upload, UploadState.DELETE, "newer uploads are ready", instead)
+    elif (
+        record.state is UploadState.FAILED
+        and not kept
+        and now >= believed(record.state_time, now) + tidier.failed_keep_seconds
+    ):
+        yield MarkUpload(upload, UploadState.DELETE, "it failed, and has been kept long enough")

@@ -1,6 +1,0 @@
-"""Where a machine is, for those who connect to it."""
-
-from __future__ import annotations
-
-from nodepool_ocb.addressing import PORT as PORT
-from nodepool_ocb.addressing import parse as parse

@@ -1,0 +1,6 @@
+"""Where a machine is, for those who connect to it."""
+
+from __future__ import annotations
+
+from nodepool_ocb.engine.addressing import PORT as PORT
+from nodepool_ocb.engine.addressing import parse as parse

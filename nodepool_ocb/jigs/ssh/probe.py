@@ -1,0 +1,123 @@
+"""Whether a machine is there: its connection is opened or used, and it prints a word that it is told.
+
+A shell may say more before that, as a runner's may.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import paramiko
+
+from nodepool_ocb.config import SshSettings
+from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.jigs.ssh.link import ENDED, WORDS_CHARACTERS, Broken, Link, NoKey, load_keys, shut
+from nodepool_ocb.jigs.ssh.pool import pool
+from nodepool_ocb.model.records import Node
+
+SAID_BYTES: Final = 1 << 16
+
+__all__ = ["Alive", "NoKey", "Prober", "Unreachable"]
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """It lets us in. ``host_key``: what it showed where none was pinned, to be pinned now; else None."""
+
+    host_key: str | None = None
+
+
+class Prober:
+    """Probes machines, through the same connections that the jigs use."""
+
+    def __init__(self, settings: SshSettings) -> None:
+        self._pool = pool(settings)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether private keys have been read."""
+        return self._pool.has_keys
+
+    def load_keys(self, settings: SshSettings) -> None:
+        """Raises NoKey where none of the key files can be used now."""
+        load_keys(settings)
+
+    def configure(self, settings: SshSettings) -> None:
+        """Probe with these from now on, and with what the key files hold now."""
+        self._pool.configure(settings)
+
+    def lacks(self) -> str | None:
+        """What this host lacks to ask any machine; None where it has a key."""
+        try:
+            load_keys(self._pool.settings)
+        except NoKey as lacking:
+            return str(lacking)
+        return None
+
+    def forget_keys(self) -> None:
+        """Read the key files anew before the next connection is made."""
+        self._pool.forget_keys()
+
+    def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
+        """Takes at most some three times the connection's time-out for each address.
+
+        Raises NoKey or OSError for what this host lacks.
+        """
+        answer = self._pool.take(fqdn, node)
+        if isinstance(answer, Unreachable):
+            return answer
+        try:
+            failure = self._word(answer)
+        finally:
+            self._pool.give_back(answer)
+        if failure is not None:
+            return failure
+        return Alive(None if node.host_keys else answer.host_key)
+
+    def _word(self, link: Link) -> Unreachable | None:
+        """Have a new word printed: a login that runs something else, whatever it is told, prints another."""
+        timeout = self._pool.settings.connect_timeout_seconds
+        halves = secrets.token_hex(8), secrets.token_hex(8)  # who repeats the command does not print the word
+        try:
+            channel = link.channel(f"printf '\\n%s%s\\n' {' '.join(halves)}", timeout)
+        except Broken as broken:
+            self._pool.discard(link)
+            return Unreachable("run", str(broken))
+        deadline = time.monotonic() + timeout
+        while not channel.status_event.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline or not link.alive:
+                self._pool.discard(link)
+                return Unreachable("run", link.fault or f"the command printf did not end within {timeout:g} s")
+        code = channel.recv_exit_status()
+        word = "".join(halves)
+        said = _said(channel, word.encode(), deadline) if code >= 0 else ""
+        shut(channel)
+        link.heard()
+        if code < 0:
+            return Unreachable("run", link.fault or "the command printf ended without an exit code")
+        if code == 0 and word in said.splitlines():
+            return None
+        told = f": {words[:WORDS_CHARACTERS]}" if (words := " ".join(said.split())) else ""
+        if code > 0:
+            return Unreachable("run", f"the command printf ended with exit code {code}{told}")
+        return Unreachable("run", f"the login runs something else than the command that it is told{told}")
+
+    def close(self) -> None:
+        """Close all connections; the jigs share them."""
+        self._pool.close()
+
+
+def _said(channel: paramiko.Channel, word: bytes, deadline: float) -> str:
+    """What the command that has ended printed, up to the line of the word; the newest of it where that is much."""
+    said = b""
+    with suppress(*ENDED):
+        while word + b"\n" not in said and (left := deadline - time.monotonic()) > 0:
+            channel.settimeout(left)
+            data = channel.recv(SAID_BYTES)
+            if not data:
+                break
+            said = (said + data)[-SAID_BYTES:]
+    return said.decode(errors="replace")

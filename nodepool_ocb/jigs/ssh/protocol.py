@@ -1,0 +1,199 @@
+"""What is said to the machine's runner, and what it says: bytes and values only.
+
+An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree, and by the
+token: where that does not come, nothing is run. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. What stands
+between an OUTPUT or WRITTEN frame and the next is data, and so is all that comes after FOLLOWING. The token is a random
+number that each channel gets at its start, so that no script can say anything in the runner's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, TypeAlias
+
+import msgspec
+
+from nodepool_ocb.jigs.jig import Order
+from nodepool_ocb.jigs.ssh.attributes import tree
+
+#: The first command on a channel: no argument of it ever differs. Says SEND where this runner is not installed yet.
+BOOTSTRAP: Final = (
+    "exec sh -c '"
+    "IFS= read -r t; IFS= read -r d; IFS= read -r h; umask 077; "
+    'case $d in "~/"*) d=$HOME/${d#"~/"};; esac; '
+    '[ -d "$d/runs" ] || mkdir -p "$d/runs" || exit 71; '
+    'if ! [ -d "$d/runner-$h" ]; then '
+    'printf "\\n%s SEND\\n" "$t"; '
+    'while IFS= read -r l && [ "$l" != "$t" ]; do printf "%s\\n" "$l"; done >"$d/install.$$"; '
+    '[ "$l" = "$t" ] || exit 74; '
+    '(cd "$d" && sh "install.$$" "$$"); rm -f "$d/install.$$"; '
+    "fi; "
+    'OCB_TOKEN=$t exec sh "$d/runner-$h/runner" "$d"'
+    "'"
+)
+PROGRAMS: Final[Mapping[str, str]] = {
+    "runner": "runner.sh",
+    "bin/read_attribute": "read_attribute.sh",
+    "bin/write_attribute": "write_attribute.sh",
+}
+FRAME_BYTES: Final = 4096  # of one frame; no runner says more
+OUTPUT_BYTES: Final = 1 << 26  # of what a run prints: the machine ends one that prints more
+WRITTEN_BYTES: Final = 1 << 20  # of attributes given back: twice what a noderole can hold
+LINES_BYTES: Final = 4096  # a shell reads byte by byte: beyond this a program is the cheaper reader
+_END: Final = "end of this file"
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """Something that the runner says."""
+
+    word: str
+    arguments: tuple[str, ...] = ()
+
+
+class Data(msgspec.Struct, frozen=True):
+    """Bytes of the section that the frame ``word`` began; of the noise before any frame where it is empty."""
+
+    word: str
+    data: bytes
+
+
+Heard: TypeAlias = Frame | Data
+
+
+class Nonsense(ValueError):
+    """This is not what a runner says."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the machine says what its runner would not: {what}")
+
+
+class Ear:
+    """Takes bytes as they come, gives frames and data; data is held back only where it may be the begin of a frame.
+
+    It holds back FRAME_BYTES at most, and raises Nonsense where a frame is longer.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._mark = b"\n" + token.encode() + b" "
+        self._buffer = b""
+        self._section = ""
+
+    def hear(self, data: bytes) -> Iterator[Heard]:
+        """What these bytes, after all those before, come to."""
+        if self._section == "FOLLOWING":
+            yield Data(self._section, data)
+            return
+        heard, self._buffer = self._buffer + data, b""
+        begin = 0  # what stands before it has been given
+        while self._section != "FOLLOWING" and (place := heard.find(self._mark, begin)) >= 0:
+            end = heard.find(b"\n", place + len(self._mark))
+            if place > begin:
+                yield Data(self._section, heard[begin:place])
+            if (len(heard) if end < 0 else end) - place > FRAME_BYTES:
+                raise Nonsense(f"a frame of more than {FRAME_BYTES} bytes")
+            if end < 0:
+                self._buffer = heard[place:]
+                return
+            word, *arguments = heard[place + len(self._mark) : end].decode("utf-8", "replace").split(" ")
+            begin = end + 1
+            self._section = word if word in ("OUTPUT", "WRITTEN", "FOLLOWING") else ""
+            yield Frame(word, tuple(arguments))
+        ready = len(heard) - (0 if self._section == "FOLLOWING" else self._held(heard, begin))
+        self._buffer = heard[ready:]
+        if ready > begin:
+            yield Data(self._section, heard[begin:ready])
+
+    def _held(self, heard: bytes, begin: int) -> int:
+        """How many bytes at the end, from ``begin`` on, may be the begin of a mark."""
+        first = max(begin, len(heard) - len(self._mark))
+        place = heard.rfind(b"\n", first)
+        while place >= 0:
+            if self._mark.startswith(heard[place:]):
+                return len(heard) - place
+            place = heard.rfind(b"\n", first, place)
+        return 0
+
+
+def number(text: str) -> int:
+    """A count in a frame; raises Nonsense.
+
+    >>> number("12")
+    12
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise Nonsense(f"{text[:20]!r} where a number belongs")
+    return int(text)
+
+
+def misnamed(order: Order) -> str | None:
+    """Why an order cannot be given: a name in it would be two words, or a path; None where all are well."""
+    for what, word in (("role", order.role), ("node", order.node), ("run", order.run)):
+        if not _WORD.fullmatch(word):
+            return f"{word!r} can be no name of a {what}: only letters, digits, '-', '_' and '.'"
+    return None
+
+
+def name(order: Order) -> str:
+    """How the machine knows a run: by its role and generation, whoever orders it."""
+    return f"{order.role}@{order.generation}"
+
+
+def run(order: Order, token: str, before: int | None, offset: int | None) -> bytes:
+    """The order to run.
+
+    ``before``: the lowest epoch under which the same may have been ordered already, None if that cannot be; ``offset``:
+    how many bytes of its output are known, None where this is the first order: then it is not told when it is started.
+    """
+    script = (order.definition.script or "").encode()
+    texts = script, json.dumps(order.attributes).encode() + b"\n", tree(order.attributes)
+    end = token.encode() + b"\n"  # without it the order is none
+    words = [
+        "run",
+        str(order.epoch),
+        name(order),
+        order.run,
+        order.node,
+        str(max(1, math.ceil(order.timeout_seconds))),
+        "1" if order.destructive else "0",
+        "-" if before is None else str(before),
+        "-" if offset is None else str(offset),
+    ]
+    if sum(map(len, texts)) <= LINES_BYTES and all(text.isascii() and b"\0" not in text for text in texts):
+        body = b"".join(text + (b"" if text.endswith(b"\n") or not text else b"\n") + end for text in texts)
+        return " ".join([*words, "lines\n"]).encode() + body
+    sizes = [str(len(text)) for text in texts]
+    return " ".join([*words, "bytes", *sizes]).encode() + b"\n" + b"".join(texts) + end
+
+
+def end(order: Order) -> bytes:
+    """The order to end what runs for this noderole and generation."""
+    return f"end {order.epoch} {name(order)} {order.run}\n".encode()
+
+
+def follow(order: Order, run: str, offset: int) -> bytes:
+    """The order to send this run's output from this byte on, as it grows; there is no other use of the channel after it."""
+    return f"follow {name(order)} {run} {offset}\n".encode()
+
+
+@lru_cache(maxsize=1)
+def installer() -> tuple[str, str]:
+    """What installs the runner in a state directory, and the name under which it does."""
+    texts = {place: files("nodepool_ocb.jigs.ssh").joinpath(file).read_text() for place, file in PROGRAMS.items()}
+    digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
+    folder = f"new-{digest}.$1"  # $1: the process that installs
+    lines = [f'mkdir -p "{folder}/bin"']
+    for place, text in texts.items():
+        lines.append(f"cat >\"{folder}/{place}\" <<'{_END}'\n{text}{_END}")
+    lines.append(f'chmod 700 "{folder}"/bin/*')
+    lines.append(f'timeout --version 2>/dev/null | grep -q GNU || : >"{folder}/apart"')
+    # Two may install at once: the first to rename wins, and mv -T is not everywhere.
+    lines.append(f'[ -d "runner-{digest}" ] || mv "{folder}" "runner-{digest}"')
+    lines.append(f'rm -rf "{folder}" "runner-{digest}/{folder}"')
+    return "\n".join(lines) + "\n", digest

@@ -1,0 +1,125 @@
+"""How much one transaction may hold, and plans cut to that.
+
+ZooKeeper drops the connection of whoever sends much more than a mebibyte, so the store refuses what is above
+``TRANSACTION_BYTES`` or ``TRANSACTION_CHANGES``. Whatever can be divided is cut to half of that, counted in bytes as they
+are encoded and in changes. A plan is what must *stand together* and a sequence of units that *may follow*, each written
+whole or not at all; what is cut off is decided anew by whoever watches it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Raise
+
+RECORD_BYTES: Final = 256 * 1024  # of one record: refused above, and not read
+BLOB_BYTES: Final = 512 * 1024  # of the attributes in one znode: likewise
+TRANSACTION_BYTES: Final = 512 * 1024  # refused above
+TRANSACTION_CHANGES: Final = 500
+MOST_BYTES: Final = TRANSACTION_BYTES // 2  # aimed at
+MOST_CHANGES: Final = TRANSACTION_CHANGES // 2
+
+#: What a change takes beside its path and data: headers, a chroot, an ACL of five users.
+OVERHEAD_BYTES: Final = 400
+
+#: What a noderole's record takes beside its parents and clusters, whose names are ASCII, and a reason.
+NODEROLE_BYTES: Final = 450
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Room:
+    """A transaction that is being filled; ``changes`` is what is in it. A gate is raised once in it, however often asked.
+
+    ``beside`` is what will be written with it, and is not in it.
+    """
+
+    def __init__(self, together: Iterable[Change] = (), beside: Sequence[Change] = ()) -> None:
+        self.changes: list[Change] = list(together)  # what stands together is put in before the first unit is taken
+        self._beside = beside
+        self._size = -1  # bytes, once a unit is to follow: it encodes what is in it
+        self._raised: set[str] = set()  # the paths of gates
+
+    def take(self, unit: Sequence[Change]) -> bool:
+        """Put in a unit, if there is room for all of it; an empty transaction takes any."""
+        if self._size < 0:
+            self._size = sum(map(size, self.changes)) + sum(map(size, self._beside))
+            self._raised = {change.path for change in self.changes if type(change) is Raise}
+        raised = {change.path for change in unit if type(change) is Raise}
+        again = raised & self._raised
+        fresh = [change for change in unit if change.path not in again] if again else unit
+        total = self._size + sum(map(size, fresh))
+        full = len(self.changes) + len(fresh) + len(self._beside) > MOST_CHANGES or total > MOST_BYTES
+        if full and self.changes:
+            return False
+        self.changes += fresh
+        self._size = total
+        self._raised |= raised
+        return True
+
+
+def size(change: Change) -> int:
+    """About how many bytes of a transaction it takes, rather too many than too few."""
+    bare = len(change.path) + OVERHEAD_BYTES
+    return bare if isinstance(change, Check | Delete) else bare + _length(change.data)
+
+
+def _length(data: object) -> int:
+    if type(data) is NodeRole and data.reason is None and data.ending is None:  # most of what is written
+        names = (*data.parents, *data.serves)
+        return NODEROLE_BYTES + len("".join(names)) + 3 * len(names)
+    try:
+        return len(_encode(data))
+    except (TypeError, ValueError, RecursionError):
+        return 0  # no JSON: the store says so
+
+
+def fits(changes: Sequence[Change]) -> bool:
+    """Whether one transaction may hold them all, within what is aimed at."""
+    return len(changes) <= MOST_CHANGES and sum(map(size, changes)) <= MOST_BYTES
+
+
+def cut(together: Iterable[Change], following: Iterable[Sequence[Change]]) -> list[Change]:
+    """One transaction: what stands together, and of what may follow as much as there is room for, in its order.
+
+    >>> from nodepool_ocb.model.records import Check
+    >>> len(cut([Check("/a", 0)], ([Check(f"/b{n}", 0)] for n in range(400))))
+    250
+    """
+    room = Room(together)
+    for unit in following:
+        if not room.take(unit):
+            break
+    return room.changes
+
+
+def parts(units: Iterable[Sequence[Change]], beside: Sequence[Change] = ()) -> Iterator[list[Change]]:
+    """All of the units, in as few transactions as their order allows, each with room for ``beside``."""
+    room = Room(beside=beside)
+    for unit in units:
+        if not room.take(unit):
+            yield room.changes
+            room = Room(unit, beside)
+    if room.changes:
+        yield room.changes
+
+
+def singly(changes: Iterable[Change]) -> Iterator[tuple[Change]]:
+    """Each change as a unit of its own."""
+    return ((change,) for change in changes)
+
+
+def apart(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Changes that need not be written at once, in as few transactions as bear them; each raises every gate of all.
+
+    >>> from nodepool_ocb.model.records import Delete, Gate
+    >>> raised = Raise("/gate", Gate())
+    >>> [part[0] is raised for part in apart([Delete("/a", 0), raised, *(Delete(f"/b{n}", 0) for n in range(300))])]
+    [True, True]
+    """
+    raises = [change for change in changes if isinstance(change, Raise)]
+    others = [change for change in changes if not isinstance(change, Raise)]
+    return ([*raises, *part] for part in parts(singly(others), beside=raises))

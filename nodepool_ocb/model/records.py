@@ -1,0 +1,392 @@
+"""The records that live in ZooKeeper, and the changes that are written to them.
+
+Every record is a frozen ``msgspec.Struct`` whose JSON is what an operator reads in zk-shell: plain keys, ``"schema": 1``
+first, defaults left out. Keys that this version does not know are kept in ``unknown`` and written back (store.codec).
+Times are seconds since the epoch. Names are not part of a record: they are in the path (store.paths). What a number or a
+name may be is said in ranges.py; a record with another cannot be read, and none is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from nodepool_ocb.model.ranges import (
+    Backoff,
+    Count,
+    DeploymentHook,
+    ExitCode,
+    Id,
+    Login,
+    Moment,
+    Name,
+    NodeHook,
+    NoderoleHook,
+    Number,
+    Retries,
+    RunName,
+    Timeout,
+    Times,
+)
+
+Json: TypeAlias = Any  # JSON: None, bool, int, float, str, list, dict with text keys
+
+
+class State(StrEnum):
+    """Where a noderole stands."""
+
+    PROPOSED = "PROPOSED"  # bound, not committed: people may still change it
+    BLOCKED = "BLOCKED"  # committed, and a parent is not ACTIVE
+    TODO = "TODO"  # every parent is ACTIVE: an annealer may take it
+    TRANSITION = "TRANSITION"  # an annealer works on it now, or died while it did
+    ACTIVE = "ACTIVE"  # done, in the generation that the record names
+    ERROR = "ERROR"  # the jig failed; everything below waits
+
+
+class DeploymentState(StrEnum):
+    """Whether annealers may work in a deployment."""
+
+    PROPOSED = "PROPOSED"  # people change it, annealers stay away
+    COMMITTED = "COMMITTED"  # annealers work, people do not change it
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag=1):
+    """What all records share."""
+
+    unknown: dict[str, Json] | None = None  # keys of a later version, kept and written back
+
+
+class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An annealer does not reach a node that is alive; before it counts as dead, another one has to find the same."""
+
+    by: str  # the annealer
+    reason: str  # "connect: ...", with the step that failed
+    since: Moment
+
+
+class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """A machine: ``nodes/<fqdn>``."""
+
+    deployment: str = "system"
+    admin: bool = False
+    virtual: bool = False  # no machine behind it: always alive, for noop noderoles that many nodes wait for
+    alive: bool = False  # the framework's: it can be reached and logged in to
+    available: bool = True  # the administrator's: annealers may work on it
+    since: Moment = 0.0  # when alive or available changed last
+    reason: str | None = None  # why it is not alive: "connect: ...", with the step that failed
+    suspicion: Suspicion | None = None  # while it is alive: one annealer does not reach it, and others look
+    addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
+    user: Login = "root"
+    host_keys: tuple[str, ...] = ()  # pinned: "ssh-ed25519 AAAA..."
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+    rack: str | None = None
+    bootenv: str = "local"
+    hints: Mapping[str, Json] = {}
+    hooks: tuple[NodeHook, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
+    deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
+    dying: bool = (
+        False  # not alive, and not all of its noderoles are set back yet; nobody claims or revives it meanwhile
+    )
+    epoch_base: Count = 0  # its epochs are above this, which is above those of all nodes that were deleted before
+
+
+class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
+    """A role bound to a node: ``nodes/<fqdn>/noderoles/<role>``."""
+
+    state: State
+    since: Moment
+    deployment: str = "system"
+    parents: tuple[str, ...] = ()  # "role@fqdn", or "role@*deployment" for a cluster's members; sorted
+    serves: tuple[str, ...] = ()  # the cluster roles as which it is a member of its deployment's clusters
+    generation: Count = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
+    run: RunName | None = None  # the newest run; its record is runs/<run>
+    epoch: Count = 0  # the node's epoch under which that run was claimed
+    attempt: Times = 0  # runs of this generation's work since the last success or RETRY by a person
+    reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
+    by: str | None = None  # who caused the newest change
+    refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
+    once: Literal["started", "done"] | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
+    not_before: Moment = 0.0  # back-off: not to be claimed before this time
+    hooks: tuple[
+        NoderoleHook, ...
+    ] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
+    ending: str | None = None  # in TRANSITION: its run is to be ended, and why; whatever it comes to, this is an ERROR
+
+
+class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``deployments/<name>``; "system" always exists, is COMMITTED, and has no parent."""
+
+    parent: str | None = "system"
+    state: DeploymentState = DeploymentState.PROPOSED
+    since: Moment = 0.0
+    by: str | None = None
+
+
+class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``deployments/<deployment>/clusters/<role>``: its version rises whenever a member joins, leaves or ceases to be
+    satisfied; what is claimed below the cluster checks it instead of every member.
+    """
+
+    by: str | None = None  # the member that raised it last: "role@fqdn"
+
+
+class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``/ocb/structure``: its version rises whenever roles, deployments, nodes or noderoles come, go or are linked anew.
+
+    Its numbers are no lower than any that something deleted ever had: what is made under the same name later begins there.
+    """
+
+    generation: Count = 0  # of noderoles
+    epoch: Count = 0  # of nodes, and above them: no two nodes of one name begin at the same
+    rollout: Number = -1  # of rollouts, whose ids begin at 0
+
+
+class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``nodes/<fqdn>/claim``, ephemeral: who works on the node now."""
+
+    annealer: str
+    noderole: str
+    run: RunName
+    epoch: Count
+    since: Moment
+
+
+class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``nodes/<fqdn>/fence``: the znode's version and the node's epoch_base make its epoch; the data is the newest claim's."""
+
+    run: str | None = None
+    annealer: str | None = None
+    jig: str | None = None  # that the run was ordered with: whoever takes it over asks the machine by the same one
+
+
+class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a builder's configuration says of an image, as far as builders are compared."""
+
+    formats: tuple[str, ...] = ()
+    rebuild_age_seconds: Moment = 0.0
+    digest: str = ""  # of all of it but secrets: the same where builders make the same of it
+
+
+class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``daemons/<kind>/<id>``, ephemeral."""
+
+    host: str
+    pid: Count
+    version: str
+    started: Moment
+    state: str = "running"  # running or draining
+    trouble: str | None = None  # why it is not ready, in one sentence
+    jigs: tuple[str, ...] = ()
+    slots: Times = 0
+    code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps whose hooks it can run
+    pages: str | None = None  # HOST:PORT of what it serves over HTTP
+    providers: tuple[str, ...] = ()  # of a builder: those that it reaches
+    images: Mapping[str, ImageSettings] = {}  # of a builder: those that its configuration has
+
+
+class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``noderoles/<role>/runs/<run>``: what became of one attempt; the last ten are kept, some more for a while."""
+
+    annealer: str
+    started: Moment
+    ended: Moment
+    outcome: str  # succeeded, failed, unreachable, abandoned, unknown, died
+    generation: Count
+    epoch: Count
+    exit_code: ExitCode | None = None
+    reason: str | None = None
+    tail: str | None = None  # the end of the output, at most 4 KiB
+    log: str | None = None  # HOST:FILE of the whole output
+
+
+class Attrib(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attribute that a role declares: a name for a place (``map``: a/b/c) in the JSON that its jig sees."""
+
+    name: str
+    map: str
+    description: str | None = None
+    default: Json = None
+    schema: Json = None  # JSON Schema, translated from the barclamp's kwalify
+    ui_renderer: str | None = None
+
+
+class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``roles/<name>``: a role as imported from a barclamp (seeds 000 and 001)."""
+
+    barclamp: str
+    jig: Name
+    description: str | None = None
+    flags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    wants_attribs: tuple[str, ...] = ()
+    attribs: tuple[Attrib, ...] = ()
+    template: Mapping[str, Json] = {}  # the attribs' defaults, merged at their places
+    type: str | None = None  # the class of entry point nodepool_ocb.roles that carries its hooks
+    hooks: tuple[str, ...] = ()  # the hooks which that class overrides; annealers run these, see docs/hooks.md
+    script: str | None = None  # what the script jig runs
+    parameters: Mapping[str, Json] = {}  # for its jig, e.g. {"delay": 3, "fail": true} of jig test
+    timeout_seconds: Timeout = 1800.0
+    retries: Retries = 0  # runs again this often before ERROR
+    backoff_seconds: Backoff = 5.0  # before the first retry; doubles, at most 15 minutes
+
+
+class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``deployments/<deployment>/roles/<role>``: a role's configuration for a whole deployment."""
+
+    user: Mapping[str, Json] = {}
+    system: Mapping[str, Json] = {}
+    hooks: tuple[DeploymentHook, ...] = ()  # deployment hooks that are still to run
+    deleting: bool = False
+
+
+class Rollouts(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``rollouts/<deployment>``: which rollout counts. Its version rises with each driver, and with all that people ask."""
+
+    newest: Id | None = None
+    over: bool = True  # the newest one is
+    driver: str | None = None  # the annealer that drives it, or did until it died
+    since: Moment = 0.0  # when any of this changed last
+    id_base: Number = -1  # its ids are above this, which is no lower than any of a deployment that was deleted before
+
+
+class BuildState(StrEnum):
+    """Where an image's build stands."""
+
+    BUILDING = "building"  # its builder holds builds/lock and works on it
+    READY = "ready"  # every format is on its builder's disk, with checksums
+    FAILED = "failed"  # kept long enough to be read, with its log
+    ABORTED = "aborted"  # its builder died, or lost its session, while it built; the builder deletes it when it is back
+    DELETE = "delete"  # somebody asked for its deletion: its uploads go, then its files, then the record
+
+
+class UploadState(StrEnum):
+    """Where a build's upload to a provider stands."""
+
+    UPLOADING = "uploading"  # a builder holds images/lock and sends it
+    READY = "ready"  # the provider has it, verified: it may be launched from
+    FAILED = "failed"  # kept long enough to be read; tried again after a back-off
+    DELETE = "delete"  # somebody asked for its deletion
+
+
+class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``image/<image>/builds/<id>``; the field names are Nodepool's where it has the field."""
+
+    builder: str  # the host name, for people
+    builder_id: str  # of the image directory: the same after a restart, on no other host
+    filename: str  # of its files, without folder and extension: <image>-<id>
+    state: BuildState
+    state_time: Moment
+    formats: tuple[str, ...] = ()
+    checksums: Mapping[str, Mapping[str, str | Count]] = {}  # format → {"md5", "sha256", "size" in bytes}
+    removed: tuple[str, ...] = ()  # those of the formats whose files went after they were uploaded
+    started: Moment = 0.0
+    request: Count = 0  # the mzxid of the request-build that stood there when it began; 0 where none did
+    reason: str | None = None  # why it failed or was aborted
+    tail: str | None = None  # the end of the log of a build that failed, at most 4 KiB
+    log: str | None = None  # HOST:FILE of the whole log
+    username: str | None = None
+    python_path: str | None = None
+    shell_type: str | None = None
+    metadata: Mapping[str, str] = {}
+
+
+class Upload(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``builds/<id>/provider/<provider>/images/<id>``."""
+
+    state: UploadState
+    state_time: Moment
+    format: str
+    external_id: str | None = None  # what the provider calls it
+    external_name: str | None = None  # what it was called by us: <image>-<build>-<upload>-<provider>-<key>
+    cluster: str = ""  # the id of the cluster that is stamped on what the newest attempt made
+    key: str = ""  # of the newest attempt, drawn by chance: the part of the stamp that no other attempt has
+    builder: str | None = None
+    attempt: Times = 1  # how often this upload has been tried
+    reason: str | None = None
+    username: str | None = None
+    python_path: str | None = None
+    shell_type: str | None = None
+    metadata: Mapping[str, str] = {}
+
+
+class BuildRequest(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``image/<image>/request-build``: a flag, build this image off its schedule."""
+
+    by: str | None = None
+    reason: str | None = None
+    at: Moment = 0.0
+
+
+class Pause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``image/<image>/pause``: a flag, do not build this image (``until`` then, or until the flag goes)."""
+
+    by: str | None = None
+    reason: str | None = None
+    at: Moment = 0.0
+    until: Moment | None = None
+
+
+class Holder(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """A contender of a lock, ephemeral: what whoever holds it says of itself."""
+
+    daemon: str
+    host: str
+    pid: Count
+    purpose: str
+    since: Moment
+
+
+class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``/ocb/cluster``: the id that is stamped on every external object; made by ``nodepool-ocb init`` alone."""
+
+    id: str
+    admin_domain: str | None = None
+
+
+# -- changes: what a pure room returns and store.session.commit() writes, all or nothing --
+
+
+class Check(msgspec.Struct, frozen=True):
+    """Nothing is written; the znode must be at this version."""
+
+    path: str
+    version: int
+
+
+class Create(msgspec.Struct, frozen=True):
+    """The znode must not exist. ``data`` is a record, or JSON for attribute blobs, or None for an empty znode."""
+
+    path: str
+    data: Record | Json = None
+    ephemeral: bool = False
+
+
+class Set(msgspec.Struct, frozen=True):
+    """The znode must be at this version (0 is a version; there is no "any")."""
+
+    path: str
+    data: Record | Json
+    version: int
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """The znode must be at this version, and have no children."""
+
+    path: str
+    version: int
+
+
+class Raise(msgspec.Struct, frozen=True):
+    """The gate must exist, at whatever version: that rises by one. Any number may raise a gate at once."""
+
+    path: str
+    data: Gate
+
+
+Change: TypeAlias = Check | Create | Set | Delete | Raise

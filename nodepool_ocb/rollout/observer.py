@@ -1,0 +1,180 @@
+"""The noderoles that a phase of a rollout is about: how they stand, and which of them an action moves.
+
+A phase names roles, and takes their noderoles on the node with all that these need there; or stages of the task list. One
+that names neither takes, if it is the last, every noderole of the node, and otherwise none. Only what is bound in the
+rollout's deployment, or below it, is ever committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+
+from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model.records import State
+from nodepool_ocb.rollout.observation import Seen
+from nodepool_ocb.rollout.records import Rollout
+from nodepool_ocb.rollout.step import Action, Order, watched
+
+#: What an order does to the noderoles in these states.
+MOVES = {
+    Order.COMMIT: {State.PROPOSED: Event.COMMIT},
+    Order.RETRY: {State.PROPOSED: Event.COMMIT, State.ERROR: Event.RETRY},
+    Order.RECALL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE},
+    Order.END: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.END},
+}
+
+
+class Observer:
+    """One view of the world, looked at for one rollout; ``stages`` says which roles a stage of the task list has.
+
+    ``unreadable`` names noderoles whose records cannot be decoded. To which phase they
+    belong is not known, so none of their node is passed.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        deployment: str,
+        rollout: Rollout,
+        stages: Mapping[str, Iterable[str]] | None = None,
+        unreadable: Iterable[str] = (),
+    ) -> None:
+        self._world = world
+        self._rollout = rollout
+        self._within = frozenset(below(world, deployment))
+        self._stages = stages or {}
+        self._unreadable: dict[str, list[str]] = {}
+        for name in unreadable:
+            self._unreadable.setdefault(name.partition("@")[2], []).append(name)
+        self._blamed: dict[Vertex, Vertex | None] = {}
+
+    def seen(self) -> dict[str, Seen]:
+        """How the nodes stand of which ``step`` wants to be told."""
+        return {node: self._seen(node, phase) for node, phase in watched(self._rollout).items()}
+
+    def moves(self, actions: Iterable[Action]) -> dict[Event, list[Vertex]]:
+        """What to give to ``engine.commands.apply_to``: events, each with the noderoles that it happens to."""
+        found: dict[Event, list[Vertex]] = {}
+        for action in actions:
+            for vertex in self.noderoles(action.node, action.phase):
+                event = MOVES[action.order].get(vertex.record.state)
+                if event is not None:
+                    found.setdefault(event, []).append(vertex)
+        return found
+
+    def noderoles(self, node: str, phase: int) -> list[Vertex]:
+        """Those of a node's phase, by name."""
+        view = self._world.nodes.get(node)
+        if view is None:
+            return []
+        own = {
+            role: vertex
+            for role, vertex in view.noderoles.items()
+            if vertex.record.deployment in self._within and not vertex.unreadable
+        }
+        phases = self._rollout.head.strategy.phases
+        roles = {
+            *phases[phase].roles,
+            *(role for stage in phases[phase].stages for role in self._stages.get(stage, ())),
+        }
+        if phases[phase].roles or phases[phase].stages:
+            chosen = _with_parents([own[role] for role in roles if role in own])
+        else:
+            chosen = set(own.values()) if phase == len(phases) - 1 else set()
+        return sorted((vertex for vertex in chosen if own.get(vertex.role) is vertex), key=lambda each: each.role)
+
+    def _seen(self, node: str, phase: int) -> Seen:
+        view = self._world.nodes.get(node)
+        if view is None or view.record is None:
+            hidden = unreadable.node_hidden(self._world, node)
+            return Seen(stuck=1, reason=f"the record of node {node} cannot be read") if hidden else Seen(gone=True)
+        counts: Counter[str] = Counter()
+        reasons, errors = [f"{name} cannot be read" for name in self._unreadable.get(node, ())], dict[str, int]()
+        counts["stuck"] = len(reasons)
+        for vertex in self.noderoles(node, phase):
+            if vertex.record.state is State.ERROR:
+                errors[vertex.role] = vertex.record.generation
+            kind, reason = self._kind(vertex)
+            if kind is not None:
+                counts[kind] += 1
+            if reason:
+                reasons.append(reason)
+        return Seen(
+            proposed=counts["proposed"],
+            waiting=counts["waiting"],
+            running=counts["running"],
+            ending=counts["ending"],
+            errors=errors,
+            stuck=counts["stuck"],
+            reason="; ".join(sorted(reasons)[:3]),
+        )
+
+    def _kind(self, vertex: Vertex) -> tuple[str | None, str | None]:
+        match vertex.record.state:
+            case State.PROPOSED:
+                return "proposed", None
+            case State.TODO:
+                return "waiting", None
+            case State.TRANSITION if vertex.record.ending is None:
+                return "running", None
+            case State.TRANSITION:
+                hindered = _not_ended(vertex)
+                if hindered is None:
+                    return "ending", None
+                return "stuck", f"{vertex.name} is to be ended, and its machine {hindered}"
+            case State.ERROR:
+                return None, f"{vertex.name}: {vertex.record.reason or 'in ERROR'}"
+            case State.BLOCKED:
+                culprit = self._culprit(vertex)
+                return (
+                    ("waiting", None)
+                    if culprit is None
+                    else ("stuck", f"{vertex.name} waits for {culprit.name}, in ERROR")
+                )
+        return None, None
+
+    def _culprit(self, vertex: Vertex) -> Vertex | None:
+        """A noderole in ERROR above one that is BLOCKED; what was found on the way is kept for the others."""
+        if vertex in self._blamed:
+            return self._blamed[vertex]
+        found, met, queue = None, {vertex}, deque([vertex])
+        while queue and found is None:
+            for parent in queue.popleft().parents:
+                if parent.record.state is State.ERROR:
+                    found = parent
+                elif parent.record.state is State.BLOCKED and parent not in met:
+                    met.add(parent)
+                    queue.append(parent)
+        if found is None:
+            self._blamed |= dict.fromkeys(met)  # none of them has an ERROR above it
+        self._blamed[vertex] = found
+        return found
+
+
+def _not_ended(vertex: Vertex) -> str | None:
+    """Why nobody will end a run for now; None where whoever holds its node does, or whoever takes it over."""
+    node = vertex.node.record
+    if vertex.node.claim is not None:
+        return None
+    if node is None or not (node.alive or node.virtual):
+        return "does not answer"
+    if not node.available:
+        return "is not available"
+    return "is being deleted" if node.deleting else None
+
+
+def _with_parents(vertices: Iterable[Vertex]) -> set[Vertex]:
+    """Noderoles, and all above them on the same node."""
+    found = set(vertices)
+    queue = list(found)
+    while queue:
+        vertex = queue.pop()
+        for parent in vertex.parents:
+            if parent.node is vertex.node and parent not in found:
+                found.add(parent)
+                queue.append(parent)
+    return found

@@ -1,0 +1,119 @@
+"""What a strategy comes to with the nodes that there are: a plan to look at, and a rollout that begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Node
+from nodepool_ocb.rollout import selectors
+from nodepool_ocb.rollout.records import GroupRecord, Progress, Rollout, RolloutRecord, ranges, split
+from nodepool_ocb.rollout.selectors import Index, positions
+from nodepool_ocb.rollout.strategy import Criteria, InFlight, Strategy
+
+
+class Overlap(msgspec.Struct, frozen=True):
+    """Two groups that have nodes in common."""
+
+    first: str
+    second: str
+    nodes: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What would be done."""
+
+    levels: tuple[tuple[str, ...], ...]  # groups by how many groups they must wait for, one after the other
+    members: Mapping[str, tuple[str, ...]]  # group → nodes, in the order of the document
+    overlaps: tuple[Overlap, ...]
+    ungrouped: tuple[str, ...]  # nodes in no group
+    unmet: Mapping[str, tuple[str, ...]]  # group → the criteria that cannot be met, with numbers
+    strangers: Mapping[str, tuple[str, ...]]  # group → node_names that no node has
+
+
+def plan(strategy: Strategy, nodes: Mapping[str, Node]) -> Plan:
+    """The groups with their members, and what somebody should know before they begin."""
+    index = Index(nodes)
+    masks = {group.name: index.mask(group.selectors) for group in strategy.groups}
+    grouped = 0
+    for mask in masks.values():
+        grouped |= mask
+    unmet = {group.name: tuple(_unmet(group.success_criteria, masks[group.name])) for group in strategy.groups}
+    strangers = {group.name: tuple(index.strangers(group.selectors)) for group in strategy.groups}
+    return Plan(
+        levels=levels(strategy),
+        members={name: tuple(index.names[position] for position in positions(mask)) for name, mask in masks.items()},
+        overlaps=tuple(_overlaps(masks)),
+        ungrouped=tuple(index.names[position] for position in positions(index.every & ~grouped)),
+        unmet={name: told for name, told in unmet.items() if told},
+        strangers={name: names for name, names in strangers.items() if names},
+    )
+
+
+def _unmet(criteria: Criteria, mask: int) -> Iterator[str]:
+    """Before anything has failed, only a minimum can be out of reach."""
+    least = criteria.minimum_successful_nodes or 0
+    if least > mask.bit_count():
+        yield f"minimum_successful_nodes: {least} wanted, and it has {mask.bit_count()} nodes"
+
+
+def _overlaps(masks: Mapping[str, int]) -> Iterator[Overlap]:
+    for (first, some), (second, others) in combinations(masks.items(), 2):
+        if some & others:
+            yield Overlap(first, second, (some & others).bit_count())
+
+
+def levels(strategy: Strategy) -> tuple[tuple[str, ...], ...]:
+    """The groups in rows: each depends on some group of the row before it, and on none of its own row or a later one."""
+    waiting = {group.name: set(group.depends_on) for group in strategy.groups}
+    rows: list[tuple[str, ...]] = []
+    while waiting:
+        row = tuple(name for name, above in waiting.items() if not above)
+        if not row:
+            raise Invalid(f"groups depend on one another, or on groups that do not exist: {', '.join(waiting)}")
+        rows.append(row)
+        for name in row:
+            del waiting[name]
+        for above in waiting.values():
+            above.difference_update(row)
+    return tuple(rows)
+
+
+def begin(strategy: Strategy, nodes: Mapping[str, Node], now: float, by: str | None = None) -> Rollout:
+    """A rollout of these nodes, with its members chosen for good; nothing is sent yet.
+
+    Raises Invalid where groups depend on one another.
+    """
+    levels(strategy)
+    index = Index(nodes)
+    groups, members = {}, {}
+    for group in strategy.groups:
+        chosen = positions(index.mask(group.selectors))
+        members[group.name] = tuple(index.names[position] for position in chosen)
+        groups[group.name] = GroupRecord(group=replace(group, selectors=()), members=ranges(chosen), since=now)
+    progress = {
+        name: Progress(since=now, domains=tuple(_domains(strategy.max_in_flight, nodes[name]))) for name in index.names
+    }
+    head = RolloutRecord(
+        strategy=replace(strategy, groups=()),
+        groups=tuple(groups),
+        nodes=len(nodes),
+        inventory=selectors.version(nodes),
+        since=now,
+        started=now,
+        by=by,
+    )
+    return Rollout(head, groups, progress, members, split(progress))
+
+
+def _domains(limits: InFlight, node: Node) -> Iterator[str]:
+    """The failure domains of a node which the strategy limits."""
+    if limits.rack is not None and node.rack is not None:
+        yield f"rack {node.rack}"
+    for key in limits.labels:
+        if key in node.labels:
+            yield f"label {key}:{node.labels[key]}"

@@ -1,0 +1,105 @@
+"""Which nodes are sent now: those of groups at work, as far as the limits of nodes in flight allow.
+
+A phase takes the members that have passed the phases before it, whichever group sent them, and are neither in flight nor
+lost. So no node is sent twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from nodepool_ocb.rollout import groups
+from nodepool_ocb.rollout.records import (
+    IN_FLIGHT,
+    Decision,
+    GroupRecord,
+    GroupState,
+    NodeState,
+    Progress,
+    Rollout,
+    RolloutState,
+)
+from nodepool_ocb.rollout.strategy import InFlight
+
+
+def decide(rollout: Rollout, now: float) -> list[Decision]:
+    """The nodes that go in flight."""
+    if rollout.head.state not in (RolloutState.RUNNING, RolloutState.STOPPING):
+        return []
+    room = _Room(rollout)
+    found = []
+    taken: set[str] = set()
+    for name, record in rollout.groups.items():
+        if record.state is not GroupState.RUNNING or groups.lost(rollout, name):
+            continue
+        if now >= groups.deadline(rollout.head.strategy.phases, record):
+            continue
+        phase = rollout.head.strategy.phases[record.phase].name
+        for node in to_send(rollout, name):
+            progress = rollout.nodes[node]
+            if node not in taken and room.take(record, progress):
+                taken.add(node)
+                sent = replace(progress, state=NodeState.SENDING, group=name, since=now, reason=None)
+                found.append(Decision(node, sent, f"sent: {phase} of group {name}"))
+    return found
+
+
+def to_send(rollout: Rollout, name: str) -> Iterator[str]:
+    """The members of a group's batches so far that its phase waits to send."""
+    record = rollout.groups[name]
+    for node in groups.scope(rollout, name):
+        progress = rollout.nodes[node]
+        if progress.passed == record.phase and progress.state in (NodeState.NOT_STARTED, NodeState.PREPARED):
+            yield node
+
+
+def held_back(rollout: Rollout, name: str, node: str) -> str | None:
+    """Where a group at work may not send a node for the limits of nodes in flight, which limit it is; else None."""
+    return _Room(rollout).full(rollout.groups[name], rollout.nodes[node])
+
+
+class _Room:
+    """How many more nodes may go in flight."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        self._limits: InFlight = rollout.head.strategy.max_in_flight
+        self._all = 0
+        self._groups: Counter[str] = Counter()
+        self._domains: Counter[str] = Counter()
+        for progress in rollout.nodes.values():
+            if progress.state in IN_FLIGHT:
+                self._count(progress.group or "", progress)
+
+    def _count(self, group: str, progress: Progress) -> None:
+        self._all += 1
+        self._groups[group] += 1
+        self._domains.update(progress.domains)
+
+    def take(self, record: GroupRecord, progress: Progress) -> bool:
+        """Count the node in, if there is room for it."""
+        if self.full(record, progress) is not None:
+            return False
+        self._count(record.group.name, progress)
+        return True
+
+    def full(self, record: GroupRecord, progress: Progress) -> str | None:
+        """Where there is no room for a node, in words; None where there is."""
+        limits, name = self._limits, record.group.name
+        of_group = record.group.parallel_nodes or limits.group
+        if limits.nodes is not None and self._all >= limits.nodes:
+            return f"{self._all} nodes are in flight, as many as may be"
+        if of_group is not None and self._groups[name] >= of_group:
+            return f"{self._groups[name]} nodes of group {name} are in flight, as many as may be"
+        for domain in progress.domains:
+            if self._domains[domain] >= self._most(domain):
+                return f"{self._domains[domain]} nodes of {domain} are in flight, as many as may be"
+        return None
+
+    def _most(self, domain: str) -> int:
+        kind, _, name = domain.partition(" ")
+        if kind == "rack":
+            return self._limits.rack or 1
+        return min((most for key, most in self._limits.labels.items() if name.startswith(f"{key}:")), default=1)

@@ -1,0 +1,123 @@
+"""Which nodes selectors mean (seed 003): pure, over the records of nodes.
+
+A selector is the intersection of its criteria, and any value of one criterion matches; one without criteria means every
+node. A list of selectors is their union; the empty list means every node. A node's name is its FQDN, or what stands
+before the first dot of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model.records import Node
+from nodepool_ocb.rollout.strategy import Selector
+
+
+def select(selectors: Sequence[Selector], nodes: Mapping[str, Node]) -> list[str]:
+    """The names of the nodes that are meant, sorted.
+
+    >>> nodes = {"ntp01.example.com": Node(), "n1.example.com": Node(tags=("control",))}
+    >>> select([Selector(node_names=("ntp01",))], nodes)
+    ['ntp01.example.com']
+    >>> select([], nodes)
+    ['n1.example.com', 'ntp01.example.com']
+    """
+    return Index(nodes).select(selectors)
+
+
+class Index:
+    """Nodes by name, tag, label and rack, for many selectors over the same nodes. A set of nodes is an int's bits."""
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self.names = sorted(nodes)
+        self.every = (1 << len(self.names)) - 1
+        found: dict[tuple[str, str], list[int]] = {}
+        for position, name in enumerate(self.names):
+            for key in _keys(name, nodes[name]):
+                found.setdefault(key, []).append(position)
+        self._having = {key: bits(positions) for key, positions in found.items()}
+
+    def select(self, selectors: Sequence[Selector]) -> list[str]:
+        """The names of the nodes that any of the selectors means, sorted."""
+        return [self.names[position] for position in positions(self.mask(selectors))]
+
+    def mask(self, selectors: Sequence[Selector]) -> int:
+        """The same, as bits."""
+        meant = 0 if selectors else self.every
+        for selector in selectors:
+            meant |= self._one(selector)
+        return meant
+
+    def strangers(self, selectors: Iterable[Selector]) -> list[str]:
+        """The names among the selectors' ``node_names`` that no node has."""
+        return sorted({name for each in selectors for name in each.node_names if ("name", name) not in self._having})
+
+    def _one(self, selector: Selector) -> int:
+        meant = self.every
+        criteria = (
+            ("name", selector.node_names),
+            ("tag", selector.node_tags),
+            ("label", selector.node_labels),
+            ("rack", selector.rack_names),
+        )
+        for kind, values in criteria:
+            if values:
+                any_of = 0
+                for value in values:
+                    any_of |= self._having.get((kind, value), 0)
+                meant &= any_of
+        return meant
+
+
+def _keys(name: str, node: Node) -> Iterator[tuple[str, str]]:
+    yield from (("name", each) for each in {name, name.partition(".")[0]})
+    yield from (("tag", tag) for tag in set(node.tags))
+    yield from (("label", f"{key}:{value}") for key, value in node.labels.items())
+    if node.rack is not None:
+        yield ("rack", node.rack)
+
+
+def bits(positions: Iterable[int]) -> int:
+    """The int in which these bits are set."""
+    chosen = list(positions)
+    text = bytearray(max(chosen, default=-1) // 8 + 1)
+    for position in chosen:
+        text[position >> 3] |= 1 << (position & 7)
+    return int.from_bytes(text, "little")
+
+
+def positions(mask: int) -> list[int]:
+    """The bits that are set in an int.
+
+    >>> positions(bits([0, 9, 3]))
+    [0, 3, 9]
+    """
+    return [position for position, bit in enumerate(reversed(format(mask, "b"))) if bit == "1"]
+
+
+def inventory(world: World, deployment: str) -> dict[str, Node]:
+    """The machines that a rollout of a deployment is about: of it and of all below it, or with a noderole in these."""
+    within = set(below(world, deployment))
+    found = {}
+    for view in world.nodes.values():
+        node = view.record
+        if node is None or node.virtual or node.deleting:
+            continue
+        if node.deployment in within or _bound_within(view.noderoles.values(), within):
+            found[view.name] = node
+    return found
+
+
+def _bound_within(vertices: Iterable[Vertex], within: Collection[str]) -> bool:
+    return any(vertex.record.deployment in within for vertex in vertices)
+
+
+def version(nodes: Mapping[str, Node]) -> str:
+    """What changes when selectors might mean other nodes: a digest of names, tags, labels and racks."""
+    seen = [[name, sorted(node.tags), sorted(node.labels.items()), node.rack] for name, node in sorted(nodes.items())]
+    return hashlib.sha256(msgspec.json.encode(seen)).hexdigest()[:16]

@@ -1,0 +1,115 @@
+"""The engine of rollouts: one step, from what is recorded and what is seen to what is decided.
+
+A step decides in one of four rounds, the first that has anything to decide, so that a round touches one kind of znode:
+
+1. what came back: nodes in flight become sent, prepared, success, failure or unknown;
+2. what somebody asked to be retried: nodes, then groups, are put back;
+3. groups: they begin, pass phases and batches, pause, succeed and fail; and the rollout stops, or ends;
+4. what is sent: nodes go in flight, as far as the limits allow.
+
+Whoever decides again after any part of a round was written, in its order, ends in the same place. What is to be done to
+machines (``actions``) follows from the record alone, never from a decision that is not written yet.
+
+The loop of a driver::
+
+    rollout, versions = read()                                  # records.whole
+    observer = Observer(world, deployment, rollout)             # of a world that is no older
+    decided = step(rollout, observer.seen(), now)
+    write(changed(rollout, apply(rollout, decided.decisions)))  # each part with the version that was read
+    for event, vertices in observer.moves(decided.actions).items():
+        commit(apply_to(world, vertices, event, now))           # held to the same record
+
+What holds both to the record that was read (store.rollouts: one version, which whoever else writes raises) keeps a driver
+that was slow from committing what was taken back meanwhile. Several rounds may be written in one transaction, and what
+they let begin with them; a round that is written in parts is written in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from nodepool_ocb.rollout import groups
+from nodepool_ocb.rollout.observation import Seen
+from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout, cancelled
+from nodepool_ocb.rollout.rounds import deciding, retrying, returned, sending
+
+
+class Order(StrEnum):
+    """What is to be done to the noderoles of a node's phase."""
+
+    COMMIT = "commit"  # those that are PROPOSED
+    RETRY = "retry"  # those that are PROPOSED are committed, those in ERROR retried
+    RECALL = "recall"  # those in TODO or BLOCKED are proposed again: nothing begins any more
+    END = "end"  # the same, and the runs of those in TRANSITION are ended on their machines
+
+
+class Action(msgspec.Struct, frozen=True):
+    """An order about one node. To carry it out twice does no harm."""
+
+    order: Order
+    node: str
+    phase: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """``decisions`` are to be written, ``actions`` to be done; at ``due`` the time has come to look again."""
+
+    decisions: tuple[Decision, ...]
+    actions: tuple[Action, ...]
+    due: float | None  # None: nothing comes from the passing of time
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do until something is seen, asked or due."""
+        return not self.decisions and not self.actions
+
+
+def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
+    """What is to be done next. ``seen`` says how the noderoles of the nodes stand that are ``watched``."""
+    decisions = (
+        returned.decide(rollout, seen, now)
+        or retrying.decide(rollout, seen, now)
+        or deciding.decide(rollout, seen, now)
+        or sending.decide(rollout, now)
+    )
+    return Step(tuple(decisions), tuple(_actions(rollout, seen)), _due(rollout, now))
+
+
+def watched(rollout: Rollout) -> dict[str, int]:
+    """The nodes of which ``step`` wants to be told, each with the phase in which it is."""
+    wanted = IN_FLIGHT | {NodeState.UNKNOWN}
+    if rollout.head.retrying or cancelled(rollout.head):
+        wanted |= {NodeState.FAILURE}
+    return {name: progress.passed for name, progress in rollout.nodes.items() if progress.state in wanted}
+
+
+def _actions(rollout: Rollout, seen: Mapping[str, Seen]) -> Iterator[Action]:
+    recalled = returned.recalled(rollout)
+    by_person = cancelled(rollout.head)
+    for name, there in seen.items():
+        progress = rollout.nodes[name]
+        if order := _order(progress, there, recalled(progress), by_person):
+            yield Action(order, name, progress.passed)
+
+
+def _order(progress: Progress, there: Seen, recalled: bool, by_person: bool) -> Order | None:
+    given_up = by_person and progress.state in IN_FLIGHT | {NodeState.FAILURE}
+    if progress.state is NodeState.UNKNOWN or given_up:
+        return Order.END if there.waiting or there.running else None
+    if recalled and progress.state in IN_FLIGHT:
+        return Order.RECALL if there.waiting else None
+    if progress.state is not NodeState.SENDING:
+        return None
+    if there.errors:
+        return Order.RETRY if progress.noted(there.errors) else None
+    return Order.COMMIT if there.proposed else None
+
+
+def _due(rollout: Rollout, now: float) -> float | None:
+    phases = rollout.head.strategy.phases
+    at_work = (group for group in rollout.groups.values() if group.state is GroupState.RUNNING)
+    deadlines = (groups.deadline(phases, group) for group in at_work)
+    return min((each for each in deadlines if each > now), default=None)

@@ -1,0 +1,147 @@
+"""Who we are to ZooKeeper, over what, and which rights each znode is to have: nothing else makes an ACL."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool_ocb.errors import Denied, Invalid
+from nodepool_ocb.model import ensemble, paths, rights
+from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.store.client import frames
+from nodepool_ocb.store.client import tls as tls_files
+from nodepool_ocb.store.client.frames import Grant
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import ZooKeeperSettings
+
+_BITS: Final = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
+
+
+def refuse_plain_text(settings: ZooKeeperSettings) -> None:
+    """Raises Invalid where names, attributes and passwords would cross a network in the clear, or no server is named."""
+    try:
+        servers = ensemble.parse(settings.hosts).servers
+    except Invalid as odd:
+        raise Invalid(f"zookeeper.hosts: {odd}") from odd
+    if settings.tls is not None or settings.allow_plaintext:
+        return
+    for host, _ in servers:
+        if not _loopback(host):
+            raise Invalid(
+                f"zookeeper.hosts: {host} is another machine, and whoever is on the way reads along;"
+                " set zookeeper.tls, or zookeeper.allow_plaintext: true"
+            )
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Acls:
+    """The ACL of every place: from ``rights.TABLE`` where each kind has a user, else the same for all znodes.
+
+    That is all rights for whoever made it, or for everybody. The maker is the user alone where there is one: ``auth`` would
+    let in whoever has the same certificate, too.
+    """
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        self._users = settings.names()
+        creator = settings.acl == "creator" if settings.acl else settings.username is not None
+        maker = ("auth", "") if settings.username is None else ("sasl", settings.username)
+        self._same = Grant(bits(rights.ALL), *(maker if creator else ("world", "anyone")))
+        self._known: dict[str, bytes] = {}  # by the row's path
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it can be said what an ACL is to be; of whose certificate made it, only ZooKeeper knows the name."""
+        return bool(self._users) or self._same.scheme != "auth"
+
+    def of(self, path: str) -> tuple[Grant, ...]:
+        """What the znode at ``path``, without the chroot, is to carry; several kinds may be one user."""
+        if not self._users:
+            return (self._same,)
+        row, granted = rights.row(path), dict.fromkeys(self._users.values(), 0)
+        for kind, name in self._users.items():
+            granted[name] |= bits(row.of(kind))
+        return tuple(Grant(each, "sasl", name) for name, each in granted.items() if each)
+
+    def packed(self, path: str) -> bytes:
+        """The same as ZooKeeper takes it."""
+        place = rights.row(path).path if self._users else ""
+        if place not in self._known:
+            self._known[place] = frames.access(self.of(path))
+        return self._known[place]
+
+
+def bits(letters: str) -> int:
+    """ZooKeeper's number for rights.
+
+    >>> bits("r"), bits("cdrwa")
+    (1, 31)
+    """
+    return sum(_BITS[letter] for letter in letters)
+
+
+def words(acl: Sequence[Grant]) -> list[str]:
+    """As ZooKeeper's own shell writes it.
+
+    >>> words([Grant(1, "sasl", "builder"), Grant(31, "sasl", "ocb")])
+    ['sasl:builder:r', 'sasl:ocb:cdrwa']
+    """
+    told = sorted(acl, key=lambda each: each[1:])
+    return [
+        f"{scheme}:{identity}:" + "".join(letter for letter in rights.ALL if granted & _BITS[letter])
+        for granted, scheme, identity in told
+    ]
+
+
+def refuse_all_but_people(settings: ZooKeeperSettings) -> None:
+    """Raises Denied where whoever gives every znode its rights would lose that right with the first."""
+    names = settings.names()
+    if names and settings.username != names[Kind.PEOPLE]:
+        raise Denied(
+            f"zookeeper.username: {settings.username or 'nobody'} may not change the rights of {paths.ROOT}; only"
+            f" {names[Kind.PEOPLE]}, the user of people (zookeeper.users), may"
+        )
+
+
+def clock(settings: ZooKeeperSettings) -> str:
+    """The znode that this user asks the time with: the first that it may write."""
+    kinds = [kind for kind, name in settings.names().items() if name == settings.username]
+    if kinds and not any("w" in rights.row(paths.CLOCK).of(kind) for kind in kinds):
+        return paths.POOL_CLOCK
+    return paths.CLOCK
+
+
+def refuse_another_kind(settings: ZooKeeperSettings, kind: Kind) -> None:
+    """Raises Invalid where users are configured and a daemon of this kind would come as another."""
+    names = settings.names()
+    if names and kind not in names:
+        raise Invalid(f"zookeeper.users: there is no {kind}, so no {kind} may do anything; add `{kind}: NAME`")
+    if names and settings.username != names[kind]:
+        raise Invalid(
+            f"zookeeper.username: {settings.username or 'nobody'} is not the user of this {kind}, which is"
+            f" {names[kind]} (zookeeper.users); set username and password"
+        )
+
+
+def options(settings: ZooKeeperSettings) -> dict[str, Any]:
+    """What kazoo's client is made with; raises Invalid for a file of TLS that cannot be used, and odd hosts."""
+    options: dict[str, Any] = {
+        "hosts": str(ensemble.parse(settings.hosts)),
+        "timeout": settings.session_timeout_seconds,
+    }
+    if settings.username is not None:
+        options["sasl_options"] = {
+            "mechanism": "DIGEST-MD5", "username": settings.username, "password": settings.password
+        }  # fmt: skip
+    if settings.tls is not None:
+        tls = settings.tls
+        options |= {"use_ssl": True, "ca": tls.ca, "certfile": tls.cert, "keyfile": tls.key, "verify_certs": tls.verify}
+        tls_files.context(tls.ca, tls.cert, tls.key, tls.verify)  # said now rather than with the first connection
+    return options

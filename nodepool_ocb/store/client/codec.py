@@ -1,0 +1,166 @@
+"""Bytes in ZooKeeper to records and back; nowhere else.
+
+A znode is one line of compact JSON with ``"schema": 1`` first and defaults left out. Keys that this version
+does not know are kept in ``record.unknown`` and written back where they were: at the top. A record of a later
+schema, anything that is not JSON of the kind asked for, has a value out of its range (ranges), or is too large or too deep
+raises Invalid that names the path. Nothing is written that could not be read again.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from sys import intern
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from nodepool_ocb.errors import Invalid, Spoiled
+from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES
+from nodepool_ocb.model.records import Claim, Fence, Json, NodeRole, Record, Run
+from nodepool_ocb.store.client.frames import Znode
+
+T = TypeVar("T", bound=Record)
+
+OF_EVERY_RUN: Final = frozenset({Claim, Fence, NodeRole, Run})  # the kinds of records that are written most
+
+DEPTH: Final = 200  # of attributes, which are merged by functions that call themselves, and of records
+SHALLOW_BYTES: Final = 2 * DEPTH  # JSON of fewer is not deeper: each level has a bracket at either end
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)  # or a text, as a whole
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(value: Record | Json) -> bytes:
+    """The znode's data for a record, for JSON, or for None (an empty znode).
+
+    >>> from nodepool_ocb.model.records import Deployment
+    >>> encode(Deployment(by="root", unknown={"colour": "red"}))
+    b'{"schema":1,"by":"root","colour":"red"}'
+    """
+    if value is None:
+        return b""
+    try:
+        data = _encode(value)
+        if len(data) >= SHALLOW_BYTES and _deeper(data, DEPTH):
+            raise Invalid(f"deeper than {DEPTH} levels, and could not be read again; make it flatter")
+        if not isinstance(value, Record):
+            return data
+        _judge(type(value)).decode(data)  # what is out of its range would be quarantined by whoever reads it
+        if value.unknown is None:
+            return data
+        known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
+        return _encode({**known, **_extra(value, known)})
+    except msgspec.ValidationError as error:
+        raise Invalid(f"no {type(value).__name__} can be written so: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"this cannot be written as JSON: {error}") from error
+
+
+def decode(kind: type[T], znode: Znode) -> T:
+    """The record in ``znode``; raises Invalid naming its path."""
+    try:
+        data = znode.data
+        if len(data) >= SHALLOW_BYTES:
+            _bounded(data, RECORD_BYTES)
+        record: T = _decoder(kind).decode(data)
+        if _encode(record) != data or record.unknown is not None:
+            record = _with_unknown(kind, record, data)  # not as this version writes it: look closer
+        if isinstance(record, NodeRole):
+            _share(record)
+        return record
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Invalid(f"{znode.path}: not a {kind.__name__} of schema 1: {error}") from error
+
+
+def attributes(znode: Znode | None) -> dict[str, Any]:
+    """The attributes that a znode holds; none where it is absent or empty. Raises Spoiled, naming its path."""
+    if znode is None or not znode.data:
+        return {}
+    try:
+        _bounded(znode.data, BLOB_BYTES)
+        return msgspec.json.decode(znode.data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Spoiled(f"{znode.path}: these are no attributes: {error}", znode.path) from error
+
+
+def _bounded(data: bytes, most: int) -> None:
+    """Raises DecodeError for what is larger than it may be written, or deeper."""
+    if len(data) > most:
+        raise msgspec.DecodeError(f"{len(data)} bytes are more than it may hold ({most})")
+    if _deeper(data, DEPTH):
+        raise msgspec.DecodeError(f"deeper than {DEPTH} levels")
+
+
+def _deeper(data: bytes, levels: int) -> bool:
+    """Whether JSON has more levels: of brackets that are not within text.
+
+    >>> _deeper(b'{"a[[[": [1], "b": [2]}', 2), _deeper(b'{"a": [[1]]}', 2)
+    (False, True)
+    """
+    if data.count(b"{") + data.count(b"[") <= levels:
+        return False
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(data):
+        depth += (bracket in b"{[") - (bracket in b"}]")
+        deepest = max(deepest, depth)
+    return deepest > levels
+
+
+@functools.cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
+
+@functools.cache
+def _judge(kind: type[Record]) -> msgspec.json.Decoder[Any]:
+    """What refuses a record that cannot be read again: of those that every run writes, by their numbers alone, as the names
+    in them were read before or are the daemon's own.
+    """
+    if kind not in OF_EVERY_RUN:
+        return _decoder(kind)
+    numbers = [
+        (name, hint)
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        if name in kind.__struct_fields__ and not {int, float}.isdisjoint(_bare(hint))
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct(kind.__name__, [(name, hint, 0) for name, hint in numbers]))
+
+
+def _bare(hint: Any) -> set[Any]:
+    """The types that a hint allows, without what annotates them.
+
+    >>> from nodepool_ocb.model.ranges import Count
+    >>> sorted(each.__name__ for each in _bare(Count | None))
+    ['NoneType', 'int']
+    """
+    if get_origin(hint) is Annotated:
+        return {hint.__origin__}
+    return {bare for each in get_args(hint) for bare in _bare(each)} or {hint}
+
+
+@functools.cache
+def _known(kind: type[Record]) -> frozenset[str]:
+    return frozenset(kind.__struct_encode_fields__) - {"unknown"} | {"schema"}
+
+
+def _with_unknown(kind: type[T], record: T, data: bytes) -> T:
+    """The slow way, for what people or other versions wrote."""
+    keys: dict[str, Any] = msgspec.json.decode(data)
+    unknown = {key: value for key, value in keys.items() if key not in _known(kind)}
+    if not unknown and record.unknown is None:
+        return record
+    return msgspec.structs.replace(record, unknown=unknown or None)
+
+
+def _share(record: NodeRole, share: Callable[..., None] = msgspec.structs.force_setattr) -> None:
+    """Hold the names once that a hundred thousand noderoles have in common; the record is ours alone so far."""
+    if record.by is not None:
+        share(record, "by", intern(record.by))
+    if record.deployment != "system":
+        share(record, "deployment", intern(record.deployment))
+
+
+def _extra(record: Record, known: dict[str, Any]) -> dict[str, Json]:
+    return {key: value for key, value in (record.unknown or {}).items() if key not in known}

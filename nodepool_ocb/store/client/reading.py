@@ -1,0 +1,142 @@
+"""Reading through a connection: hundreds of paths in a request, and several requests under way.
+
+What is read is as fresh as the server that we are connected to; after ``sync``, as fresh as the ensemble.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
+from typing import Final, TypeVar
+
+from kazoo import exceptions as kazoo_errors
+
+from nodepool_ocb.errors import Denied, OcbError, Stale, Unavailable, Unknown
+from nodepool_ocb.store.client import diagnosis, frames, transaction
+from nodepool_ocb.store.client.answers import Answer, NotSent
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.wire import Client
+
+T = TypeVar("T")
+
+BATCH: Final = 400  # paths in one request; 200 to 500 are equally fast
+WINDOW: Final = 8  # requests under way at once
+
+
+class Reading:
+    """What a session reads. Every method raises Unavailable or Denied.
+
+    ``patience_seconds`` bounds the wait for one answer; kazoo gives up long before, unless it fails itself.
+    """
+
+    def __init__(self, client: Client, hosts: str, patience_seconds: float) -> None:
+        self._client = client
+        self._hosts = hosts
+        self._patience = patience_seconds
+
+    @property
+    def chroot(self) -> str:
+        """What stands before every path; empty for none."""
+        chroot: str = self._client.chroot
+        return chroot
+
+    @property
+    def hosts(self) -> str:
+        """As configured: "host:port,host:port/chroot"."""
+        return self._hosts
+
+    def get(self, path: str) -> Znode | None:
+        """The znode at ``path``, None where there is none."""
+        return self.get_many([path])[0]
+
+    def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
+        """The znodes at ``paths``, in their order, in requests of hundreds."""
+        return list(self.stream(paths))
+
+    def stream(self, paths: Iterable[str]) -> Iterator[Znode | None]:
+        """As ``get_many``, one after the other while more are under way: nothing has to hold them all."""
+        rest = iter(paths)
+        batches = iter(lambda: list(islice(rest, BATCH)), [])
+        return chain.from_iterable(self._pipeline(batches, frames.read_data, frames.unpack_data))
+
+    def children(self, path: str) -> list[str] | None:
+        """The names below ``path``, None where it does not exist."""
+        return self.children_many([path])[0]
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The names below each of ``paths``, in requests of hundreds."""
+        batches = (paths[start : start + BATCH] for start in range(0, len(paths), BATCH))
+        return list(chain.from_iterable(self._pipeline(batches, frames.read_children, frames.unpack_children)))
+
+    def sync(self) -> None:
+        """Return when our server has seen every write that was acknowledged before this call, anywhere."""
+        self._reply(self._send(frames.sync(self._client.chroot or "/")))
+
+    def ask_many(self, asked: Iterable[tuple[str, frames.Raw]], right: str) -> Iterator[frames.Reply | Denied | Stale]:
+        """The answer to each request, in order, hundreds under way; a request stands behind the path that it is about.
+
+        What was refused is given as Denied, naming ``right``, or Stale; what never came raises Unavailable.
+        """
+        rest, flying = iter(asked), deque[tuple[str, Answer]]()
+        while True:
+            flying.extend((path, self._send(request)) for path, request in islice(rest, BATCH - len(flying)))
+            if not flying:
+                return
+            path, answer = flying.popleft()
+            value = answer.get(self._patience)
+            if isinstance(value, frames.Reply):
+                yield value
+                continue
+            refused = self._translated(value, path, right)
+            if not isinstance(refused, Denied | Stale):
+                raise self._translated(value)
+            yield refused
+
+    def _pipeline(
+        self,
+        batches: Iterable[Sequence[str]],
+        request: Callable[[Sequence[str], str], frames.Raw],
+        unpack: Callable[[frames.Reply, Sequence[str]], list[T]],
+    ) -> Iterator[list[T]]:
+        """The answers for each batch, in order, with ``WINDOW`` requests under way."""
+        chroot: str = self._client.chroot
+        flying: deque[tuple[Sequence[str], Answer]] = deque()
+        for batch in chain(batches, repeat((), WINDOW)):
+            if batch:
+                flying.append((batch, self._send(request(batch, chroot))))
+            if flying and (len(flying) >= WINDOW or not batch):
+                sent, answer = flying.popleft()
+                try:
+                    yield unpack(self._reply(answer), sent)
+                except frames.Unreadable as refused:
+                    raise transaction.failure(refused.code, refused.path, "read") from refused
+
+    def _send(self, request: frames.Raw) -> Answer:
+        answer = Answer()
+        self._client.submit(request, answer)
+        return answer
+
+    def _reply(self, answer: Answer) -> frames.Reply:
+        value = answer.get(self._patience)
+        if isinstance(value, frames.Reply):
+            return value
+        raise self._translated(value)
+
+    def _translated(self, error: Exception, path: str = "", right: str = "read") -> OcbError:
+        hosts = self._hosts
+        if isinstance(error, NotSent | kazoo_errors.ConnectionClosedError):
+            return Unavailable(f"no connection to ZooKeeper at {hosts}{self._because}; nothing was written")
+        if isinstance(error, kazoo_errors.SessionClosedRequireSaslError):
+            return Denied(f"ZooKeeper at {hosts} refuses us ({diagnosis.WANTS_USER})")
+        if isinstance(error, kazoo_errors.AuthFailedError):
+            return Denied(f"ZooKeeper at {hosts} refuses us ({diagnosis.WRONG_USER})")
+        if isinstance(error, TimeoutError | kazoo_errors.ConnectionLoss | kazoo_errors.SessionExpiredError):
+            about = f" while {path} was written; read before writing" if path else ""
+            return (Unknown if path else Unavailable)(f"the connection to ZooKeeper at {hosts} broke{about}")
+        return transaction.failure(getattr(error, "code", 0), path or hosts, right)
+
+    @property
+    def _because(self) -> str:
+        reason: str = self._client._connection.failure
+        return f" ({reason})" if reason else ""

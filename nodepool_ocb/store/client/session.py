@@ -1,0 +1,367 @@
+"""One session with ZooKeeper: batched reads, versioned transactions, persistent watches, doubts settled.
+
+Every write carries the version that was read. A request that is made while there is no connection is refused
+with Unavailable instead of waiting until its reason is gone. A write whose answer is lost is settled by
+reading (store.outcome), never by writing again. Functions given to a session are called on the connection's
+thread: they put something in a queue and return.
+
+A lost session is replaced by a new one without a word to those who read and write; whoever holds claims is
+told by ``on_lost``, late, and has ``trusted`` to know it in time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from nodepool_ocb.errors import Denied, Invalid, OcbError, Unavailable, Unknown
+from nodepool_ocb.model.records import Change, Create, Json, Record
+from nodepool_ocb.store.client import access, clock, frames, heart, outcome, transaction
+from nodepool_ocb.store.client.answers import Answer, Completion
+from nodepool_ocb.store.client.frames import Znode as Znode
+from nodepool_ocb.store.client.frames import ZnodeStat as ZnodeStat
+from nodepool_ocb.store.client.outcome import Verdict
+from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.wire import Client, Wake
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import ZooKeeperSettings
+
+Stats: TypeAlias = list[ZnodeStat | None]
+
+REFUSALS: Final = 2  # by every address, before it counts as refused
+CLOSE_SECONDS: Final = 2.0  # for a server that answers; then the connection is broken off
+
+
+class Session(Reading):
+    """A connection that is kept up until ``close``.
+
+    ``on_lost`` is told that the session is over, and every ephemeral znode with it; ``on_connected`` that a
+    connection is up, the first one too: watches are armed again by then, and what happened meanwhile must be
+    read. ``ambiguous`` and ``unresolved`` count transactions whose answer was lost, and those of them that
+    reading could not settle; ``connections`` counts how often a connection came up; ``largest_bytes`` and
+    ``largest_changes`` are those of the largest transactions that were sent.
+    """
+
+    def __init__(
+        self,
+        settings: ZooKeeperSettings,
+        *,
+        on_lost: Callable[[], None] | None = None,
+        on_connected: Callable[[], None] | None = None,
+    ) -> None:
+        access.refuse_plain_text(settings)
+        self._on_lost = on_lost
+        self._on_connected = on_connected
+        self._up = threading.Event()
+        self._closed = threading.Event()
+        self._clock = clock.Clock()
+        self._acls = access.Acls(settings)
+        self._clock_path = access.clock(settings)
+        self._former: set[int] = set()  # ids of all sessions that this one had, that of now included
+        self.ambiguous = 0
+        self.unresolved = 0
+        self.connections = 0
+        self.largest_bytes = 0
+        self.largest_changes = 0
+        client = Client(
+            connected_again=self._connected_again,
+            connection_gone=self._up.clear,
+            connection_retry=heart.rounds(),
+            command_retry=KazooRetry(max_tries=1),
+            **access.options(settings),
+        )
+        client.add_listener(self._listen)
+        super().__init__(client, settings.hosts, patience_seconds=settings.session_timeout_seconds * 2 + 5)
+
+    # -- life --
+
+    def start(self, timeout_seconds: float = 10.0, refused_seconds: float | None = None) -> None:
+        """Connect, and prove by one request that this identity may ask; raises Unavailable or Denied.
+
+        After ``refused_seconds`` it is enough that every address refuses the connection: nobody listens there.
+        """
+        connection = self._client._connection
+        self._client.start_async()
+        began = time.monotonic()
+        refused_seconds = timeout_seconds if refused_seconds is None else refused_seconds
+        try:
+            while not self._up.wait(0.05):
+                waited = time.monotonic() - began
+                refused = connection.refusals >= REFUSALS * connection.addresses
+                if connection.rejected:
+                    raise Denied(f"ZooKeeper at {self._hosts} refuses us{self._because}")
+                if waited > timeout_seconds or (refused and waited > refused_seconds):
+                    raise Unavailable(f"ZooKeeper does not answer at {self._hosts}{self._because}")
+            self.get("/")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the session, and with it its ephemeral znodes; within seconds, even if the server is mute."""
+        self._closed.set()
+        ending = threading.Thread(target=self._stop, name="zookeeper-close", daemon=True)
+        ending.start()
+        ending.join(CLOSE_SECONDS)
+        if ending.is_alive():
+            self._client._connection.abort()
+            ending.join(CLOSE_SECONDS)
+
+    def _stop(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except (kazoo_errors.KazooException, OSError, AttributeError):
+            pass  # kazoo found its sockets gone, and that is what was wanted
+
+    def __enter__(self) -> Session:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def id(self) -> int:
+        """The session's id, as in ``ephemeral_owner``; 0 where there is none."""
+        session: int = self._client._session_id or 0
+        return session
+
+    def had(self, session: int) -> bool:
+        """Whether this is, or was, our session: what is left of it is ours, though we were told that it is over."""
+        return session in self._former
+
+    @property
+    def timeout_seconds(self) -> float:
+        """After so long a silence the session is over, as the server said, or as it was asked for."""
+        milliseconds: float = self._client._session_timeout
+        return milliseconds / 1000
+
+    @property
+    def connected(self) -> bool:
+        """A connection is up and authenticated, as far as this side knows."""
+        return self._up.is_set()
+
+    @property
+    def trusted(self) -> bool:
+        """Connected, and something was answered that was sent in the last 2/3 of the session's time-out.
+
+        False means: our ephemeral znodes may be gone; start nothing, and touch nothing outside.
+        """
+        connection = self._client._connection
+        return self._up.is_set() and self.silent_seconds < connection.lease_seconds
+
+    @property
+    def silent_seconds(self) -> float:
+        """The age of the newest request that was answered."""
+        silent: float = time.monotonic() - self._client._connection.proven
+        return silent
+
+    @property
+    def dead(self) -> bool:
+        """The connection's thread has ended though nobody closed the session: end the process."""
+        stopped: bool = self._client._connection.connection_stopped.is_set()
+        return stopped and not self._closed.is_set()
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that the server had seen when it last answered."""
+        zxid: int = self._client.last_zxid
+        return zxid
+
+    # -- time --
+
+    def now(self) -> float:
+        """Seconds since the epoch by ZooKeeper's clock, which is the same for all hosts: for every time that is written
+        or compared with one that was. It may step by as much as the clocks of two leaders differ.
+
+        The first call writes a znode that is there for that (``access.clock``) and waits; raises Unavailable. Where there
+        is no tree yet, or this identity may not write, it is this host's clock until a write tells more.
+        """
+        if self._clock.ahead is None:
+            self._ask_time()
+        ahead = self._clock.ahead
+        return time.time() if ahead is None else time.monotonic() + ahead
+
+    def _ask_time(self) -> None:
+        write, make = self._clock_questions()
+        for question in (write, make, write):  # the last where another made it meanwhile
+            sent = time.monotonic()
+            if self._clock.heed(self._reply(self._send(question.request)), question.members, sent):
+                return
+
+    def _clock_questions(self) -> tuple[clock.Question, clock.Question]:
+        return clock.questions(self._client.chroot + self._clock_path, self._acls.packed(self._clock_path))
+
+    # -- writing --
+
+    def commit(self, changes: Sequence[Change]) -> Stats:
+        """Write all of ``changes`` or nothing; gives the stat after each (None for Check and Delete).
+
+        Raises Stale, naming the path, if a znode moved on, is gone or exists; Invalid, before sending, for
+        what is too large; Denied; Unavailable if nothing was written; Unknown if the answer was lost and
+        reading could not tell.
+        """
+        if not changes:
+            return []
+        packed = self._pack(changes)
+        sent = time.monotonic()
+        result = self._result(changes, self._send(packed.request).get(self._patience), sent)
+        if isinstance(result, Unknown):
+            return self.resolve(changes)
+        if isinstance(result, OcbError):
+            raise result
+        return result
+
+    def commit_soon(self, changes: Sequence[Change], done: Callable[[Stats | OcbError], None]) -> None:
+        """As ``commit``, without waiting: ``done`` gets the stats or the exception, and only queues it.
+
+        Unknown is handed over as it is; ``resolve(changes)``, on a thread that may wait, settles it.
+        """
+        try:
+            packed = self._pack(changes)
+        except Invalid as wrong:
+            done(wrong)
+            return
+        sent = time.monotonic()
+        self._client.submit(packed.request, Completion(lambda value: done(self._result(changes, value, sent))))
+
+    def _pack(self, changes: Sequence[Change]) -> transaction.Packed:
+        packed = transaction.pack(changes, self._client.chroot, self._acls.packed)
+        self.largest_bytes = max(self.largest_bytes, packed.size)
+        self.largest_changes = max(self.largest_changes, len(changes))
+        return packed
+
+    def resolve(self, changes: Sequence[Change]) -> Stats:
+        """Settle a transaction whose answer was lost: wait for a connection, sync, read, compare.
+
+        Gives the stats if it was applied. Raises Stale if somebody else was first, Unavailable if it never
+        arrived (nothing was written, it may be tried again), Unknown if there is no connection in time or the
+        znodes do not tell.
+        """
+        data = transaction.pack(changes, "", self._acls.packed).data
+        deadline = time.monotonic() + self._patience
+        while self._await_connection(deadline):
+            try:
+                self.sync()
+                found = self.get_many([change.path for change in changes])
+            except Unavailable:
+                self._closed.wait(0.05)  # it broke again
+                continue
+            return self._settled(changes, data, found)
+        self.unresolved += 1
+        raise Unknown(f"no connection came back to see whether {changes[0].path} was written; read it first")
+
+    def _settled(self, changes: Sequence[Change], data: list[bytes], found: list[Znode | None]) -> Stats:
+        finding = outcome.find(changes, data, found)
+        if finding.verdict is Verdict.APPLIED:
+            return outcome.stats(changes, found)
+        if finding.verdict is Verdict.REFUSED:
+            raise transaction.failure(-103, finding.path, "write")
+        if finding.verdict is Verdict.LOST:
+            raise Unavailable(f"the connection broke before {changes[0].path} was written; try again")
+        self.unresolved += 1
+        raise Unknown(f"{changes[0].path} may have been written before others wrote it; read it first")
+
+    def ensure(self, *paths: str) -> None:
+        """Make empty persistent znodes, with what is above them and the chroot, where they are absent."""
+        chroot: str = self._client.chroot
+        wanted = dict.fromkeys(prefix for path in paths for prefix in _prefixes(chroot + path))
+        for path in wanted:
+            if not self._there(path):
+                acl = self._acls.packed(path.removeprefix(chroot) if path.startswith(chroot) else "/")
+                request = frames.multi([frames.create(path, b"", acl, False)])
+                refused = frames.unpack_multi(self._reply(self._send(request)), [0])
+                if isinstance(refused, frames.Refused) and refused.code != frames.EXISTS:
+                    raise transaction.refusal([Create(path)], refused)
+
+    def _there(self, path: str) -> bool:
+        """Whether there is a znode; what may not be read is there. The path is one with the chroot."""
+        reply = self._reply(self._send(frames.read_data([path], "")))
+        try:
+            return frames.unpack_data(reply, [path])[0] is not None
+        except frames.Unreadable as refused:
+            if refused.code != transaction.NO_RIGHT:
+                raise transaction.failure(refused.code, path, "read") from refused
+            return True
+
+    def create_next(self, prefix: str, data: Record | Json, ephemeral: bool = False) -> str:
+        """Create ``prefix`` with ten digits behind it, a number that this parent never gave before; gives the path.
+
+        Raises Stale if the parent is not there, Invalid if it is too large, Denied, Unavailable if nothing was written,
+        and Unknown if the answer was lost: then the znode may be there, and whoever looks for it must know it by its
+        data or prefix.
+        """
+        chroot: str = self._client.chroot
+        written = transaction.pack([Create(prefix, data)], "", self._acls.packed).data[0]
+        request = frames.create_next(chroot + prefix, written, self._acls.packed(prefix), ephemeral)
+        value = self._send(request).get(self._patience)
+        if isinstance(value, frames.Reply):
+            return frames.unpack_path(value).removeprefix(chroot)
+        error = self._translated(value, prefix, "create")
+        if isinstance(error, Unknown):
+            self.ambiguous += 1
+        raise error
+
+    def _result(self, changes: Sequence[Change], value: Any, sent: float) -> Stats | OcbError:
+        if isinstance(value, frames.Reply):
+            result = frames.unpack_multi(value, transaction.owners(changes, self.id))
+            self._clock.heed_stats(result, sent)
+            return transaction.refusal(changes, result) if isinstance(result, frames.Refused) else result
+        error = self._translated(value, changes[0].path)
+        if isinstance(error, Unknown):
+            self.ambiguous += 1
+        return error
+
+    def _await_connection(self, deadline: float) -> bool:
+        while not self._closed.is_set() and not self.dead and time.monotonic() < deadline:
+            if self._up.wait(0.1):
+                return True
+        return False
+
+    # -- watching --
+
+    def watch(self, path: str, wake: Wake) -> None:
+        """Call ``wake(kind, path)`` for whatever is created, deleted or changed at ``path`` or below.
+
+        Armed again after every reconnect; what happened in between is not told: read it when ``on_connected``
+        is called.
+        """
+        root = self._client.chroot + path
+        self._client.watchers[root] = wake
+        self._reply(self._send(frames.add_watch(root)))
+
+    # -- on the connection's thread --
+
+    def _connected_again(self) -> None:
+        for root in self._client.watchers:
+            self._client.submit(frames.add_watch(root), Answer(), first=True)
+        if self._clock.ahead is not None:  # this host may have slept, or the leader be another
+            write, sent = self._clock_questions()[0], time.monotonic()
+            heed = partial(self._clock.heed, members=write.members, sent=sent)
+            self._client.submit(write.request, Completion(heed))
+        self.connections += 1
+        self._former.add(self.id)
+        self._up.set()
+        if self._on_connected is not None:
+            self._on_connected()
+
+    def _listen(self, state: str) -> None:
+        if state == KazooState.LOST and not self._closed.is_set() and self._on_lost is not None:
+            self._on_lost()
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    names = [name for name in path.split("/") if name]
+    return ("/" + "/".join(names[: count + 1]) for count in range(len(names)))

@@ -1,0 +1,104 @@
+"""Changes to the bytes of one ZooKeeper transaction, and its refusal to an exception with a path.
+
+Limits are checked before anything is sent: beyond about 1 MiB the server drops the connection, and with it
+every request that is in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
+from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
+from nodepool_ocb.model.records import Change, Check, Create, Delete, Raise, Record, Set
+from nodepool_ocb.store.client import codec, frames
+
+ANY_VERSION: Final = -1  # for gates alone: to raise one is right whoever raised it before
+
+_STALE: Final = {
+    frames.NO_NODE: "is not there (any more)",
+    -103: "was changed meanwhile",
+    -108: "is below an ephemeral znode",
+    -110: "exists already",
+    -111: "has something below it",
+}
+NO_RIGHT: Final = -102
+_RIGHTS: Final[Mapping[type[Change], str]] = {
+    Create: "create", Set: "write", Raise: "write", Delete: "delete", Check: "read"
+}  # fmt: skip
+_GIVEN_BY: Final = {"create": " (a right of what is above it)", "delete": " (a right of what is above it)"}
+_LOOK: Final = "check zookeeper.username and the ACL there"
+
+
+class Packed(NamedTuple):
+    """A transaction ready to be sent; ``data`` is what each change writes, b"" where it writes nothing."""
+
+    request: frames.Raw
+    data: list[bytes]
+    size: int  # bytes of all members
+
+
+def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) -> Packed:
+    """``acl`` gives what a path's znode is made with. Raises Invalid for what is too large, too long or not JSON."""
+    if len(changes) > TRANSACTION_CHANGES:
+        raise Invalid(
+            f"{len(changes)} changes are more than one transaction may hold ({TRANSACTION_CHANGES});"
+            " change less at once"
+        )
+    data = [_data(change) for change in changes]
+    members = [_member(change, chroot + change.path, wrote, acl) for change, wrote in zip(changes, data, strict=True)]
+    size = sum(map(len, members))
+    if size > TRANSACTION_BYTES:
+        raise Invalid(
+            f"{changes[0].path} and {len(changes) - 1} other changes: {size} bytes are more than one"
+            f" transaction may hold ({TRANSACTION_BYTES}); change less at once"
+        )
+    return Packed(frames.multi(members), data, size)
+
+
+def owners(changes: Sequence[Change], session: int) -> list[int]:
+    """Who owns what each change creates: ``session`` for ephemeral znodes, else 0."""
+    return [session if isinstance(change, Create) and change.ephemeral else 0 for change in changes]
+
+
+def refusal(changes: Sequence[Change], refused: frames.Refused) -> OcbError:
+    """Why ZooKeeper did nothing of ``changes``."""
+    change = changes[refused.member]
+    return failure(refused.code, change.path, _RIGHTS[type(change)])
+
+
+def failure(code: int, path: str, right: str) -> OcbError:
+    """ZooKeeper's code as our exception; ``path`` is what it is about, ``right`` what was wanted: "read", "create" ..."""
+    if code in _STALE:
+        text = f"{path} {_STALE[code]}: nothing was written; read it again and decide anew"
+        return Stale(text, path, absent=code == frames.NO_NODE)
+    if code == NO_RIGHT:
+        return Denied(f"ZooKeeper does not let this user {right} {path}{_GIVEN_BY.get(right, '')}; {_LOOK}")
+    if code == -114:
+        return Denied(
+            f"ZooKeeper does not take the rights that {path} would get; check zookeeper.acl and zookeeper.username"
+        )
+    return Unavailable(f"ZooKeeper refused {path} with error {code}")
+
+
+def _data(change: Change) -> bytes:
+    if not isinstance(change, Create | Set | Raise):
+        return b""
+    data = codec.encode(change.data)
+    limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES
+    if len(data) > limit:
+        raise Invalid(f"{change.path}: {len(data)} bytes are more than it may hold ({limit}); make it smaller")
+    return data
+
+
+def _member(change: Change, path: str, data: bytes, acl: Callable[[str], bytes]) -> bytes:
+    if isinstance(change, Check):
+        return frames.check(path, change.version)
+    if isinstance(change, Create):
+        return frames.create(path, data, acl(change.path), change.ephemeral)
+    if isinstance(change, Set):
+        return frames.write(path, data, change.version)
+    if isinstance(change, Raise):
+        return frames.write(path, data, ANY_VERSION)
+    return frames.delete(path, change.version)

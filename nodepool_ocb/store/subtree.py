@@ -1,0 +1,75 @@
+"""Deleting a whole subtree: read first, so that each deletion carries a version, and leaves come before branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Stale
+from nodepool_ocb.model.records import Claim, Delete, Deployment, DeploymentRole, Fence, Gate, Node, NodeRole, Rollouts
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.worldpaths import Place, place
+
+
+def removal(session: Session, path: str) -> list[Delete]:
+    """The deletions that take away ``path`` and all below it, in an order that works; empty where nothing is there.
+
+    Raises Unavailable or Denied.
+    """
+    return [Delete(znode.path, znode.version) for znode in subtree(session, path)]
+
+
+def removal_as_judged(session: Session, world: World, path: str) -> list[Delete]:
+    """As ``removal``, but what a world shows goes at the version that this one shows; attributes and runs as they are now.
+
+    Raises Stale where a record came or changed since the world was read, and Invalid for one that cannot be read.
+    """
+    return judged(world, subtree(session, path))
+
+
+def judged(world: World, znodes: Iterable[Znode]) -> list[Delete]:
+    """The deletions of what was read, as ``removal_as_judged`` gives them."""
+    return [Delete(znode.path, _judged(world, znode)) for znode in znodes]
+
+
+def subtree(session: Session, path: str) -> list[Znode]:
+    """What is at ``path`` and below it, leaves first; raises Unavailable or Denied."""
+    found: list[str] = []
+    level = [path]
+    while level:
+        found += level
+        below = session.children_many(level)
+        level = [f"{parent}/{name}" for parent, names in zip(level, below, strict=True) for name in names or ()]
+    znodes = session.get_many(found)
+    return [znode for znode in reversed(znodes) if znode is not None]
+
+
+def _judged(world: World, znode: Znode) -> int:
+    """The version that goes, which is the one that was judged."""
+    at = place(znode.path)
+    if at is None or at.kind is Gate:  # anybody may have raised it
+        return znode.version
+    shown = _shown(world, at)
+    if shown != znode.version:
+        if at.kind is not Fence:
+            codec.decode(at.kind, znode)
+        raise Stale(f"{znode.path} was changed meanwhile: read it again and decide anew", znode.path)
+    return shown
+
+
+def _shown(world: World, at: Place) -> int:
+    """The version of what the world shows there; -1 for nothing."""
+    view = world.nodes.get(at.name)
+    if at.kind is NodeRole:
+        vertex = view.noderoles.get(at.below) if view else None
+        return vertex.version if vertex else -1
+    if at.kind is Rollouts and at.name in world.rollouts:
+        return world.rollouts[at.name].version
+    if at.kind is Deployment and at.name in world.deployments:
+        return world.deployments[at.name].version
+    if at.kind is DeploymentRole and (at.name, at.below) in world.deployment_roles:
+        return world.deployment_roles[at.name, at.below].version
+    of_node = {} if view is None else {Node: view.version, Fence: view.fence, Claim: view.claim_version}
+    return of_node.get(at.kind, -1)

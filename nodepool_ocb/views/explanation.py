@@ -1,0 +1,143 @@
+"""Why a noderole stands where it stands, followed up the graph to what really holds it. Pure.
+
+The reasons of one noderole are those by which an annealer decides (hindrance.py). A noderole that is BLOCKED waits for
+parents that may wait themselves: its *causes* are the noderoles at the upper end, the failed ones first. One that is
+PROPOSED may wait for its turn in a rollout (rollout/waiting.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.noderole import satisfied
+from nodepool_ocb.engine.readiness import Code, Reason, why_not
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model.records import State
+from nodepool_ocb.rollout import blockers
+from nodepool_ocb.rollout.blockers import Kind
+from nodepool_ocb.rollout.observer import Observer
+from nodepool_ocb.rollout.records import Rollout
+from nodepool_ocb.views import rolloutlines
+
+#: deployment → the name of its newest rollout, and that
+Rollouts = Mapping[str, tuple[str, Rollout]]
+
+#: What to do about a wait; with the name of the rollout, and the command lines that let it go on.
+ADVICE: Final[Mapping[Kind, str]] = {
+    Kind.WAITING: "wait, or look: nodepool-ocb rollout show {rollout}",
+    Kind.PAUSED: "{promote}",
+    Kind.LOST: "mend the cause; once the rollout is over: {retry}",
+    Kind.LEFT_OUT: "nodepool-ocb rollout show {rollout}; then resume or retry it, or begin another",
+}
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """A noderole that others wait for, and that waits for none itself."""
+
+    vertex: Vertex
+    chain: tuple[Vertex, ...]  # from the noderole that was asked about up to this one, both included
+    reasons: tuple[Reason, ...]  # what holds it
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """All about one noderole; ``failed`` is the one to look at first: itself, or an ancestor in ERROR."""
+
+    vertex: Vertex
+    reasons: tuple[Reason, ...]
+    causes: tuple[Cause, ...]
+
+    @property
+    def failed(self) -> Vertex | None:
+        among = [self.vertex, *(cause.vertex for cause in self.causes)]
+        return next((vertex for vertex in among if vertex.record.state is State.ERROR), None)
+
+
+def explain(world: World, vertex: Vertex, now: float, rollouts: Rollouts | None = None) -> Explanation:
+    """Every reason in order: failed ancestors however far above, then what holds the noderole itself."""
+
+    def why(each: Vertex) -> tuple[Reason, ...]:
+        turns = tuple(_of_rollouts(world, each, rollouts or {}))
+        return (*turns, *(_out_of_turn(reason) if turns else reason for reason in why_not(world, each, now)))
+
+    chains = _chains(vertex)
+    own = why(vertex)
+    told = {reason.subject for reason in own}
+    causes = [Cause(each, chain, why(each)) for each, chain in chains.items()]
+    far = [_ancestor_failed(cause) for cause in causes if _failed(cause) and cause.vertex.name not in told]
+    near = [reason for reason in own if reason.code is Code.PARENT_ERROR]
+    rest = [reason for reason in own if reason.code is not Code.PARENT_ERROR]
+    return Explanation(vertex, (*near, *far, *rest), tuple(causes))
+
+
+def line(world: World, deployment: str) -> list[str]:
+    """A deployment and all above it: whose rollouts may be about what is bound in it."""
+    found = [deployment]
+    while found[-1] in world.deployments and (parent := world.deployments[found[-1]].record.parent) not in (
+        None,
+        *found,
+    ):
+        found.append(str(parent))
+    return found
+
+
+def _of_rollouts(world: World, vertex: Vertex, rollouts: Rollouts) -> Iterator[Reason]:
+    """The turn that a noderole waits for: none, unless it is PROPOSED, and in a phase that its node has not passed."""
+    if vertex.record.state is not State.PROPOSED:
+        return
+    for deployment in line(world, vertex.record.deployment):
+        name, rollout = rollouts.get(deployment, ("", None))
+        found = blockers.wait(rollout, vertex.node.name) if rollout is not None else None
+        if rollout is None or found is None:
+            continue
+        observer, passed = Observer(world, deployment, rollout), rollout.nodes[vertex.node.name].passed
+        left = range(passed, len(rollout.head.strategy.phases))
+        if any(vertex in observer.noderoles(vertex.node.name, phase) for phase in left):
+            code = Code.ROLLOUT_WAITING if found.kind in (Kind.WAITING, Kind.PAUSED) else Code.ROLLOUT_LEFT_OUT
+            lines = {
+                "promote": rolloutlines.promote(name, rollout, found.group),
+                "retry": rolloutlines.retry(name, rollout),
+            }
+            advice = ADVICE[found.kind].format(rollout=name, **lines)
+            yield Reason(code, f"{name} {found.group}", found.since, f"rollout {name}: {found.text}", advice)
+
+
+def _out_of_turn(reason: Reason) -> Reason:
+    """What to do is the rollout's first: to commit it by hand is to jump the queue."""
+    if reason.code is not Code.PROPOSED:
+        return reason
+    return replace(reason, advice=f"leave it to the rollout; or, out of its turn: {reason.advice}")
+
+
+def _failed(cause: Cause) -> bool:
+    return cause.vertex.record.state is State.ERROR
+
+
+def _ancestor_failed(cause: Cause) -> Reason:
+    vertex, levels = cause.vertex, len(cause.chain) - 1
+    text = f"{vertex.name}, {levels} levels above, failed: {vertex.record.reason or 'no reason was recorded'}"
+    advice = f"mend the cause, then: nodepool-ocb noderole retry {vertex.name}"
+    return Reason(Code.PARENT_ERROR, vertex.name, vertex.record.since, text, advice)
+
+
+def _chains(vertex: Vertex) -> dict[Vertex, tuple[Vertex, ...]]:
+    """The causes, each with a shortest chain to it: failed ones first, then the nearest, then by name."""
+    if vertex.record.state is not State.BLOCKED:
+        return {}
+    found: dict[Vertex, tuple[Vertex, ...]] = {}
+    chains: dict[Vertex, tuple[Vertex, ...]] = {vertex: (vertex,)}
+    queue = [vertex]
+    for each in queue:  # grows while it is walked
+        for parent in sorted(each.parents, key=lambda above: above.name):
+            if parent in chains or satisfied(parent.record):
+                continue
+            chains[parent] = (*chains[each], parent)
+            if parent.record.state is State.BLOCKED:
+                queue.append(parent)
+            else:
+                found[parent] = chains[parent]
+    order = sorted(found, key=lambda v: (v.record.state is not State.ERROR, len(found[v]), v.name))
+    return {each: found[each] for each in order}

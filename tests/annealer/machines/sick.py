@@ -1,0 +1,36 @@
+"""An annealer whose host fails at each order while the file SICK_FILE is there: python sick.py ...
+
+SICK=before: before the machine hears of the order; SICK=after: when it has it; SICK=turn: each turn fails.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nodepool_ocb.jigs.ssh.conversation import Conversation
+from nodepool_ocb.jigs.ssh.pool import Pool
+from nodepool_ocb_annealer.annealer import Annealer
+from nodepool_ocb_annealer.main import main
+
+
+def failing(method: Any) -> Any:
+    """The same, and it raises what this host may raise at any time."""
+
+    def fails(*arguments: Any) -> Any:
+        if Path(os.environ["SICK_FILE"]).exists():
+            raise OSError("no room at all")
+        return method(*arguments)
+
+    return fails
+
+
+if __name__ == "__main__":
+    if os.environ["SICK"] == "before":
+        Pool.take = failing(Pool.take)  # type: ignore[method-assign]
+    elif os.environ["SICK"] == "turn":
+        Annealer._look = failing(Annealer._look)  # type: ignore[method-assign]
+    else:
+        Conversation.outcome = failing(Conversation.outcome)  # type: ignore[method-assign]
+    main()

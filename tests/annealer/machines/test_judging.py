@@ -1,0 +1,98 @@
+"""Whose word on a machine counts, and what this annealer holds against itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.engine.liveness import suspected
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import OcbError
+from nodepool_ocb.jigs.jig import Outcome, Succeeded, Unreachable
+from nodepool_ocb.model.records import Change, Daemon, Node, State, Suspicion
+from nodepool_ocb_annealer.claims import Holding
+from nodepool_ocb_annealer.machines.judging import Judging
+from nodepool_ocb_annealer.runs.attempts import Finished
+from nodepool_ocb_annealer.runs.slots import Working
+from tests.engine.test_claim import put, world
+
+
+class Site:
+    """An annealer called "a" whose every write is taken; ``outcome`` is what each of its runs comes to."""
+
+    draining = False
+    identity = "a"
+
+    def __init__(self, made: World, outcome: Outcome | None = None) -> None:
+        self.world, self.settings, self.agenda, self.ranking = made, AnnealerSettings(), Agenda(), Ranking("a")
+        self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
+        self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
+        self.jigs: Any = {"noop": SimpleNamespace(instant=False, attaches=True)}
+        self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call())
+        if outcome is not None:
+            self.working.start = lambda *_: Finished(outcome, 1.0)  # type: ignore[method-assign]
+        self.judging = Judging(self)
+        self.holding = Holding(self)
+        self.sent: list[list[Change]] = []
+
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:  # noqa: ARG002
+        self.sent.append(changes)
+        self.session.trusted = len(self.sent) < 2  # one run is enough
+        for vertex in list(self.world.vertices()):
+            for change in changes:
+                if change.path.endswith(f"/noderoles/{vertex.role}"):
+                    self.world.put_noderole(vertex.node.name, vertex.role, change.data, 8)  # type: ignore[union-attr, arg-type]
+        self.world.put_fence("n", 7)
+        then(None)
+
+    def spoiled(self, path: str, reason: str) -> None: ...
+
+
+def among(*names: str) -> World:
+    made = world()
+    for name in names:
+        made.put_daemon("annealer", name, Daemon(host="h", pid=1, version="0", started=0.0))
+    return made
+
+
+def node(by: str) -> Node:
+    return Node(alive=True, suspicion=Suspicion(by=by, reason="connect: refused", since=0.0))
+
+
+@pytest.mark.parametrize(("by", "counts"), [("b", True), ("gone", False), ("a", False)])
+def test_only_an_annealer_that_is_there_agrees_that_a_machine_is_dead(by: str, counts: bool) -> None:
+    """One that is gone may have been this one, before it was started again with the same fault."""
+    assert Judging(Site(among("b", "c"))).agreed(node(by)) is counts
+
+
+def test_what_machines_do_after_they_let_it_in_makes_no_trouble_of_an_annealer() -> None:
+    """Others reach them, and so did it: two machines that lie must not keep it from all the rest."""
+    made = among("b")
+    site = Site(made)
+    for fqdn, reason in (("n1", "run: the machine says what its runner would not"), ("n2", "run: no runner")):
+        made.put_node(fqdn, Node(alive=True), 0)
+        view = made.node(fqdn)
+        assert suspected(view, "a", reason, 1.0)
+        site.judging.suspect(view, reason)
+        site.judging.heed(fqdn, view)
+    assert site.judging.standing.trouble is None
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_run_that_ends_in_the_death_of_its_machine_does_not_tell_that_this_host_is_well(well: bool) -> None:
+    made = among()
+    vertex = put(made, "app@n", State.TODO)
+    site = Site(made, Succeeded({}) if well else Unreachable("connect", "no route"))
+    standing = site.judging.standing
+    standing.well()
+    standing.refuted("n1", "connect: no route")
+    site.holding.consider("n")
+    assert len(site.sent) == 2, vertex.record
+    standing.refuted("n2", "connect: no route")
+    assert (standing.trouble is None) is well

@@ -1,0 +1,70 @@
+"""When the probes of a machine that does not answer add up to a death."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from types import SimpleNamespace
+
+import pytest
+
+from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.model.records import Node, Set
+from nodepool_ocb_annealer.machines import probes
+from nodepool_ocb_annealer.machines.probes import IN_A_ROW_SECONDS, Probing
+from tests.annealer.machines.test_judging import Site as Judged
+from tests.engine.test_claim import world
+
+
+class Site(Judged):
+    """An annealer that is alone, with the machine n0, which does not answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(probes, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.now = 1000.0
+        made = world()
+        made.put_node("n0", Node(alive=True, addresses=("192.0.2.1",)), 0)
+        super().__init__(made)
+        self.prober = SimpleNamespace(probe=lambda *_: Unreachable("connect", "no answer"))
+        self.inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.probing = Probing(self)  # type: ignore[arg-type]
+        self.probing.plan(["n0"])
+
+    def post(self, call: Callable[[], None]) -> None:
+        self.inbox.put(call)
+
+    def ask(self, after_seconds: float, takes_seconds: float) -> None:
+        """Keep the appointment, as late, and take the answer, after so long: others may be asked first."""
+        self.now += after_seconds
+        assert list(self.agenda.due(self.now)) == [("probe", "n0")]
+        self.probing.probe("n0")
+        self.now += takes_seconds
+        self.inbox.get(timeout=60.0)()
+
+    @property
+    def dead(self) -> bool:
+        written = [change.data for changes in self.sent for change in changes if isinstance(change, Set)]
+        return any(isinstance(record, Node) and not record.alive for record in written)
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    made = Site(monkeypatch)
+    yield made
+    made.probing.close()
+
+
+def test_machines_that_are_asked_one_after_the_other_are_dead_however_long_that_takes(site: Site) -> None:
+    """Of a hundred that are silent at once, eight are asked at a time, and each for some ten seconds."""
+    site.ask(60.0, 3 * IN_A_ROW_SECONDS)
+    assert not site.dead
+    site.ask(2.0, 3 * IN_A_ROW_SECONDS)
+    assert site.dead
+
+
+def test_a_failure_that_lies_long_back_is_none_of_two_in_a_row(site: Site) -> None:
+    site.ask(60.0, 1.0)
+    site.ask(2 * IN_A_ROW_SECONDS, 1.0)
+    assert not site.dead
+    site.ask(2.0, 1.0)
+    assert site.dead

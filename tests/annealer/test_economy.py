@@ -1,0 +1,59 @@
+"""What an annealer may cost, as the server counts it; how fast it is belongs to tools/bench."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model.records import State
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.grid import Grid
+from nodepool_ocb.testing.processes import DaemonProcess, await_that
+from nodepool_ocb.testing.zookeeper.counters import requests, transactions
+from nodepool_ocb.testing.zookeeper.server import Server
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """One that nobody else writes to, and that forgets no session of theirs meanwhile."""
+    with Server(fsync=False) as alone:
+        yield alone
+
+
+def settings(server: Server) -> ZooKeeperSettings:
+    return ZooKeeperSettings(hosts=f"{server.hosts}/economy", session_timeout_seconds=10.0)
+
+
+def test_a_thousand_noderoles_take_at_most_2_2_transactions_each(server: Server, tmp_path: Path) -> None:
+    grid = Grid(nodes=20, lanes=5, depth=10)
+    with Session(settings(server)) as session:
+        grid.write(session)
+        with DaemonProcess(settings(server), tmp_path) as annealer:
+            before = transactions(server)
+            grid.start(session)
+            await_that(grid.finished(session), 60.0, "every noderole is ACTIVE", alive=annealer.running)
+            took = transactions(server) - before - 1  # the commit was ours
+        world = tree.load(session)
+    assert took / grid.size <= 2.2
+    assert {vertex.record.state for vertex in world.vertices()} == {State.ACTIVE}
+    assert {vertex.record.generation for vertex in world.vertices()} == {1}, "each ran once"
+
+
+def test_an_idle_annealer_writes_nothing_and_asks_next_to_nothing(server: Server, tmp_path: Path) -> None:
+    grid = Grid(nodes=200, lanes=5, depth=10, active=True)
+    with Session(settings(server)) as session:
+        grid.write(session)
+        grid.start(session)
+    with DaemonProcess(settings(server), tmp_path, {"annealer": {"sweep_seconds": 1.0}}) as annealer:
+        wrote, asked, since = transactions(server), requests(server), time.monotonic()
+        await_that(
+            lambda: annealer.metric("nodepool_ocb_sweeps_total") >= 4, 30.0, "four sweeps", alive=annealer.running
+        )
+        seconds = time.monotonic() - since
+        assert transactions(server) == wrote
+        assert (requests(server) - asked) / seconds < 2.0  # though it sweeps thirty times as often as it usually does

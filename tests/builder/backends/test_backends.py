@@ -1,0 +1,215 @@
+"""What a task becomes with each backend, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.images.nodepool import Diskimage
+from nodepool_ocb_builder import backends
+from nodepool_ocb_builder.backends import Command, Task
+from nodepool_ocb_builder.sandbox import isolation
+
+INSTALLED = backends.installed()
+
+
+def image(**keys: Any) -> Diskimage:
+    absent = {"elements": (), "release": None, "env_vars": {}, "formats": ("qcow2",), "options": {}}
+    return Diskimage(**{**absent, "name": "debian", **keys})
+
+
+def task(folder: Path, image: Diskimage, **keys: Any) -> Task:
+    work = folder / "debian-0000000007.build"
+    outputs = {format: folder / f"new.{format}" for format in image.formats}
+    return Task(image=image, build="0000000007", work=work, outputs=outputs, manifest=folder / "new.d", **keys)
+
+
+def command(image: Diskimage, folder: Path = Path("/images"), **keys: Any) -> Command:
+    assert backends.faults(image, INSTALLED) == []
+    return INSTALLED[image.backend].command(task(folder, image, **keys))
+
+
+def build(folder: Path, image: Diskimage) -> tuple[isolation.Ended | None, list[str]]:
+    """Run a backend's command; how it ended, and the log."""
+    one = task(folder, image)
+    one.work.mkdir()
+    process = isolation.start(
+        INSTALLED[image.backend].command(one), log=folder / "log", work=one.work, timeout_seconds=60.0
+    )
+    return process.wait(), (folder / "log").read_text().splitlines()
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    """A program that stands in for a large one."""
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
+# -- what is refused --
+
+
+@pytest.mark.parametrize(
+    ("keys", "faults"),
+    [
+        (
+            {"backend": "mmdebootstrap"},
+            [
+                "backend: there is no backend `mmdebootstrap`; did you mean `mmdebstrap`?; "
+                "installed here: command, dib, mmdebstrap"
+            ],
+        ),
+        (
+            {"options": {"image-sise": 4, "trace": 3}},
+            [
+                "options: image-sise: unknown key `image-sise`; did you mean `image-size`?",
+                "options: trace: must be at most 2, and is 3",
+            ],
+        ),
+        (
+            {"backend": "mmdebstrap", "options": {"variant": "minbas"}},
+            [
+                "options: variant: must be one of apt, buildd, essential, important, minbase, required, standard, "
+                'and is text "minbas"; did you mean `minbase`?',
+                "formats: backend mmdebstrap makes no qcow2; it makes tar, squashfs, ext2",
+            ],
+        ),
+        ({"backend": "command"}, ["options: key `argv` is missing"]),
+        ({"backend": "command", "options": {"argv": []}}, ["options: argv: must have at least 1 item, and has 0"]),
+    ],
+)
+def test_faults_are_sentences(keys: dict[str, Any], faults: list[str]) -> None:
+    assert backends.faults(image(**keys), INSTALLED) == faults
+
+
+def test_programs_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert backends.missing(INSTALLED["command"]) == ()
+    monkeypatch.setattr("nodepool_ocb_builder.backends.search_path", lambda: str(tmp_path))
+    assert backends.missing(INSTALLED["dib"]) == ("bash", "sudo", "losetup")
+
+
+# -- dib --
+
+
+def test_dib_is_told_what_nodepool_tells_it() -> None:
+    one = image(
+        elements=("debian-minimal", "vm"),
+        release="bookworm",
+        env_vars={"DIB_CHECKSUM": "1", "TMPDIR": "/opt/dib_tmp"},
+        formats=("qcow2", "tar"),
+    )
+    made = command(one, elements_dir=("/etc/elements", "/opt/elements"))
+    assert made.env == {
+        "DIB_RELEASE": "bookworm",
+        "DIB_IMAGE_NAME": "debian",
+        "DIB_IMAGE_FILENAME": "debian-0000000007",
+        "DIB_IMAGE_CACHE": "/images/.dib-cache",
+        "DIB_LOCKFILES": "/images/.dib-cache/locks",
+        "ELEMENTS_PATH": "/etc/elements:/opt/elements",
+        "DIB_CHECKSUM": "1",
+        "TMPDIR": "/opt/dib_tmp",
+    }
+    assert (
+        "disk-image-create -x -t qcow2,tar --no-tmpfs -o /images/debian-0000000007.build/image "
+        "--qemu-img-options compat=0.10 debian-minimal vm"
+    ) in made.argv[-1].splitlines()
+
+
+def test_dibs_options_are_its_arguments() -> None:
+    options = {
+        "compress": False,
+        "image-extra-size": 1.5,
+        "image-size": 4,
+        "offline": True,
+        "packages": ["vim", "less"],
+        "qemu-img-options": "",
+        "root-label": "a b",
+        "skip-base": True,
+        "trace": 0,
+    }
+    made = command(image(elements=("vm",), options=options, arch="aarch64", dib_cmd="/opt/dib"))
+    assert (
+        "/opt/dib -t qcow2 --no-tmpfs -o /images/debian-0000000007.build/image -a arm64 --image-size 4 "
+        "--root-label 'a b' -u -n --offline -p vim,less vm"
+    ) in made.argv[-1].splitlines()
+    assert made.env["DIB_IMAGE_EXTRA_SIZE"] == "1.5"
+
+
+def test_what_dib_makes_comes_to_its_place(tmp_path: Path) -> None:
+    dib = program(
+        tmp_path,
+        "dib",
+        'echo "$@"; while [ "$1" != -o ]; do shift; done; mkdir $2.d; echo list >$2.d/list\n'
+        "for suffix in squash tar qcow2; do echo $suffix >$2.$suffix; done",
+    )
+    formats = ("qcow2", "squashfs", "tar", "tgz")
+    ended, log = build(tmp_path, image(elements=("vm",), formats=formats, dib_cmd=str(dib)))
+    assert ended == isolation.Ended(0, None)
+    assert "-t squashfs,qcow2,tar " in log[0]
+    made = {file.name: file.read_bytes() for file in tmp_path.glob("new.[!d]*")}
+    assert made.pop("new.tgz").startswith(b"\x1f\x8b")
+    assert made == {"new.squashfs": b"squash\n", "new.tar": b"tar\n", "new.qcow2": b"qcow2\n"}
+    assert (tmp_path / "new.d" / "list").read_text() == "list\n"
+
+
+def test_a_dib_that_makes_no_file_fails(tmp_path: Path) -> None:
+    ended, _ = build(tmp_path, image(elements=("vm",), dib_cmd=str(program(tmp_path, "dib", "true"))))
+    assert ended == isolation.Ended(1, "exit status 1")
+
+
+def test_a_dib_that_is_not_there_is_said_in_words(tmp_path: Path) -> None:
+    ended, log = build(tmp_path, image(elements=("vm",), dib_cmd="/no/such/dib"))
+    assert ended == isolation.Ended(127, "exit status 127")
+    assert log[0] == "/no/such/dib is not there: install diskimage-builder, or name it with dib-cmd"
+
+
+# -- mmdebstrap --
+
+
+def test_mmdebstrap_takes_the_release_for_its_suite() -> None:
+    made = command(image(backend="mmdebstrap", release="bookworm", formats=("tar",), arch="x86_64"))
+    assert made.argv[-1].splitlines() == [
+        "mkdir -- /images/new.d",
+        "mmdebstrap --verbose --format=tar --mode=auto --variant=minbase --architectures=amd64 "
+        "'--customize-hook=download /var/lib/dpkg/status /images/new.d/dpkg-status' bookworm /images/new.tar",
+    ]
+    assert command(image(backend="mmdebstrap", formats=("tar",))).argv[-1].endswith(" stable /images/new.tar")
+
+
+def test_mmdebstraps_options_are_its_arguments() -> None:
+    options = {
+        "suite": "trixie",
+        "variant": "apt",
+        "include": ["vim", "less"],
+        "components": ["main", "contrib"],
+        "mirror": ["deb http://a trixie main", "http://b"],
+        "mode": "unshare",
+        "customize-hooks": ['chroot "$1" passwd -d root'],
+    }
+    line = command(image(backend="mmdebstrap", formats=("tar",), options=options)).argv[-1].splitlines()[1]
+    assert line == (
+        "mmdebstrap --verbose --format=tar --mode=unshare --variant=apt --components=main,contrib --include=vim "
+        "--include=less '--customize-hook=chroot \"$1\" passwd -d root' "
+        "'--customize-hook=download /var/lib/dpkg/status /images/new.d/dpkg-status' "
+        "trixie /images/new.tar 'deb http://a trixie main' http://b"
+    )
+
+
+# -- command --
+
+
+def test_a_command_makes_its_image_by_what_it_is_told(tmp_path: Path) -> None:
+    script = (
+        'set -e; for format in $NODEPOOL_OCB_FORMATS; do eval "output=\\$NODEPOOL_OCB_OUTPUT_$format"; '
+        'echo $NODEPOOL_OCB_IMAGE $NODEPOOL_OCB_BUILD $COLOUR >"$output"; done; '
+        'mkdir $NODEPOOL_OCB_MANIFEST; [ "$PWD" = "$NODEPOOL_OCB_WORK" ]'
+    )
+    options = {"argv": ["sh", "-c", script]}
+    one = image(backend="command", formats=("A", "B"), options=options, env_vars={"COLOUR": "blue"})
+    assert build(tmp_path, one)[0] == isolation.Ended(0, None)
+    assert (tmp_path / "new.A").read_text() == (tmp_path / "new.B").read_text() == "debian 0000000007 blue\n"
+    assert sorted(os.listdir(tmp_path)) == ["log", "new.A", "new.B", "new.d"]

@@ -1,0 +1,275 @@
+"""Barclamp documents to roles, and what is said about their slips."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.catalogue import barclamp
+from nodepool_ocb.catalogue.barclamp import Imported
+from nodepool_ocb.catalogue.code import Hooked
+from nodepool_ocb.catalogue.code import Role as PythonRole
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.model.records import Attrib, Role
+
+HEAD = "barclamp: {name: b}\nroles:\n"
+
+
+def imported(tmp_path: Path, roles: str, known: dict[str, Role] | None = None, head: str = HEAD) -> Imported:
+    (tmp_path / "b.yml").write_text(head + roles)
+    return barclamp.load([tmp_path / "b.yml"], known)
+
+
+def beside_a_good_one(roles: str) -> str:
+    """A role ``r`` with these keys (or these roles, where whole lines are given), and a role ``good``."""
+    written = roles if roles.startswith("  - ") else f"  - {{name: r, jig: noop, {roles}}}"
+    return f"{written}\n  - {{name: good, jig: noop}}\n"
+
+
+def test_a_whole_role(tmp_path: Path) -> None:
+    found = imported(
+        tmp_path,
+        """
+  - name: ntp-server
+    jig: script
+    description: Serves time
+    flags: [implicit, milestone]
+    requires: [base]
+    conflicts: [chrony]
+    provides: [ntp]
+    wants-attribs: [zone]
+    attribs:
+      - name: servers
+        map: ntp/servers
+        default: [a]
+        schema: {type: seq, sequence: [{type: str, required: true}]}
+      - {name: zone, map: ntp/zone, default: {x: 1}}
+      - {name: y, map: ntp/zone/y, default: 2}
+      - {name: silent, map: ntp/silent}
+    script: |
+      echo hi
+    timeout_seconds: 5
+    retries: 2
+    backoff_seconds: 0.5
+    parameters: {delay: 1}
+  - {name: base, jig: noop}
+""",
+    )
+    assert found.problems == found.warnings == ()
+    assert found.roles["ntp-server"] == Role(
+        barclamp="b",
+        jig="script",
+        description="Serves time",
+        flags=("implicit", "milestone"),
+        requires=("base",),
+        conflicts=("chrony",),
+        provides=("ntp",),
+        wants_attribs=("zone",),
+        attribs=(
+            Attrib(
+                name="servers",
+                map="ntp/servers",
+                default=["a"],
+                schema={"type": ["array", "null"], "items": {"type": "string"}},
+            ),
+            Attrib(name="zone", map="ntp/zone", default={"x": 1}),
+            Attrib(name="y", map="ntp/zone/y", default=2),
+            Attrib(name="silent", map="ntp/silent"),
+        ),
+        template={"ntp": {"servers": ["a"], "zone": {"x": 1, "y": 2}}},
+        script="echo hi\n",
+        parameters={"delay": 1},
+        timeout_seconds=5,
+        retries=2,
+        backoff_seconds=0.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("roles", "problem"),
+    [
+        ("wants-atribs: [x]", "3: @.wants-atribs: unknown key `wants-atribs`; did you mean `wants-attribs`?"),
+        ("  - {name: r}", "3: @: key `jig` is missing"),
+        ("  - {name: R!, jig: noop}", "3: roles[R!].name: must be a name of at most 63 lower-case letters"),
+        ("flags: [implcit]", "3: @.flags[0]: unknown flag `implcit`; did you mean `implicit`?"),
+        ("proceeds: [x]", "3: @.proceeds: `proceeds` is not supported; list this role under `requires`"),
+        ("attribs: [{name: a, map: /a}]", "3: @.attribs[a].map: must be a place such as"),
+        (
+            "attribs: [{name: a, map: a, schema: {type: sec}}]",
+            "3: @.attribs[a].schema: unknown type `sec`; did you mean `seq`?",
+        ),
+        (
+            "attribs: [{name: a, map: a, default: 1}, {name: b, map: a/b, default: 2}]",
+            "3: @.attribs[b].map: place a/b lies inside a",
+        ),
+        ("provides: [r]", "3: @.provides[0]: a role that provides itself says nothing"),
+        ("  - {name: r, jig: script, script: gone.sh}", "3: @.script: file"),
+        ("  - {name: r, jig: script, script: ../x.sh}", "3: @.script: file ../x.sh is not beside the barclamp"),
+        ("timeout_seconds: 0", "3: @.timeout_seconds: must be above 0, and is 0"),
+        (
+            "  - {name: ok, jig: noop}\n  - {name: ok, jig: noop}\n  - {name: r, jig: 7}",
+            "4: roles[ok]: role ok is defined in",
+        ),
+    ],
+)
+def test_a_wrong_role_is_refused_with_a_sentence_and_the_others_are_taken(
+    tmp_path: Path, roles: str, problem: str
+) -> None:
+    found = imported(tmp_path, beside_a_good_one(roles))
+    assert any(problem.replace("@", "roles[r]") in sentence for sentence in found.problems), found.problems
+    assert "good" in found.roles
+    assert "r" not in found.roles
+
+
+@pytest.mark.parametrize(
+    ("roles", "warning"),
+    [
+        ("shade: red", "3: @.shade: unknown key `shade`; known here: attribs"),
+        ("flags: [zzz]", "3: @.flags[0]: unknown flag `zzz`; it is kept and changes nothing"),
+        ("requires: [milestone]", "3: @.requires[0]: `milestone` is a flag, not a role"),
+        ("requires: [r]", "3: @.requires[0]: a role cannot require itself; the line is ignored"),
+        ("requires: [later]", "3: @.requires[0]: requires later, which is not known; until"),
+        ("requires: [god]", "3: @.requires[0]: requires god, which is not known; did you mean `good`?"),
+        ("wants-attribs: [x]", "3: @.wants-attribs[0]: wants attribute x, which no known role declares"),
+        ("requires: [good], conflicts: [good]", "3: @.requires[0]: depends on good and conflicts with it"),
+        ("requires: [good], provides: [good]", "3: @.provides[0]: depends on good, and one of them stands in"),
+        (
+            "  - name: r\n    jig: noop\n    attribs:\n    - {name: a, map: x}\n    - {name: a, map: y, default: 1}",
+            "7: @.attribs[a].name: attribute a is declared twice",
+        ),
+        (
+            "attribs: [{name: a, map: x, default: 1, schema: {type: str}}]",
+            "the default does not fit its own schema: must be text or nothing, and is 1",
+        ),
+        ("  - {name: r, jig: script}", "3: @.jig: jig script has no script to run"),
+        ("type: 'BarclampX::R'", "3: @.type: no installed package offers its Python class"),
+    ],
+)
+def test_what_does_no_harm_is_a_warning(tmp_path: Path, roles: str, warning: str) -> None:
+    found = imported(tmp_path, beside_a_good_one(roles))
+    assert found.problems == ()
+    assert any(warning.replace("@", "roles[r]") in sentence for sentence in found.warnings), found.warnings
+    assert found.roles.keys() == {"good", "r"}
+
+
+def test_misplaced_flags_and_self_requirements_are_mended(tmp_path: Path) -> None:
+    found = imported(
+        tmp_path, "  - {name: r, jig: noop, flags: [implicit], requires: [r, milestone, s]}\n  - {name: s, jig: noop}\n"
+    )
+    assert found.roles["r"].requires == ("s",)
+    assert found.roles["r"].flags == ("implicit", "milestone")
+
+
+def test_a_role_that_is_called_like_a_flag_is_a_role(tmp_path: Path) -> None:
+    found = imported(tmp_path, "  - {name: r, jig: noop, requires: [library]}\n  - {name: library, jig: noop}\n")
+    assert found.roles["r"].requires == ("library",)
+    assert found.warnings == ()
+
+
+def test_a_circle_is_named_once_by_its_shortest_way_and_its_roles_are_refused(tmp_path: Path) -> None:
+    circle = "".join(
+        f"  - {{name: {name}, jig: noop, requires: [{needs}]}}\n"
+        for name, needs in {"a": "b", "b": "c", "c": "d, b", "d": "a", "e": "a", "f": ""}.items()
+    )
+    found = imported(tmp_path, circle)
+    (problem,) = found.problems
+    assert "4: roles[b].requires[0]: roles require each other in a circle: b → c → b; take one" in problem
+    assert found.roles.keys() == {"e", "f"}
+
+
+def test_many_roles_that_all_require_each_other_are_told_in_no_time(tmp_path: Path) -> None:
+    names = [f"r{number}" for number in range(40)]
+    lines = (
+        f"  - {{name: {one}, jig: noop, requires: [{', '.join(n for n in names if n != one)}]}}\n" for one in names
+    )
+    found = imported(tmp_path, "".join(lines))
+    assert len(found.problems) == 1
+    assert "r0 → r1 → r0" in found.problems[0]
+
+
+def test_what_is_wrong_with_the_whole_document_refuses_it_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text("barclamp: {}\nroles: [{name: a, jig: noop}]\n")
+    (tmp_path / "c.yaml").write_text("barclamp: {name: c}\nroles: [{name: c, jig: noop}]\n")
+    (tmp_path / "d.yml").write_text("roles: [\n")
+    (tmp_path / "notes.txt").write_text("no barclamp")
+    found = barclamp.load([tmp_path])
+    assert found.roles.keys() == {"c"}
+    assert [sentence.partition(":")[0].rpartition("/")[2] for sentence in found.problems] == ["a.yml", "d.yml"]
+
+
+def test_a_role_of_another_barclamp_is_not_replaced_but_its_own_is(tmp_path: Path) -> None:
+    text = "  - {name: r, jig: noop}\n"
+    assert imported(tmp_path, text, {"r": Role(barclamp="b", jig="test")}).roles["r"].jig == "noop"
+    refused = imported(tmp_path, text, {"r": Role(barclamp="other", jig="test")})
+    assert "role r belongs to barclamp other, which was imported before" in refused.problems[0]
+    assert not refused.roles
+
+
+def test_a_circle_with_a_known_role_refuses_only_the_new_one(tmp_path: Path) -> None:
+    known = {"old": Role(barclamp="o", jig="noop", requires=("r",))}
+    found = imported(tmp_path, "  - {name: r, jig: noop, requires: [old]}\n", known)
+    assert "old → r → old" in found.problems[0]
+    assert not found.roles
+
+
+def test_attributes_of_the_barclamp_itself_become_those_of_an_abstract_role(tmp_path: Path) -> None:
+    text = "  - {name: r, jig: noop, wants-attribs: [os]}\nattribs:\n  - {name: os, map: ohai/os, default: 0000}\n"
+    found = imported(tmp_path, text)
+    assert found.warnings == ()
+    own = found.roles["barclamp-b"]
+    assert own.flags == ("abstract", "library")
+    assert own.attribs == (Attrib(name="os", map="ohai/os", default="0000"),)
+
+
+def test_scripts_lie_beside_the_barclamp_or_in_opencrowbars_layout(tmp_path: Path) -> None:
+    folder = tmp_path / "script" / "roles" / "two"
+    folder.mkdir(parents=True)
+    (folder / "01-a.sh").write_text('#!/bin/bash\nset -e\necho one\n[ -z "$FAIL" ] || false\necho one-b\n')
+    (folder / "02-b.sh").write_text("cat <<END\ntwo\nEND\n")
+    (tmp_path / "one.sh").write_text("echo file\n")
+    (tmp_path / "barclamps").mkdir()
+    (tmp_path / "barclamps" / "b.yml").write_text(HEAD + "  - {name: two, jig: script}\n")
+    (tmp_path / "c.yml").write_text("barclamp: {name: c}\nroles:\n  - {name: one, jig: script, script: one.sh}\n")
+    (tmp_path / "link.sh").symlink_to("/etc/passwd")
+    (tmp_path / "d.yml").write_text("barclamp: {name: d}\nroles:\n  - {name: three, jig: script, script: link.sh}\n")
+    found = barclamp.load([tmp_path / "barclamps", tmp_path])
+    assert found.roles["one"].script == "echo file\n"
+    assert "link.sh cannot be read" in found.problems[0]
+    script = found.roles["two"].script
+    assert script is not None
+    assert script.startswith("#!/bin/bash\n")
+    good = subprocess.run(["bash", "-c", script], env={"FAIL": ""}, capture_output=True, text=True, check=False)
+    assert (good.returncode, good.stdout) == (0, "one\none-b\ntwo\n")
+    bad = subprocess.run(["bash", "-c", script], env={"FAIL": "1"}, capture_output=True, text=True, check=False)
+    assert (bad.returncode, bad.stdout) == (1, "one\n")
+
+
+def test_what_does_not_exist_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"gone\.yml does not exist"):
+        barclamp.load([tmp_path / "gone.yml"])
+    with pytest.raises(NotFound, match="holds no barclamp"):
+        barclamp.load([tmp_path])
+
+
+class Code(PythonRole):
+    def on_todo(self, hooked: Hooked) -> None: ...
+    def on_node_update(self, hooked: Hooked) -> None: ...
+
+
+def test_a_role_with_python_code_gets_its_hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barclamp, "find", lambda name, _: Code(name))
+    found = imported(tmp_path, "  - {name: r, jig: role-provided, type: 'BarclampB::R'}\n")
+    assert found.warnings == ()
+    assert found.roles["r"].hooks == ("on_todo", "on_node_change")
+    assert found.roles["r"].type == "BarclampB::R"
+
+
+def test_code_that_cannot_be_loaded_refuses_its_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str, barclamp: str) -> None:
+        raise ImportError(f"no module for {name} of {barclamp}")
+
+    monkeypatch.setattr(barclamp, "find", broken)
+    found = imported(tmp_path, "  - {name: r, jig: noop}\n")
+    assert "its Python class cannot be loaded: ImportError: no module for r of b" in found.problems[0]

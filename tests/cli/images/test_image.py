@@ -1,0 +1,780 @@
+"""Images on the command line: what is shown, asked for, waited for, followed, deleted and moved."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from nodepool_ocb.cli.images.buildlog import addresses
+from nodepool_ocb.cli.kit import times
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Build, BuildState, Change, Create, Daemon, Delete, Json, UploadState
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.zookeeper.server import Server, free_port
+from tests.cli.images.played_builder import HOST, Builder
+from tests.fixtures.commands import Ocb
+
+Ask = Callable[..., Json]
+Until = Callable[..., None]
+READY, FAILED, BUILDING = BuildState.READY, BuildState.FAILED, BuildState.BUILDING
+COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
+
+
+@pytest.fixture
+def builder(zk_session: Session) -> Builder:
+    return Builder(zk_session)
+
+
+class Later:
+    """A command that runs beside the test."""
+
+    def __init__(self, call: Callable[[], Result]) -> None:
+        self._results: list[Result] = []
+        self._thread = threading.Thread(target=lambda: self._results.append(call()), daemon=True)
+        self._thread.start()
+
+    def result(self, timeout_seconds: float = 20.0) -> Result:
+        self._thread.join(timeout_seconds)
+        assert self._results, "it did not end"
+        return self._results[0]
+
+
+SERVER = """
+import sys, threading
+from pathlib import Path
+from nodepool_ocb.http.server import Pages
+from nodepool_ocb.http.logs import LogPage
+folder, address = Path(sys.argv[1]), sys.argv[2]
+pages = Pages(address, {}, {"logs": LogPage(folder, lambda name: (folder / "ended").exists())})
+print(pages.address, flush=True)
+threading.Event().wait()
+"""
+
+
+class PageServer:
+    """A builder's pages, in a process that can be killed; a file ``ended`` ends all builds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = "127.0.0.1:0"
+        self.process: subprocess.Popen[str] | None = None
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-c", SERVER, str(self.folder), self.address]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        assert self.address
+
+    def kill(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def write(self, name: str, text: str) -> None:
+        with (self.folder / f"{name}.log").open("a") as file:
+            file.write(text)
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Iterator[PageServer]:
+    (tmp_path / "logs").mkdir()
+    server = PageServer(tmp_path / "logs")
+    yield server
+    server.kill()
+
+
+# -- looking --
+
+
+def test_list_shows_the_newest_ready_build_and_counts_the_others(builder: Builder, ask: Ask, ocb: Ocb) -> None:
+    builder.made(READY, formats=("raw",))
+    newest = builder.made(READY, formats=("qcow2", "raw"))
+    builder.uploads(newest, "west")
+    builder.uploads(newest, "east", UploadState.FAILED)
+    builder.made(FAILED)
+    row = ask("image", "list")[0]
+    assert (row["name"], row["build"], row["formats"]) == ("jammy", newest, ["qcow2", "raw"])
+    assert row["builds"] == {"ready": 2, "failed": 1}
+    assert (row["uploads"], row["failures"]) == ({"ready": 1, "all": 2}, 1)
+    table = ocb("image", "list").stdout
+    assert "1 failed, 2 ready" in table
+    assert "1/2" in table
+
+
+def test_a_build_that_nobody_works_on_is_shown_as_aborted(builder: Builder, ask: Ask) -> None:
+    id = builder.begins()
+    assert ask("image", "list")[0]["builds"] == {"building": 1}
+    assert ask("image", "list")[0]["builder"] == HOST
+    builder.dies()
+    shown = ask("image", "show", "jammy")["builds"][0]
+    assert (shown["build"], shown["state"]) == (id, "aborted")
+    assert "does not work on it any more" in shown["reason"]
+
+
+def test_show_tells_when_the_next_attempt_comes(builder: Builder, ask: Ask, ocb: Ocb) -> None:
+    now = time.time()
+    builder.made(FAILED, state_time=now)
+    builder.made(FAILED, state_time=now, reason="exit status 3")
+    document = ask("image", "show", "jammy")
+    assert document["failures"] == 2
+    assert document["next_attempt"] == pytest.approx(now + 120.0)
+    assert times.shown(now + 120.0) in ocb("image", "show", "jammy").stdout
+    ask("image", "build", "jammy")
+    assert ask("image", "show", "jammy")["next_attempt"] is None  # a request that no attempt has seen does not wait
+
+
+def test_watch_gives_one_object_a_line(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "list", "--watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert json.loads(watching.stdout.readline())["builds"] == {}
+        Builder(builder.session, "noble")
+        assert json.loads(watching.stdout.readline())["name"] == "noble"
+        builder.session.commit([Delete(paths.builds("noble"), 0), Delete(paths.image("noble"), 0)])
+        assert json.loads(watching.stdout.readline()) == {"name": "noble", "builds": None}
+        watching.send_signal(signal.SIGINT)
+    assert watching.returncode == 130
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "image list", "image show jammy", "image build jammy", "image pause jammy --for 1h", "image unpause jammy",
+        "image log jammy", "image export", "image delete jammy --yes --force", "upload list", "lock list", "status",
+        "daemon list", "upload delete jammy READY west --yes --force",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["json", "yaml", "name", "table"])
+def test_every_command_answers_in_every_form(builder: Builder, ocb: Ocb, line: str, form: str) -> None:
+    builder.made(FAILED, reason="no space")
+    ready = builder.made(READY, formats=("raw",), tail="the end\n")
+    builder.uploads(ready, "west")
+    builder.uploads(ready, "east", UploadState.FAILED)
+    answer = ocb(*line.replace("READY", ready).split(), "-o", form)
+    assert answer.exit_code == 0, answer.output
+    if form == "json":
+        json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize(
+    ("line", "exit_code", "said"),
+    [
+        ("image show jamy", 3, "did you mean jammy?"),
+        ("image build jamy --wait", 3, "did you mean jammy?"),
+        ("image log jamy", 3, "did you mean jammy?"),
+        ("image pause jamy", 3, "did you mean jammy?"),
+        ("image export jamy", 3, "did you mean jammy?"),
+        ("image delete jamy --yes", 3, "did you mean jammy?"),
+        ("image log jammy 77", 3, "has no build 77"),
+        ("image log empty", 3, "was never built"),
+        ("image log jammy -f -o json", 2, "leave -o away"),
+        ("image delete jammy --force", 2, "--yes"),
+        ("image delete jammy --build 1", 2, "which is being built"),
+        ("image delete jammy --build 0 --yes", 4, "only ready build"),
+        ("image pause jammy --for 1h --until 2100-01-01", 2, "contradict"),
+        ("image pause jammy --for soon", 2, "90m"),
+        ("image pause jammy --until yesterday", 2, "2026-01-31T18:00"),
+        ("image pause jammy --until 2001-01-01", 2, "is over"),
+        ("image shwo jammy", 2, "did you mean show?"),
+        ("image import /nowhere.json", 2, "nowhere.json"),
+    ],
+)
+def test_refusals(builder: Builder, ocb: Ocb, line: str, exit_code: int, said: str) -> None:
+    builder.session.ensure(paths.builds("empty"))
+    builder.made(READY)
+    building = builder.begins()
+    first = builder.view().builds[0].id
+    words = [{"0": first, "1": building}.get(word, word) for word in line.split()]
+    answer = ocb(*words)
+    assert answer.exit_code == exit_code, answer.output
+    assert said in answer.stderr
+    assert "Traceback" not in answer.output
+
+
+def test_completion_offers_images(builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert builder.image == "jammy"
+    monkeypatch.setenv("_NODEPOOL_OCB_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "nodepool-ocb image show j")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert ocb().stdout.split() == ["plain,jammy"]
+
+
+def test_status_locks_and_daemons_show_builders_work(builder: Builder, ask: Ask, ocb: Ocb) -> None:
+    ready = builder.made(READY)
+    builder.uploads(ready, "east", UploadState.FAILED, reason="quota")
+    builder.uploads(ready, "west", UploadState.UPLOADING)
+    builder.locks_upload(ready, "west")
+    builder.made(FAILED, reason="no space")
+    builder.begins()
+    builder.registers("127.0.0.1:1")
+    images = ask("status")["images"]
+    assert images["builds"] == {"ready": 1, "failed": 1, "building": 1}
+    assert images["uploads"] == {"failed": 1, "uploading": 1}
+    assert [each["reason"] for each in (*images["failing"], *images["failed_uploads"])] == ["no space", "quota"]
+    assert images["building"][0]["builder"] == HOST
+    words = ocb("status").stdout
+    assert words.index("IMAGES THAT FAIL") < words.index("UPLOADS THAT FAILED") < words.index("IMAGES: 1")
+    locks = ask("lock", "list")
+    assert [(lock["kind"], lock["name"], lock["host"]) for lock in locks] == [
+        ("image", "jammy", HOST),
+        ("upload", f"jammy-{ready} west", HOST),
+    ]
+    assert [(each["kind"], each["pages"]) for each in ask("daemon", "list")] == [("builder", "127.0.0.1:1")]
+
+
+def test_a_builder_whose_registration_cannot_be_read_is_named(builder: Builder, ocb: Ocb, ask: Ask) -> None:
+    path = paths.daemon("builder", "another")
+    builder.registers()
+    builder.session.commit([Create(path, ["no", "record"], ephemeral=True)])
+    assert [each["path"] for each in ask("status")["quarantined"]] == [path]
+    assert [each["kind"] for each in ask("status")["daemons"]] == ["builder"]
+    listed = ocb("daemon", "list", "-o", "name")
+    assert listed.stdout.split() == [builder.id]
+    assert f"cannot be read: {path}: " in listed.stderr
+
+
+def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(builder: Builder, ocb: Ocb, ask: Ask) -> None:
+    builder.made(READY)
+    builder.session.commit([Create(paths.build("jammy", "0000000777"), ["no", "record"])])
+    answer = ocb("image", "list", "-o", "json")
+    assert json.loads(answer.stdout)[0]["builds"] == {"ready": 1}
+    assert "0000000777 is left out" in answer.stderr
+    assert [each["path"] for each in ask("status")["quarantined"]] == [paths.build("jammy", "0000000777")]
+
+
+# -- asking --
+
+
+def test_each_request_has_a_number_of_its_own(builder: Builder, ask: Ask) -> None:
+    first = ask("image", "build", "jammy", "--reason", "new kernel")
+    assert first["changes"][0]["kind"] == "build request"
+    second = ask("image", "build", "jammy", "--reason", "newer kernel")
+    assert first["request"] < second["request"]
+    standing = builder.view().request
+    assert standing is not None
+    assert (standing.mzxid, standing.record.reason) == (second["request"], "newer kernel")
+
+
+def test_a_pause_holds_for_as_long_as_it_says(builder: Builder, ask: Ask) -> None:
+    ask("image", "pause", "jammy", "--reason", "freeze", "--for", "1h")
+    pause = builder.view().pause
+    assert pause is not None
+    assert pause.record.until == pytest.approx(time.time() + 3600, abs=60)
+    ask("image", "pause", "jammy", "--until", "2100-01-31T18:00Z")
+    assert ask("image", "list")[0]["pause"]["until"] == 4105101600.0
+    assert ask("image", "unpause", "jammy")["changes"][0]["change"] == "delete"
+    assert ask("image", "unpause", "jammy")["changes"] == []
+    assert builder.view().pause is None
+
+
+@pytest.mark.usefixtures("builder")
+def test_why_it_is_paused_and_asked_for_is_shown(ocb: Ocb) -> None:
+    ocb("image", "pause", "jammy", "--reason", "freeze", "--for", "1h")
+    ocb("image", "build", "jammy", "--reason", "new kernel")
+    shown = ocb("image", "show", "jammy").stdout
+    assert "left: freeze" in shown
+    assert "ago: new kernel" in shown
+
+
+@pytest.mark.usefixtures("builder")
+def test_a_pause_in_the_configuration_is_shown(ocb: Ocb, ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "nodepool.yaml").write_text("diskimages: [{name: jammy, formats: [raw], pause: true}]\n")
+    (tmp_path / "ocb.yaml").write_text("")
+    config = ("--config", str(tmp_path / "ocb.yaml"))
+    assert ask("image", "list", *config)[0]["paused_in"] == str(tmp_path / "nodepool.yaml")
+    assert "in nodepool.yaml" in ocb("image", "list", *config).stdout
+    answer = ocb("image", "build", "jammy", *config)
+    assert f"jammy is paused in {tmp_path}/nodepool.yaml" in answer.stderr
+    (tmp_path / "nodepool.yaml").write_text("diskimages: [{nome: jammy}]\n")
+    assert ask("image", "list", *config)[0]["paused_in"] is None
+
+
+def test_where_there_is_nothing_and_no_builder_the_list_says_so(ocb: Ocb) -> None:
+    assert "no builder is running" in ocb("image", "list").stderr
+
+
+def test_a_narrow_terminal_folds_no_heading_and_no_id(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    builder.ends(builder.begins(), READY)
+    environment = {**os.environ, "TERM": "dumb", "COLUMNS": "80", "NO_COLOR": "1"}
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "list"]
+    subprocess.run(command, stdout=theirs, env=environment, check=True)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # at its end
+        while part := os.read(ours, 10_000):
+            shown += part
+    os.close(ours)
+    heading, row = shown.decode().splitlines()
+    assert heading.split() == ["NAME", "BUILD", "SINCE", "BUILDS", "FAILURES"]
+    assert row.split()[:2] == ["jammy", "0000000001"]
+
+
+# -- waiting --
+
+
+def _waits(builder: Builder, ocb: Ocb, until: Until, *more: str) -> Later:
+    """`image build --wait`, once its request is there."""
+    before = builder.view().request
+    waiting = Later(lambda: ocb("image", "build", builder.image, "--wait", "--timeout", "30", "-o", "json", *more))
+    until(lambda: (now := builder.view().request) is not None and now != before)
+    return waiting
+
+
+def test_wait_ends_with_the_build_that_was_asked_for(builder: Builder, ocb: Ocb, until: Until) -> None:
+    builder.registers()
+    old = builder.begins()  # under way already: it does not count
+    waiting = _waits(builder, ocb, until)
+    builder.ends(old, READY)
+    new = builder.begins()
+    builder.ends(new, READY, formats=("raw",))
+    answer = waiting.result()
+    assert answer.exit_code == 0, answer.output
+    document = json.loads(answer.stdout)
+    assert (document["outcome"], document["build"]["build"], document["build"]["formats"]) == ("ready", new, ["raw"])
+
+
+def test_wait_ends_with_the_failure_and_the_end_of_the_log(builder: Builder, ocb: Ocb, until: Until) -> None:
+    waiting = _waits(builder, ocb, until)
+    builder.ends(builder.begins(), FAILED, reason="exit status 3", tail="mounting\n\x1b[31mno space left\x1b[0m\n")
+    answer = waiting.result()
+    assert answer.exit_code == 6
+    assert json.loads(answer.stdout)["outcome"] == "failed"
+    assert "failed: exit status 3" in answer.stderr
+    assert "| no space left" in answer.stderr
+    assert "no builder is running" in answer.stderr
+
+
+def test_wait_outlives_an_aborted_build_and_ends_with_the_next(
+    builder: Builder, ocb: Ocb, until: Until, zk_session: Session
+) -> None:
+    waiting = _waits(builder, ocb, until)
+    builder.begins()
+    builder.dies()
+    other = Builder(zk_session, host="other.example.com")
+    new = other.begins()
+    other.ends(new, READY)
+    answer = waiting.result()
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["build"]["builder"] == "other.example.com"
+
+
+def test_wait_is_content_with_a_build_for_a_later_request(builder: Builder, ocb: Ocb, until: Until) -> None:
+    waiting = _waits(builder, ocb, until)
+    ocb("image", "build", "jammy")
+    builder.ends(builder.begins(), READY)
+    assert waiting.result().exit_code == 0
+
+
+def test_wait_ends_at_once_where_the_image_is_paused(builder: Builder, ocb: Ocb) -> None:
+    ocb("image", "pause", "jammy", "--reason", "freeze")
+    answer = ocb("image", "build", "jammy", "--wait", "--timeout", "30", "-o", "json")
+    assert answer.exit_code == 6
+    assert "has paused jammy: freeze" in answer.stderr
+    assert json.loads(answer.stdout)["outcome"] == "paused"
+    assert builder.view().request is not None
+
+
+def test_wait_bears_a_pause_that_ends(builder: Builder, ocb: Ocb, until: Until) -> None:
+    ocb("image", "pause", "jammy", "--for", "1h")
+    waiting = _waits(builder, ocb, until)
+    ocb("image", "unpause", "jammy")
+    builder.ends(builder.begins(), READY)
+    answer = waiting.result()
+    assert answer.exit_code == 0
+
+
+def test_wait_ends_when_the_request_is_withdrawn(builder: Builder, ocb: Ocb, until: Until) -> None:
+    waiting = _waits(builder, ocb, until)
+    builder.session.commit([Delete(paths.request_build("jammy"), 0)])
+    answer = waiting.result()
+    assert answer.exit_code == 6
+    assert "the request is gone" in answer.stderr
+
+
+def test_wait_ends_when_the_image_is_deleted(builder: Builder, ocb: Ocb, until: Until) -> None:
+    waiting = _waits(builder, ocb, until)
+    gone = (paths.request_build("jammy"), paths.builds("jammy"), paths.image("jammy"))
+    builder.session.commit([Delete(path, 0) for path in gone])
+    assert waiting.result().exit_code == 3
+
+
+def test_wait_times_out(builder: Builder, ask: Ask, ocb: Ocb) -> None:
+    document = ask("image", "build", "jammy", "--wait", "--timeout", "0.3", exit_code=5)
+    assert (document["outcome"], document["build"]) == ("timeout", None)
+    builder.begins()
+    assert "no builder is running" in ocb("image", "build", "jammy", "--wait", "--timeout", "0.3").stderr
+
+
+def test_wait_outlives_an_outage_of_zookeeper(builder: Builder, zookeeper: Server, chroot: str) -> None:
+    builder.registers()
+    with Proxy(zookeeper.port) as proxy:
+        command = [*COMMAND, "--zookeeper", proxy.hosts + chroot, "image", "build", "jammy", "--wait", "-o", "name"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stdout is not None
+            assert waiting.stderr is not None
+            assert "waiting for a builder to begin" in waiting.stderr.readline()
+            proxy.cut()
+            id = builder.begins()
+            builder.ends(id, READY)
+            proxy.heal()
+            assert waiting.stdout.read() == f"{id}\n"
+            assert waiting.stderr.read() in ("", "ZooKeeper does not answer; waiting for it\n")
+    assert waiting.returncode == 0
+
+
+def test_a_failure_from_before_the_request_says_nothing(builder: Builder, ocb: Ocb, until: Until) -> None:
+    builder.ends(builder.begins(), FAILED)
+    waiting = _waits(builder, ocb, until)
+    builder.ends(builder.begins(), READY)
+    assert waiting.result().exit_code == 0
+
+
+def test_wait_shows_a_line_that_moves_on_a_terminal(
+    builder: Builder, pages: PageServer, zk_settings: ZooKeeperSettings, until: Until
+) -> None:
+    builder.registers(pages.address)
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "build", "jammy", "--wait", "-o", "json"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True) as waiting:
+        os.close(theirs)
+        assert waiting.stdout is not None
+        until(lambda: builder.view().request is not None)
+        id = builder.begins()
+        pages.write(f"jammy-{id}", "mounting\ninstalling \x1b[31mpackages\x1b[0m\n\n")
+        shown = b""
+        while b"| installing packages" not in shown:
+            shown += os.read(ours, 65536)
+        builder.ends(id, READY)
+        document = json.loads(waiting.stdout.read())
+    os.close(ours)
+    assert f"{HOST} makes build {id}".encode() in shown
+    assert (document["outcome"], waiting.returncode) == ("ready", 0)
+
+
+# -- deleting --
+
+
+def test_delete_marks_builds_and_keeps_the_last_ready_one(builder: Builder, ask: Ask, ocb: Ocb) -> None:
+    first, second = builder.made(READY), builder.made(READY)
+    failed, building = builder.made(FAILED), builder.begins()
+    assert ask("image", "delete", "jammy", "--build", first, "--dry-run", exit_code=10)["changes"]
+    ask("image", "delete", "jammy", "--build", str(int(first)), "--yes")
+    assert builder.build_view(first).record.state is BuildState.DELETE
+    refused = ocb("image", "delete", "jammy", "--yes")
+    assert refused.exit_code == 4
+    assert "--force" in refused.stderr
+    told = ocb("image", "delete", "jammy", "--yes", "--force", "-o", "json")
+    going = {f"jammy-{id}" for id in (second, failed, building)}
+    assert {row["name"] for row in json.loads(told.stdout)["changes"]} == going
+    assert ask("image", "delete", "jammy", "--yes")["changes"] == []
+
+
+def test_two_who_delete_at_once_leave_a_ready_build(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = builder.made(READY), builder.made(READY)
+    commit, session = Session.commit, builder.session
+
+    def late(self: Session, changes: Sequence[Change]) -> object:
+        if self is not session and builder.build_view(second).record.state is READY:
+            builder.sets(second, state=BuildState.DELETE)
+        return commit(self, changes)
+
+    monkeypatch.setattr(Session, "commit", late)
+    assert ocb("image", "delete", "jammy", "--build", first, "--yes").exit_code == 4
+    assert builder.build_view(first).record.state is READY
+
+
+# -- moving --
+
+
+def test_records_move_from_one_zookeeper_to_another(
+    builder: Builder, ask: Ask, ocb: Ocb, tmp_path: Path, zk_settings: ZooKeeperSettings
+) -> None:
+    for _ in range(3):
+        builder.made(FAILED)
+    ready = builder.made(READY, formats=("raw",), unknown={"colour": "red"}, metadata={"a": "b"})
+    builder.uploads(ready, "west", external_id="x-1")
+    builder.begins()
+    file = tmp_path / "images.json"
+    exported = ocb("image", "export", "jammy")
+    assert "left out: 1 builds" in exported.stderr
+    file.write_text(exported.stdout)
+    before = {build.id: build for build in builder.view().builds if build.record.state is not BUILDING}
+    hosts = ("--zookeeper", f"{zk_settings.hosts}-copy")
+    ask("init", *hosts)
+    assert ask("image", "import", str(file), "--dry-run", *hosts, exit_code=10)["changes"]
+    assert ask("image", "import", str(file), *hosts)["changes"]
+    assert ask("image", "import", str(file), *hosts)["changes"] == []
+    assert ask("image", "export", *hosts) == json.loads(exported.stdout)
+    with Session(ZooKeeperSettings(hosts=hosts[1])) as session:
+        copy = Builder(session)
+        assert {build.id: build.record for build in copy.view().builds} == {
+            id: build.record for id, build in before.items()
+        }
+        assert copy.made(READY) > max(before)
+        assert copy.uploads(ready, "west") > before[ready].uploads[0].id
+        assert session.children(paths.image("jammy")) == ["builds"]
+    refused = ocb("image", "import", str(file), *hosts)
+    assert refused.exit_code == 4
+    assert "is not in the document" in refused.stderr
+
+
+def test_import_of_what_differs_writes_nothing(builder: Builder, ask: Ask, ocb: Ocb, tmp_path: Path) -> None:
+    ready = builder.made(READY)
+    document = ask("image", "export")
+    document["images"]["jammy"]["builds"][ready]["builder"] = "elsewhere"
+    document["images"]["noble"] = {"builds": {}}
+    document["images"]["noble"]["builds"]["0000000001"] = document["images"]["jammy"]["builds"][ready]
+    file = tmp_path / "images.json"
+    file.write_text(json.dumps(document))
+    answer = ocb("image", "import", str(file))
+    assert answer.exit_code == 4
+    assert "is not the same in the document" in answer.stderr
+    assert [row["name"] for row in ask("image", "list")] == ["jammy"]
+
+
+FINE = {"schema": 1, "builder": "b", "builder_id": "i", "filename": "f", "state": "ready", "state_time": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("nonsense", "no document of image export"),
+        ({"schema": 2, "images": {}}, "no document of image export"),
+        ({"schema": 1, "images": {"../x": {"builds": {}}}}, "cannot be the name of an image"),
+        ({"schema": 1, "images": {"..": {"builds": {}}}}, "cannot be the name of an image"),
+        ({"schema": 1, "images": {"a": {"builds": {"7": FINE}}}}, "ten digits"),
+        ({"schema": 1, "images": {"a": {"builds": {"0000000001": {}}}}}, "not a Build"),
+        ({"schema": 1, "images": {"a": {"builds": {"0000000001": {**FINE, "state": "building"}}}}}, "leave it out"),
+        ({"schema": 1, "images": {"a": {"builds": {"0000000001": {**FINE, "uploads": []}}}}}, "uploads"),
+        ({"schema": 1, "images": {"a": {"builds": {"0000000001": {**FINE, "uploads": {"w/x": {}}}}}}}, "a provider"),
+        ({"schema": 1, "images": {"a": {"builds": {"0009000001": FINE}}}}, "above those that were given"),
+    ],
+)
+@pytest.mark.usefixtures("zk_session")
+def test_a_bad_document_is_refused_whole(ocb: Ocb, ask: Ask, tmp_path: Path, document: Json, said: str) -> None:
+    file = tmp_path / "images.json"
+    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    answer = ocb("image", "import", str(file))
+    assert answer.exit_code == 1, answer.output
+    assert said in answer.stderr
+    assert all(row["builds"] == {} for row in ask("image", "list"))
+
+
+# -- logs --
+
+
+def test_log_comes_from_the_builder_that_has_it(builder: Builder, ocb: Ocb, pages: PageServer, ask: Ask) -> None:
+    old, new = builder.made(FAILED, tail="old\n"), builder.made(READY)
+    pages.write(f"jammy-{new}", "line\n" * 100_000)
+    pages.write(f"jammy-{old}", "the whole\n")
+    (pages.folder / "ended").touch()
+    builder.registers(pages.address)
+    answer = ocb("image", "log", "jammy")
+    assert answer.exit_code == 0
+    assert answer.stdout == "line\n" * 100_000
+    assert f"from http://{pages.address}" in answer.stderr
+    assert ocb("image", "log", "jammy", old).stdout == "the whole\n"
+    document = ask("image", "log", "jammy")
+    assert (document["whole"], document["output"]) == (True, "line\n" * 100_000)
+
+
+def test_log_follows_without_gap_though_the_builder_is_killed_and_started_anew(
+    builder: Builder, pages: PageServer, zk_settings: ZooKeeperSettings
+) -> None:
+    id = builder.begins()
+    builder.registers(pages.address)
+    pages.write(f"jammy-{id}", "one\n")
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        assert following.stdout.readline() == "one\n"
+        pages.kill()
+        pages.write(f"jammy-{id}", "two\n" * 100_000)  # whoever builds goes on while nobody serves
+        assert "trying again, from byte 4 on" in following.stderr.readline()
+        pages.start()  # on the same port
+        got = [following.stdout.readline() for _ in range(100_000)]
+        pages.kill()
+        pages.address = "127.0.0.1:0"  # and then on another
+        pages.start()
+        builder.registers(pages.address)
+        pages.write(f"jammy-{id}", "three\n")
+        got.append(following.stdout.readline())
+        pages.write(f"jammy-{id}", "four")
+        (pages.folder / "ended").touch()
+        builder.ends(id, READY)
+        got.append(following.stdout.read())
+    assert got == [*["two\n"] * 100_000, "three\n", "four"]
+    assert following.returncode == 0
+
+
+def test_log_follows_though_zookeeper_is_away(
+    builder: Builder, pages: PageServer, zookeeper: Server, chroot: str
+) -> None:
+    id = builder.begins()
+    builder.registers(pages.address)
+    pages.write(f"jammy-{id}", "one\n")
+    with Proxy(zookeeper.port) as proxy:
+        command = [*COMMAND, "--zookeeper", proxy.hosts + chroot, "image", "log", "jammy", "-f"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+            assert following.stdout is not None
+            assert following.stderr is not None
+            assert following.stdout.readline() == "one\n"
+            proxy.cut()
+            pages.kill()
+            pages.write(f"jammy-{id}", "two\n")
+            assert "trying again" in following.stderr.readline()
+            pages.start()
+            assert following.stdout.readline() == "two\n"
+            (pages.folder / "ended").touch()
+            assert following.stdout.read() == ""
+    assert following.returncode == 0
+
+
+def test_log_waits_for_a_build_that_has_printed_nothing_yet(
+    builder: Builder, ocb: Ocb, pages: PageServer, until: Until
+) -> None:
+    id = builder.begins()
+    builder.registers(pages.address)
+    following = Later(lambda: ocb("image", "log", "jammy", "-f"))
+    until(lambda: builder.view().holder is not None)
+    pages.write(f"jammy-{id}", "one\n")
+    (pages.folder / "ended").touch()
+    builder.ends(id, READY)
+    answer = following.result()
+    assert (answer.exit_code, answer.stdout) == (0, "one\n")
+
+
+def test_log_falls_back_to_the_file_on_this_host(builder: Builder, ocb: Ocb, tmp_path: Path) -> None:
+    file = tmp_path / "whole.log"
+    file.write_bytes(b"the whole \xff\n")
+    builder.made(READY, log=f"{HOST}:{file}", tail="the end")
+    answer = ocb("image", "log", "jammy")
+    assert answer.stdout_bytes == b"the whole \\xff\n", "shown, not sent"
+    assert f"from {file}" in answer.stderr
+
+
+def test_log_follows_the_file_on_this_host_until_the_build_ends(
+    builder: Builder, tmp_path: Path, zk_settings: ZooKeeperSettings
+) -> None:
+    file = tmp_path / "whole.log"
+    file.write_text("one\n")
+    id = builder.begins(log=f"{HOST}:{file}")
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "one\n"
+        with file.open("a") as growing:
+            growing.write("two\n")
+        assert following.stdout.readline() == "two\n"
+        with file.open("a") as growing:
+            growing.write("three\n")
+        builder.ends(id, READY)
+        assert following.stdout.read() == "three\n"
+    assert following.returncode == 0
+
+
+def test_log_says_where_the_file_has_lost_its_end_and_goes_on(
+    builder: Builder, tmp_path: Path, zk_settings: ZooKeeperSettings
+) -> None:
+    file = tmp_path / "whole.log"
+    file.write_text("one\ntwo\n")
+    builder.begins(log=f"{HOST}:{file}")
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        assert [following.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+        os.truncate(file, 4)
+        assert "has lost its end, from byte 4 on" in following.stderr.readline()
+        with file.open("a") as growing:
+            growing.write("three\n")
+        builder.dies()
+        assert following.stdout.read() == "three\n"
+    assert following.returncode == 0
+
+
+def test_log_waits_a_while_for_the_builder_that_has_it_and_names_it(
+    builder: Builder, ocb: Ocb, pages: PageServer
+) -> None:
+    builder.made(READY, tail="the end\n")
+    builder.registers(f"127.0.0.1:{free_port()}")
+    other = Daemon(host=HOST, pid=1, version="1", started=1.0, pages=pages.address)
+    builder.session.commit([Create(paths.daemon("builder", "another"), other)])
+    answer = ocb("image", "log", "jammy")
+    assert answer.stdout == "the end\n"
+    assert "Connection refused; now its end, as recorded" in answer.stderr
+
+
+def test_log_falls_back_to_the_end_in_the_record(builder: Builder, ocb: Ocb) -> None:
+    builder.made(FAILED, builder="far.example.com", log="far.example.com:/var/log/x.log", tail="the end\n")
+    answer = ocb("image", "log", "jammy")
+    assert (answer.exit_code, answer.stdout) == (0, "the end\n")
+    assert "far.example.com is not running" in answer.stderr
+    assert "now its end, as recorded; whole log: far.example.com:/var/log/x.log" in answer.stderr
+
+
+def test_log_follows_to_the_end_of_a_build_that_dies_with_its_builder(
+    builder: Builder, zk_settings: ZooKeeperSettings, pages: PageServer
+) -> None:
+    id = builder.begins()
+    builder.registers(pages.address)
+    pages.write(f"jammy-{id}", "one\n")
+    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        assert following.stdout.readline() == "one\n"
+        builder.leaves()
+        builder.dies()
+        pages.kill()
+        assert following.stdout.read() == ""
+        assert f"jammy-{id}: aborted; read up to byte 4" in following.stderr.read()
+    pages.start()
+
+
+def test_a_loopback_address_is_used_on_its_own_host_only() -> None:
+    build = Build(builder="b1", builder_id="i1", filename="f", state=READY, state_time=1.0)
+
+    def daemon(host: str, pages: str | None) -> Daemon:
+        return Daemon(host=host, pid=1, version="1", started=1.0, pages=pages)
+
+    far = {"i1": daemon("b1", "127.0.0.1:1"), "i2": daemon("b2", "b2:1"), "x": daemon("b1", "b1:2")}
+    assert list(addresses(build, far)) == ["b1:2"]
+    near = {"x": daemon(HOST, "[::1]:1"), "i1": daemon(HOST, "127.0.0.1:1"), "none": daemon(HOST, None)}
+    build = Build(builder=HOST, builder_id="i1", filename="f", state=READY, state_time=1.0)
+    assert list(addresses(build, near)) == ["127.0.0.1:1", "[::1]:1"]
+
+
+def test_a_build_that_changes_while_the_question_is_asked_is_not_deleted(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder.made(BuildState.READY)
+    other = builder.made(BuildState.FAILED)
+    monkeypatch.setattr("nodepool_ocb.cli.images.image.confirm", lambda *_: builder.sets(other, state=BuildState.READY))
+    refused = ocb("image", "delete", "jammy", "--build", other)
+    assert refused.exit_code == 4
+    assert f"jammy-{other} was failed, and is ready now; look at it again" in refused.stderr
+    assert builder.build_view(other).record.state is BuildState.READY

@@ -1,0 +1,96 @@
+"""Commands that would move by hand what a rollout commits in its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.rollouts import turns
+from nodepool_ocb.engine.commands import apply_to
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.errors import Stale
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Json, Set, State
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client.session import Session
+from tests.cli.rollouts.driving import LAB, STRATEGY, Driver, build
+from tests.fixtures.commands import Ocb
+
+Ask = Callable[..., Json]
+FIRST = "lab/0000000000"
+OS, WORK = "os@ntp01.example.com", "work@compute21.example.com"
+
+
+@pytest.fixture
+def site(zk_session: Session) -> Session:
+    build(zk_session)
+    return zk_session
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    (tmp_path / "site.yaml").write_text(STRATEGY)
+    return str(tmp_path / "site.yaml")
+
+
+def states(session: Session) -> dict[str, State]:
+    return {vertex.name: vertex.record.state for vertex in tree.load(session).vertices()}
+
+
+def broken(session: Session, name: str) -> None:
+    vertex = tree.load(session).vertex(name)
+    assert vertex is not None
+    path = paths.noderole(vertex.role, vertex.node.name)
+    session.commit([Set(path, replace(vertex.record, state=State.ERROR), vertex.version)])
+
+
+@pytest.mark.parametrize(
+    "line", [f"deployment commit {LAB}", "node commit ntp01.example.com", f"noderole commit {WORK}",
+             f"noderole retry {OS}", "noderole retry --failed", f"noderole redeploy {OS} --yes"],
+)  # fmt: skip
+def test_what_a_rollout_commits_in_its_turn_is_moved_by_hand_only_with_force(
+    site: Session, ocb: Ocb, ask: Ask, file: str, line: str
+) -> None:
+    ask("rollout", "start", file)
+    if "retry" in line or "redeploy" in line:
+        broken(site, OS)
+    before = states(site)
+    refused = ocb(*line.split())
+    assert (refused.exit_code, f"rollout {FIRST} is under way and sends" in refused.stderr) == (4, True), refused.output
+    assert states(site) == before
+    assert ocb(*line.split(), "--force").exit_code == 0
+    assert states(site) != before
+
+
+def test_annealers_are_let_in_again_and_the_rest_is_left_to_the_rollout(
+    site: Session, ocb: Ocb, ask: Ask, file: str
+) -> None:
+    ask("rollout", "start", file)
+    told = ocb("deployment", "propose", LAB)
+    assert f"note: rollout {FIRST} is under way: what it has sent waits" in told.stderr
+    assert f"nodepool-ocb deployment commit {LAB} --no-noderoles" in told.stderr
+    assert ocb("deployment", "set", LAB, "work", "x=1").stderr.count(f"rollout {FIRST} is under way") <= 1
+    assert ocb("deployment", "commit", LAB, "--no-noderoles").exit_code == 0
+    assert set(states(site).values()) == {State.PROPOSED}
+
+
+def test_what_a_rollout_is_done_with_is_moved_as_ever(site: Session, ocb: Ocb, ask: Ask, file: str) -> None:
+    ask("rollout", "start", file)
+    ended = Driver(site).run()
+    assert ended.over
+    broken(site, OS)
+    assert ocb("noderole", "retry", OS).exit_code == 0
+
+
+def test_no_rollout_begins_between_the_look_and_the_writing(site: Session, ask: Ask, file: str) -> None:
+    world = tree.load(site)
+    vertices = [vertex for vertex in world.vertices() if vertex.record.state is State.PROPOSED]
+    moved = turns.kept(site, world, vertices, apply_to(world, vertices, Event.COMMIT, site.now()), force=False)
+    first = next(iter(moved))
+    ask("rollout", "start", file)
+    with pytest.raises(Stale):
+        site.commit(first)
+    assert set(states(site).values()) == {State.PROPOSED}

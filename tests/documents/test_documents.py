@@ -1,0 +1,119 @@
+"""Documents and the sentences about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb import config
+from nodepool_ocb.documents import document
+from nodepool_ocb.documents.schema import faults_in_value, valid_schema
+from nodepool_ocb.errors import Invalid
+
+
+def problems(text: str, schema: str = "config.json") -> list[str]:
+    with pytest.raises(Invalid) as caught:
+        document.validate(document.load(text, "f.yaml"), schema)
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("anealer: {}", "f.yaml:1: anealer: unknown key `anealer`; did you mean `annealer`?"),
+        ("annealer:\n  slots: many", 'f.yaml:2: annealer.slots: must be a whole number, and is text "many"'),
+        ("annealer:\n  slots: 0", "f.yaml:2: annealer.slots: must be at least 1, and is 0"),
+        ("annealer: []", "f.yaml:1: annealer: must be a mapping, and is a list"),
+        ("log: {level: warn}", 'f.yaml:1: log.level: must be one of debug, info, warning, error, and is text "warn"'),
+        ("admin_domain: Example!", "f.yaml:1: admin_domain: must be a domain such as example.com"),
+        ("ssh:\n  key_files:\n    - a\n    - 7", "f.yaml:4: ssh.key_files[1]: must be text, and is 7"),
+        ("http: {x: 1}", "f.yaml:1: http.x: unknown key `x`; known here: listen"),
+        ("- a", "f.yaml:1: must be a mapping or nothing, and is a list"),
+    ],
+)
+def test_a_fault_is_told_with_file_line_key_and_what_was_meant(text: str, sentence: str) -> None:
+    (problem,) = problems(text)
+    assert problem.startswith(sentence)
+
+
+def test_all_faults_of_a_document_are_told_in_order() -> None:
+    told = problems("ssh: {pool: x}\nannealer:\n  slot: 1\n  sweep_seconds: -1\n")
+    assert [problem.split(":")[1] for problem in told] == ["1", "3", "4"]
+
+
+def test_items_are_called_by_their_names() -> None:
+    text = "barclamp: {name: b}\nroles:\n  - {name: r, jig: noop, flags: implicit}\n"
+    (problem,) = problems(text, "barclamp.json")
+    assert problem == 'f.yaml:3: roles[r].flags: must be a list or nothing, and is text "implicit"'
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"a: \xff\n", "f.yaml:1: is not UTF-8"),
+        (b"a: 1\n" * 300_000, "f.yaml: is larger than 1 MiB"),
+        (b"a: [", "is not YAML"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, data: bytes, sentence: str) -> None:
+    (tmp_path / "f.yaml").write_bytes(data)
+    with pytest.raises(Invalid) as caught:
+        document.load(tmp_path / "f.yaml")
+    assert len(caught.value.problems) == 1
+    assert sentence in caught.value.problems[0]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"gone\.yaml: cannot be read: No such file"):
+        document.load(tmp_path / "gone.yaml")
+
+
+def test_a_schema_is_checked_itself() -> None:
+    assert valid_schema({"type": "array"}) is None
+    assert valid_schema({"type": "arr"}) is not None
+    assert faults_in_value({"type": ["string", "number"]}, None) == ["must be text or a number, and is nothing"]
+
+
+# -- the configuration --
+
+
+def test_without_a_file_everything_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "PLACES", (tmp_path,))
+    assert config.load() == config.Settings()
+
+
+def test_a_file_is_found_and_relative_names_count_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "PLACES", (tmp_path,))
+    (tmp_path / config.NAME).write_text(
+        "zookeeper:\n  hosts: zk:2281\n  tls: {ca: ca.pem}\n"
+        "ssh: {key_files: [keys/id]}\nannealer: {slots: 3, log_dir: null}\n"
+    )
+    settings = config.load()
+    assert settings == config.load(tmp_path)
+    assert settings.zookeeper.tls == config.TlsSettings(ca=str(tmp_path / "ca.pem"))
+    assert settings.ssh.key_files == (str(tmp_path / "keys/id"),)
+    assert (settings.annealer.slots, settings.annealer.log_dir) == (3, None)
+    assert settings.annealer.probe_seconds == 60.0
+
+
+def test_the_shipped_file_says_the_defaults() -> None:
+    shipped = Path(__file__).parents[2] / "etc" / config.NAME
+    settings, defaults = config.load(shipped), config.Settings()
+    assert (settings.zookeeper, settings.annealer, settings.ssh, settings.log) == (
+        defaults.zookeeper,
+        defaults.annealer,
+        defaults.ssh,
+        defaults.log,
+    )
+
+
+def test_schema_and_settings_know_the_same_keys() -> None:
+    import json
+    from importlib.resources import files
+
+    schema = json.loads((files("nodepool_ocb_schemas") / "config.json").read_text())
+    assert set(schema["properties"]) == set(config.Settings.__struct_fields__)
+    for name, default in ((each, getattr(config.Settings(), each)) for each in config.Settings.__struct_fields__):
+        if hasattr(default, "__struct_fields__"):
+            assert set(schema["properties"][name]["properties"]) == set(default.__struct_fields__), name

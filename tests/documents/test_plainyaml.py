@@ -1,0 +1,188 @@
+"""YAML that is read with suspicion."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool_ocb.documents.plainyaml import ALIASES, DEPTH, Parsed, parse, parse_all
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", "yes"),
+        ("off", "off"),
+        ("true", True),
+        ("True", True),
+        ("tRUE", "tRUE"),
+        ("~", None),
+        ("", None),
+        ("1:30", "1:30"),
+        ("2015-08-01", "2015-08-01"),
+        ("0755", "0755"),
+        ("0000", "0000"),
+        ("0o17", "0o17"),
+        ("0", 0),
+        ("-12", -12),
+        ("1_000", "1_000"),
+        ("0x1f", 31),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("00:1e:67", "00:1e:67"),
+        ("cafe", "cafe"),
+        ("'12'", "12"),
+        ("!!str 12", "12"),
+        ("=", "="),
+        ("/[0-9a-f:.]*/", "/[0-9a-f:.]*/"),
+        ("|\n  a\n  b\n", "a\nb\n"),
+        ("0.0.0.0", "0.0.0.0"),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2_and_text_stays_text(text: str, value: object) -> None:
+    parsed = parse(f"a: {text}\n")
+    assert parsed.faults == []
+    assert parsed.value == {"a": value}
+    assert type(parsed.value["a"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence", "line"),
+    [
+        ("a: 1\na: 2\n", "key is there twice, first in line 1; remove one of them", 2),
+        ("x:\n  1: b\n", "key 1 must be text, and is a number; quote it", 2),
+        ("true: b\n", "key true must be text, and is true or false; quote it", 1),
+        ("? [a]\n: b\n", "a key must be text, and is not; quote it", 1),
+        (
+            "a: !!python/object/apply:os.system [id]\n",
+            "tag tag:yaml.org,2002:python/object/apply:os.system is not allowed",
+            1,
+        ),
+        ("a: !ruby/object:Foo {}\n", "tag !ruby/object:Foo is not allowed", 1),
+        ("a: .inf\n", ".inf is not a number in JSON", 1),
+        ("a: 1e999\n", "is too large for a number; quote it", 1),
+        ("a: 9223372036854775808\n", "is too large for a number; quote it", 1),
+        ("a: &x [*x]\n", "alias *x holds itself", 1),
+        ("a: *x\n", "alias", 1),
+        ("a: 1\n---\nb: 2\n", "a second document begins here", 2),
+        ("a: [1, 2\nb: 3\n", "is not YAML", 2),
+        ("a: {<<: 1}\n", "merge key << needs a mapping", 1),
+        ("a: '\x00'\n", "is not YAML", 1),
+        ('a: "\\ud800"\n', "is not YAML", 1),
+    ],
+)
+def test_what_is_refused_is_named_with_its_line(text: str, sentence: str, line: int) -> None:
+    faults = parse(text).faults
+    assert len(faults) == 1
+    assert sentence in faults[0].text
+    assert faults[0].line == line
+
+
+def test_every_fault_is_told_at_once() -> None:
+    faults = parse("a: 1\na: 2\nb: {1: x, c: !foo d}\ne: .nan\n").faults
+    assert [fault.line for fault in faults] == [2, 3, 3, 4]
+
+
+def test_merge_keys_merge_and_own_keys_win() -> None:
+    parsed = parse("base: &b {x: 1, y: 2}\nmore: &m {x: 7, z: 3}\nall:\n  <<: [*b, *m]\n  y: 9\n")
+    assert parsed.faults == []
+    assert parsed.value["all"] == {"x": 1, "z": 3, "y": 9}
+
+
+def test_depth_is_bounded_and_nothing_overflows() -> None:
+    assert parse("[" * DEPTH + "]" * DEPTH).faults == []
+    for deep in ("[" * 100_000, "a: " * 3 + "{a: " * 60 + "}" * 60, "- " * 1000 + "x"):
+        assert parse(deep).faults
+
+
+def test_an_alias_bomb_is_refused_at_once() -> None:
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+    )
+    started = time.process_time()
+    faults = parse(bomb).faults
+    assert "makes more than" in faults[0].text
+    assert time.process_time() - started < 1
+
+
+def test_a_bomb_of_merge_keys_is_refused_too() -> None:
+    big = "a: &a {" + ", ".join(f"k{n}: 1" for n in range(2000)) + "}\n"
+    assert "makes more than" in parse(big + "".join(f"b{n}: {{<<: *a}}\n" for n in range(90))).faults[0].text
+
+
+def test_aliases_are_counted() -> None:
+    def text(count: int) -> str:
+        return "a: &a 1\nb: [" + ", ".join(["*a"] * count) + "]\n"
+
+    assert parse(text(ALIASES)).faults == []
+    assert f"more than {ALIASES} aliases" in parse(text(ALIASES + 1)).faults[0].text
+
+
+def test_lines_are_those_of_keys_and_items() -> None:
+    parsed = parse("a:\n  - x: 1\n    y:\n      - 2\n      - 3\nb: {c: 4}\n")
+    wanted = {("a",): 1, ("a", 0): 2, ("a", 0, "x"): 2, ("a", 0, "y"): 3, ("a", 0, "y", 1): 5, ("b", "c"): 6}
+    assert {key: parsed.lines[key] for key in wanted} == wanted
+
+
+@given(st.text(alphabet="ab:-[]{},&*!<>|?'\"#%@ \n\t0159.~\\", max_size=60))
+def test_no_text_makes_it_raise(text: str) -> None:
+    parse(text)
+
+
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.text(alphabet=st.characters(codec="ascii", categories=["L", "N", "P"])),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(_json)
+def test_json_is_yaml_and_comes_back_as_it_was(value: object) -> None:
+    import json
+
+    parsed = parse(json.dumps(value))
+    assert parsed.faults == []
+    assert parsed.value == value
+
+
+def test_a_text_of_several_documents() -> None:
+    found = parse_all("# one\na: 1\n---\n---\nb: &x 2\n...\n---\nc: {d: 3}\n")
+    assert [parsed.value for parsed in found] == [{"a": 1}, None, {"b": 2}, {"c": {"d": 3}}]
+    assert [parsed.lines[()] for parsed in found] == [2, 4, 5, 8]
+    assert found[3].lines[("c", "d")] == 8
+    assert parse_all("") == [Parsed(None, {}, [])]
+
+
+def test_several_documents_are_as_guarded_as_one() -> None:
+    assert [
+        (fault.line, fault.text) for parsed in parse_all("a: 1\na: 2\n---\nb: !x 1\n") for fault in parsed.faults
+    ] == [
+        (2, "key is there twice, first in line 1; remove one of them"),
+        (4, "tag !x is not allowed; documents are plain data"),
+    ]
+    (fault,) = parse_all("a: &x 1\n---\nb: *x\n")[1].faults
+    assert (fault.line, fault.text) == (3, "alias *x is not defined before it is used")
+    many = parse_all("- [" + "0," * 1000 + "]\n---\n" * 1 + ("- [" + "0," * 1000 + "]\n---\n") * 150)
+    assert len(many) < 110
+    assert "makes more than 100000 values" in many[-1].faults[0].text
+    aliases = parse_all("- &x 1\n- [" + "*x," * 60 + "]\n---\n- &x 1\n- [" + "*x," * 60 + "]\n")
+    assert aliases[1].faults[0].text == f"has more than {ALIASES} aliases"
+    broken = parse_all("a: 1\n---\n[\n")
+    assert [bool(parsed.faults) for parsed in broken] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a:\n\tb: 1\n", 2), ("\u00e9: '\u00fc'\na: 1\n\tb: 2\n", 3), ("a:\r\n  - x\r\n\t- y\r\n", 3), ("a: |\n\tb\n", 2)],
+)
+def test_a_tab_is_called_a_tab(text: str, line: int) -> None:
+    (fault,) = parse(text).faults
+    assert fault.text == "is not YAML: a tab; use spaces"
+    assert fault.line == line

@@ -1,0 +1,137 @@
+"""Every transition of a noderole with all that it changes, written out: what the table says is held against this page."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict, replace
+
+import nodepool_ocb
+import nodepool_ocb_annealer
+from nodepool_ocb.engine import noderole
+from nodepool_ocb.engine.noderole import Event, after
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.records import NodeRole, State
+
+ROOTS = [Path(nodepool_ocb.__file__).parent, Path(nodepool_ocb_annealer.__file__).parent]
+
+#: Before each event: everything has a value that is not the default, but for ``refresh`` and ``ending``.
+BEFORE = NodeRole(
+    state=State.PROPOSED,
+    since=1.0,
+    deployment="lab",
+    parents=("os@n1",),
+    serves=("osd",),
+    generation=7,
+    run="r7",
+    epoch=3,
+    attempt=2,
+    reason="before",
+    by="a1",
+    once="started",
+    not_before=50.0,
+    hooks=("on_todo",),
+)
+TOLD = {"since": 9.0, "by": "ann", "reason": "why"}  # changed by every event but END
+
+EXPECTED: dict[tuple[str, str], dict[str, Any]] = {
+    ("PROPOSED", "COMMIT"): {"state": "TODO", "generation": 8, "attempt": 0, "not_before": 0.0},
+    ("PROPOSED", "FAIL"): {"state": "ERROR"},
+    ("BLOCKED", "PROPOSE"): {"state": "PROPOSED"},
+    ("BLOCKED", "FAIL"): {"state": "ERROR"},
+    ("BLOCKED", "NODE_DIED"): {"state": "TODO", "generation": 8, "not_before": 0.0},
+    ("BLOCKED", "REDEPLOY"): {"state": "TODO", "generation": 8, "attempt": 0, "not_before": 0.0, "once": None},
+    ("TODO", "PROPOSE"): {"state": "PROPOSED"},
+    ("TODO", "CLAIM"): {"state": "TRANSITION", "attempt": 3},
+    ("TODO", "FAIL"): {"state": "ERROR"},
+    ("TODO", "SKIP"): {"state": "ACTIVE"},
+    ("TODO", "NODE_DIED"): {"state": "TODO", "generation": 8, "not_before": 0.0},
+    ("TODO", "REDEPLOY"): {"state": "TODO", "generation": 8, "attempt": 0, "not_before": 0.0, "once": None},
+    ("TRANSITION", "CLAIM"): {"state": "TRANSITION"},
+    ("TRANSITION", "SUCCEED"): {"state": "ACTIVE", "attempt": 0, "not_before": 0.0, "once": "done"},
+    ("TRANSITION", "FAIL"): {"state": "ERROR", "once": None},
+    ("TRANSITION", "DEFER"): {"state": "TODO", "generation": 8, "once": None},
+    ("TRANSITION", "LOSE"): {"state": "TODO", "generation": 8},
+    ("TRANSITION", "NODE_DIED"): {"state": "TODO", "generation": 8, "not_before": 0.0},
+    ("ACTIVE", "PROPOSE"): {"state": "PROPOSED"},
+    ("ACTIVE", "FAIL"): {"state": "ERROR"},
+    ("ACTIVE", "REFRESH"): {"state": "ACTIVE", "refresh": True, "generation": 8, "not_before": 0.0},
+    ("ACTIVE", "NODE_DIED"): {"state": "TODO", "generation": 8, "not_before": 0.0},
+    ("ACTIVE", "REDEPLOY"): {"state": "TODO", "generation": 8, "attempt": 0, "not_before": 0.0, "once": None},
+    ("ERROR", "PROPOSE"): {"state": "PROPOSED"},
+    ("ERROR", "FAIL"): {"state": "ERROR"},
+    ("ERROR", "RETRY"): {"state": "TODO", "generation": 8, "attempt": 0, "not_before": 0.0, "once": None},
+    ("ERROR", "NODE_DIED"): {"state": "TODO", "generation": 8, "not_before": 0.0},
+    ("ERROR", "REDEPLOY"): {"state": "TODO", "generation": 8, "attempt": 0, "not_before": 0.0, "once": None},
+}
+
+
+@pytest.mark.parametrize(("state", "event"), [*itertools.product(State, Event)], ids=str)
+def test_an_event_changes_what_is_written_here_and_nothing_else(state: State, event: Event) -> None:
+    before = replace(BEFORE, state=state)
+    if event is Event.END and state is State.TRANSITION:
+        assert changes(before, event) == {"ending": "why"}
+    elif (state, event) in EXPECTED:
+        assert changes(before, event) == without_what_stays({**TOLD, **EXPECTED[state, event]}, before)
+    else:
+        with pytest.raises(Conflict, match=f"a noderole in {state} cannot {event}"):
+            after(before, event, 9.0, "ann", "why")
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "expected"),
+    [
+        ("ACTIVE", "CLAIM", {"state": "TRANSITION", "attempt": 3}),
+        ("ACTIVE", "PROPOSE", {"state": "PROPOSED", "refresh": False}),
+        ("ACTIVE", "FAIL", {"state": "ERROR", "refresh": False}),
+        ("ACTIVE", "NODE_DIED", {"state": "TODO", "refresh": False, "generation": 8, "not_before": 0.0}),
+        ("TRANSITION", "CLAIM", {"state": "TRANSITION"}),
+        (
+            "TRANSITION",
+            "SUCCEED",
+            {"state": "ACTIVE", "refresh": False, "attempt": 0, "not_before": 0.0, "once": "done"},
+        ),
+        ("TRANSITION", "FAIL", {"state": "ERROR", "refresh": False, "once": None}),
+        ("TRANSITION", "DEFER", {"state": "TODO", "refresh": False, "generation": 8, "once": None}),
+        ("TRANSITION", "LOSE", {"state": "TODO", "refresh": False, "generation": 8}),
+    ],
+)
+def test_a_refresh_is_a_mark_that_a_run_takes_along_and_its_end_takes_away(
+    state: str, event: str, expected: dict[str, Any]
+) -> None:
+    before = replace(BEFORE, state=State(state), refresh=True)
+    assert changes(before, Event(event)) == without_what_stays({**TOLD, **expected}, before)
+
+
+def test_only_the_end_of_a_run_that_is_to_be_ended_takes_that_away() -> None:
+    before = replace(BEFORE, state=State.TRANSITION, ending="time is up")
+    assert changes(before, Event.CLAIM) == TOLD
+    assert changes(before, Event.FAIL) == {**TOLD, "state": "ERROR", "once": None, "ending": None}
+    assert changes(before, Event.NODE_DIED) == {
+        **TOLD, "state": "TODO", "generation": 8, "not_before": 0.0, "ending": None
+    }  # fmt: skip
+
+
+def test_nobody_else_gives_a_noderole_a_state() -> None:
+    odd = [
+        f"{path.name}:{node.value.lineno}"
+        for root in ROOTS
+        for path in sorted(root.rglob("*.py"))
+        if path != Path(noderole.__file__) and "testing" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.keyword) and node.arg == "state" and ast.unparse(node.value).startswith("State.")
+    ]
+    assert odd == []
+
+
+def changes(before: NodeRole, event: Event) -> dict[str, Any]:
+    then = asdict(after(before, event, 9.0, "ann", "why"))
+    return {key: value for key, value in then.items() if value != getattr(before, key)}
+
+
+def without_what_stays(expected: dict[str, Any], before: NodeRole) -> dict[str, Any]:
+    return {key: value for key, value in expected.items() if value != getattr(before, key)}

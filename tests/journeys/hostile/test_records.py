@@ -1,0 +1,253 @@
+"""Every kind of znode, spoiled in every way, under two annealers: the canaries go on, and people are told of it.
+
+The default form takes a sample by chance, of a seed that is printed with its failure; the long form takes all.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nodepool_ocb.cli.main import cli
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
+    Build,
+    BuildRequest,
+    BuildState,
+    Claim,
+    Create,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    DeploymentState,
+    Fence,
+    Gate,
+    Holder,
+    Node,
+    NodeRole,
+    Pause,
+    Record,
+    Role,
+    Rollouts,
+    Run,
+    State,
+    Structure,
+    Upload,
+    UploadState,
+)
+from nodepool_ocb.rollout.plan import begin
+from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
+from nodepool_ocb.rollout.selectors import inventory
+from nodepool_ocb.rollout.strategy import WHOLE
+from nodepool_ocb.store import quarantine, rollouts, tree
+from nodepool_ocb.store.client import codec
+from tests.journeys.hostile import spoiling
+from tests.journeys.hostile.canaries import Canaries
+
+SEED: Final = 20
+SAMPLE: Final = 40
+MANY: Final = 25  # cases between two looks at the annealers' memory
+
+NODE, ROLE, LAB = "victim.example.com", "victim", "village"
+IMAGE, PROVIDER, ID = "jammy", "west", "0000000001"
+LOCK = f"{paths.build_lock(IMAGE)}/0123__lock__0000000000"
+
+#: Every kind of znode: a record that is spoiled, and where.
+KINDS: Final[tuple[tuple[type[Record] | None, str], ...]] = (
+    (Role, paths.role(ROLE)),
+    (Deployment, paths.deployment(LAB)),
+    (DeploymentRole, paths.deployment_role(LAB, ROLE)),
+    (Gate, paths.gate(LAB, ROLE)),
+    (Node, paths.node(NODE)),
+    (Fence, paths.fence(NODE)),
+    (Claim, paths.claim(NODE)),
+    (NodeRole, paths.noderole(ROLE, NODE)),
+    (NodeRole, paths.noderole("other", NODE)),
+    (None, paths.user(ROLE, NODE)),
+    (None, paths.system(ROLE, NODE)),
+    (None, paths.wall(ROLE, NODE)),
+    (Run, paths.run(ROLE, NODE, "0000000001-abc")),
+    (Daemon, paths.daemon("annealer", "ghost")),
+    (Daemon, paths.daemon("builder", "ghost")),
+    (Rollouts, paths.rollouts(LAB)),
+    (RolloutRecord, paths.rollout(LAB, "0000000000")),
+    (GroupRecord, paths.rollout(LAB, "0000000000", "groups/all")),
+    (NodesRecord, paths.rollout(LAB, "0000000000", "nodes/0000")),
+    (Structure, paths.STRUCTURE),
+    (BuildRequest, paths.request_build(IMAGE)),
+    (Pause, paths.pause(IMAGE)),
+    (Build, paths.build(IMAGE, ID)),
+    (Upload, paths.upload(IMAGE, ID, PROVIDER, ID)),
+    (Holder, LOCK),
+)
+
+
+def cases() -> list[tuple[str, str, spoiling.Spoil]]:
+    """Path, name of the spoiling, and what it does."""
+    return [
+        (path, name, spoil)
+        for kind, path in KINDS
+        for name, spoil in spoiling.every(spoiling.fields(kind) if kind is not None else ())
+    ]
+
+
+def test_there_are_a_thousand_cases_and_more() -> None:
+    assert len(cases()) >= 1000
+
+
+@pytest.fixture(scope="module")
+def village(canaries: Canaries) -> Canaries:
+    """One of every kind, beside the canaries."""
+    session, now = canaries.session, time.time()
+    committed = Deployment(state=DeploymentState.COMMITTED, since=now)
+    session.commit([Create(paths.deployment(LAB), committed), Create(paths.deployment_roles(LAB))])
+    session.commit([Create(paths.deployment_role(LAB, ROLE), DeploymentRole()), Create(paths.clusters(LAB))])
+    session.commit([Create(paths.gate(LAB, ROLE), Gate())])
+    for name in (ROLE, "other"):
+        canaries.add_role(name, Role(barclamp="village", jig="test", retries=2, backoff_seconds=0.1))
+    canaries.add_node(NODE, Node(virtual=True, alive=True, deployment=LAB))
+    done = NodeRole(state=State.ACTIVE, since=now, deployment=LAB, generation=1, serves=(ROLE,))
+    session.commit([Create(paths.noderole(ROLE, NODE), done), Create(paths.runs(ROLE, NODE))])
+    canaries.add_node("member.example.com", Node(available=False, deployment=LAB))  # a rollout has no virtual nodes
+    other = NodeRole(state=State.ACTIVE, since=now, deployment=LAB, generation=1, parents=(f"{ROLE}@*{LAB}",))
+    session.commit([Create(paths.noderole("other", NODE), other), Create(paths.runs("other", NODE))])
+    for path in (paths.user(ROLE, NODE), paths.system(ROLE, NODE), paths.wall(ROLE, NODE)):
+        session.commit([Create(path, {"a": 1})])
+    run = Run(annealer="a", started=now, ended=now, outcome="succeeded", generation=1, epoch=1)
+    session.commit([Create(paths.run(ROLE, NODE, "0000000001-abc"), run)])
+    assert rollouts.begin(session, LAB, begin(WHOLE, inventory(tree.load(session), LAB), now, by="a test")) == "0" * 10
+    session.ensure(paths.IMAGES, paths.daemons("builder"), paths.builds(IMAGE), paths.uploads(IMAGE, ID, PROVIDER))
+    _images(canaries, now)
+    return canaries
+
+
+def _images(canaries: Canaries, now: float) -> None:
+    build = Build(builder="b", builder_id="b", filename="f", state=BuildState.READY, state_time=now)
+    upload = Upload(state=UploadState.READY, state_time=now, format="raw")
+    client = canaries.session._client
+    client.set(paths.build(IMAGE, ID), codec.encode(build))
+    canaries.session.commit([Create(paths.upload(IMAGE, ID, PROVIDER, ID), upload)])
+    canaries.session.commit([Create(paths.request_build(IMAGE), BuildRequest()), Create(paths.pause(IMAGE), Pause())])
+    canaries.session.ensure(paths.build_lock(IMAGE))
+    holder = Holder(daemon="b", host="h", pid=1, purpose="p", since=now)
+    daemon = Daemon(host="h", pid=1, version="1", started=now, jigs=("noop",))
+    canaries.session.commit([Create(LOCK, holder, ephemeral=True)])
+    for kind in ("annealer", "builder"):
+        canaries.session.commit([Create(paths.daemon(kind, "ghost"), daemon, ephemeral=True)])
+    claim = Claim(annealer="ghost", noderole=f"{ROLE}@{NODE}", run="0000000001-abc", epoch=1, since=now)
+    canaries.until(lambda: _over(canaries), "the rollout is over")
+    canaries.session.commit([Create(paths.claim(NODE), claim, ephemeral=True)])
+
+
+def _over(canaries: Canaries) -> bool:
+    found = rollouts.read(canaries.session, LAB, "0" * 10)
+    return found is not None and found[0].over
+
+
+def spoiled_each(canaries: Canaries, chosen: list[tuple[str, str, spoiling.Spoil]]) -> None:
+    """One after the other: spoiled, the canaries sing, people are told, mended."""
+    failures = canaries.turn_failures()
+    for number, (path, name, spoil) in enumerate(chosen, 1):
+        znode = canaries.session.get(path)
+        assert znode is not None, path
+        canaries.session._client.set(path, spoil(znode.data))
+        try:
+            canaries.sing()
+            _told(canaries, path)
+        except AssertionError as missed:
+            raise AssertionError(f"{path}: {name}: {missed}") from missed
+        finally:
+            _mend(canaries, path, znode.data)
+        assert canaries.turn_failures() == failures, f"{path}: {name}: a turn has raised\n{canaries.said()[-3000:]}"
+        if number % MANY == 0 or number == len(chosen):
+            canaries.level()
+
+
+def _mend(canaries: Canaries, path: str, good: bytes) -> None:
+    """Write it as it was."""
+    client = canaries.session._client
+    if client.exists(path):
+        client.set(path, good)
+    else:
+        client.create(path, good)
+
+
+def _told(canaries: Canaries, path: str) -> None:
+    """``status`` ends well, and names the record where it cannot be read; so does ``record show``."""
+    znode = canaries.session.get(path)
+    if znode is None:
+        return  # it said of itself that it is to be deleted
+    problem = quarantine.problem(znode)
+    status = ask(canaries, "status")
+    assert status.exit_code == 0, status.output
+    named = {each["path"] for each in json.loads(status.stdout)["quarantined"]}
+    apart = quarantine.kind(path) in (quarantine.ATTRIBUTES, Run, Fence)  # of whom many are, or whose version counts
+    assert apart or problem is None or path in named, f"{path} is not named, though: {problem}"
+    shown = ask(canaries, "record", "show", path)
+    assert shown.exit_code == 0, shown.output
+    assert (json.loads(shown.stdout)["cannot_be_read"] is None) is (problem is None)
+    assert not any(letter in shown.output for letter in "\x1b\x07\x9b\u202e")
+
+
+def ask(canaries: Canaries, *words: str) -> Result:
+    """A command, in this process."""
+    hosts = canaries.zookeeper.hosts
+    return CliRunner().invoke(cli, ["--zookeeper", hosts, "-o", "json", *words], catch_exceptions=True)
+
+
+def test_records_of_every_kind_that_are_spoiled_stop_nothing_else(village: Canaries) -> None:
+    spoiled_each(village, random.Random(SEED).sample(cases(), SAMPLE))
+
+
+@pytest.mark.long
+def test_every_record_spoiled_in_every_way_stops_nothing_else(village: Canaries) -> None:
+    spoiled_each(village, random.Random(SEED).sample(cases(), len(cases())))
+
+
+def _odd() -> Iterator[tuple[str, Any]]:
+    """What lies there all at once: names that can be none, circles, what names itself or nothing."""
+    now = time.time()
+    bound = NodeRole(state=State.TODO, since=now, generation=1)
+    for name in spoiling.NAMES:
+        yield paths.noderole(name, "odd.example.com"), bound
+        yield paths.role(name), Role(barclamp="odd", jig="test")
+        yield paths.deployment(name), Deployment()
+        yield paths.node(name), Node(virtual=True, alive=True)
+        yield paths.rollouts(name), Rollouts(newest="0000000000", over=False)
+    for name, parent in {"a": "b", "b": "a", "self": "self", "dangling": "nowhere"}.items():
+        yield paths.deployment(f"odd-{name}"), Deployment(parent=f"odd-{parent}")
+    circles = {"ra": "rb@", "rb": "ra@", "rs": "rs@", "rd": "nowhere@", "rc": "rc@*", "rn": ""}
+    for role, parent in circles.items():
+        fqdn, above = "circle.example.com", (parent + "circle.example.com",)
+        yield paths.role(role), Role(barclamp="odd", jig="test", requires=(role, "nowhere"), provides=(role,))
+        yield paths.noderole(role, fqdn), NodeRole(state=State.TODO, since=now, parents=above, serves=(role,))
+
+
+def test_names_that_are_none_and_circles_are_left_alone_and_nothing_is_tried_again_and_again(
+    canaries: Canaries,
+) -> None:
+    failures = canaries.turn_failures()
+    canaries.session.ensure(paths.ROLLOUTS)
+    for fqdn in ("odd.example.com", "circle.example.com"):
+        canaries.add_node(fqdn, Node(virtual=True, alive=True))
+    odd = list(_odd())
+    for path, record in odd:
+        canaries.session.commit([Create(path, record)])
+    canaries.sing()
+    canaries.quiet(lines=3, writes=12)
+    named = {each["path"] for each in json.loads(ask(canaries, "status").stdout)["quarantined"]}
+    assert {path for path, _ in odd if path.rpartition("/")[2] in spoiling.NAMES} <= named
+    for deployment in ("odd-a", "odd-self", "odd-dangling"):
+        assert ask(canaries, "deployment", "show", deployment).exit_code == 0
+    assert ask(canaries, "noderole", "explain", "ra@circle.example.com").exit_code == 0
+    assert ask(canaries, "graph").exit_code == 0
+    for path, _ in odd:
+        canaries.session._client.delete(path, recursive=True)
+    canaries.level()
+    assert canaries.turn_failures() == failures, canaries.said()[-3000:]

@@ -1,0 +1,208 @@
+"""What numbers and names of records may be: held where a record is decoded, and before one is written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from nodepool_ocb.documents.schema import schema_file
+from nodepool_ocb.errors import Invalid, Spoiled
+from nodepool_ocb.jigs.jig import Order
+from nodepool_ocb.jigs.ssh import protocol
+from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES
+from nodepool_ocb.model.records import (
+    Build,
+    Claim,
+    Deployment,
+    DeploymentRole,
+    Fence,
+    Gate,
+    Node,
+    NodeRole,
+    Record,
+    Role,
+    Rollouts,
+    Run,
+    State,
+    Structure,
+    Upload,
+)
+from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.worldpaths import Place, misnamed
+
+PATH = "/ocb/somewhere"
+
+
+def numbers(of: inspect.Type, place: str) -> Iterator[tuple[str, Any]]:
+    """Every number that a type holds, however deep, with where it stands."""
+    match of:
+        case inspect.IntType() | inspect.FloatType():
+            yield place, of
+        case inspect.StructType(fields=fields):
+            for field in fields:
+                yield from numbers(field.type, f"{place}.{field.name}")
+        case inspect.UnionType(types=types):
+            for each in types:
+                yield from numbers(each, place)
+        case inspect.VarTupleType(item_type=item):
+            yield from numbers(item, f"{place}[]")
+        case inspect.DictType(value_type=value):
+            yield from numbers(value, f"{place}{{}}")
+
+
+def records(kind: type[Record] = Record) -> Iterator[type[Record]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from records(each)
+
+
+@pytest.mark.parametrize("kind", sorted(records(), key=lambda each: each.__name__), ids=lambda each: each.__name__)
+def test_every_number_of_a_record_has_its_range(kind: type[Record]) -> None:
+    unbounded = [
+        place
+        for place, number in numbers(inspect.type_info(kind), kind.__name__)
+        if (number.ge is None and number.gt is None) or number.le is None
+    ]
+    assert not unbounded
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (NodeRole, {"state": "TODO", "since": -1}),
+        (NodeRole, {"state": "TODO", "since": 1e300}),
+        (NodeRole, {"state": "TODO", "since": 1, "generation": 10**16}),
+        (NodeRole, {"state": "TODO", "since": 1, "attempt": -1}),
+        (NodeRole, {"state": "TODO", "since": 1, "run": "../../x"}),
+        (NodeRole, {"state": "TODO", "since": 1, "run": "two words"}),
+        (NodeRole, {"state": "TODO", "since": 1, "run": ""}),
+        (NodeRole, {"state": "TODO", "since": 1, "run": ".."}),
+        (NodeRole, {"state": "TODO", "since": 1, "hooks": ["__init__"]}),
+        (NodeRole, {"state": "TODO", "since": 1, "once": "perhaps"}),
+        (Node, {"epoch_base": -5}),
+        (Node, {"hooks": ["on_todo"]}),
+        (Node, {"user": "root\n"}),
+        (Node, {"user": ""}),
+        (Node, {"user": "ro\x1b[1mot"}),
+        (Node, {"user": "r" * 129}),
+        (Role, {"barclamp": "b", "jig": "noop", "retries": 1001}),
+        (Role, {"barclamp": "b", "jig": "noop", "backoff_seconds": -0.1}),
+        (Role, {"barclamp": "b", "jig": "noop", "timeout_seconds": 0}),
+        (Role, {"barclamp": "b", "jig": "noop", "timeout_seconds": 1e9}),
+        (Role, {"barclamp": "b", "jig": "no op"}),
+        (Role, {"barclamp": "b", "jig": "noop\n"}),
+        (Claim, {"annealer": "a", "noderole": "r@n", "run": "a/b", "epoch": 1, "since": 1}),
+        (Claim, {"annealer": "a", "noderole": "r@n", "run": "a", "epoch": -1, "since": 1}),
+        (Structure, {"epoch": -1}),
+        (Rollouts, {"newest": "one"}),
+        (Rollouts, {"newest": "0000000001\n"}),
+        (Deployment, {"since": "now"}),
+        (Upload, {"state": "ready", "state_time": 1, "format": "raw", "attempt": -1}),
+        (Build, {"builder": "b", "builder_id": "b", "filename": "f", "state": "ready", "state_time": -1}),
+        (GroupRecord, {"group": {"name": "g"}, "phase": -1}),
+        (GroupRecord, {"group": {"name": "g", "parallel_nodes": 0}}),
+        (GroupRecord, {"group": {"name": "g", "success_criteria": {"percent_successful_nodes": 101}}}),
+        (NodesRecord, {"nodes": {"n": {"passed": -1}}}),
+        (RolloutRecord, {"strategy": {"parallel_groups": 0}, "groups": [], "nodes": 0, "inventory": ""}),
+    ],
+    ids=str,
+)
+def test_a_value_out_of_its_range_cannot_be_read(kind: type[Record], fields: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match=PATH):
+        codec.decode(kind, Znode(PATH, json.dumps({"schema": 1, **fields}).encode(), 0, 1))
+
+
+def test_what_could_not_be_read_is_not_written() -> None:
+    for record in (
+        Role(barclamp="b", jig="noop", backoff_seconds=-5.0),
+        NodeRole(state=State.TODO, since=1.0, generation=10**15 + 1),
+        NodeRole(state=State.TODO, since=1.0, not_before=math.inf),
+        Claim(annealer="a", noderole="n@n1", run="r", epoch=10**15 + 1, since=1.0),
+        Run(annealer="a", started=1.0, ended=-1.0, outcome="failed", generation=1, epoch=1),
+        Run(annealer="a", started=1.0, ended=1.0, outcome="failed", generation=1, epoch=1, exit_code=2**31),
+        Node(since=math.inf),
+    ):
+        with pytest.raises(Invalid):
+            codec.encode(record)
+
+
+def test_what_is_deeper_than_it_may_be_read_is_not_written() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(codec.DEPTH):
+        deep = {"a": deep}
+    for value in (deep, Node(since=1.0, unknown={"later": deep})):
+        with pytest.raises(Invalid, match="deeper than 200 levels"):
+            codec.encode(value)
+    assert codec.encode(deep["a"])
+
+
+def test_what_is_larger_or_deeper_than_it_may_be_written_cannot_be_read() -> None:
+    large = b'{"schema":1,"reason":"' + b"x" * RECORD_BYTES + b'"}'
+    deep = b'{"schema":1,"later":' + b"[" * 201 + b"]" * 201 + b"}"
+    for data in (large, deep):
+        with pytest.raises(Invalid, match=PATH):
+            codec.decode(Node, Znode(PATH, data, 0, 1))
+    with pytest.raises(Spoiled, match="more than it may hold"):
+        codec.attributes(Znode(PATH, b'{"a":"' + b"x" * BLOB_BYTES + b'"}', 0, 1))
+
+
+def test_text_that_is_no_text_cannot_be_read() -> None:
+    for data in (b'{"schema":1,"reason":"\\ud800"}', b'{"schema":1,"reason":"\xff"}', b"", b"null", b"[]", b"\0"):
+        with pytest.raises(Invalid, match=PATH):
+            codec.decode(Node, Znode(PATH, data, 0, 1))
+
+
+def test_schemas_of_documents_have_the_ranges_of_the_records() -> None:
+    role = schema_file("barclamp.json")["$defs"]["role"]["properties"]
+    for number in ("timeout_seconds", "retries", "backoff_seconds"):
+        of_record = dict(numbers(inspect.type_info(Role), "Role"))[f"Role.{number}"]
+        schema = role[number]
+        assert schema.get("minimum", schema.get("exclusiveMinimum")) == (
+            of_record.ge if of_record.ge is not None else of_record.gt
+        )
+        assert schema["maximum"] == of_record.le
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        Place(NodeRole, "n.example.com", "a@b"),
+        Place(NodeRole, "n.example.com", "two words"),
+        Place(NodeRole, "n.example.com", "rôle"),
+        Place(NodeRole, "n.example.com", "role\n"),
+        Place(NodeRole, "N.example.com", "role"),
+        Place(Node, "-n.example.com"),
+        Place(Role, "Role"),
+        Place(Deployment, "a" * 64),
+        Place(Rollouts, "a b"),
+        Place(Fence, "n1 x"),
+        Place(Claim, "n1 x"),
+        Place(Gate, "a b", "role"),
+        Place(Gate, "a", "the role"),
+        Place(DeploymentRole, "a b", "role"),
+        Place(DeploymentRole, "a", "the role"),
+        Place(Node, ".".join(["n" * 60] * 5)),
+    ],
+    ids=str,
+)
+def test_what_can_be_no_name_is_no_place(at: Place) -> None:
+    assert misnamed(at)
+    assert misnamed(Place(NodeRole, "n1.example.com", "ntp-client_2.x")) is None
+
+
+def test_an_order_whose_names_are_no_single_words_is_not_given() -> None:
+    order = Order(
+        node="n.example.com", record=Node(), role="base", definition=Role(barclamp="b", jig="script"), generation=1,
+        epoch=1, run="0000000001-abc",
+    )  # fmt: skip
+    assert protocol.misnamed(order) is None
+    for change in ({"role": "a b"}, {"role": "a\nend 9"}, {"node": "n\n"}, {"run": "../x"}):
+        assert protocol.misnamed(msgspec.structs.replace(order, **change))

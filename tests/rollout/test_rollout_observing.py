@@ -1,0 +1,178 @@
+"""What a rollout sees of noderoles, and which of them it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from nodepool_ocb.engine.commands import apply_to
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.model.records import Claim, Deployment, Node, NodeRole, State
+from nodepool_ocb.rollout.commands import retry
+from nodepool_ocb.rollout.observation import Seen
+from nodepool_ocb.rollout.observer import Observer
+from nodepool_ocb.rollout.plan import begin
+from nodepool_ocb.rollout.records import Rollout, RolloutState, apply
+from nodepool_ocb.rollout.selectors import inventory
+from nodepool_ocb.rollout.step import Action, Order, step
+from nodepool_ocb.rollout.strategy import WHOLE, Strategy
+
+PHASES = [{"name": "prepare", "roles": ["os"]}, {"name": "check", "stages": ["main"]}, {"name": "deploy"}]
+
+
+def world(states: Mapping[str, str], parents: Mapping[str, list[str]] | None = None, deployment: str = "lab") -> World:
+    made = World()
+    for name, above in (("system", None), ("lab", "system"), ("rack", "lab")):
+        made.put_deployment(name, Stored(Deployment(parent=above), 0))
+    for name, state in states.items():
+        role, fqdn = name.split("@")
+        made.put_node(fqdn, Node(deployment=deployment, alive=True), 0)
+        record = NodeRole(
+            state=State(state),
+            since=0.0,
+            deployment=deployment,
+            parents=tuple((parents or {}).get(name, ())),
+            reason="why",
+        )
+        made.put_noderole(fqdn, role, record, 0)
+    return made
+
+
+def rollout_of(there: World, phases: list[dict[str, Any]] | None = None) -> Rollout:
+    fields: dict[str, Any] = {"phases": phases} if phases else {}
+    strategy = msgspec.convert({"groups": [{"name": "all", "critical": True}], **fields}, Strategy)
+    return begin(strategy, inventory(there, "lab"), 0.0)
+
+
+CHAIN = {"os@n1.x.y": ["base@n1.x.y"], "app@n1.x.y": ["os@n1.x.y"], "extra@n1.x.y": ["os@n1.x.y"]}
+
+
+def test_a_phase_has_the_roles_that_it_names_and_what_they_need_on_the_node() -> None:
+    there = world(dict.fromkeys(["base@n1.x.y", "os@n1.x.y", "app@n1.x.y", "extra@n1.x.y"], "PROPOSED"), CHAIN)
+    look = Observer(there, "lab", rollout_of(there, PHASES), {"main": ["app"]})
+    roles = [[vertex.role for vertex in look.noderoles("n1.x.y", phase)] for phase in range(3)]
+    assert roles == [["base", "os"], ["app", "base", "os"], ["app", "base", "extra", "os"]]
+    bare = Observer(there, "lab", rollout_of(there))
+    assert [len(bare.noderoles("n1.x.y", phase)) for phase in range(2)] == [0, 4]
+
+
+def test_a_node_is_seen_by_its_noderoles() -> None:
+    states = {
+        "a@n1.x.y": "PROPOSED",
+        "b@n1.x.y": "TODO",
+        "c@n1.x.y": "TRANSITION",
+        "d@n1.x.y": "ACTIVE",
+        "e@n1.x.y": "ERROR",
+        "f@n1.x.y": "BLOCKED",
+        "g@n1.x.y": "BLOCKED",
+        "h@n1.x.y": "BLOCKED",
+        "e@n2.x.y": "ERROR",
+    }
+    parents = {"f@n1.x.y": ["b@n1.x.y"], "g@n1.x.y": ["h@n1.x.y"], "h@n1.x.y": ["e@n2.x.y"]}
+    there = world(states, parents)
+    rollout = rollout_of(there, [{"name": "deploy"}])
+    rollout = apply(rollout, step(rollout, {}, 0.0).decisions)
+    rollout = apply(rollout, step(rollout, {}, 0.0).decisions)
+    assert Observer(there, "lab", rollout).seen()["n1.x.y"] == Seen(
+        proposed=1,
+        waiting=2,
+        running=1,
+        errors={"e": 0},
+        stuck=2,
+        reason="e@n1.x.y: why; g@n1.x.y waits for e@n2.x.y, in ERROR; h@n1.x.y waits for e@n2.x.y, in ERROR",
+    )
+    there.drop_node("n2.x.y")
+    assert Observer(there, "lab", rollout).seen()["n2.x.y"] == Seen(gone=True)
+
+
+def test_a_run_is_ended_only_where_somebody_can_end_it() -> None:
+    there = world({"a@n1.x.y": "TRANSITION"})
+    record = msgspec.structs.replace(there.nodes["n1.x.y"].noderoles["a"].record, ending="cancelled")
+    there.put_noderole("n1.x.y", "a", record, 1)
+    rollout = rollout_of(there, [{"name": "deploy"}])
+    for _ in range(2):
+        rollout = apply(rollout, step(rollout, {}, 0.0).decisions)
+
+    def seen(**fields: bool) -> Seen:
+        there.put_node("n1.x.y", Node(**{"deployment": "lab", "alive": True, **fields}), 1)
+        return Observer(there, "lab", rollout).seen()["n1.x.y"]
+
+    assert (seen().ending, seen(virtual=True, alive=False).ending) == (1, 1)
+    for hindered in ({"alive": False}, {"available": False}, {"deleting": True}):
+        assert (seen(**hindered).ending, seen(**hindered).stuck) == (0, 1), "nobody takes it over"
+        assert "is to be ended, and its machine" in seen(**hindered).reason
+    there.put_claim("n1.x.y", Claim(annealer="a", noderole="a@n1.x.y", run="r", epoch=1, since=0.0), 1, 0)
+    assert seen(available=False).ending == 1, "who holds it ends it"
+
+
+def test_orders_move_the_noderoles_that_they_are_for() -> None:
+    states = {f"{letter}@n1.x.y": state for letter, state in zip("abcdef", State, strict=True)}
+    there = world(states, {"b@n1.x.y": ["c@n1.x.y"]})
+    look = Observer(there, "lab", rollout_of(there))
+    moved = {
+        order: {
+            str(event): [str(v.record.state) for v in found]
+            for event, found in look.moves([Action(order, "n1.x.y", 1)]).items()
+        }
+        for order in Order
+    }
+    assert moved == {
+        "commit": {"COMMIT": ["PROPOSED"]},
+        "retry": {"COMMIT": ["PROPOSED"], "RETRY": ["ERROR"]},
+        "recall": {"PROPOSE": ["BLOCKED", "TODO"]},
+        "end": {"PROPOSE": ["BLOCKED", "TODO"], "END": ["TRANSITION"]},
+    }
+
+
+def test_the_inventory_is_of_the_deployment_and_below_without_what_is_no_machine() -> None:
+    there = world({"a@n1.x.y": "PROPOSED"}, deployment="rack")
+    there.put_node("n2.x.y", Node(deployment="system"), 0)
+    there.put_node("n3.x.y", Node(deployment="lab", virtual=True), 0)
+    there.put_node("n4.x.y", Node(deployment="lab", deleting=True), 0)
+    there.put_node("n5.x.y", Node(deployment="system"), 0)
+    there.put_noderole("n5.x.y", "a", NodeRole(state=State.PROPOSED, since=0.0, deployment="lab"))
+    assert sorted(inventory(there, "lab")) == ["n1.x.y", "n5.x.y"]
+    assert sorted(inventory(there, "system")) == ["n1.x.y", "n2.x.y", "n5.x.y"]
+
+
+def test_the_loop_of_a_driver_over_a_world() -> None:
+    """With machines that do at once what they are told; os fails on n2, once."""
+    there = world(
+        {f"{role}@{fqdn}": "PROPOSED" for role in ("base", "os", "app") for fqdn in ("n1.x.y", "n2.x.y")},
+        {
+            f"{role}@{fqdn}": [f"{above}@{fqdn}"]
+            for above, role in (("base", "os"), ("os", "app"))
+            for fqdn in ("n1.x.y", "n2.x.y")
+        },
+    )
+    rollout = begin(WHOLE, inventory(there, "lab"), 0.0)
+
+    def drive(rollout: Rollout, fails: set[str]) -> Rollout:
+        for _ in range(100):
+            look = Observer(there, "lab", rollout)
+            decided = step(rollout, look.seen(), 0.0)
+            for event, vertices in look.moves(decided.actions).items():
+                for _ in apply_to(there, vertices, event, 0.0):
+                    pass
+            rollout = apply(rollout, decided.decisions)
+            for vertex in list(there.vertices()):
+                if vertex.record.state is State.TODO:
+                    state = State.ERROR if vertex.name in fails else State.ACTIVE
+                    claimed = msgspec.structs.replace(vertex.record, state=state)
+                    there.put_noderole(vertex.node.name, vertex.role, claimed, vertex.version + 1)
+                    for child in vertex.children:
+                        if child.record.state is State.BLOCKED and state is State.ACTIVE:
+                            ready = msgspec.structs.replace(child.record, state=State.TODO)
+                            there.put_noderole(child.node.name, child.role, ready, child.version + 1)
+            if rollout.over:
+                return rollout
+        raise AssertionError(rollout)
+
+    rollout = drive(rollout, {"os@n2.x.y"})
+    assert rollout.head.state is RolloutState.FAILED
+    assert "os@n2.x.y" in str(rollout.nodes["n2.x.y"].reason)
+    rollout = drive(apply(rollout, retry(rollout, 0.0)), set())
+    assert rollout.head.state is RolloutState.SUCCESS
+    assert {vertex.record.state for vertex in there.vertices()} == {State.ACTIVE}

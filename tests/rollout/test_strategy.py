@@ -1,0 +1,413 @@
+"""Documents of strategies to records, and what is said about their slips."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.model.records import Node
+from nodepool_ocb.rollout import strategy
+from nodepool_ocb.rollout.selectors import select, version
+from nodepool_ocb.rollout.strategy import (
+    PHASES,
+    Batch,
+    Breaker,
+    Criteria,
+    Group,
+    InFlight,
+    OnTimeout,
+    Phase,
+    Reaction,
+    Selector,
+    Strategy,
+)
+
+AIRSHIP = """\
+---
+schema: shipyard/DeploymentStrategy/v1
+metadata:
+  schema: metadata/Document/v1
+  name: deployment-strategy
+  layeringDefinition: {abstract: false, layer: global}
+  storagePolicy: cleartext
+data:
+  groups:
+    - name: control-nodes
+      critical: true
+      depends_on:
+        - ntp-node
+      selectors:
+        - node_names: []
+          node_labels:
+            - ucp_control_plane: enabled
+            - "zone:a"
+          node_tags:
+            - control
+          rack_names:
+            - rack03
+      success_criteria:
+        percent_successful_nodes: 90
+        minimum_successful_nodes: 3
+        maximum_failed_nodes: 1
+    - name: ntp-node
+      critical: false
+      depends_on: []
+      selectors: []
+...
+"""
+
+
+def test_a_document_of_airship() -> None:
+    assert strategy.load(AIRSHIP, called="f") == Strategy(
+        name="deployment-strategy",
+        groups=(
+            Group(
+                name="control-nodes",
+                critical=True,
+                depends_on=("ntp-node",),
+                selectors=(
+                    Selector(
+                        node_tags=("control",),
+                        node_labels=("ucp_control_plane:enabled", "zone:a"),
+                        rack_names=("rack03",),
+                    ),
+                ),
+                success_criteria=Criteria(
+                    percent_successful_nodes=90, minimum_successful_nodes=3, maximum_failed_nodes=1
+                ),
+            ),
+            Group(name="ntp-node"),
+        ),
+    )
+
+
+def test_what_is_ours_is_off_unless_told() -> None:
+    bare = strategy.load("groups: [{name: a, critical: true, depends_on: [], selectors: []}]", called="f")
+    assert bare == Strategy(groups=(Group(name="a", critical=True),))
+    assert bare.phases == PHASES
+    assert (bare.parallel_groups, bare.stop_early, bare.on_critical_failure) == (1, False, Reaction.CONTINUE)
+    assert (bare.max_in_flight, bare.breaker, bare.on_timeout) == (InFlight(), Breaker(), OnTimeout.FAIL)
+
+
+def test_everything_that_is_ours() -> None:
+    text = """\
+groups:
+  - name: a
+    critical: true
+    depends_on: []
+    selectors: []
+    parallel_nodes: 5
+    batches: [{nodes: 1, pause: true}, 10%, 7, {nodes: 100%}]
+    timeouts: {burn-in: 60}
+    on_critical_failure: stop
+phases:
+  - {name: burn-in, roles: [burnt-in], timeout_seconds: 0.5}
+  - {name: deploy, stages: [main]}
+parallel_groups: 2
+max_in_flight: {nodes: 50, group: 20, rack: 2, labels: {zone: 10}}
+stop_early: true
+on_critical_failure: cancel
+on_timeout: evaluate
+breaker: {maximum_failed_nodes: 5, maximum_failed_percent: 10}
+"""
+    assert strategy.load(text, called="f") == Strategy(
+        groups=(
+            Group(
+                name="a",
+                critical=True,
+                parallel_nodes=5,
+                batches=(Batch(nodes=1, pause=True), Batch(percent=10), Batch(nodes=7), Batch(percent=100)),
+                timeouts={"burn-in": 60},
+                on_critical_failure=Reaction.STOP,
+            ),
+        ),
+        phases=(
+            Phase(name="burn-in", roles=("burnt-in",), timeout_seconds=0.5),
+            Phase(name="deploy", stages=("main",), timeout_seconds=3600),
+        ),
+        parallel_groups=2,
+        max_in_flight=InFlight(nodes=50, group=20, rack=2, labels={"zone": 10}),
+        stop_early=True,
+        on_critical_failure=Reaction.CANCEL,
+        on_timeout=OnTimeout.EVALUATE,
+        breaker=Breaker(maximum_failed_nodes=5, maximum_failed_percent=10),
+    )
+
+
+GROUP = "groups: [{name: a, critical: true, depends_on: [], selectors: []}]\n"
+
+
+def test_the_examples_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs/rollouts.md").read_text()
+    whole, phases = (part.split("```")[0] for part in page.split("```yaml\n")[1:])
+    assert [group.name for group in strategy.load(whole, called="f").groups] == [
+        "ntp-node",
+        "control-nodes",
+        "compute-nodes",
+    ]
+    made = strategy.load(GROUP + phases, called="f")
+    assert made.phases == (msgspec.structs.replace(PHASES[0], roles=("os-installed",)), PHASES[1])
+
+
+def test_documents_of_other_kinds_in_the_file_are_passed_over() -> None:
+    text = f"---\n---\nschema: drydock/Region/v1\ndata: {{sucess: 1}}\n{AIRSHIP}"
+    assert strategy.load(text, called="f").groups[0].name == "control-nodes"
+
+
+def test_of_several_strategies_one_is_taken_by_its_name(tmp_path: Path) -> None:
+    other = AIRSHIP.replace("name: deployment-strategy", "name: other").replace("critical: false", "critical: true")
+    (tmp_path / "f.yaml").write_text(AIRSHIP + other)
+    assert strategy.load(tmp_path / "f.yaml").name == "deployment-strategy"
+    assert strategy.load(tmp_path / "f.yaml", "other").groups[1].critical
+    with pytest.raises(NotFound, match="holds no strategy third, but deployment-strategy, other"):
+        strategy.load(tmp_path / "f.yaml", "third")
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(Invalid) as caught:
+        strategy.load_all(text, "f.yaml")
+    return list(caught.value.problems)
+
+
+HEAD = "groups:\n- name: a\n"
+
+
+def group(line: str) -> str:
+    """A document with one group: its name in line 2, this in line 3, then the keys that it does not have."""
+    missing = "".join(
+        f"  {key}: {value}\n"
+        for key, value in (("critical", "true"), ("depends_on", "[]"), ("selectors", "[]"))
+        if not line.startswith(f"{key}:")
+    )
+    return f"{HEAD}  {line}\n{missing}"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (group("critical: yes"), '3: groups[a].critical: must be true or false, and is text "yes"'),
+        (group("critical:"), "3: groups[a].critical: must be true or false, and is nothing"),
+        (group("depends_on: b"), '3: groups[a].depends_on: must be a list, and is text "b"'),
+        (group("depends_on:"), "3: groups[a].depends_on: must be a list, and is nothing"),
+        (group("depends_on: [b]"), '3: groups[a].depends_on[0]: must name a group, and is text "b"; groups here: a'),
+        (
+            group("depends_on: [a]"),
+            "3: groups[a].depends_on[0]: must not lead back to its own group, and does: a → a; remove one of these",
+        ),
+        (group("depends_on: [7]"), "3: groups[a].depends_on[0]: must be text, and is 7"),
+        (group("selectors:"), "3: groups[a].selectors: must be a list, and is nothing"),
+        (group("selectors: [a]"), '3: groups[a].selectors[0]: must be a mapping, and is text "a"'),
+        (
+            group("selectors: [{node_tag: [x]}]"),
+            "3: groups[a].selectors[0].node_tag: unknown key `node_tag`; did you mean `node_tags`?",
+        ),
+        (
+            group("selectors: [{}, {node_tags: control}]"),
+            '3: groups[a].selectors[1].node_tags: must be a list, and is text "control"',
+        ),
+        (group("selectors: [{node_names: }]"), "3: groups[a].selectors[0].node_names: must be a list, and is nothing"),
+        (
+            group("selectors: [{rack_names: [1]}]"),
+            "3: groups[a].selectors[0].rack_names[0]: must be text, and is 1",
+        ),
+        (
+            group("selectors: [{node_labels: [zone=a]}]"),
+            '3: groups[a].selectors[0].node_labels[0]: must be a label such as `key: value` or "key:value", '
+            'and is text "zone=a"',
+        ),
+        (
+            group("selectors: [{node_labels: [{zone: a, room: b}]}]"),
+            "3: groups[a].selectors[0].node_labels[0]: must have at most 1 key, and has 2",
+        ),
+        (
+            group("selectors: [{node_labels: [{zone: 1.10}]}]"),
+            "3: groups[a].selectors[0].node_labels[0].zone: "
+            "must be text or a whole number or true or false, and is 1.1",
+        ),
+        (
+            group("sucess_criteria: {}"),
+            "3: groups[a].sucess_criteria: unknown key `sucess_criteria`; did you mean `success_criteria`?",
+        ),
+        (
+            group("success_criteria: {percent_successful_nodes: 101}"),
+            "3: groups[a].success_criteria.percent_successful_nodes: must be at most 100, and is 101",
+        ),
+        (
+            group("success_criteria: {percent_successful_nodes: -1}"),
+            "3: groups[a].success_criteria.percent_successful_nodes: must be at least 0, and is -1",
+        ),
+        (
+            group("success_criteria: {percent_successful_nodes: 90.0}"),
+            "3: groups[a].success_criteria.percent_successful_nodes: must be a whole number, and is 90.0",
+        ),
+        (
+            group("success_criteria: {percent_successful_nodes: 90%}"),
+            '3: groups[a].success_criteria.percent_successful_nodes: must be a whole number, and is text "90%"',
+        ),
+        (
+            group("success_criteria: {minimum_successful_nodes: true}"),
+            "3: groups[a].success_criteria.minimum_successful_nodes: must be a whole number, and is true",
+        ),
+        (
+            group("success_criteria: {maximum_failed_nodes: -2}"),
+            "3: groups[a].success_criteria.maximum_failed_nodes: must be at least 0, and is -2",
+        ),
+        (
+            group("success_criteria: {percent_successful_nodes: 100, maximum_failed_nodes: 2}"),
+            "3: groups[a].success_criteria.maximum_failed_nodes: contradicts percent_successful_nodes: 100, "
+            "which allows no failed node; must be 0, and is 2",
+        ),
+        (group("parallel_nodes: 0"), "3: groups[a].parallel_nodes: must be at least 1, and is 0"),
+        (group("batches: []"), "3: groups[a].batches: must have at least 1 item, and has 0"),
+        (
+            group("batches: [1, 0%]"),
+            "3: groups[a].batches[1]: must be a number of nodes such as 5, or a part of them such as 10%, "
+            'and is text "0%"',
+        ),
+        (
+            group("batches: [{nodes: 5, pause: true}, 5]"),
+            "3: groups[a].batches[1]: must be more than the batch before it, 5, since batches are counted from the "
+            "start, and is 5",
+        ),
+        (
+            group("batches: [{nodes: 5, paus: true}]"),
+            "3: groups[a].batches[0].paus: unknown key `paus`; did you mean `pause`?",
+        ),
+        (
+            group("timeouts: {prepair: 5}"),
+            "3: groups[a].timeouts.prepair: must be the name of a phase; did you mean `prepare`?",
+        ),
+        (group("timeouts: {deploy: 0}"), "3: groups[a].timeouts.deploy: must be above 0, and is 0"),
+        (
+            group("on_critical_failure: halt"),
+            "3: groups[a].on_critical_failure: must be one of continue, stop, cancel, and is text \"halt\"",
+        ),
+        (
+            "groups:\n- {name: a, depends_on: [], selectors: [], critical: false,\n   on_critical_failure: stop}\n",
+            "3: groups[a].on_critical_failure: must be left out of a group that is not critical; "
+            "set `critical: true`, or remove it",
+        ),
+        ("groups:\n- {critical: true, depends_on: [], selectors: []}", "2: groups[0]: key `name` is missing"),
+        (
+            "groups:\n- {name: a b, critical: true, depends_on: [], selectors: []}",
+            "2: groups[a b].name: must be a name of at most 63 letters, digits, '-', '_' and '.', which begins with a "
+            'letter or digit, and is text "a b"',
+        ),
+        ("groups: []", "1: groups: must have at least 1 item, and has 0"),
+        ("# nothing\n- a", "2: must be a mapping, and is a list"),
+        ("# nothing\n\nphases: []\n" + GROUP, "3: phases: must have at least 1 item, and has 0"),
+        (
+            GROUP + "phases: [{name: deploy}, {name: deploy}]",
+            "2: phases[deploy].name: must be a name of its own, and is that of phase deploy above",
+        ),
+        (
+            GROUP + "phases: [{name: dependency}]",
+            "2: phases[dependency].name: must be none of dependency, stopped, cancelled, which are reasons of failure",
+        ),
+        (GROUP + "paralel_groups: 2", "2: paralel_groups: unknown key `paralel_groups`; did you mean `parallel_groups`?"),
+        (GROUP + "breaker: {}", "2: breaker: must have at least 1 key, and has 0"),
+        (GROUP + "max_in_flight: {racks: 1}", "2: max_in_flight.racks: unknown key `racks`; did you mean `rack`?"),
+        (
+            "schema: shipyard/DeploymentStrategy/v2\ndata: {" + GROUP.strip() + "}",
+            "1: schema: must be shipyard/DeploymentStrategy/v1, and is text \"shipyard/DeploymentStrategy/v2\"",
+        ),
+        (
+            "schema: shipyard/DeploymentStratgy/v1\ndata: {" + GROUP.strip() + "}",
+            "1: schema: must be shipyard/DeploymentStrategy/v1, and is text \"shipyard/DeploymentStratgy/v1\"",
+        ),
+        ("\ndata: {" + GROUP.strip() + "}", "2: key `schema` is missing"),
+        ("schema: shipyard/DeploymentStrategy/v1\n" + GROUP, "1: key `data` is missing"),
+        ("groups: [", "2: is not YAML: "),
+        (group("name: b"), "3: groups[0].name: key is there twice, first in line 2; remove one of them"),
+        (
+            "schema: a/B/v1\n---\nschema: a/C/v1\n",
+            " holds no document of schema shipyard/DeploymentStrategy/v1, only a/B/v1, a/C/v1",
+        ),
+        ("", " holds no document of schema shipyard/DeploymentStrategy/v1"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_told_with_line_path_found_and_expected(text: str, sentence: str) -> None:
+    told = problems(text)
+    assert told[0].startswith(f"f.yaml:{sentence}")
+    if "data` is missing" not in sentence:  # where data is not, its keys are not where they belong
+        assert len(told) == 1
+
+
+def test_names_that_are_taken_are_told_with_the_line_of_the_first() -> None:
+    text = "groups:\n" + 2 * "- {name: a, critical: true, depends_on: [], selectors: []}\n"
+    taken = "must be a name of its own, and is that of the group in line 2; rename one of them"
+    assert problems(text) == [f"f.yaml:3: groups[a].name: {taken}"]
+    twice = problems(AIRSHIP + AIRSHIP)
+    assert twice == ["f.yaml:36: metadata.name: strategy deployment-strategy is in line 5 already; rename one of them"]
+
+
+def test_each_knot_of_groups_is_told_once_with_a_shortest_circle() -> None:
+    edges = {"a": "b", "b": "c", "c": "a, b", "d": "e", "e": "d", "f": "a"}
+    text = "groups:\n" + "".join(
+        f"- {{name: {name}, critical: true, depends_on: [{above}], selectors: []}}\n" for name, above in edges.items()
+    )
+    lead = "must not lead back to its own group, and does:"
+    assert problems(text) == [
+        f"f.yaml:3: groups[b].depends_on[0]: {lead} b → c → b; remove one of these (3 groups are in this knot)",
+        f"f.yaml:5: groups[d].depends_on[0]: {lead} d → e → d; remove one of these",
+    ]
+
+
+def test_every_fault_of_every_document_is_told_at_once() -> None:
+    text = AIRSHIP.replace("critical: true", "critical: 1") + AIRSHIP.replace("- ntp-node", "- ntp-nod")
+    assert problems(text) == [
+        "f.yaml:11: data.groups[control-nodes].critical: must be true or false, and is 1",
+        'f.yaml:44: data.groups[control-nodes].depends_on[0]: must name a group, and is text "ntp-nod"; '
+        "did you mean `ntp-node`?",
+    ]
+
+
+# -- selectors --
+
+SITE = {
+    "ntp01.a.example.com": Node(rack="r1", tags=("control",), labels={"zone": "x"}),
+    "ntp01.b.example.com": Node(rack="r2"),
+    "n2.a.example.com": Node(rack="r1", tags=("compute", "ssd")),
+    "n3.a.example.com": Node(tags=("compute",), labels={"zone": "x", "ssd": "true"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ([], "ntp01.a ntp01.b n2.a n3.a"),
+        (["{}"], "ntp01.a ntp01.b n2.a n3.a"),
+        (["{node_tags: [], node_names: []}"], "ntp01.a ntp01.b n2.a n3.a"),
+        (["{node_names: [ntp01]}"], "ntp01.a ntp01.b"),
+        (["{node_names: [ntp01.b.example.com, n2]}"], "ntp01.b n2.a"),
+        (["{node_names: [ntp01.a]}"], ""),
+        (["{rack_names: [r1, r2]}"], "ntp01.a ntp01.b n2.a"),
+        (["{rack_names: [r1], node_tags: [compute, control]}"], "ntp01.a n2.a"),
+        (["{node_labels: [zone: x]}"], "ntp01.a n3.a"),
+        (["{node_labels: ['zone: x', 'zone: y'], node_tags: [compute]}"], "n3.a"),
+        (["{node_labels: [{ssd: true}]}"], "n3.a"),
+        (["{node_tags: [ssd]}", "{rack_names: [r2]}"], "ntp01.b n2.a"),
+        (["{node_tags: [ssd]}", "{}"], "ntp01.a ntp01.b n2.a n3.a"),
+        (["{node_tags: [nothing]}"], ""),
+    ],
+)
+def test_selectors(written: list[str], meant: str) -> None:
+    selectors = [strategy.selector(text) for text in written]
+    assert select(selectors, SITE) == sorted(f"{name}.example.com" for name in meant.split())
+
+
+def test_a_selector_that_is_wrong_says_so() -> None:
+    with pytest.raises(Invalid, match="selector:1: node_tag: unknown key `node_tag`; did you mean `node_tags`"):
+        strategy.selector("{node_tag: [x]}")
+
+
+def test_the_version_of_an_inventory_changes_with_what_selectors_see() -> None:
+    same = {name: SITE[name] for name in reversed(SITE)}
+    assert version(SITE) == version(same)
+    other = {**SITE, "n2.a.example.com": Node(rack="r2", tags=("compute", "ssd"))}
+    assert version(SITE) != version(other)
+    blind = {**SITE, "n2.a.example.com": Node(rack="r1", tags=("ssd", "compute"), alive=True)}
+    assert version(SITE) == version(blind)

@@ -1,0 +1,276 @@
+"""A session whose server is killed, frozen or cut off: nothing is claimed that is not so, and nothing is missed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from nodepool_ocb.errors import OcbError, Stale, Unavailable, Unknown
+from nodepool_ocb.model.records import Create, Delete, Set
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.zookeeper.server import Server
+
+Connect = Callable[..., Session]
+Until = Callable[..., None]
+
+
+def expire(server: Server, session: Session) -> None:
+    """End a session as ZooKeeper's own tests do: another client takes it over, and closes it."""
+    other = KazooClient(server.hosts, client_id=session._client.client_id)
+    other.start()
+    other.stop()
+    other.close()
+
+
+def commit_in_background(session: Session, changes: list[Any]) -> tuple[threading.Thread, list[Any]]:
+    result: list[Any] = []
+
+    def work() -> None:
+        try:
+            result.append(session.commit(changes))
+        except OcbError as error:
+            result.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, result
+
+
+def test_a_lost_session_is_told_and_replaced(breakable: Server, connect: Connect, until: Until) -> None:
+    lost = threading.Event()
+    session = connect(breakable, on_lost=lost.set)
+    first = session.id
+    session.commit([Create("/ocb/mine", None, ephemeral=True)])
+    expire(breakable, session)
+    assert lost.wait(10)
+    until(lambda: session.connected)
+    assert session.id not in (first, 0)
+    assert session.get("/ocb/mine") is None
+
+
+def test_a_watch_outlives_a_lost_session(breakable: Server, connect: Connect, until: Until) -> None:
+    seen: list[str] = []
+    up = threading.Semaphore(0)
+    session, writer = connect(breakable, on_connected=up.release), connect(breakable)
+    session.watch("/ocb", lambda _kind, path: seen.append(path))
+    assert up.acquire(timeout=5)
+    expire(breakable, session)
+    assert up.acquire(timeout=10)
+    session.get("/ocb")  # answered after the watch, which is armed first
+    writer.commit([Create("/ocb/late")])
+    until(lambda: seen == ["/ocb/late"])
+
+
+def test_a_watch_outlives_a_cut_and_a_restart(breakable: Server, proxy: Proxy, connect: Connect, until: Until) -> None:
+    seen: list[str] = []
+    up = threading.Semaphore(0)
+    session = connect(proxy, 5.0, on_connected=up.release)
+    session.watch("/ocb", lambda _kind, path: seen.append(path))
+    first = session.id
+    for number, fault in enumerate((proxy.cut, breakable.restart)):
+        while up.acquire(blocking=False):
+            pass
+        fault()
+        proxy.heal()
+        assert up.acquire(timeout=10)
+        session.commit([Create(f"/ocb/{number}")])
+        until(lambda number=number: seen and seen[-1] == f"/ocb/{number}")
+    assert session.id == first
+
+
+def test_without_a_connection_requests_are_refused_at_once(proxy: Proxy, connect: Connect, until: Until) -> None:
+    session = connect(proxy)
+    proxy.cut()
+    until(lambda: not session.connected)
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="no connection to ZooKeeper"):
+        session.get("/ocb")
+    with pytest.raises(Unavailable) as refused:
+        session.commit([Create("/ocb/a")])
+    assert not isinstance(refused.value, Unknown)
+    assert time.monotonic() - began < 0.5
+    proxy.heal()
+    until(lambda: session.connected)
+    assert session.get("/ocb/a") is None
+    assert session.ambiguous == 0
+
+
+def test_trust_ends_before_the_session_does(breakable: Server, connect: Connect, until: Until) -> None:
+    session = connect(breakable, 3.0)
+    assert session.trusted
+    breakable.stop()
+    try:
+        until(lambda: not session.trusted)
+        assert session.silent_seconds < 2.5
+    finally:
+        breakable.cont()
+    until(lambda: session.trusted)
+
+
+PAUSED = """
+import sys, time
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.store.client.session import Session
+session = Session(ZooKeeperSettings(hosts=sys.argv[1], session_timeout_seconds=2.0))
+session.start()
+print("up", flush=True)
+end = time.monotonic() + 5
+while session.trusted and time.monotonic() < end:
+    pass
+print(time.monotonic() < end, flush=True)
+session.close()
+"""
+
+
+def test_a_process_that_was_stopped_does_not_trust_what_waited_for_it(breakable: Server) -> None:
+    with subprocess.Popen([sys.executable, "-c", PAUSED, breakable.hosts], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
+        child.send_signal(signal.SIGSTOP)
+        time.sleep(1.6)  # this is the pause itself, not a wait for something
+        child.send_signal(signal.SIGCONT)
+        assert child.stdout.readline() == "True\n"
+
+
+def test_an_idle_session_stays_trusted(breakable: Server, connect: Connect) -> None:
+    session = connect(breakable, 1.0)
+    deadline = time.monotonic() + 2.0
+    while time.monotonic() < deadline:
+        assert session.trusted
+        time.sleep(0.01)
+
+
+def test_a_commit_that_was_applied_though_its_answer_was_lost(proxy: Proxy, connect: Connect) -> None:
+    session = connect(proxy, 10.0)
+    session.commit([Create("/ocb/a")])
+    swallowed = proxy.drop_answers()
+    thread, result = commit_in_background(session, [Set("/ocb/a", {"n": 1}, 0), Create("/ocb/b")])
+    assert swallowed.wait(5)
+    proxy.heal()
+    thread.join(15)
+    znode = session.get("/ocb/a")
+    assert znode is not None
+    assert [stat.version for stat in result[0]] == [1, 0]
+    assert result[0][0].mzxid == znode.mzxid == result[0][1].mzxid
+    assert (session.ambiguous, session.unresolved) == (1, 0)
+
+
+def test_a_commit_that_never_arrived(proxy: Proxy, connect: Connect) -> None:
+    session = connect(proxy, 10.0)
+    session.commit([Create("/ocb/a")])
+    swallowed = proxy.drop_requests()
+    thread, result = commit_in_background(session, [Set("/ocb/a", {"n": 1}, 0)])
+    assert swallowed.wait(5)
+    proxy.heal()
+    thread.join(15)
+    assert type(result[0]) is Unavailable
+    assert session.ambiguous == 1
+    znode = session.get("/ocb/a")
+    assert znode is not None
+    assert znode.version == 0
+    assert session.unresolved == 0
+
+
+def test_an_answer_lost_for_a_refused_commit(breakable: Server, proxy: Proxy, connect: Connect) -> None:
+    session, other = connect(proxy, 10.0), connect(breakable)
+    session.commit([Create("/ocb/a")])
+    other.commit([Set("/ocb/a", {"other": True}, 0)])
+    swallowed = proxy.drop_answers()
+    thread, result = commit_in_background(session, [Set("/ocb/a", {"n": 1}, 0)])
+    assert swallowed.wait(5)
+    proxy.heal()
+    thread.join(15)
+    assert isinstance(result[0], Stale)
+    assert result[0].path == "/ocb/a"
+
+
+def test_a_commit_over_which_others_wrote_stays_unknown(breakable: Server, proxy: Proxy, connect: Connect) -> None:
+    session, other = connect(proxy, 10.0), connect(breakable)
+    session.commit([Create("/ocb/a")])
+    swallowed = proxy.drop_answers()
+    thread, result = commit_in_background(session, [Set("/ocb/a", {"n": 1}, 0)])
+    assert swallowed.wait(5)
+    other.commit([Set("/ocb/a", {"other": True}, 1)])
+    proxy.heal()
+    thread.join(15)
+    assert type(result[0]) is Unknown
+    assert session.unresolved == 1
+
+
+def test_commit_soon_hands_the_doubt_over_and_resolve_settles_it(proxy: Proxy, connect: Connect, until: Until) -> None:
+    session = connect(proxy, 10.0)
+    swallowed = proxy.drop_answers()
+    told: list[Any] = []
+    change = [Create("/ocb/a", {"run": "r1"})]
+    session.commit_soon(change, told.append)
+    assert swallowed.wait(5)
+    proxy.heal()
+    until(lambda: told)
+    assert isinstance(told[0], Unknown)
+    stats = session.resolve(change)
+    assert stats[0] is not None
+    assert stats[0].version == 0
+
+
+def test_deleting_twice_over_a_lost_answer(proxy: Proxy, connect: Connect) -> None:
+    session = connect(proxy, 10.0)
+    session.commit([Create("/ocb/a")])
+    swallowed = proxy.drop_answers()
+    thread, result = commit_in_background(session, [Delete("/ocb/a", 0)])
+    assert swallowed.wait(5)
+    proxy.heal()
+    thread.join(15)
+    assert result == [[None]]
+
+
+def test_closing_does_not_hang_on_a_frozen_server(breakable: Server, connect: Connect) -> None:
+    session = connect(breakable, 30.0)
+    breakable.stop()
+    try:
+        began = time.monotonic()
+        session.close()
+        assert time.monotonic() - began < 5.0
+    finally:
+        breakable.cont()
+
+
+def test_closing_without_a_connection_is_quick(proxy: Proxy, connect: Connect) -> None:
+    session = connect(proxy)
+    proxy.cut()
+    began = time.monotonic()
+    session.close()
+    assert time.monotonic() - began < 5.0
+    with pytest.raises(Unavailable):
+        session.get("/ocb")
+
+
+def test_hundreds_in_flight_are_all_answered_when_the_connection_breaks(
+    proxy: Proxy, connect: Connect, until: Until
+) -> None:
+    session = connect(proxy)
+    told: dict[int, Any] = {}
+    for number in range(500):
+        session.commit_soon([Create(f"/ocb/{number}", {"n": number})], partial(told.__setitem__, number))
+        if number == 250:
+            proxy.cut()
+    proxy.heal()
+    until(lambda: len(told) == 500)
+    until(lambda: session.connected)
+    there = set(session.children("/ocb") or [])
+    for number, result in told.items():
+        if isinstance(result, list):
+            assert str(number) in there
+        elif type(result) is Unavailable:
+            assert str(number) not in there
+        else:
+            assert type(result) is Unknown
