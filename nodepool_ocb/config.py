@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.documents import document as documents
+from nodepool_ocb.documents import validation
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import ensemble
 from nodepool_ocb.model.rights import Kind
@@ -167,7 +168,7 @@ def load(path: Path | str | None = None) -> Settings:
     except PermissionError as error:
         raise Invalid(f"{path}: cannot be read: {error.strerror}; may its directory be entered?") from error
     document = documents.load(path)
-    documents.validate(document, "config.json")
+    validation.validate(document, "config.json")
     try:
         settings = msgspec.convert(document.value or {}, Settings)
     except msgspec.ValidationError as error:  # the schema is a little more lenient than the types

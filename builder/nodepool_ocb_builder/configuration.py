@@ -76,7 +76,7 @@ def load(settings: Settings, tools: Mapping[str, Backend]) -> nodepool.Nodepool:
     file = settings.builder.nodepool
     if not os.path.lexists(file) and os.access(Path(file).parent, os.X_OK):  # else reading it says why not
         raise Invalid(f"{file}: is not there; write it (docs/images.md), or name another in builder.nodepool")
-    wants = nodepool.load(file, settings.builder.secure)
+    wants = nodepool.load(file, settings.builder.secure, environ=os.environ)
     backends.check(wants.diskimages, tools, file, wants.line)
     return wants
 

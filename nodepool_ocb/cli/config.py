@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ def _images(path: Path, builder: BuilderSettings) -> dict[str, Json]:
     from nodepool_ocb import providers
     from nodepool_ocb.images import backends, nodepool
 
-    read = nodepool.load(path, builder.secure)
+    read = nodepool.load(path, builder.secure, environ=os.environ)
     backends.check(read.diskimages, backends.checkers(), str(path), read.line)
     for provider in read.providers:
         for fault in providers.faults(provider) if provider.diskimages else ():

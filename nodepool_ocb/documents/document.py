@@ -75,15 +75,6 @@ def load_all(source: Path | str, name: str | None = None) -> list[Document]:
     return [document for document in _documents(parse_all(text), name, text) if document.value is not None]
 
 
-def validate(document: Document, schema: str) -> None:
-    """Raises Invalid with every fault that the schema file of this name finds."""
-    from nodepool_ocb.documents.schema import faults  # here, since jsonschema takes long to import
-
-    problems = [fault.at(document.name) for fault in faults(document, schema)]
-    if problems:
-        raise Invalid(problems)
-
-
 def read(path: Path) -> str:
     """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
     try:

@@ -7,7 +7,6 @@ are accepted as they are written; the driver checks its own keys. A relative fil
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -80,7 +79,7 @@ class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
         return self.lines.get(place) or self.lines.get(place[: place.find("]") + 1], 1)
 
 
-def load(path: Path | str, secure: Path | str | None = None, environ: Mapping[str, str] = os.environ) -> Nodepool:
+def load(path: Path | str, secure: Path | str | None = None, *, environ: Mapping[str, str]) -> Nodepool:
     """What a nodepool.yaml says, with the secure file laid over it.
 
     Raises Invalid with every fault of both: ``FILE:LINE: PATH: sentence``.

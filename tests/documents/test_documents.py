@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb import config
-from nodepool_ocb.documents import document
+from nodepool_ocb.documents import document, validation
 from nodepool_ocb.documents.schema import faults_in_value, valid_schema
 from nodepool_ocb.errors import Invalid
 
 
 def problems(text: str, schema: str = "config.json") -> list[str]:
     with pytest.raises(Invalid) as caught:
-        document.validate(document.load(text, "f.yaml"), schema)
+        validation.validate(document.load(text, "f.yaml"), schema)
     return list(caught.value.problems)
 
 

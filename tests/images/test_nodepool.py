@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def written(tmp_path: Path) -> Any:
         path.write_text(text)
         if secure is not None:
             above.write_text(secure)
-        return nodepool.load(path, above if secure is not None else None, environ or {})
+        return nodepool.load(path, above if secure is not None else None, environ=environ or {})
 
     return load
 
@@ -80,7 +81,7 @@ def test_a_real_file_loads_as_its_rules_say(name: str) -> None:
 
 @corpus
 def test_an_image_of_opendev_by_hand() -> None:
-    loaded = nodepool.load(CORPUS / "nodepool.yaml")
+    loaded = nodepool.load(CORPUS / "nodepool.yaml", environ=os.environ)
     images = {image.name: image for image in loaded.diskimages}
     jammy = images["ubuntu-jammy"]
     assert jammy.elements == (
@@ -103,7 +104,7 @@ def test_an_image_of_opendev_by_hand() -> None:
 
 @corpus
 def test_an_image_for_arm_by_hand() -> None:
-    loaded = nodepool.load(CORPUS / "nb07.opendev.org.yaml")
+    loaded = nodepool.load(CORPUS / "nb07.opendev.org.yaml", environ=os.environ)
     rocky = next(image for image in loaded.diskimages if image.name == "rockylinux-9-arm64")
     assert rocky.elements[:1] + rocky.elements[-2:] == ("block-device-efi", "rocky-container", "epel")
     assert len(rocky.elements) == 11
@@ -308,7 +309,7 @@ def test_file_names_in_the_secure_file_count_from_that_file(tmp_path: Path) -> N
         cert=str(tmp_path / "secrets/cert.pem"),
         key=str(tmp_path / "secrets/key.pem"),
     )
-    assert nodepool.load(path, above, {}).zookeeper == ZooKeeperSettings(hosts="a:2281", tls=tls)
+    assert nodepool.load(path, above, environ={}).zookeeper == ZooKeeperSettings(hosts="a:2281", tls=tls)
 
 
 def test_an_empty_secure_file_is_fine(written: Any) -> None:

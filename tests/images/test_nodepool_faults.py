@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ providers:
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"gone\.yaml: cannot be read: No such file"):
-        nodepool.load(tmp_path / "gone.yaml")
+        nodepool.load(tmp_path / "gone.yaml", environ=os.environ)
 
 
 # -- whatever is written --

@@ -21,7 +21,7 @@ from nodepool_ocb.model.records import (
     Role,
     State,
 )
-from nodepool_ocb.rollout import strategy
+from nodepool_ocb.rollout import reading
 from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.rollout.selectors import inventory
@@ -101,7 +101,7 @@ def document(
 
 def loaded(text: str) -> Strategy:
     """A document, with our phases in place of its own."""
-    found = strategy.load(text, called="f")
+    found = reading.load(text, called="f")
     return msgspec.structs.replace(found, phases=document([]).phases)
 
 

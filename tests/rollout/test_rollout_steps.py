@@ -13,7 +13,7 @@ import pytest
 
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.rollout import commands, strategy
+from nodepool_ocb.rollout import commands, reading
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.plan import begin, plan
 from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply, parts
@@ -65,7 +65,7 @@ def printed(ntp: str, control: str, monitoring: str, second: str, first: str, en
     ids=["success", "prepare of ntp-node fails", "deploy of compute-nodes-2 fails"],
 )  # fmt: skip
 def test_the_examples_of_the_seed(lost: list[tuple[str, int]], drawing: str) -> None:
-    rollout = Driver(begin(strategy.load(EXAMPLE, called="f"), SITE, 0.0), Machines(failing(*lost))).run()
+    rollout = Driver(begin(reading.load(EXAMPLE, called="f"), SITE, 0.0), Machines(failing(*lost))).run()
     told = report(rollout)
     assert blocks(told[: told.index("\n\n")]) == blocks(drawing)
     for name, progress in rollout.nodes.items():
@@ -80,7 +80,7 @@ def blocks(drawing: str) -> tuple[list[str], str]:
 
 def test_a_critical_group_that_fails_does_not_keep_others_from_going_on() -> None:
     lost = ("ntp01.example.com", 1)
-    rollout = Driver(begin(strategy.load(EXAMPLE, called="f"), SITE, 0.0), Machines(failing(lost))).run()
+    rollout = Driver(begin(reading.load(EXAMPLE, called="f"), SITE, 0.0), Machines(failing(lost))).run()
     assert rollout.head.state == "failed"
     assert rollout.groups["monitoring-nodes"].state == "success"
     assert rollout.groups["ntp-node"].reason == "deploy"
@@ -838,7 +838,7 @@ def test_a_document_of_airship_loads_and_plans(path: str) -> None:
     file = Path(__file__).parents[2] / path
     if not file.exists():
         pytest.skip(f"{file} is not here")
-    made = strategy.load(file)
+    made = reading.load(file)
     told = plan(made, {"m1.example.com": Node(tags=("masters",)), "w1.example.com": Node(tags=("workers",))})
     assert told.levels == (("masters",), ("workers",))
     assert told.members == {"masters": ("m1.example.com",), "workers": ("w1.example.com",)}

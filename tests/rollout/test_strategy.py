@@ -9,7 +9,7 @@ import pytest
 
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.rollout import strategy
+from nodepool_ocb.rollout import reading
 from nodepool_ocb.rollout.selectors import select, version
 from nodepool_ocb.rollout.strategy import (
     PHASES,
@@ -61,7 +61,7 @@ data:
 
 
 def test_a_document_of_airship() -> None:
-    assert strategy.load(AIRSHIP, called="f") == Strategy(
+    assert reading.load(AIRSHIP, called="f") == Strategy(
         name="deployment-strategy",
         groups=(
             Group(
@@ -85,7 +85,7 @@ def test_a_document_of_airship() -> None:
 
 
 def test_what_is_ours_is_off_unless_told() -> None:
-    bare = strategy.load("groups: [{name: a, critical: true, depends_on: [], selectors: []}]", called="f")
+    bare = reading.load("groups: [{name: a, critical: true, depends_on: [], selectors: []}]", called="f")
     assert bare == Strategy(groups=(Group(name="a", critical=True),))
     assert bare.phases == PHASES
     assert (bare.parallel_groups, bare.stop_early, bare.on_critical_failure) == (1, False, Reaction.CONTINUE)
@@ -113,7 +113,7 @@ on_critical_failure: cancel
 on_timeout: evaluate
 breaker: {maximum_failed_nodes: 5, maximum_failed_percent: 10}
 """
-    assert strategy.load(text, called="f") == Strategy(
+    assert reading.load(text, called="f") == Strategy(
         groups=(
             Group(
                 name="a",
@@ -143,32 +143,32 @@ GROUP = "groups: [{name: a, critical: true, depends_on: [], selectors: []}]\n"
 def test_the_examples_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs/rollouts.md").read_text()
     whole, phases = (part.split("```")[0] for part in page.split("```yaml\n")[1:])
-    assert [group.name for group in strategy.load(whole, called="f").groups] == [
+    assert [group.name for group in reading.load(whole, called="f").groups] == [
         "ntp-node",
         "control-nodes",
         "compute-nodes",
     ]
-    made = strategy.load(GROUP + phases, called="f")
+    made = reading.load(GROUP + phases, called="f")
     assert made.phases == (msgspec.structs.replace(PHASES[0], roles=("os-installed",)), PHASES[1])
 
 
 def test_documents_of_other_kinds_in_the_file_are_passed_over() -> None:
     text = f"---\n---\nschema: drydock/Region/v1\ndata: {{sucess: 1}}\n{AIRSHIP}"
-    assert strategy.load(text, called="f").groups[0].name == "control-nodes"
+    assert reading.load(text, called="f").groups[0].name == "control-nodes"
 
 
 def test_of_several_strategies_one_is_taken_by_its_name(tmp_path: Path) -> None:
     other = AIRSHIP.replace("name: deployment-strategy", "name: other").replace("critical: false", "critical: true")
     (tmp_path / "f.yaml").write_text(AIRSHIP + other)
-    assert strategy.load(tmp_path / "f.yaml").name == "deployment-strategy"
-    assert strategy.load(tmp_path / "f.yaml", "other").groups[1].critical
+    assert reading.load(tmp_path / "f.yaml").name == "deployment-strategy"
+    assert reading.load(tmp_path / "f.yaml", "other").groups[1].critical
     with pytest.raises(NotFound, match="holds no strategy third, but deployment-strategy, other"):
-        strategy.load(tmp_path / "f.yaml", "third")
+        reading.load(tmp_path / "f.yaml", "third")
 
 
 def problems(text: str) -> list[str]:
     with pytest.raises(Invalid) as caught:
-        strategy.load_all(text, "f.yaml")
+        reading.load_all(text, "f.yaml")
     return list(caught.value.problems)
 
 
@@ -395,13 +395,13 @@ SITE = {
     ],
 )
 def test_selectors(written: list[str], meant: str) -> None:
-    selectors = [strategy.selector(text) for text in written]
+    selectors = [reading.selector(text) for text in written]
     assert select(selectors, SITE) == sorted(f"{name}.example.com" for name in meant.split())
 
 
 def test_a_selector_that_is_wrong_says_so() -> None:
     with pytest.raises(Invalid, match="selector:1: node_tag: unknown key `node_tag`; did you mean `node_tags`"):
-        strategy.selector("{node_tag: [x]}")
+        reading.selector("{node_tag: [x]}")
 
 
 def test_the_version_of_an_inventory_changes_with_what_selectors_see() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from nodepool_ocb.cli.kit import session
@@ -18,6 +19,6 @@ def paused() -> Mapping[str, str]:
         return {}
     file = session.settings().builder.nodepool
     try:
-        return {image.name: file for image in nodepool.load(file).diskimages if image.pause}
+        return {image.name: file for image in nodepool.load(file, environ=os.environ).diskimages if image.pause}
     except Invalid:
         return {}

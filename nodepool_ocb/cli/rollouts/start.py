@@ -82,7 +82,8 @@ def start(
 
 
 def _chosen(file: str | None, whole: bool, name: str | None) -> Strategy:
-    from nodepool_ocb.rollout.strategy import WHOLE, load
+    from nodepool_ocb.rollout.reading import load
+    from nodepool_ocb.rollout.strategy import WHOLE
 
     if (file is None) != whole:
         both = ", not both" if whole else ""

@@ -32,10 +32,10 @@ deployment_option = click.option(
 @name_option
 def check(file: str, name: str | None) -> None:
     """Say everything that is wrong in a strategy, with file, line and path; ZooKeeper is not asked."""
-    from nodepool_ocb.rollout import strategy
+    from nodepool_ocb.rollout import reading
     from nodepool_ocb.rollout.plan import levels
 
-    found = strategy.load(file, name)
+    found = reading.load(file, name)
     level_of = {each: level for level, row in enumerate(levels(found)) for each in row}
     rows = [{"level": level_of[group.name], **_row(group)} for group in found.groups]
     if output.chosen() == "name":
@@ -86,10 +86,10 @@ def plan(file: str | None, deployment: str, name: str | None) -> None:
     Without a file: one critical group of all nodes, which must all succeed. Fails where a group's criteria cannot be met.
     """
     from nodepool_ocb.rollout import plan as planning
+    from nodepool_ocb.rollout import reading, strategy
     from nodepool_ocb.rollout import selectors as selecting
-    from nodepool_ocb.rollout import strategy
 
-    chosen = strategy.load(file, name) if file else strategy.WHOLE
+    chosen = reading.load(file, name) if file else strategy.WHOLE
     nodes = _nodes(deployment)
     made = planning.plan(chosen, nodes)
     show(chosen, made, {"name": chosen.name, "deployment": deployment, "inventory": selecting.version(nodes)})
@@ -160,14 +160,14 @@ def select(selectors: Sequence[str], deployment: str) -> None:
 
     nodepool-ocb rollout select '{node_tags: [control], rack_names: [rack03]}' '{node_names: [ntp01]}' -o name
     """
+    from nodepool_ocb.rollout import reading
     from nodepool_ocb.rollout import selectors as selecting
-    from nodepool_ocb.rollout import strategy
 
     problems: list[str] = []
     wanted = []
     for number, text in enumerate(selectors, 1):
         try:
-            wanted.append(strategy.selector(text, f"selector {number}"))
+            wanted.append(reading.selector(text, f"selector {number}"))
         except Invalid as wrong:
             problems += wrong.problems
     if problems:
