@@ -1,1 +1,1 @@
-"""The builder daemon: to come. builder/README.md says what it will be."""
+"""The builder: builds the images that are due, uploads them, and removes what is superfluous."""

@@ -1,0 +1,1 @@
+"""What every daemon stands on: turns, signals, systemd, its command, appointments, threads, back-off."""

@@ -1,0 +1,1 @@
+"""Builds and uploads of images: a nodepool.yaml, when a build is due, what is kept."""

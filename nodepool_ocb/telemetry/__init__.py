@@ -1,0 +1,1 @@
+"""What a process tells of its work: log lines, counters, and texts of others made harmless."""

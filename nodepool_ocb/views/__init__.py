@@ -1,0 +1,4 @@
+"""What people are shown: explanations and the commands to go on with.
+
+Pure; the command line prints it.
+"""

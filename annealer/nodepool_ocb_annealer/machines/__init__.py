@@ -1,0 +1,1 @@
+"""Machines: probes, who may judge them, and faults of this host."""

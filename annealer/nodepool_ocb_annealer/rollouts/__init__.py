@@ -1,0 +1,1 @@
+"""Rollouts: which annealer drives one, and what it writes."""

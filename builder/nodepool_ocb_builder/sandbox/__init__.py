@@ -1,0 +1,1 @@
+"""Runs a build so that nothing of it is left."""

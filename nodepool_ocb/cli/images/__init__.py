@@ -1,0 +1,1 @@
+"""``nodepool-ocb image`` and ``nodepool-ocb upload``."""

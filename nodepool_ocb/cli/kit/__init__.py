@@ -1,0 +1,1 @@
+"""What commands share: options, the session, output, times, names, following."""

@@ -1,0 +1,1 @@
+"""``nodepool-ocb noderole``: looked at, explained, waited for, changed."""

@@ -1,0 +1,1 @@
+"""Private ZooKeeper servers and ensembles, to be killed, frozen and cut off."""
