@@ -39,7 +39,7 @@ from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.logs import failed
 from nodepool_ocb_annealer import memory
-from nodepool_ocb_annealer.claims import Holding
+from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.hooks import Hooking
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.machines.probes import Probing
@@ -78,7 +78,7 @@ class Annealer:
         self.ranking = Ranking(identity)
         self.agenda = Agenda()
         self.working = Working(session, self.world, settings, jigs, self.post)
-        self.holding = Holding(self)
+        self.claims = Claims(self)
         self.judging = Judging(self)
         self.probing = Probing(self)
         self.hooking = Hooking(self)
@@ -103,7 +103,7 @@ class Annealer:
 
     def lost(self) -> None:
         """The session is over: every claim is void now, before the next turn. Called on the connection thread."""
-        self.holding.stop()
+        self.claims.stop()
         self.wake.set()
 
     # -- the turn --
@@ -146,7 +146,7 @@ class Annealer:
 
     def _load(self) -> Touched:
         """A new session: what was held is void, and everything is read anew."""
-        self.holding.void()
+        self.claims.void()
         self.rolling.void()
         session = self.session.id
         self.cluster = clusters.current(self.session, self.cluster).id
@@ -193,7 +193,7 @@ class Annealer:
     @property
     def trouble(self) -> str | None:
         """Why we are of no use now, in one sentence."""
-        return self._failing or self.judging.standing.trouble or self.holding.trouble
+        return self._failing or self.judging.standing.trouble or self.claims.trouble
 
     def not_ready(self) -> str | None:
         """The same as it was said last, or that ZooKeeper does not answer; from any thread."""
@@ -223,7 +223,7 @@ class Annealer:
             log.info("ready: that is over: %s", before)
             self.probing.plan(self.world.nodes)
             for fqdn in self.world.nodes:
-                self.holding.consider(fqdn)
+                self.claims.consider(fqdn)
 
     def configure(self, settings: AnnealerSettings) -> None:
         """Take over other settings; what is under way goes on as it began."""
@@ -236,10 +236,10 @@ class Annealer:
 
     def doing(self) -> str:
         """What it does now, in one sentence."""
-        held = f"{len(self.holding)} {'node' if len(self.holding) == 1 else 'nodes'}"
+        attempt = f"{len(self.claims)} {'node' if len(self.claims) == 1 else 'nodes'}"
         if self.draining:
-            return f"draining: {held} held"
-        return f"working on {held}" if len(self.holding) else "nothing to do"
+            return f"draining: {attempt} held"
+        return f"working on {attempt}" if len(self.claims) else "nothing to do"
 
     def spoiled(self, path: str, reason: str) -> None:
         """Attributes that were read, and cannot be decoded: what would see them waits until they can be."""
@@ -263,7 +263,7 @@ class Annealer:
         self.rolling.look(touched)
         self.probing.plan(touched.nodes)
         for fqdn in affected:
-            self.holding.consider(fqdn)
+            self.claims.consider(fqdn)
 
     def _meet(self, now: float) -> None:
         unsettled: list[Vertex] = []
@@ -273,18 +273,18 @@ class Annealer:
                 if vertex is not None and self._unsettled(vertex):
                     unsettled.append(vertex)
                 elif what != "settle":
-                    self._keep(what, whom)
+                    self._due(what, whom)
                 else:
                     self._refusals.well(f"{what} {whom}")
         finally:
             self._settle(unsettled)
 
-    def _keep(self, what: str, whom: str) -> None:
+    def _due(self, what: str, whom: str) -> None:
         """An appointment has come."""
         if what == "consider":
-            self.holding.consider(whom)
+            self.claims.consider(whom)
         elif what == "end":
-            self.holding.retry(whom)
+            self.claims.retry(whom)
         elif what == "dying":
             self._go_on_with(whom)
         elif what == "sweep":
@@ -294,11 +294,11 @@ class Annealer:
         elif what == "trial":
             self.probing.trial()
         elif what == "tidy":
-            self.tidying.keep()
+            self.tidying.due()
         elif what == "rollout":
-            self.rolling.keep(whom)
+            self.rolling.due(whom)
         else:
-            self.hooking.keep(what, whom)
+            self.hooking.due(what, whom)
 
     def _sweep(self) -> None:
         """Read everything and look at everything: what a lost wake-up left lying is found here."""
@@ -321,7 +321,7 @@ class Annealer:
         self.hooking.look_at_all()
         self.rolling.look_at_all()
         for fqdn in self.world.nodes:
-            self.holding.consider(fqdn)
+            self.claims.consider(fqdn)
             self._mind_dying(fqdn)
 
     def _sweep_seconds(self) -> float:
@@ -391,7 +391,7 @@ class Annealer:
     @property
     def drained(self) -> bool:
         """Whether no node is held any more."""
-        return not len(self.holding)
+        return not len(self.claims)
 
     def close(self) -> None:
         """End the threads; runs on machines go on."""
@@ -403,11 +403,11 @@ class Annealer:
         """Claim nothing more; what has not ended after ``drain_seconds`` is given back, and others attach to its run."""
         if self._draining_since is None:
             self._draining_since = time.monotonic()
-            log.info("draining: %d nodes held", len(self.holding))
+            log.info("draining: %d nodes held", len(self.claims))
             self.register(state="draining")
             self.rolling.release()
         if time.monotonic() - self._draining_since >= self.settings.drain_seconds:
-            self.holding.release()
+            self.claims.release()
 
     # -- writing --
 

@@ -29,7 +29,7 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.refusals import Refusals
-from nodepool_ocb_annealer.runs.attempts import Finished, Held
+from nodepool_ocb_annealer.runs.attempts import Attempt, Finished
 from nodepool_ocb_annealer.runs.slots import Ending, Working
 from nodepool_ocb_annealer.runs.tidying import Tidying
 
@@ -42,7 +42,7 @@ FIRST_AGAIN_SECONDS: Final = 0.01  # for an ending that was refused; doubles
 LONGEST_AGAIN_SECONDS: Final = 5.0
 
 
-class Site(Protocol):
+class Context(Protocol):
     """What holding needs of the annealer."""
 
     session: Session
@@ -62,12 +62,12 @@ class Site(Protocol):
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
 
-class Holding:
+class Claims:
     """Claims, runs, ends and gives back; one hold a node."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._held: dict[str, Held] = {}
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._attempts: dict[str, Attempt] = {}
         self._carried: dict[str, instants.Carried] = {}  # nodes whose noderoles are being done at once
         self._starved: set[str] = set()  # nodes with work for which there was no slot
         self._ready_since: dict[str, float] = {}  # monotonic
@@ -81,25 +81,31 @@ class Holding:
         return self._faults.trouble
 
     def __len__(self) -> int:
-        return len(self._held) + len(self._carried)
+        return len(self._attempts) + len(self._carried)
 
     def runs(self) -> set[str]:
         """The runs that go on here."""
-        return {held.hold.run for held in self._held.values()}
+        return {attempt.grant.run for attempt in self._attempts.values()}
 
     # -- one node --
 
     def consider(self, fqdn: str) -> None:
         """Claim the next noderole of a node, if there is one, it is our turn, and there is a slot."""
-        site = self._site
-        view = site.world.nodes.get(fqdn)
-        held = self._held.get(fqdn)
-        if held is not None and held.confirmed and not held.writing:
-            if self._superseded(held):
-                self._drop(held)  # a person, or the machine's death, took the noderole from under its run
-            elif held.hold.vertex.record.ending and not held.ending:
-                held.end(held.hold.vertex.record.ending)  # its slot ends it
-        if view is None or site.draining or not site.session.trusted or fqdn in self._held or fqdn in self._carried:
+        context = self._context
+        view = context.world.nodes.get(fqdn)
+        attempt = self._attempts.get(fqdn)
+        if attempt is not None and attempt.confirmed and not attempt.writing:
+            if self._superseded(attempt):
+                self._drop(attempt)  # a person, or the machine's death, took the noderole from under its run
+            elif attempt.grant.vertex.record.cancel_reason and not attempt.cancel_reason:
+                attempt.cancel(attempt.grant.vertex.record.cancel_reason)  # its slot ends it
+        if (
+            view is None
+            or context.draining
+            or not context.session.trusted
+            or fqdn in self._attempts
+            or fqdn in self._carried
+        ):
             return
         if view.claim is not None:
             self._ready_since.pop(fqdn, None)  # ranks count anew from when it is free
@@ -113,80 +119,82 @@ class Holding:
 
     def retry(self, fqdn: str) -> None:
         """Try again to write an ending that was refused; the world has been read meanwhile."""
-        held = self._held.get(fqdn)
-        if held is not None and held.finished is not None and not held.writing:
-            self._end(held, held.finished)
+        attempt = self._attempts.get(fqdn)
+        if attempt is not None and attempt.finished is not None and not attempt.writing:
+            self._end(attempt, attempt.finished)
 
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
-        for held in self._held.values():
-            held.let_go()
-            log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", held.name)
-        self._held.clear()
+        for attempt in self._attempts.values():
+            attempt.let_go()
+            log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", attempt.name)
+        self._attempts.clear()
         self._carried.clear()
         self._recorded.clear()
-        self._site.working.vacate_all()
+        self._context.working.vacate_all()
 
     def stop(self) -> None:
         """Tell every jig to leave its run alone; from any thread."""
-        for held in list(self._held.values()):
-            held.let_go()
+        for attempt in list(self._attempts.values()):
+            attempt.let_go()
 
     def release(self) -> None:
         """Give back every node: the runs go on, and others attach to them."""
-        for held in list(self._held.values()):
-            if not held.releasing:
-                held.releasing = True
-                held.let_go()
-                self._site.send(claim.releasing(held.hold), partial(self._released, held), f"release of {held.name}")
+        for attempt in list(self._attempts.values()):
+            if not attempt.releasing:
+                attempt.releasing = True
+                attempt.let_go()
+                self._context.send(
+                    claim.releasing(attempt.grant), partial(self._released, attempt), f"release of {attempt.name}"
+                )
 
-    def _released(self, held: Held, _: OcbError | None) -> None:
-        self._drop(held)
+    def _released(self, attempt: Attempt, _: OcbError | None) -> None:
+        self._drop(attempt)
 
     def _next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
         """The noderole to run next: the least deep in the graph, then by name."""
-        site, now = self._site, self._site.session.now()
+        context, now = self._context, self._context.session.now()
         planned: Mapping[Vertex, NodeRole] = moved or {}
         candidates: list[Vertex] = []
         for vertex in _claimables(view, planned):
             record = planned.get(vertex, vertex.record)
-            if record.state is State.TRANSITION and moved is None and vertex.lacking and not record.ending:
+            if record.state is State.TRANSITION and moved is None and vertex.lacking and not record.cancel_reason:
                 self._let_go(vertex)
-            elif runnable(site.world, vertex, now, site.jigs, moved):
+            elif runnable(context.world, vertex, now, context.jigs, moved):
                 candidates.append(vertex)
             elif left := backoff_left(record, now):
-                site.agenda.at(time.monotonic() + left, ("consider", view.name))
+                context.agenda.at(time.monotonic() + left, ("consider", view.name))
             elif record.state is State.TODO and unsettled_child(vertex, planned) is not None:
-                site.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", view.name))
+                context.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", view.name))
         if len(candidates) < 2:
             return candidates[0] if candidates else None
-        return min(candidates, key=lambda vertex: (site.world.depth(vertex), vertex.name))
+        return min(candidates, key=lambda vertex: (context.world.depth(vertex), vertex.name))
 
     def _our_turn(self, fqdn: str) -> bool:
         now = time.monotonic()
         since = self._ready_since.setdefault(fqdn, now)
-        due = since + self._site.ranking.of(fqdn) * self._site.settings.steal_delay_seconds
+        due = since + self._context.ranking.of(fqdn) * self._context.settings.steal_delay_seconds
         if due > now:
-            self._site.agenda.at(due, ("consider", fqdn))
+            self._context.agenda.at(due, ("consider", fqdn))
             return False
         return True
 
     def _well(self, fqdn: str) -> bool:
         """Whether this host is fit to work on the node, and its claims are not refused; else it looks again later."""
-        now, record = time.monotonic(), self._site.world.nodes[fqdn].record
-        if self._site.judging.standing.trouble and not (record and record.virtual):
+        now, record = time.monotonic(), self._context.world.nodes[fqdn].record
+        if self._context.judging.standing.trouble and not (record and record.virtual):
             self._ready_since.pop(fqdn, None)
             return False  # everything is looked at when that is over
         until = self._faults.until(fqdn, now) or self._refusals.until(fqdn, now)
         if until is not None:
             self._ready_since.pop(fqdn, None)
-            self._site.agenda.at(until, ("consider", fqdn))
+            self._context.agenda.at(until, ("consider", fqdn))
         return until is None
 
     def _claim(self, vertex: Vertex) -> None:
-        site = self._site
+        context = self._context
         fqdn = vertex.node.name
-        room = site.working.room(vertex) and not (self._faults.troubled and self._held)
+        room = context.working.room(vertex) and not (self._faults.troubled and self._attempts)
         if not room or len(self) >= MOST_IN_FLIGHT:
             self._starved.add(fqdn)
             return
@@ -194,43 +202,45 @@ class Holding:
         if self._carry(vertex):
             return
         try:
-            hold = claim.take(site.world, vertex, site.identity, site.working.name_run(vertex.node), site.session.now())
-            changes = claim.claiming(site.world, hold, recorded=vertex.record.run in self._recorded)
+            grant = claim.take(
+                context.world, vertex, context.identity, context.working.name_run(vertex.node), context.session.now()
+            )
+            changes = claim.claiming(context.world, grant, recorded=vertex.record.run in self._recorded)
         except (Conflict, NotFound) as incomplete:
             self._again(vertex, incomplete)
             return
-        held = self._held[fqdn] = Held(hold, site.world.role_of(vertex), site.session.id)
-        site.working.occupy(held)
-        site.send(changes, lambda refused: self._claimed(held, refused), f"claim of {held.name}")
+        attempt = self._attempts[fqdn] = Attempt(grant, context.world.role_of(vertex), context.session.id)
+        context.working.occupy(attempt)
+        context.send(changes, lambda refused: self._claimed(attempt, refused), f"claim of {attempt.name}")
 
     # -- noderoles with nothing to run --
 
     @property
     def identity(self) -> str:
-        return self._site.identity
+        return self._context.identity
 
     def name_run(self, view: NodeView) -> str:
-        return self._site.working.name_run(view)
+        return self._context.working.name_run(view)
 
     def at_once(self, view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
         """The noderoles of a node that may start and have nothing to run, ``moved`` being what is to be written with them."""
-        site, now = self._site, self._site.session.now()
+        context, now = self._context, self._context.session.now()
         return [
             vertex
             for vertex in _claimables(view, moved)
-            if runnable(site.world, vertex, now, site.jigs, moved) and site.working.instant(vertex)
+            if runnable(context.world, vertex, now, context.jigs, moved) and context.working.instant(vertex)
         ]
 
     def _carry(self, vertex: Vertex) -> bool:
         """Do all of the node that has nothing to run, if this noderole has nothing to."""
-        site = self._site
-        if not site.working.instant(vertex):
+        context = self._context
+        if not context.working.instant(vertex):
             return False
-        carried = instants.carry(site.world, vertex.node, self, site.session.now())
+        carried = instants.carry(context.world, vertex.node, self, context.session.now())
         if carried is None:
             return False
         self._carried[carried.node] = carried
-        site.send(carried.changes, partial(self._written_at_once, vertex, carried), f"claim of {vertex.name}")
+        context.send(carried.changes, partial(self._written_at_once, vertex, carried), f"claim of {vertex.name}")
         return True
 
     def _written_at_once(self, vertex: Vertex, carried: instants.Carried, refused: OcbError | None) -> None:
@@ -246,30 +256,30 @@ class Holding:
         self._feed()
 
     def _count_done(self, carried: instants.Carried) -> None:
-        for hold in carried.done:
+        for grant in carried.done:
             COUNT[Event.CLAIM].inc()
             COUNT[Event.SUCCEED].inc()
-            metrics.RUNS.labels(hold.jig or "", "succeeded").inc()
-            self._site.tidying.ended(hold)
+            metrics.RUNS.labels(grant.jig or "", "succeeded").inc()
+            self._context.tidying.ended(grant)
 
-    def _claimed(self, held: Held, refused: OcbError | None) -> None:
-        if self._held.get(held.fqdn) is not held:
+    def _claimed(self, attempt: Attempt, refused: OcbError | None) -> None:
+        if self._attempts.get(attempt.fqdn) is not attempt:
             return
         if refused is not None:
-            self._drop(held)
-            before = held.hold.vertex.record.run
-            own = paths.run(held.hold.vertex.role, held.fqdn, before) if before else None
+            self._drop(attempt)
+            before = attempt.grant.vertex.record.run
+            own = paths.run(attempt.grant.vertex.role, attempt.fqdn, before) if before else None
             if isinstance(refused, Stale) and refused.path == own and not refused.absent:
                 self._recorded.add(str(before))
-            self._again(held.hold.vertex, refused)
+            self._again(attempt.grant.vertex, refused)
             return
-        self._refusals.well(held.fqdn)
-        held.confirmed = True
+        self._refusals.well(attempt.fqdn)
+        attempt.confirmed = True
         COUNT[Event.CLAIM].inc()
-        if held.hold.previous_epoch is not None:
+        if attempt.grant.previous_epoch is not None:
             metrics.TAKEOVERS.inc()
-            log.info("%s: taken over from epoch %d", held.name, held.hold.previous_epoch)
-        self._run(held)
+            log.info("%s: taken over from epoch %d", attempt.name, attempt.grant.previous_epoch)
+        self._run(attempt)
 
     def _again(self, vertex: Vertex, refused: OcbError) -> None:
         """A claim was refused: it is tried later and later, and told once where others are not the reason any more."""
@@ -277,234 +287,236 @@ class Holding:
         wait = self._refusals.refused(vertex.node.name, now)
         if self._refusals.news(vertex.node.name, str(refused)):
             log.warning("cannot claim %s, and it is tried again: %s", vertex.name, refused)
-        self._site.agenda.at(now + wait, ("consider", vertex.node.name))
+        self._context.agenda.at(now + wait, ("consider", vertex.node.name))
 
-    def _run(self, held: Held) -> None:
-        site = self._site
-        if held.hold.vertex.record.ending:  # of the run that is taken over, or since it was claimed
-            held.end(held.hold.vertex.record.ending)
-        finished = site.working.start(held, lambda ended: self._ended(held, ended))
+    def _run(self, attempt: Attempt) -> None:
+        context = self._context
+        if attempt.grant.vertex.record.cancel_reason:  # of the run that is taken over, or since it was claimed
+            attempt.cancel(attempt.grant.vertex.record.cancel_reason)
+        finished = context.working.start(attempt, lambda ended: self._ended(attempt, ended))
         if finished is not None:
-            self._end(held, finished)
+            self._end(attempt, finished)
 
     # -- the end of a run --
 
-    def _ended(self, held: Held, finished: Finished) -> None:
-        if self._held.get(held.fqdn) is held:
-            self._end(held, finished)
+    def _ended(self, attempt: Attempt, finished: Finished) -> None:
+        if self._attempts.get(attempt.fqdn) is attempt:
+            self._end(attempt, finished)
 
-    def _end(self, held: Held, finished: Finished) -> None:
+    def _end(self, attempt: Attempt, finished: Finished) -> None:
         """Write what came of a run, and in the same transaction claim the next noderole of the node."""
-        site = self._site
-        view = held.hold.vertex.node
-        if self._held.get(held.fqdn) is not held:
+        context = self._context
+        view = attempt.grant.vertex.node
+        if self._attempts.get(attempt.fqdn) is not attempt:
             return
-        if self._superseded(held):
-            self._drop(held)
+        if self._superseded(attempt):
+            self._drop(attempt)
             self._give_back(view)
             return
         if finished.again_after is not None:
-            again = site.working.start(held, lambda ended: self._ended(held, ended), finished.again_after)
+            again = context.working.start(attempt, lambda ended: self._ended(attempt, ended), finished.again_after)
             if again is not None:
-                self._leave(held, again)
+                self._leave(attempt, again)
             return
         if finished.spoiled is not None:
-            self._put_off(held, finished.spoiled, getattr(finished.outcome, "reason", ""))
+            self._put_off(attempt, finished.spoiled, getattr(finished.outcome, "reason", ""))
             return
         if isinstance(finished.outcome, Unknown):
-            self._leave(held, finished)
+            self._leave(attempt, finished)
             return
-        if isinstance(finished.outcome, Unreachable) and self._doubted(held, finished.outcome):
+        if isinstance(finished.outcome, Unreachable) and self._doubted(attempt, finished.outcome):
             return
-        if held.hold.vertex.unreadable:  # what came of the run is kept until it can be written
-            held.finished = finished
-            site.working.vacate(held)
-            site.agenda.at(time.monotonic() + LONGEST_AGAIN_SECONDS, ("end", held.fqdn))
+        if attempt.grant.vertex.unreadable:  # what came of the run is kept until it can be written
+            attempt.finished = finished
+            context.working.vacate(attempt)
+            context.agenda.at(time.monotonic() + LONGEST_AGAIN_SECONDS, ("end", attempt.fqdn))
             return
         try:
-            ending = site.working.ending(held, finished, site.session.now())
+            ending = context.working.ending(attempt, finished, context.session.now())
         except Conflict as refused:
-            log.error("%s: %s", held.name, refused)
-            self._drop(held)
+            log.error("%s: %s", attempt.name, refused)
+            self._drop(attempt)
             self._give_back(view)
             return
-        held.finished, held.writing = finished, True
-        following, changes = self._follow(held, finished, ending)
-        site.send(
+        attempt.finished, attempt.writing = finished, True
+        following, changes = self._follow(attempt, finished, ending)
+        context.send(
             changes,
-            lambda refused: self._written(held, finished, following, ending.event, refused),
-            f"end of {held.name}",
+            lambda refused: self._written(attempt, finished, following, ending.event, refused),
+            f"end of {attempt.name}",
         )
 
-    def _doubted(self, held: Held, outcome: Unreachable) -> bool:
+    def _doubted(self, attempt: Attempt, outcome: Unreachable) -> bool:
         """Whether it is not known yet if the machine answers others: the node goes back, and one of those attaches."""
-        node, judging = held.hold.vertex.node.record, self._site.judging
+        node, judging = attempt.grant.vertex.node.record, self._context.judging
         if node is None or not (node.alive and node.available):
             return False
         reason = f"{outcome.step}: {outcome.reason}"
         if judging.agreed(node):
-            judging.refused(held.hold.vertex.node, reason)
-            if not judging.own_fault(held.hold.vertex.node, reason):
+            judging.refused(attempt.grant.vertex.node, reason)
+            if not judging.own_fault(attempt.grant.vertex.node, reason):
                 return False
         else:
-            judging.suspect(held.hold.vertex.node, reason)
-        self._faults.unreached(held.fqdn, time.monotonic())
-        self._back(held, reason, untouched=held.untouched and held.destructive)
+            judging.suspect(attempt.grant.vertex.node, reason)
+        self._faults.unreached(attempt.fqdn, time.monotonic())
+        self._back(attempt, reason, untouched=attempt.untouched and attempt.destructive)
         return True
 
-    def _leave(self, held: Held, finished: Finished) -> None:
+    def _leave(self, attempt: Attempt, finished: Finished) -> None:
         """This host fails at it: the node goes back, its run goes on if it was started, and others attach to it."""
         reason = getattr(finished.outcome, "reason", "")
-        log.warning("%s is left to others: %s", held.name, reason)
+        log.warning("%s is left to others: %s", attempt.name, reason)
         metrics.HOST_FAULTS.inc()
-        self._faults.fault(held.fqdn, time.monotonic(), reason)
-        self._back(held, reason, untouched=held.untouched and held.destructive)
+        self._faults.fault(attempt.fqdn, time.monotonic(), reason)
+        self._back(attempt, reason, untouched=attempt.untouched and attempt.destructive)
 
-    def _put_off(self, held: Held, path: str, reason: str) -> None:
+    def _put_off(self, attempt: Attempt, path: str, reason: str) -> None:
         """Attributes that it would see cannot be read: nothing that sees them is claimed until they can be."""
-        self._site.spoiled(path, reason)
-        self._site.tidying.ended(held.hold, logs=held.slot)
-        self._back(held, reason, untouched=held.untouched)
+        self._context.spoiled(path, reason)
+        self._context.tidying.ended(attempt.grant, logs=attempt.slot)
+        self._back(attempt, reason, untouched=attempt.untouched)
 
-    def _back(self, held: Held, reason: str, untouched: bool) -> None:
+    def _back(self, attempt: Attempt, reason: str, untouched: bool) -> None:
         """Give the node back with a word on why, and the noderole as if it had not been claimed, or in TRANSITION."""
-        held.releasing = True
-        held.let_go()
-        untouched = untouched and not held.hold.vertex.record.ending
-        changes = self._site.working.untouched(held, reason) if untouched else claim.leaving(held.hold, reason)
-        self._site.send(changes, partial(self._released, held), f"giving back {held.name}")
+        attempt.releasing = True
+        attempt.let_go()
+        untouched = untouched and not attempt.grant.vertex.record.cancel_reason
+        changes = (
+            self._context.working.untouched(attempt, reason) if untouched else claim.leaving(attempt.grant, reason)
+        )
+        self._context.send(changes, partial(self._released, attempt), f"giving back {attempt.name}")
 
-    def _superseded(self, held: Held) -> bool:
+    def _superseded(self, attempt: Attempt) -> bool:
         """Whether the noderole or the node went on without us: then the result is nobody's any more."""
-        site = self._site
-        vertex, hold = held.hold.vertex, held.hold
+        context = self._context
+        vertex, grant = attempt.grant.vertex, attempt.grant
         record = vertex.record
         return (
-            site.world.vertex(vertex.name) is not vertex
+            context.world.vertex(vertex.name) is not vertex
             or record.state is not State.TRANSITION
-            or record.run != hold.run
-            or vertex.node.fence != hold.fence
+            or record.run != grant.run
+            or vertex.node.fence != grant.fence
         )
 
     def _follow(
-        self, held: Held, finished: Finished, ending: Ending
-    ) -> tuple[Held | instants.Carried | None, list[Change]]:
+        self, attempt: Attempt, finished: Finished, ending: Ending
+    ) -> tuple[Attempt | instants.Carried | None, list[Change]]:
         """What comes next on the same node, if anything does, and the transaction that ends this run."""
-        site = self._site
-        if held.smallest:
+        context = self._context
+        if attempt.smallest:
             return None, ending.smallest()
-        if site.draining or not ending.may_pass_on:
+        if context.draining or not ending.may_pass_on:
             return None, ending.alone()
-        hold, view = held.hold, held.hold.vertex.node
+        grant, view = attempt.grant, attempt.grant.vertex.node
         vertex = self._next(view, ending.moved)
-        if vertex is None or not site.working.room(vertex, instead_of=held):
+        if vertex is None or not context.working.room(vertex, instead_of=attempt):
             return None, ending.alone()
-        if site.working.instant(vertex):
-            ended = instants.Ended(hold, ending.moved[hold.vertex], ending.run, finished.results)
-            carried = instants.carry(site.world, view, self, site.session.now(), ended)
+        if context.working.instant(vertex):
+            ended = instants.Ended(grant, ending.moved[grant.vertex], ending.run, finished.results)
+            carried = instants.carry(context.world, view, self, context.session.now(), ended)
             return (carried, carried.changes) if carried is not None else (None, ending.alone())
         record = ending.moved.get(vertex, vertex.record)
-        run = site.working.name_run(view)
+        run = context.working.name_run(view)
         try:
-            following = claim.take_next(site.world, hold, vertex, record, run, site.session.now())
-            changes = claim.passing_on(site.world, hold, ending.moved, ending.run, following, finished.results)
+            following = claim.take_next(context.world, grant, vertex, record, run, context.session.now())
+            changes = claim.passing_on(context.world, grant, ending.moved, ending.run, following, finished.results)
         except (Conflict, NotFound):
             return None, ending.alone()
-        return Held(following, site.world.role_of(vertex), held.session), changes
+        return Attempt(following, context.world.role_of(vertex), attempt.session), changes
 
     def _written(
         self,
-        held: Held,
+        attempt: Attempt,
         finished: Finished,
-        following: Held | instants.Carried | None,
+        following: Attempt | instants.Carried | None,
         event: Event | None,
         refused: OcbError | None,
     ) -> None:
-        site = self._site
-        if self._held.get(held.fqdn) is not held:
+        context = self._context
+        if self._attempts.get(attempt.fqdn) is not attempt:
             return
-        held.writing = False
+        attempt.writing = False
         if isinstance(refused, Invalid):
-            self._too_large(held, finished, refused)
+            self._too_large(attempt, finished, refused)
             return
         if refused is not None:
-            self._refused(held, finished, refused)
+            self._refused(attempt, finished, refused)
             return
         if event is not None:
             COUNT[event].inc()
         if event is Event.FAIL:
-            log.warning("%s is in ERROR: %s", held.name, getattr(finished.outcome, "reason", "it was to end"))
-        site.tidying.ended(held.hold, logs=held.slot)
-        if held.slot and not isinstance(finished.outcome, Unreachable):
-            self._faults.well(held.fqdn)
-            if site.jigs[held.jig].attaches:
-                site.judging.answered(held.hold.vertex.node)
-        if not isinstance(following, Held):
+            log.warning("%s is in ERROR: %s", attempt.name, getattr(finished.outcome, "reason", "it was to end"))
+        context.tidying.ended(attempt.grant, logs=attempt.slot)
+        if attempt.slot and not isinstance(finished.outcome, Unreachable):
+            self._faults.well(attempt.fqdn)
+            if context.jigs[attempt.jig].attaches:
+                context.judging.answered(attempt.grant.vertex.node)
+        if not isinstance(following, Attempt):
             if following is not None:
                 self._count_done(following)
-            self._drop(held)
-            self.consider(held.fqdn)
+            self._drop(attempt)
+            self.consider(attempt.fqdn)
             return
         COUNT[Event.CLAIM].inc()
         following.confirmed = True
-        self._held[held.fqdn] = following
-        site.working.pass_on(held, following)
+        self._attempts[attempt.fqdn] = following
+        context.working.pass_on(attempt, following)
         self._run(following)
 
-    def _too_large(self, held: Held, finished: Finished, refused: Invalid) -> None:
+    def _too_large(self, attempt: Attempt, finished: Finished, refused: Invalid) -> None:
         """A run is to blame only for what it gave back itself: first its outcome is written without any neighbour."""
-        if not held.smallest:
-            log.warning("%s: its end is written without its neighbours: %s", held.name, refused)
-            held.smallest = True
-            self._end(held, finished)
+        if not attempt.smallest:
+            log.warning("%s: its end is written without its neighbours: %s", attempt.name, refused)
+            attempt.smallest = True
+            self._end(attempt, finished)
         elif finished.results:
             code = getattr(finished.outcome, "exit_code", None)
-            self._end(held, Finished(Failed(str(refused), code), finished.ended))
+            self._end(attempt, Finished(Failed(str(refused), code), finished.ended))
         else:
-            self._refused(held, finished, refused)
+            self._refused(attempt, finished, refused)
 
-    def _refused(self, held: Held, finished: Finished, refused: OcbError) -> None:
+    def _refused(self, attempt: Attempt, finished: Finished, refused: OcbError) -> None:
         """Read first: the outcome may be there, or a neighbour moved on, or somebody touched the wall."""
-        site = self._site
-        held.refusals += 1
-        wall = isinstance(refused, Stale) and refused.path == paths.wall(held.hold.vertex.role, held.fqdn)
-        if wall and site.working.read_wall_again(held, finished, lambda ended: self._ended(held, ended)):
+        context = self._context
+        attempt.refusals += 1
+        wall = isinstance(refused, Stale) and refused.path == paths.wall(attempt.grant.vertex.role, attempt.fqdn)
+        if wall and context.working.read_wall_again(attempt, finished, lambda ended: self._ended(attempt, ended)):
             return
-        wait = min(FIRST_AGAIN_SECONDS * 2 ** min(held.refusals, 10), LONGEST_AGAIN_SECONDS)
-        site.agenda.at(time.monotonic() + wait, ("end", held.fqdn))
+        wait = min(FIRST_AGAIN_SECONDS * 2 ** min(attempt.refusals, 10), LONGEST_AGAIN_SECONDS)
+        context.agenda.at(time.monotonic() + wait, ("end", attempt.fqdn))
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, attempt: Attempt) -> None:
         """Forget a hold, and let others have its slot."""
-        site = self._site
-        held.let_go()
-        if self._held.get(held.fqdn) is held:
-            del self._held[held.fqdn]
-        site.working.vacate(held)
+        context = self._context
+        attempt.let_go()
+        if self._attempts.get(attempt.fqdn) is attempt:
+            del self._attempts[attempt.fqdn]
+        context.working.vacate(attempt)
         self._feed()
 
     def _feed(self) -> None:
         """Look again at nodes for which there was no slot."""
-        while self._starved and len(self) < MOST_IN_FLIGHT and self._site.working.free:
+        while self._starved and len(self) < MOST_IN_FLIGHT and self._context.working.free:
             self.consider(self._starved.pop())
 
     def _give_back(self, view: NodeView) -> None:
         """Delete a claim of ours that nothing stands behind: its transaction's answer was lost, or the session that it was
         made in, which may live on though we were told that it is over.
         """
-        site = self._site
-        if view.claim and view.claim.annealer == site.identity:
-            site.send(claim.giving_back(view), lambda _: None, f"giving back {view.name}")
+        context = self._context
+        if view.claim and view.claim.annealer == context.identity:
+            context.send(claim.giving_back(view), lambda _: None, f"giving back {view.name}")
 
     def _let_go(self, vertex: Vertex) -> None:
         """Nobody runs it, and a parent is not well any more: it is to wait again."""
-        site = self._site
-        hidden = vertex.unreadable or paths.claim(vertex.node.name) in site.world.unreadable
-        if vertex.node.claim is None and not hidden and site.ranking.of(vertex.node.name) == 0:
-            now = site.session.now()
-            moved = apply({vertex: Event.LOSE}, now, by=site.identity)
+        context = self._context
+        hidden = vertex.unreadable or paths.claim(vertex.node.name) in context.world.unreadable
+        if vertex.node.claim is None and not hidden and context.ranking.of(vertex.node.name) == 0:
+            now = context.session.now()
+            moved = apply({vertex: Event.LOSE}, now, by=context.identity)
             account = claim.accounted(vertex, now, "abandoned", "a parent is not well any more")
             changes = claim.settling(moved, (vertex,), list(account))
-            site.send(changes, lambda _: None, f"letting go {vertex.name}")
+            context.send(changes, lambda _: None, f"letting go {vertex.name}")
 
 
 def _claimables(view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:

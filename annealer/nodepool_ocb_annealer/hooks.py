@@ -24,7 +24,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine import attributes, liveness, nodes, structure, unreadable
-from nodepool_ocb.engine.claim import Hold, settling, writes
+from nodepool_ocb.engine.claim import Grant, settling, writes
 from nodepool_ocb.engine.hookcode import brings
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex, World
@@ -48,7 +48,7 @@ SEPARATOR: Final = "/"
 REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
 
 
-class Site(Protocol):
+class Context(Protocol):
     """What hooking needs of the annealer."""
 
     session: Session
@@ -68,8 +68,8 @@ class Site(Protocol):
 class Hooking:
     """Makes appointments for hooks, runs them, and writes what came of them."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hook")
         self._under_way: set[tuple[str, str]] = set()
         self._queue: dict[tuple[str, str], None] = {}  # names alone: what a hook sees is put together when it runs
@@ -86,17 +86,17 @@ class Hooking:
             if vertex.record.hooks:
                 self._appoint("hook-noderole", vertex.name, vertex.node.name)
         for fqdn in touched.nodes:
-            view = self._site.world.nodes.get(fqdn)
+            view = self._context.world.nodes.get(fqdn)
             if view and view.record and (view.record.hooks or view.record.deleting):
                 self._appoint("hook-node", fqdn, fqdn)
         if touched.deployments:
-            for (deployment, role), stored in self._site.world.deployment_roles.items():
+            for (deployment, role), stored in self._context.world.deployment_roles.items():
                 if stored.record.hooks or stored.record.deleting:
                     self._appoint("hook-deployment", f"{deployment}{SEPARATOR}{role}", deployment)
 
     def look_at_all(self) -> None:
         """As ``look``, at everything: what waits may be older than we are, or than the role's definition."""
-        world = self._site.world
+        world = self._context.world
         self._order = None
         waiting = {vertex for vertex in world.vertices() if vertex.record.hooks}
         self.look(Touched(vertices=waiting, nodes=set(world.nodes), deployments=True))
@@ -105,11 +105,11 @@ class Hooking:
         """What was not installed here may be by now: then we say so, and it is run."""
         if self._said:
             look_again()
-            if installed() != self._site.daemon.code:
+            if installed() != self._context.daemon.code:
                 self._said.clear()
-                self._site.register(code=installed())
+                self._context.register(code=installed())
 
-    def keep(self, what: str, whom: str) -> None:
+    def due(self, what: str, whom: str) -> None:
         """An appointment has come: run the hook, unless it runs already."""
         if (what, whom) in self._under_way:
             return
@@ -127,8 +127,8 @@ class Hooking:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _appoint(self, what: str, whom: str, node: str, after_seconds: float = 0.0) -> None:
-        wait = after_seconds + self._site.ranking.of(node) * self._site.settings.steal_delay_seconds
-        self._site.agenda.at(time.monotonic() + wait, (what, whom))
+        wait = after_seconds + self._context.ranking.of(node) * self._context.settings.steal_delay_seconds
+        self._context.agenda.at(time.monotonic() + wait, (what, whom))
 
     # -- in the thread --
 
@@ -141,11 +141,11 @@ class Hooking:
             log.warning("%s %s: %s", what, whom, error)
         except Spoiled as wrong:
             wait = MENDED_SECONDS
-            self._site.post(partial(self._site.spoiled, wrong.path, str(wrong)))
+            self._context.post(partial(self._context.spoiled, wrong.path, str(wrong)))
         except Exception as error:
             log.exception("%s %s", what, whom)
             done = Done([], f"{type(error).__name__}: {error}", {})
-        self._site.post(lambda: self._done(what, whom, job, done, wait))
+        self._context.post(lambda: self._done(what, whom, job, done, wait))
 
     # -- back on the turn thread --
 
@@ -166,7 +166,7 @@ class Hooking:
             else:
                 self._ended(what, whom, again_seconds if refused else 0.0)
 
-        self._site.send(first, written, f"{what} {whom}")
+        self._context.send(first, written, f"{what} {whom}")
 
     @staticmethod
     def _changes(what: str, whom: str, job: Job, done: Done | None) -> list[Change]:
@@ -187,7 +187,7 @@ class Hooking:
         while self._queue and len(self._under_way) < MOST_AT_ONCE:
             following = next(iter(self._queue))
             del self._queue[following]
-            self.keep(*following)
+            self.due(*following)
 
     def _installed(self, name: str, barclamp: str, hook: str) -> bool:
         """Whether the code is here; said once a role where it is not. It is looked for again with each sweep."""
@@ -204,7 +204,7 @@ class Hooking:
         if self._views.pop(vertex.role, None) is not None:
             self._of_role[vertex.role] = dict(self._of_role[vertex.role])
         known = self._of_role[vertex.role]
-        if self._site.world.vertex(vertex.name) is vertex:
+        if self._context.world.vertex(vertex.name) is vertex:
             known[vertex.name] = vertex.record
         else:
             known.pop(vertex.name, None)
@@ -212,29 +212,31 @@ class Hooking:
     def _noderoles_of(self, name: str) -> Mapping[str, NodeRole]:
         """All noderoles of a role, as they are now; one view for all hooks until one of the noderoles changes."""
         if name not in self._of_role:
-            self._of_role[name] = {v.name: v.record for v in self._site.world.vertices() if v.role == name}
+            self._of_role[name] = {v.name: v.record for v in self._context.world.vertices() if v.role == name}
         return self._views.setdefault(name, MappingProxyType(self._of_role[name]))
 
     # -- noderole hooks --
 
     def _noderole(self, name: str) -> Job | None:
-        vertex = self._site.world.vertex(name)
+        vertex = self._context.world.vertex(name)
         if vertex is None or not vertex.record.hooks:
             return None
         hook, record, node = vertex.record.hooks[0], vertex.record, vertex.node.record
-        stored = self._site.world.roles.get(vertex.role)
+        stored = self._context.world.roles.get(vertex.role)
         if stored is None or _unreadable(vertex):
             return None  # looked at again when that changes
         barclamp = stored.record.barclamp
-        if paths.system(vertex.role, vertex.node.name) in self._site.world.spoiled:
+        if paths.system(vertex.role, vertex.node.name) in self._context.world.spoiled:
             return None  # so is this
         if not self._installed(vertex.role, barclamp, hook):
             return None
 
         def work() -> Done | None:
-            hooked = Hooked(name, node, record, codec.attributes(_system(self._site.session, name)))
+            hooked = Hooked(name, node, record, codec.attributes(_system(self._context.session, name)))
             error = _call(vertex.role, barclamp, hook, hooked)
-            return Done([hooked], sentence(error) if error is not None else None, _systems(self._site.session, hooked))
+            return Done(
+                [hooked], sentence(error) if error is not None else None, _systems(self._context.session, hooked)
+            )
 
         def write(done: Done) -> list[Change]:
             return self._noderole_changes(vertex, record, hook, done)
@@ -242,12 +244,15 @@ class Hooking:
         return Job(work, write)
 
     def _noderole_changes(self, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
-        here = self._site.world.vertex(vertex.name)
+        here = self._context.world.vertex(vertex.name)
         if here is not vertex or vertex.record is not record or _unreadable(vertex):
             return []  # it moved on, or is another of the same name: the hook runs again
         if done.error:
             moved = apply(
-                {vertex: Event.FAIL}, self._site.session.now(), by=self._site.identity, reason=f"{hook}: {done.error}"
+                {vertex: Event.FAIL},
+                self._context.session.now(),
+                by=self._context.identity,
+                reason=f"{hook}: {done.error}",
             )
             own = moved.get(vertex, record)
             moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
@@ -262,15 +267,15 @@ class Hooking:
 
     def _wanted(self, view: NodeView | None, done: Done) -> dict[str, Change]:
         """What hooks asked for, by path: each znode is written once in a transaction."""
-        world, identity = self._site.world, self._site.identity
+        world, identity = self._context.world, self._context.identity
         changes: list[Change] = []
         for hooked in done.hooked:
             if hooked.set_node and view is not None:
-                changes += liveness.changed(world, view, self._site.session.now(), by=identity, **hooked.set_node)
+                changes += liveness.changed(world, view, self._context.session.now(), by=identity, **hooked.set_node)
             found = (world.vertex(name) for name in hooked.refresh)
             ready = (each for each in found if each is not None and not each.unreadable)
             events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
-            moved = apply(events, self._site.session.now(), by=identity)
+            moved = apply(events, self._context.session.now(), by=identity)
             changes += [change for each, record in moved.items() for change in writes(each, record)]
             for name, wanted in hooked.set_system.items():
                 znode = done.systems.get(name)
@@ -285,17 +290,17 @@ class Hooking:
     # -- node hooks --
 
     def _node(self, fqdn: str) -> Job | None:
-        view = self._site.world.nodes.get(fqdn)
+        view = self._context.world.nodes.get(fqdn)
         if view is None or view.record is None:
             return None
         node = view.record
-        if unreadable.hooks_wait(self._site.world, paths.node(fqdn), paths.claim(fqdn)):
+        if unreadable.hooks_wait(self._context.world, paths.node(fqdn), paths.claim(fqdn)):
             return None  # looked at again when that changes
         if node.deleting and not node.hooks:
             return self._delete(view)
         if not node.hooks:
             return None
-        hook, world = node.hooks[0], self._site.world
+        hook, world = node.hooks[0], self._context.world
         self._order = self._order or _by_depth(world)
         roles = [name for name in self._order if name in world.roles and hook in world.roles[name].record.hooks]
         barclamps = {name: world.roles[name].record.barclamp for name in roles}
@@ -309,7 +314,7 @@ class Hooking:
                 hooked = Hooked(fqdn, node, noderoles=own[name])
                 if _call(name, barclamps[name], hook, hooked) is None:
                     done.hooked.append(hooked)
-                    done.systems.update(_systems(self._site.session, hooked))
+                    done.systems.update(_systems(self._context.session, hooked))
             return done
 
         def write(done: Done) -> list[Change]:
@@ -328,7 +333,7 @@ class Hooking:
 
     def _delete(self, view: NodeView) -> Job | None:
         """The hooks of on_node_delete have run: the node goes."""
-        session, world, fqdn = self._site.session, self._site.world, view.name
+        session, world, fqdn = self._context.session, self._context.world, view.name
         try:
             elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
         except Conflict as refused:
@@ -354,16 +359,16 @@ class Hooking:
 
     def _deployment(self, whom: str) -> Job | None:
         deployment, _, name = whom.partition(SEPARATOR)
-        stored = self._site.world.deployment_roles.get((deployment, name))
-        found = self._site.world.roles.get(name)
+        stored = self._context.world.deployment_roles.get((deployment, name))
+        found = self._context.world.roles.get(name)
         if stored is None or found is None:
             return None
         record, path, barclamp = stored.record, paths.deployment_role(deployment, name), found.record.barclamp
-        if unreadable.hooks_wait(self._site.world, path):
+        if unreadable.hooks_wait(self._context.world, path):
             return None  # looked at again when that changes
         if record.deleting and not record.hooks:
-            deletion = structure.raised(self._site.world, [Delete(path, stored.version)])
-            self._site.send(deletion, lambda _: None, f"deleting {whom}")
+            deletion = structure.raised(self._context.world, [Delete(path, stored.version)])
+            self._context.send(deletion, lambda _: None, f"deleting {whom}")
             return None
         if not record.hooks:
             return None
@@ -406,15 +411,15 @@ class Job(NamedTuple):
     write: Callable[[Done], list[Change]]
 
 
-def on_transition(session: Session, hold: Hold, barclamp: str) -> Exception | None:
+def on_transition(session: Session, grant: Grant, barclamp: str) -> Exception | None:
     """Run the hook of a noderole that was just claimed, before its jig; gives what it raised.
 
     Only ``set_system`` is heeded: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
     """
-    vertex = hold.vertex
+    vertex = grant.vertex
     if find(vertex.role, barclamp) is None:
         return NotFound("the code of its role is not installed on the annealer's host")
-    hooked = Hooked(vertex.name, vertex.node.record, hold.record, codec.attributes(_system(session, vertex.name)))
+    hooked = Hooked(vertex.name, vertex.node.record, grant.record, codec.attributes(_system(session, vertex.name)))
     error = _call(vertex.role, barclamp, "on_transition", hooked)
     wanted = hooked.set_system.get(vertex.name)
     if error is None and wanted:
@@ -422,7 +427,7 @@ def on_transition(session: Session, hold: Hold, barclamp: str) -> Exception | No
         path = paths.system(vertex.role, vertex.node.name)
         merged = attributes.merge(codec.attributes(znode), wanted)
         write = Set(path, merged, znode.version) if znode else Create(path, merged)
-        session.commit([Check(paths.fence(hold.fqdn), hold.fence), write])
+        session.commit([Check(paths.fence(grant.fqdn), grant.fence), write])
     return error
 
 

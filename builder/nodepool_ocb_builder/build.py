@@ -27,7 +27,7 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import checksums
 from nodepool_ocb_builder.backends.backend import Task
 from nodepool_ocb_builder.checksums import Sums
-from nodepool_ocb_builder.context import GivenUp, Site
+from nodepool_ocb_builder.context import Context, GivenUp
 from nodepool_ocb_builder.image_directory import named
 from nodepool_ocb_builder.sandbox import isolation
 
@@ -49,8 +49,8 @@ class Stopped(Exception):
 class Building:
     """Builds one image, if it is due and nobody else does."""
 
-    def __init__(self, site: Site, image: Diskimage) -> None:
-        self.site, self.image = site, image
+    def __init__(self, context: Context, image: Diskimage) -> None:
+        self.context, self.image = context, image
         self.id: str | None = None  # of the build, once it has begun
         self.under_way = True
         self._lock: Lock | None = None
@@ -69,23 +69,23 @@ class Building:
 
     def run(self) -> None:
         """Build, or find that there is nothing to do. Raises Unavailable before the build has begun."""
-        site = self.site
+        context = self.context
         try:
             path, purpose = paths.build_lock(self.image.name), f"build {self.image.name}"
-            self._lock = site.locks.take(path, site.holder(purpose))
-            view = site.look(self.image.name) if self._lock else None
+            self._lock = context.locks.take(path, context.holder(purpose))
+            view = context.look(self.image.name) if self._lock else None
             if view is None:
                 return
-            decision = due(view, site.wanted(self.image), site.session.now(), site.settings.retry_seconds)
+            decision = due(view, context.wanted(self.image), context.session.now(), context.settings.retry_seconds)
             if isinstance(decision, Due):
                 self._build(view, decision.reason)
         finally:
             self.under_way = False
             if self._lock is not None:
-                site.locks.release(self._lock)
+                context.locks.release(self._lock)
 
     def _build(self, view: ImageView, reason: str) -> None:
-        self._bury(view)
+        self._abort_orphans(view)
         self._begin(view)
         log.info("building %s: %s", self.name, reason)
         began = time.monotonic()
@@ -114,41 +114,41 @@ class Building:
             log.exception("%s failed", self.name)
             reason = f"{self.image.backend}: {type(fault).__name__}: {fault}"
         else:
-            self.site.insist(lambda: self._write(BuildState.READY, checksums=sums))
+            self.context.write_until_done(lambda: self._write(BuildState.READY, checksums=sums))
             log.info("%s is ready", self.name)
             return "ready"
         self._clear()
-        tail = self.site.shelf.tail(self.name)
-        self.site.insist(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
+        tail = self.context.directory.tail(self.name)
+        self.context.write_until_done(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
         return "failed"
 
     def _clear(self) -> None:
         """Remove the files; what stays now goes with the record, or is found when it has none."""
-        for fault in self.site.shelf.remove(self.name):
+        for fault in self.context.directory.remove(self.name):
             log.warning("%s: %s", self.name, fault)
 
     # -- the beginning --
 
-    def _bury(self, view: ImageView) -> None:
+    def _abort_orphans(self, view: ImageView) -> None:
         """What says ``building`` while we hold the lock has nobody who works on it."""
         for build in view.builds:
             if build.record.state is BuildState.BUILDING and build.id != self.id:
                 record = replace(
                     build.record,
                     state=BuildState.ABORTED,
-                    state_time=self.site.session.now(),
+                    state_time=self.context.session.now(),
                     reason="its builder lost the lock",
                 )
                 try:
-                    self.site.session.commit([Set(paths.build(view.name, build.id), record, build.version)])
+                    self.context.session.commit([Set(paths.build(view.name, build.id), record, build.version)])
                 except Stale:
                     log.info("%s-%s was changed meanwhile", view.name, build.id)
 
     def _begin(self, view: ImageView) -> None:
-        site, image, now = self.site, self.image, self.site.session.now()
+        context, image, now = self.context, self.image, self.context.session.now()
         record = Build(
-            builder=site.host,
-            builder_id=site.builder_id,
+            builder=context.host,
+            builder_id=context.builder_id,
             filename="",  # names the id, which ZooKeeper is about to give
             state=BuildState.BUILDING,
             state_time=now,
@@ -161,7 +161,7 @@ class Building:
             metadata=image.metadata,
         )
         path = self._number(record)
-        record = replace(record, filename=self.name, log=f"{site.host}:{site.shelf.log(self.name)}")
+        record = replace(record, filename=self.name, log=f"{context.host}:{context.directory.log(self.name)}")
         self._version = self._commit(Set(path, record, 0))
 
     def _number(self, record: Build) -> str:
@@ -169,19 +169,19 @@ class Building:
 
         Numbers come back where an ensemble was restored from a backup, or rebuilt, and the files of then are still here.
         """
-        site, folder = self.site, paths.builds(self.image.name)
+        context, folder = self.context, paths.builds(self.image.name)
         while True:
-            path = site.session.create_next(folder + "/", record)
+            path = context.session.create_next(folder + "/", record)
             self.id = path.rpartition("/")[2]
-            if not site.shelf.knows(self.name):
+            if not context.directory.knows(self.name):
                 return path
             log.warning("%s has files already, and had no record: the next number is taken", self.name)
-            site.session.commit([Delete(path, 0)])
+            context.session.commit([Delete(path, 0)])
 
     def _commit(self, change: Set, *more: Change) -> int:
         """Write our record, and what goes with it, if the lock is ours; gives the record's version."""
         assert self._lock is not None
-        stats = self.site.session.commit([Check(self._lock.contender, 0), change, *more])
+        stats = self.context.session.commit([Check(self._lock.contender, 0), change, *more])
         stat = stats[1]
         assert stat is not None  # of a Set
         return stat.version
@@ -190,21 +190,21 @@ class Building:
 
     def _made(self) -> Mapping[str, Sums]:
         """Run the backend; gives each format's checksums. Raises OcbError, TakenOver or Stopped."""
-        shelf, image = self.site.shelf, self.image
-        work = shelf.work(self.name)
+        directory, image = self.context.directory, self.image
+        work = directory.work(self.name)
         work.mkdir()
-        outputs = {format: shelf.unfinished(self.name, format) for format in image.formats}
+        outputs = {format: directory.unfinished(self.name, format) for format in image.formats}
         task = Task(
             image=image,
             build=str(self.id),
             work=work,
-            elements_dir=self.site.nodepool.elements_dir,
+            elements_dir=self.context.nodepool.elements_dir,
             outputs=outputs,
-            manifest=shelf.manifest(self.name),
+            manifest=directory.manifest(self.name),
         )
-        command = self.site.backends[image.backend].command(task)
+        command = self.context.backends[image.backend].command(task)
         process = isolation.start(
-            command, log=shelf.log(self.name), work=work, timeout_seconds=image.build_timeout_seconds
+            command, log=directory.log(self.name), work=work, timeout_seconds=image.build_timeout_seconds
         )
         try:
             while (ended := process.wait(LOOK_SECONDS)) is None:
@@ -219,17 +219,17 @@ class Building:
 
     def _shelved(self, outputs: Mapping[str, object]) -> Mapping[str, Sums]:
         """Put what was built where it belongs, with its checksums."""
-        shelf, sums = self.site.shelf, {}
+        directory, sums = self.context.directory, {}
         for format in outputs:
-            made = shelf.unfinished(self.name, format)
+            made = directory.unfinished(self.name, format)
             if not made.is_file() or not made.stat().st_size:
                 raise OcbError(f"the backend ended well and made no {format}; see the log")
-            sums[format] = checksums.write(shelf.finish(self.name, format))
+            sums[format] = checksums.write(directory.finish(self.name, format))
         return sums
 
     def _look_about(self) -> None:
         """Once a second while it is built: is it still ours to build?"""
-        if self.site.stopping.is_set():
+        if self.context.stopping.is_set():
             raise Stopped("the builder ends")
         now = time.monotonic()
         if now < self._looked + LOOK_AGAIN_SECONDS:
@@ -241,12 +241,12 @@ class Building:
 
     def _undisturbed(self) -> bool:
         """Whether the lock is ours in this session, and nobody touched the record."""
-        znode = self.site.session.get(self._path)
+        znode = self.context.session.get(self._path)
         return self._locked() and znode is not None and znode.version == self._version
 
     def _locked(self) -> bool:
         """Whether our contender stands: it goes with the session, and somebody may have taken it away."""
-        lock, session = self._lock, self.site.session
+        lock, session = self._lock, self.context.session
         return lock is not None and lock.session == session.id and session.get(lock.contender) is not None
 
     # -- the record --
@@ -254,7 +254,7 @@ class Building:
     def _write(self, state: BuildState, **fields: object) -> None:
         """Our build's end, with the request that it fulfils. Raises TakenOver, Stale or Unavailable."""
         view, build = self._own()
-        record = replace(build.record, state=state, state_time=self.site.session.now(), **fields)
+        record = replace(build.record, state=state, state_time=self.context.session.now(), **fields)
         more: list[Change] = []
         if state is BuildState.READY and view.request is not None and fulfilled(view, record):
             more = [Delete(paths.request_build(view.name), view.request.version)]
@@ -265,11 +265,11 @@ class Building:
 
         Raises TakenOver if it is of no use any more, and Unavailable while that cannot be known.
         """
-        site = self.site
+        context = self.context
         path = paths.build_lock(self.image.name)
         if not self._locked():
-            self._lock = site.locks.take(path, site.holder(f"build {self.name}"))
-        view = site.look(self.image.name, self._path)
+            self._lock = context.locks.take(path, context.holder(f"build {self.name}"))
+        view = context.look(self.image.name, self._path)
         build = view.build(str(self.id)) if view else None
         if view is None or build is None or build.record.state is BuildState.DELETE:
             raise TakenOver("somebody deleted it")
@@ -278,7 +278,7 @@ class Building:
             raise TakenOver("another builder began a newer one")
         if self._lock is None:
             raise Unavailable(f"somebody else has {path}")
-        self._bury(view)
+        self._abort_orphans(view)
         if build.record.state is not BuildState.BUILDING:  # others thought that we had died
             record = replace(build.record, state=BuildState.BUILDING, reason=None)
             self._version = self._commit(Set(paths.build(view.name, build.id), record, build.version))
@@ -290,8 +290,8 @@ class Building:
         """Take the record away, so that nobody waits for it; one that cannot be read stays."""
 
         def write() -> None:
-            self.site.look(self.image.name, self._path)  # of our cluster: another may have a build of this name
-            self.site.session.commit(removal(self.site.session, self._path))
+            self.context.look(self.image.name, self._path)  # of our cluster: another may have a build of this name
+            self.context.session.commit(removal(self.context.session, self._path))
 
         with suppress(GivenUp):
-            self.site.insist(write)
+            self.context.write_until_done(write)

@@ -16,8 +16,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.daemon.backoff import Patience
-from nodepool_ocb.daemon.workers import Crew
+from nodepool_ocb.daemon.backoff import Backoff
+from nodepool_ocb.daemon.workers import WorkerPool
 from nodepool_ocb.errors import NoCluster, Taken, Unavailable
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.images.rules import Due, ImageView, due, due_uploads
@@ -31,7 +31,7 @@ from nodepool_ocb_builder.backends import missing
 from nodepool_ocb_builder.build import Building
 from nodepool_ocb_builder.cleanup.housekeeping import Housekeeping
 from nodepool_ocb_builder.company import Company
-from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.registration import register
 from nodepool_ocb_builder.sandbox import isolation
 from nodepool_ocb_builder.upload import Uploading, elsewhere
@@ -47,16 +47,16 @@ CLOSE_SECONDS: Final = 3.0
 class Builder:
     """The builder's mind. ``turn`` is to be called whenever ``wake`` is set, or after the seconds that it gave."""
 
-    def __init__(self, site: Site, daemon: Daemon) -> None:
+    def __init__(self, context: Context, daemon: Daemon) -> None:
         self.wake = threading.Event()
         self.stop = threading.Event()  # set by a signal: begin nothing more, and end
-        self.site, self.daemon = site, daemon
-        self.cache = ImageCache(site.session, self.wake.set)
-        self.builds = Crew("build", site.settings.build_workers, self.wake.set)
-        self.uploads = Crew("upload", site.settings.upload_workers, self.wake.set)
+        self.context, self.daemon = context, daemon
+        self.cache = ImageCache(context.session, self.wake.set)
+        self.builds = WorkerPool("build", context.settings.build_workers, self.wake.set)
+        self.uploads = WorkerPool("upload", context.settings.upload_workers, self.wake.set)
         self._building: dict[str, Building] = {}  # by image
-        self._patience = Patience()
-        self._keeping = Housekeeping(site, self._patience, self.wake.set)
+        self._patience = Backoff()
+        self._keeping = Housekeeping(context, self._patience, self.wake.set)
         self._counted: set[str] = set()  # the images that metrics are there for
         self._swept_builds = False
         self._failing: str | None = None  # why turn after turn fails
@@ -69,7 +69,7 @@ class Builder:
 
     def turn(self) -> float:
         """Read, decide, begin; gives the seconds until the next turn is due by itself."""
-        session = self.site.session
+        session = self.context.session
         if session.dead:
             log.critical("the connection to ZooKeeper is dead for good: ending, to be started again")
             sys.exit(1)
@@ -80,7 +80,7 @@ class Builder:
         try:
             if session.id != self._session:
                 self._load()
-            elif self._patience.comes("sweep", self.site.settings.sweep_seconds):
+            elif self._patience.comes("sweep", self.context.settings.sweep_seconds):
                 self._sweep()
             else:
                 self.cache.refresh()
@@ -95,36 +95,36 @@ class Builder:
         if not self.stop.is_set():
             self._keeping.look_around(self.cache, self._at_work())
         self._count()
-        return max(0.05, min([*waits, *self._patience.appointments(), self.site.settings.sweep_seconds]))
+        return max(0.05, min([*waits, *self._patience.appointments(), self.context.settings.sweep_seconds]))
 
     def _load(self) -> None:
         """A new session: say that we are there, see that every image is known, read all."""
-        session, site = self.site.session, self.site
+        session, context = self.context.session, self.context
         began = session.id
-        site.cluster = clusters.current(session, site.cluster).id
-        site.shelf.belong(site.cluster)
+        context.cluster = clusters.current(session, context.cluster).id
+        context.directory.belong(context.cluster)
         self._register()
         self._sweep_builds()
-        session.ensure(*map(paths.builds, site.diskimages))
-        site.locks.sweep()
+        session.ensure(*map(paths.builds, context.diskimages))
+        context.locks.sweep()
         self.cache.load()
         self._look_who_lives()
         self._session = began
-        self._patience.comes("sweep", site.settings.sweep_seconds)
+        self._patience.comes("sweep", context.settings.sweep_seconds)
 
     def _hindrance(self) -> str | None:
         """Why this host cannot build now."""
-        shelf = self.site.shelf
-        return space.hindrance(shelf.folder, shelf.logs, self.site.settings.free_bytes)
+        directory = self.context.directory
+        return space.hindrance(directory.folder, directory.logs, self.context.settings.free_bytes)
 
     def not_ready(self) -> str | None:
         """Why this builder is of no use now, as it was said last; from any thread."""
-        return self.daemon.trouble if self.site.session.trusted else "ZooKeeper does not answer"
+        return self.daemon.trouble if self.context.session.trusted else "ZooKeeper does not answer"
 
     def failing(self, why: str | None) -> None:
         """Why turn after turn fails; None: one ended well again. Raises Taken and Unavailable."""
         self._failing = why
-        if self.site.session.trusted and self.site.session.id == self._registered_in:
+        if self.context.session.trusted and self.context.session.id == self._registered_in:
             self._say_trouble()
             self._register()
 
@@ -136,16 +136,16 @@ class Builder:
             self.daemon = replace(self.daemon, trouble=trouble)
 
     def _register(self) -> None:
-        site = self.site
-        self.daemon = replace(self.daemon, providers=tuple(site.uploaders), images=company.settings(site))
-        session = site.session.id
-        register(site.session, site.shelf, self.daemon)
+        context = self.context
+        self.daemon = replace(self.daemon, providers=tuple(context.uploaders), images=company.settings(context))
+        session = context.session.id
+        register(context.session, context.directory, self.daemon)
         self._registered_in = session
 
     def _sweep_builds(self) -> None:
         """End what an earlier process left here: once, and not before the directory is known to be ours alone."""
         if not self._swept_builds:
-            for fault in isolation.sweep(self.site.shelf.folder):
+            for fault in isolation.sweep(self.context.directory.folder):
                 log.warning("left by a builder before us: %s", fault)
             self._swept_builds = True
 
@@ -167,28 +167,28 @@ class Builder:
 
     def reconfigured(self) -> None:
         """The site has another configuration: everything is looked at again."""
-        self.builds.size = self.site.settings.build_workers
-        self.uploads.size = self.site.settings.upload_workers
-        self.daemon = replace(self.daemon, slots=self.site.settings.build_workers)
+        self.builds.size = self.context.settings.build_workers
+        self.uploads.size = self.context.settings.upload_workers
+        self.daemon = replace(self.daemon, slots=self.context.settings.build_workers)
         self._patience.hurry()
         self._session = 0
         self.wake.set()
 
     def _sweep(self) -> None:
         metrics.SWEEPS.inc()
-        self.site.locks.sweep()
+        self.context.locks.sweep()
         known = self.cache.cluster
         self.cache.sweep()
         if self.cache.cluster != known:  # made anew below a session that lives on
-            clusters.current(self.site.session, self.site.cluster)
+            clusters.current(self.context.session, self.context.cluster)
         self._look_who_lives()
 
     def _look_who_lives(self) -> None:
-        site = self.site
+        context = self.context
         builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
         self._say_trouble()
-        site.gone = self._company.look(site.session, builders, site.settings.gone_seconds)
-        if self._company.said(site.shelf.builder_id) != self.daemon:
+        context.gone = self._company.look(context.session, builders, context.settings.gone_seconds)
+        if self._company.said(context.directory.builder_id) != self.daemon:
             self._register()  # again: somebody has taken our znode away, or another has our name
 
     # -- one image --
@@ -208,49 +208,51 @@ class Builder:
         return {image: building for image, building in self._building.items() if image in busy}
 
     def _build(self, view: ImageView, now: float) -> float:
-        image = self.site.diskimages.get(view.name)
+        image = self.context.diskimages.get(view.name)
         if image is None or not self._for_us(image) or view.holder is not None:
             return float("inf")
-        decision = due(view, self.site.wanted(image), now, self.site.settings.retry_seconds)
+        decision = due(view, self.context.wanted(image), now, self.context.settings.retry_seconds)
         if not isinstance(decision, Due):
             return float("inf") if decision.at is None else max(0.0, decision.at - now)
         if hindrance := self._hindrance():
-            if self._patience.may_say(("space", view.name), self.site.settings.sweep_seconds):
+            if self._patience.may_say(("space", view.name), self.context.settings.sweep_seconds):
                 log.warning("%s is due and cannot be built: %s", view.name, hindrance)
             return float("inf")  # until the next sweep
-        building = Building(self.site, image)
+        building = Building(self.context, image)
         if self._patience.start(self.builds, view.name, building.run):
             self._building[view.name] = building
         return self._patience.left(view.name)
 
     def _for_us(self, image: Diskimage) -> bool:
-        settings = self.site.settings
+        settings = self.context.settings
         arch = settings.arch or platform.machine()
         pinned_elsewhere = image.builders and not set(image.builders) & set(settings.labels)
         return not (image.stub or pinned_elsewhere or image.arch not in (None, arch)) and self._equipped(image)
 
     def _equipped(self, image: Diskimage) -> bool:
         """Whether the backend's programs are installed here; where they are not, another builder may have them."""
-        lacking = missing(self.site.backends[image.backend])
+        lacking = missing(self.context.backends[image.backend])
         if lacking and self._patience.may_say(("programs", image.name), EQUIPMENT_SECONDS):
             log.warning("%s cannot be built here: %s is not installed", image.name, ", ".join(lacking))
         return not lacking
 
     def _upload(self, view: ImageView, now: float) -> float:
-        site = self.site
-        found, at = due_uploads(view, site.carriers(view.name), site.builder_id, now, site.settings.retry_seconds)
+        context = self.context
+        found, at = due_uploads(
+            view, context.carriers(view.name), context.builder_id, now, context.settings.retry_seconds
+        )
         wait = float("inf") if at is None else max(0.0, at - now)
         for each in found:
             key = (view.name, each.build.id, each.provider)
             busy = sum(1 for other in self.uploads.busy if isinstance(other, tuple) and other[2] == each.provider)
-            limit = site.providers[each.provider].upload_workers
+            limit = context.providers[each.provider].upload_workers
             if key in self.uploads.busy or (limit is not None and busy >= limit):
                 continue
-            if absent := elsewhere(site, view.name, each):
+            if absent := elsewhere(context, view.name, each):
                 if self._patience.may_say(("elsewhere", *key[:2]), EQUIPMENT_SECONDS):
                     log.warning("%s", absent)
                 continue
-            self._patience.start(self.uploads, key, Uploading(site, *key).run)
+            self._patience.start(self.uploads, key, Uploading(context, *key).run)
             wait = min(wait, self._patience.left(key))
         return wait
 
@@ -275,10 +277,10 @@ class Builder:
     def drained(self) -> bool:
         """Whether nothing is being done any more, or nobody waits for it any longer."""
         since = self._draining_since
-        late = self.site.settings.drain_seconds + ABANDON_SECONDS
-        return not any(crew.busy for crew in self._crews()) or (since is not None and time.monotonic() >= since + late)
+        late = self.context.settings.drain_seconds + ABANDON_SECONDS
+        return not any(pool.busy for pool in self._crews()) or (since is not None and time.monotonic() >= since + late)
 
-    def _crews(self) -> list[Crew]:
+    def _crews(self) -> list[WorkerPool]:
         return [self.builds, self.uploads, *self._keeping.crews()]
 
     def _drain(self) -> None:
@@ -289,14 +291,14 @@ class Builder:
             self.daemon = replace(self.daemon, state="draining")
             with suppress(Taken, Unavailable):
                 self._register()
-        if time.monotonic() - self._draining_since >= self.site.settings.drain_seconds:
-            self.site.stopping.set()
+        if time.monotonic() - self._draining_since >= self.context.settings.drain_seconds:
+            self.context.stopping.set()
 
     def close(self) -> None:
         """End all that is being done, as well as it can be in a few seconds."""
-        self.site.stopping.set()
+        self.context.stopping.set()
         ends = time.monotonic() + CLOSE_SECONDS
-        for crew in self._crews():
-            crew.wait(max(0.0, ends - time.monotonic()))
-        for uploader in self.site.uploaders.values():
+        for pool in self._crews():
+            pool.wait(max(0.0, ends - time.monotonic()))
+        for uploader in self.context.uploaders.values():
             uploader.close()

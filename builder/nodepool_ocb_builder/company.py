@@ -16,7 +16,7 @@ from nodepool_ocb.model.records import Daemon, ImageSettings
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store import daemons
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.context import Context
 
 log = logging.getLogger(__name__)
 
@@ -54,19 +54,19 @@ class Company:
         return frozenset(id for id, since in self._missed.items() if now - since >= gone_seconds)
 
 
-def settings(site: Site) -> Mapping[str, ImageSettings]:
+def settings(context: Context) -> Mapping[str, ImageSettings]:
     """What this builder's configuration says of its images; nothing where that is more than a znode should hold."""
-    said = {name: _settings(site, image) for name, image in site.diskimages.items()}
+    said = {name: _settings(context, image) for name, image in context.diskimages.items()}
     if len(msgspec.json.encode(said)) <= MOST_BYTES:
         return said
     log.info("%d images are too many to be compared with those of other builders", len(said))
     return {}
 
 
-def _settings(site: Site, image: Diskimage) -> ImageSettings:
+def _settings(context: Context, image: Diskimage) -> ImageSettings:
     if image.stub:  # only named here: any settings of others will do
         return ImageSettings()
     told = msgspec.to_builtins(msgspec.structs.replace(image, env_vars={}))  # which may hold secrets
-    told |= {"env_vars": sorted(image.env_vars), "carriers": sorted(site.carriers(image.name))}
+    told |= {"env_vars": sorted(image.env_vars), "carriers": sorted(context.carriers(image.name))}
     digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:DIGEST_CHARACTERS]
     return ImageSettings(formats=image.formats, rebuild_age_seconds=image.rebuild_age_seconds, digest=digest)

@@ -43,7 +43,7 @@ class Reloading:
     def plan(self) -> Reload:
         """What is to be done; raises Invalid where something of the new configuration cannot be used."""
         fresh, waiting = reloading.kept(self._settings, self._asked.read(), FIXED)
-        wants = load(fresh, self._builder.site.backends)
+        wants = load(fresh, self._builder.context.backends)
         unmoved = [
             name for field, name in FIXED_OF_NODEPOOL.items() if getattr(wants, field) != getattr(self._first, field)
         ]
@@ -56,7 +56,7 @@ class Reloading:
 
     def _apply(self, fresh: Settings, wants: Nodepool, uploaders: Mapping[str, Uploader]) -> None:
         logs.setup_logging(fresh.log)
-        self._builder.site.configure(fresh.builder, wants, uploaders)
+        self._builder.context.configure(fresh.builder, wants, uploaders)
         self._builder.reconfigured()
         self._settings = fresh
 

@@ -14,13 +14,13 @@ from nodepool_ocb.errors import NoCluster, Stale, Unavailable
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.images.nodepool import Nodepool, Provider
 from nodepool_ocb.images.rules import Carrier, ImageView, Wanted
-from nodepool_ocb.model.records import Holder
+from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.providers.provider import Uploader
 from nodepool_ocb.store import clusters, images
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb_builder.backends import Backend
-from nodepool_ocb_builder.image_directory import Shelf
+from nodepool_ocb_builder.image_directory import ImageDirectory
 
 log = logging.getLogger(__name__)
 
@@ -34,19 +34,19 @@ class GivenUp(Exception):
     """The daemon ends before ZooKeeper was there to be told."""
 
 
-class Site:
+class Context:
     """One builder's place of work. ``stopping`` is set when its work is to end now."""
 
     def __init__(
         self,
         session: Session,
-        shelf: Shelf,
+        directory: ImageDirectory,
         settings: BuilderSettings,
         nodepool: Nodepool,
         backends: Mapping[str, Backend],
         uploaders: Mapping[str, Uploader],
     ) -> None:
-        self.session, self.shelf, self.backends = session, shelf, backends
+        self.session, self.directory, self.backends = session, directory, backends
         self.locks = Locks(session)
         self.host = socket.gethostname()
         self.cluster = ""  # known once there is a session
@@ -62,7 +62,7 @@ class Site:
 
     @property
     def builder_id(self) -> str:
-        return self.shelf.builder_id
+        return self.directory.builder_id
 
     def wanted(self, image: Diskimage) -> Wanted:
         """What the rules need to know of an image."""
@@ -78,9 +78,9 @@ class Site:
             if carried.name == image and provider.name in self.uploaders
         }
 
-    def holder(self, purpose: str) -> Holder:
+    def holder(self, purpose: str) -> LockOwner:
         """What a lock of ours says."""
-        return Holder(daemon="builder", host=self.host, pid=os.getpid(), purpose=purpose, since=self.session.now())
+        return LockOwner(daemon="builder", host=self.host, pid=os.getpid(), purpose=purpose, since=self.session.now())
 
     def look(self, image: str, *needed: str) -> ImageView | None:
         """An image as it is now, no older than this call; None where it is gone.
@@ -106,7 +106,7 @@ class Site:
         except NoCluster as elsewhere:
             raise Unavailable(str(elsewhere)) from elsewhere
 
-    def insist(self, write: Callable[[], T]) -> T:
+    def write_until_done(self, write: Callable[[], T]) -> T:
         """Do what reads and then writes until it is done: again after Stale, and when ZooKeeper is back.
 
         Raises GivenUp when the daemon has to end first.

@@ -40,7 +40,7 @@ def named(image: str, id: str) -> str:
     return f"{image}-{id}"
 
 
-class Shelf:
+class ImageDirectory:
     """The directory, held for this process until it ends. Raises Conflict where another process has it, and Invalid
     where it cannot be used.
     """

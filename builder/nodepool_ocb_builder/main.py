@@ -24,8 +24,8 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
 from nodepool_ocb_builder.configuration import Reloading, end_within_seconds, listen, load, uploaders
-from nodepool_ocb_builder.context import Site
-from nodepool_ocb_builder.image_directory import Shelf
+from nodepool_ocb_builder.context import Context
+from nodepool_ocb_builder.image_directory import ImageDirectory
 
 LOGS: Final = "builds"  # below images-dir, where build-log-dir does not say otherwise
 
@@ -42,13 +42,13 @@ def run(asked: Asked, settings: config.Settings) -> None:
     if wants.images_dir is None:
         raise Invalid(f"{settings.builder.nodepool}: key `images-dir` is missing; name the directory to keep images in")
     folder = Path(wants.images_dir)
-    shelf = Shelf(folder, Path(wants.build_log_dir) if wants.build_log_dir else folder / LOGS)
+    directory = ImageDirectory(folder, Path(wants.build_log_dir) if wants.build_log_dir else folder / LOGS)
     session = Session(settings.zookeeper, on_lost=lambda: builder.wake.set(), on_connected=lambda: builder.wake.set())
-    site = Site(session, shelf, settings.builder, wants, tools, uploaders(wants))
-    builder = Builder(site, _daemon(settings))
+    context = Context(session, directory, settings.builder, wants, tools, uploaders(wants))
+    builder = Builder(context, _daemon(settings))
     metrics.SessionCounts(session)
     session.start()
-    log.info("builder %s in %s with %d images", shelf.builder_id, folder, len(wants.diskimages))
+    log.info("builder %s in %s with %d images", directory.builder_id, folder, len(wants.diskimages))
 
     try:
         builder.daemon = replace(builder.daemon, started=session.now())
@@ -61,7 +61,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
             ready=builder.not_ready,
             doing=builder.doing,
             listen=asked.listen or listen(settings),
-            pages={"logs": LogPage(shelf.logs, builder.idle_about)},
+            pages={"logs": LogPage(directory.logs, builder.idle_about)},
             on_listening=builder.served_at,
             on_failing=builder.failing,
             end_within_seconds=end_within_seconds(settings),
@@ -69,7 +69,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
     finally:
         builder.close()
         session.close()
-        shelf.close()
+        directory.close()
 
 
 def _daemon(settings: config.Settings) -> Daemon:

@@ -23,8 +23,8 @@ from nodepool_ocb.providers.provider import Item, Refused, Sent
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import checksums
-from nodepool_ocb_builder.context import GivenUp, Site
-from nodepool_ocb_builder.image_directory import Shelf, named
+from nodepool_ocb_builder.context import Context, GivenUp
+from nodepool_ocb_builder.image_directory import ImageDirectory, named
 from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
@@ -39,17 +39,17 @@ class Uploading:
     Made between two turns, so what it takes from the configuration fits together; it goes on with that to its end.
     """
 
-    def __init__(self, site: Site, image: str, build: str, provider: str) -> None:
-        self.site, self.image, self.build, self.provider = site, image, build, provider
-        self._uploader, self._configured = site.uploaders[provider], site.providers[provider]
+    def __init__(self, context: Context, image: str, build: str, provider: str) -> None:
+        self.context, self.image, self.build, self.provider = context, image, build, provider
+        self._uploader, self._configured = context.uploaders[provider], context.providers[provider]
         self._meta = next(each.meta for each in self._configured.diskimages if each.name == image)
 
     def run(self) -> None:
         """Upload, or find that there is nothing to do. Raises Unavailable before the upload has begun."""
-        site, path = self.site, paths.upload_lock(self.image, self.build, self.provider)
+        context, path = self.context, paths.upload_lock(self.image, self.build, self.provider)
         if not self._make_room():
             return
-        lock = site.locks.take(path, site.holder(f"upload {self.image}-{self.build} to {self.provider}"))
+        lock = context.locks.take(path, context.holder(f"upload {self.image}-{self.build} to {self.provider}"))
         if lock is None:
             return
         try:
@@ -58,11 +58,11 @@ class Uploading:
         except GivenUp:
             log.warning("the upload of %s-%s to %s ends without ZooKeeper", self.image, self.build, self.provider)
         finally:
-            site.locks.release(lock)
+            context.locks.release(lock)
 
     def _make_room(self) -> bool:
         """The znodes that uploads are below, unless the build is gone."""
-        session = self.site.session
+        session = self.context.session
         room = paths.uploads(self.image, self.build, self.provider)
         wanted = [paths.build_providers(self.image, self.build), room.rpartition("/")[0], room]
         while (build := session.get(paths.build(self.image, self.build))) is not None:
@@ -75,14 +75,14 @@ class Uploading:
 
     def _due(self) -> DueUpload | None:
         """Ours to do, still, now that we hold the lock."""
-        site = self.site
-        view = site.look(self.image)
+        context = self.context
+        view = context.look(self.image)
         if view is None:
             return None
-        carriers = site.carriers(self.image)
-        due, _ = due_uploads(view, carriers, site.builder_id, site.session.now(), site.settings.retry_seconds)
+        carriers = context.carriers(self.image)
+        due, _ = due_uploads(view, carriers, context.builder_id, context.session.now(), context.settings.retry_seconds)
         found = next((each for each in due if (each.build.id, each.provider) == (self.build, self.provider)), None)
-        return None if found is None or elsewhere(site, self.image, found) else found
+        return None if found is None or elsewhere(context, self.image, found) else found
 
     def _upload(self, due: DueUpload) -> None:
         began = time.monotonic()
@@ -93,20 +93,20 @@ class Uploading:
         except Invalid as wrong:
             self._spoiled(stamp.upload, str(wrong))
             return
-        self.site.insist(lambda: self._end(stamp, outcome))
+        self.context.write_until_done(lambda: self._end(stamp, outcome))
         metrics.UPLOADS.labels("ready" if isinstance(outcome, Sent) else "failed").inc()
         metrics.UPLOAD_SECONDS.observe(time.monotonic() - began)
 
     def _begin(self, due: DueUpload) -> Stamp:
         """The record that says ``uploading``, new or of the attempt before; gives the stamp of this attempt."""
-        site, build = self.site, due.build.record
+        context, build = self.context, due.build.record
         record = Upload(
             state=UploadState.UPLOADING,
-            state_time=site.session.now(),
+            state_time=context.session.now(),
             format=due.format,
-            builder=site.host,
+            builder=context.host,
             attempt=due.upload.record.attempt + 1 if due.upload else FIRST_ATTEMPT,
-            cluster=site.cluster,
+            cluster=context.cluster,
             key=secrets.token_hex(KEY_BYTES),
             username=build.username,
             python_path=build.python_path,
@@ -114,36 +114,36 @@ class Uploading:
             metadata=build.metadata,
         )
         if due.upload is None:
-            path = site.session.create_next(paths.uploads(self.image, self.build, self.provider) + "/", record)
+            path = context.session.create_next(paths.uploads(self.image, self.build, self.provider) + "/", record)
             upload, version = path.rpartition("/")[2], 0
         else:
             upload, version = due.upload.id, due.upload.version
         stamp = stamp_of(self.image, UploadView(self.build, self.provider, upload, record, version, locked=True))
         record = replace(record, external_name=stamp.external_name)
-        site.session.commit([Set(self._path(upload), record, version)])
+        context.session.commit([Set(self._path(upload), record, version)])
         return stamp
 
     def _unread(self, due: DueUpload) -> Refused | None:
         """Why this host cannot read the file now; raises Invalid where the file is lost, or not what was built."""
-        shelf = self.site.shelf
+        directory = self.context.directory
         try:
             checksums.verify(self._file(due))
         except Invalid:
-            if shelf.here:
+            if directory.here:
                 raise
-            return Refused(_not_here(shelf))
+            return Refused(_not_here(directory))
         except OSError as fault:
             return Refused(f"{fault.filename} cannot be read now: {fault.strerror}")
         return None
 
     def _file(self, due: DueUpload) -> Path:
-        return self.site.shelf.file(named(self.image, self.build), due.format)
+        return self.context.directory.file(named(self.image, self.build), due.format)
 
     def _path(self, upload: str) -> str:
         return paths.upload(self.image, self.build, self.provider, upload)
 
     def _item(self, due: DueUpload, stamp: Stamp) -> Item:
-        site, sums = self.site, due.build.record.checksums.get(due.format, {})
+        context, sums = self.context, due.build.record.checksums.get(due.format, {})
         return Item(
             file=self._file(due),
             format=due.format,
@@ -153,7 +153,7 @@ class Uploading:
             sha256=str(sums.get("sha256", "")),
             size=int(sums.get("size", 0)),
             meta=self._meta,
-            stop=site.stopping,
+            stop=context.stopping,
             timeout_seconds=self._configured.image_upload_timeout_seconds,
         )
 
@@ -175,7 +175,7 @@ class Uploading:
             if isinstance(outcome, Sent):
                 self._uploader.delete(outcome.external_id, stamp)
             return
-        now = self.site.session.now()
+        now = self.context.session.now()
         if isinstance(outcome, Refused):
             log.warning("%s-%s to %s: %s", self.image, self.build, self.provider, outcome.reason)
             attempt = UPLOAD_ATTEMPTS if outcome.lasting else found.record.attempt
@@ -189,11 +189,11 @@ class Uploading:
             )
         if found.record.state is UploadState.DELETE:  # asked for meanwhile: it goes, and now it is known what
             record = replace(record, state=UploadState.DELETE, state_time=found.record.state_time)
-        self.site.session.commit([Set(self._path(stamp.upload), record, found.version)])
+        self.context.session.commit([Set(self._path(stamp.upload), record, found.version)])
 
     def _found(self, upload: str) -> tuple[BuildView | None, UploadView | None]:
         """The build and the upload as they are now. Raises Unavailable, also while one of them cannot be read."""
-        view = self.site.look(self.image, paths.build(self.image, self.build), self._path(upload))
+        view = self.context.look(self.image, paths.build(self.image, self.build), self._path(upload))
         build = view.build(self.build) if view else None
         uploads = build.uploads if build else ()
         return build, next((each for each in uploads if (each.provider, each.id) == (self.provider, upload)), None)
@@ -204,7 +204,7 @@ class Uploading:
 
         def write() -> None:
             build, found = self._found(upload)
-            now = self.site.session.now()
+            now = self.context.session.now()
             changes: list[Change] = []
             if found is not None:
                 record = replace(found.record, state=UploadState.DELETE, state_time=now, reason=reason)
@@ -212,16 +212,17 @@ class Uploading:
             if build is not None and build.record.state is BuildState.READY:
                 failed = replace(build.record, state=BuildState.FAILED, state_time=now, reason=reason)
                 changes.append(Set(paths.build(self.image, self.build), failed, build.version))
-            self.site.session.commit(changes)
+            self.context.session.commit(changes)
 
-        self.site.insist(write)
-
-
-def _not_here(shelf: Shelf) -> str:
-    return f"{shelf.id_file} is not there, or not what it was: is it mounted? Until then no file in {shelf.folder} is missing"
+        self.context.write_until_done(write)
 
 
-def elsewhere(site: Site, image: str, due: DueUpload) -> str | None:
+def _not_here(directory: ImageDirectory) -> str:
+    odd = f"{directory.id_file} is not there, or not what it was: is it mounted?"
+    return f"{odd} Until then no file in {directory.folder} is missing"
+
+
+def elsewhere(context: Context, image: str, due: DueUpload) -> str | None:
     """Why a build's file is not missing though it is not here: the directory itself is not, or another builder of our id
     made it, and may have it.
 
@@ -229,12 +230,12 @@ def elsewhere(site: Site, image: str, due: DueUpload) -> str | None:
     built after it was made; so only a build that left a trace in this directory, on this host, can have lost its file.
     """
     name = named(image, due.build.id)
-    file, host = site.shelf.file(name, due.format), due.build.record.builder
+    file, host = context.directory.file(name, due.format), due.build.record.builder
     if file.exists():
         return None
-    if not site.shelf.here:
-        return _not_here(site.shelf)
-    if host == site.host and site.shelf.knows(name):
+    if not context.directory.here:
+        return _not_here(context.directory)
+    if host == context.host and context.directory.knows(name):
         return None
     return (
         f"{file} is not here: {name} was built on {host}, in another directory with the id of this one; bring its files"

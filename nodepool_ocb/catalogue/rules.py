@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.documents.cycles import knots
+from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.documents.schema import did_you_mean, faults_in_value
 from nodepool_ocb.engine import attributes as blobs
 from nodepool_ocb.errors import Invalid, NotFound
@@ -42,7 +42,7 @@ def check(catalogue: Mapping[str, Role]) -> list[str]:
 
 def problems(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
     """What makes roles meaningless: they can never be bound, whatever is imported besides."""
-    for knot in knots({name: role.requires for name, role in catalogue.items()}):
+    for knot in components({name: role.requires for name, role in catalogue.items()}):
         first, needed = knot.circle[:2]
         text = f"roles require each other in a circle: {knot}; take one of these requirements away"
         yield Finding(first, "requires", needed, text, knot.names)

@@ -12,7 +12,7 @@ from nodepool_ocb.cli.kit.options import Noun
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Holder, Json
+from nodepool_ocb.model.records import Json, LockOwner
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -39,7 +39,7 @@ def locks(opened: Session, images: imaging.Images) -> list[dict[str, Json]]:
     uploads = dict.fromkeys(
         (view.name, upload.build, upload.provider) for view in images.values() for upload in imaging.uploads_of(view)
     )
-    held: dict[tuple[str, str], Holder | None] = {("image", name): view.holder for name, view in images.items()}
+    held: dict[tuple[str, str], LockOwner | None] = {("image", name): view.holder for name, view in images.items()}
     found = holders(opened, [paths.upload_lock(*each) for each in uploads])
     for (name, build, provider), holder in zip(uploads, found, strict=True):
         held["upload", f"{name}-{build} {provider}"] = holder
@@ -54,7 +54,7 @@ def rollout_locks(opened: Session) -> list[dict[str, Json]]:
     return [_lock("rollout", rolling.name(each.deployment, each.id), each.holder) for each in listed if each.holder]
 
 
-def _lock(kind: str, name: str, holder: Holder) -> dict[str, Json]:
+def _lock(kind: str, name: str, holder: LockOwner) -> dict[str, Json]:
     return {
         "kind": kind,
         "name": name,

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from nodepool_ocb.daemon.workers import Crew
+from nodepool_ocb.daemon.workers import WorkerPool
 
 CALM_SECONDS: Final = 1.0  # before something is begun again
 LONGEST_SECONDS: Final = 300.0  # before something is begun again that did not help many times
 
 
-class Patience:
+class Backoff:
     """All times are monotonic. What was begun so long ago that it does not matter any more is forgotten."""
 
     def __init__(self) -> None:
@@ -23,7 +23,9 @@ class Patience:
 
     # -- what was begun --
 
-    def start(self, crew: Crew, key: Hashable, work: Callable[[], None], longest_seconds: float = CALM_SECONDS) -> bool:
+    def start(
+        self, crew: WorkerPool, key: Hashable, work: Callable[[], None], longest_seconds: float = CALM_SECONDS
+    ) -> bool:
         """Have something done, unless it was begun a moment ago or nobody is free; whether it began."""
         if self.left(key) < float("inf") or not crew.start(key, work):
             return False

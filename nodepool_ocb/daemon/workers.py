@@ -13,7 +13,7 @@ from nodepool_ocb.telemetry.logs import failed
 log = logging.getLogger(__name__)
 
 
-class Crew:
+class WorkerPool:
     """Does work on threads, ``size`` pieces at a time at most; ``wake`` is called as each ends."""
 
     def __init__(self, name: str, size: int, wake: Callable[[], None]) -> None:

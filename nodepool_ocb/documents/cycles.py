@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 
-class Knot(msgspec.Struct, frozen=True):
+class Component(msgspec.Struct, frozen=True):
     """Names that all lead to one another, and a shortest way round among them."""
 
     names: frozenset[str]
@@ -18,7 +18,7 @@ class Knot(msgspec.Struct, frozen=True):
         return " → ".join(self.circle)
 
 
-def knots(graph: Mapping[str, Iterable[str]]) -> list[Knot]:
+def components(graph: Mapping[str, Iterable[str]]) -> list[Component]:
     """Every knot of a graph (name → the names that it leads to), by name; names that are no key lead nowhere.
 
     >>> [str(knot) for knot in knots({"a": ["b"], "b": ["c", "a"], "c": ["a"], "d": ["d", "a"]})]
@@ -32,7 +32,7 @@ def knots(graph: Mapping[str, Iterable[str]]) -> list[Knot]:
     for names in nx.strongly_connected_components(whole):
         if len(names) > 1 or any(name in edges[name] for name in names):
             inside = {name: [each for each in edges[name] if each in names] for name in sorted(names)}
-            found.append(Knot(frozenset(names), _shortest(inside)))
+            found.append(Component(frozenset(names), _shortest(inside)))
     return sorted(found, key=lambda knot: knot.circle)
 
 

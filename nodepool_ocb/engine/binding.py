@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.documents.cycles import knots
+from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.engine import structure, unreadable
 from nodepool_ocb.engine.noderole import bound
 from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, node_of
@@ -333,7 +333,7 @@ class _Binder:
             if name not in graph:
                 graph[name] = list(self._above(name))
                 queue += graph[name]
-        for knot in knots(graph):
+        for knot in components(graph):
             if not knot.names.isdisjoint(map(self._name, self._parents)):
                 raise Conflict(f"noderoles would wait for each other in a circle: {knot}; give another parent")
 

@@ -26,7 +26,7 @@ from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Claim, Create, Delete, Fence, NodeRole, Run, Set, State
 
 
-class Hold(msgspec.Struct, frozen=True):
+class Grant(msgspec.Struct, frozen=True):
     """What an annealer holds while it works on a node."""
 
     vertex: Vertex
@@ -45,20 +45,20 @@ class Hold(msgspec.Struct, frozen=True):
         return self.vertex.node.name
 
 
-def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> Hold:
+def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> Grant:
     """What the claim of a noderole comes to."""
     return take_as(world, vertex, vertex.record, annealer, run, now)
 
 
-def take_next(world: World, hold: Hold, vertex: Vertex, record: NodeRole, run: str, now: float) -> Hold:
+def take_next(world: World, grant: Grant, vertex: Vertex, record: NodeRole, run: str, now: float) -> Grant:
     """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``hold`` leaves it."""
-    following = take_as(world, vertex, record, hold.annealer, run, now)
+    following = take_as(world, vertex, record, grant.annealer, run, now)
     return msgspec.structs.replace(
-        following, epoch=hold.epoch + 1, fence=hold.fence + 1, claim_version=hold.claim_version + 1
+        following, epoch=grant.epoch + 1, fence=grant.fence + 1, claim_version=grant.claim_version + 1
     )
 
 
-def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Hold:
+def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Grant:
     """What the claim of a noderole comes to that will have this record."""
     taking_over = record.state is State.TRANSITION
     epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
@@ -67,63 +67,63 @@ def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: 
         claimed = replace(claimed, once="started")
     jig = ordered_with(vertex) if taking_over else None
     previous = record.epoch if taking_over else None
-    return Hold(
+    return Grant(
         vertex, claimed, annealer, run, epoch, fence, now, previous_epoch=previous, jig=jig or world.role_of(vertex).jig
     )
 
 
-def claiming(world: World, hold: Hold, recorded: bool = False) -> list[Change]:
+def claiming(world: World, grant: Grant, recorded: bool = False) -> list[Change]:
     """The transaction of a claim; ``recorded``: the run that is taken over has its record already.
 
     Raises Conflict where the view is not whole enough to claim from: a parent or the deployment is missing.
     """
-    vertex, node = hold.vertex, hold.vertex.node
+    vertex, node = grant.vertex, grant.vertex.node
     return [
-        *conditions(world, vertex, hold.record, written={}),
-        Set(paths.fence(node.name), _fence(hold), node.fence),
-        Create(paths.claim(node.name), claim_of(hold), ephemeral=True),
-        *writes(vertex, hold.record),
+        *conditions(world, vertex, grant.record, written={}),
+        Set(paths.fence(node.name), _fence(grant), node.fence),
+        Create(paths.claim(node.name), claim_of(grant), ephemeral=True),
+        *writes(vertex, grant.record),
         *(
             ()
             if recorded
-            else accounted(vertex, hold.started, "abandoned", f"taken over by {hold.annealer} as run {hold.run}")
+            else accounted(vertex, grant.started, "abandoned", f"taken over by {grant.annealer} as run {grant.run}")
         ),
     ]
 
 
 def finishing(
-    hold: Hold, moved: Mapping[Vertex, NodeRole], run: Run | None, results: Iterable[Change] = ()
+    grant: Grant, moved: Mapping[Vertex, NodeRole], run: Run | None, results: Iterable[Change] = ()
 ) -> list[Change]:
     """The transaction that ends a run and gives the node back.
 
     ``moved``: the noderole's new record and those of the neighbours whom it moves; ``results``: its wall.
     """
     together = [
-        Check(paths.fence(hold.fqdn), hold.fence),
-        *outcome(hold, run, results),
-        Delete(paths.claim(hold.fqdn), hold.claim_version),
+        Check(paths.fence(grant.fqdn), grant.fence),
+        *outcome(grant, run, results),
+        Delete(paths.claim(grant.fqdn), grant.claim_version),
     ]
-    return settling(moved, (hold.vertex,), together)
+    return settling(moved, (grant.vertex,), together)
 
 
 def passing_on(
     world: World,
-    hold: Hold,
+    grant: Grant,
     moved: Mapping[Vertex, NodeRole],
     run: Run,
-    following: Hold,
+    following: Grant,
     results: Iterable[Change] = (),
 ) -> list[Change]:
     """The transaction that ends a run and claims the next noderole of the same node in its place."""
     moved = {**moved, following.vertex: following.record}
-    first = dict.fromkeys([hold.vertex, following.vertex])
+    first = dict.fromkeys([grant.vertex, following.vertex])
     if len(moved) > len(first):
         first |= dict.fromkeys(parent for parent in following.vertex.parents if parent in moved)
     together = [  # raises Conflict as claiming() does
         *conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),
-        Set(paths.fence(hold.fqdn), _fence(following), hold.fence),
-        *outcome(hold, run, results),
-        Set(paths.claim(hold.fqdn), claim_of(following), hold.claim_version),
+        Set(paths.fence(grant.fqdn), _fence(following), grant.fence),
+        *outcome(grant, run, results),
+        Set(paths.claim(grant.fqdn), claim_of(following), grant.claim_version),
     ]
     return settling(moved, first, together)
 
@@ -133,21 +133,21 @@ def giving_back(view: NodeView) -> list[Change]:
     return [Check(paths.fence(view.name), view.fence), Delete(paths.claim(view.name), view.claim_version)]
 
 
-def releasing(hold: Hold) -> list[Change]:
+def releasing(grant: Grant) -> list[Change]:
     """Give the node back and leave the noderole in TRANSITION: another annealer attaches to its run at once."""
-    return [Check(paths.fence(hold.fqdn), hold.fence), Delete(paths.claim(hold.fqdn), hold.claim_version)]
+    return [Check(paths.fence(grant.fqdn), grant.fence), Delete(paths.claim(grant.fqdn), grant.claim_version)]
 
 
-def leaving(hold: Hold, reason: str) -> list[Change]:
+def leaving(grant: Grant, reason: str) -> list[Change]:
     """As releasing(), with a word in the noderole on why; who takes it over finds it there."""
-    vertex = hold.vertex
+    vertex = grant.vertex
     told = replace(vertex.record, reason=reason)
-    return [*releasing(hold), *writes(vertex, told)]
+    return [*releasing(grant), *writes(vertex, told)]
 
 
 def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Check]:
     """What has to stand for a claim; ``written`` is what the same transaction writes. Raises Conflict where it does not."""
-    if record.ending is not None:  # nothing begins: its run is to be ended, whatever became of what is above
+    if record.cancel_reason is not None:  # nothing begins: its run is to be ended, whatever became of what is above
         yield Check(paths.node(vertex.node.name), vertex.node.version)
         return
     deployment, above = world.deployments.get(record.deployment), vertex.above
@@ -175,13 +175,15 @@ def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRol
     return Check(paths.gate(cluster.deployment, cluster.role), cluster.gate)
 
 
-def _fence(hold: Hold) -> Fence:
-    return Fence(run=hold.run, annealer=hold.annealer, jig=hold.jig)
+def _fence(grant: Grant) -> Fence:
+    return Fence(run=grant.run, annealer=grant.annealer, jig=grant.jig)
 
 
-def claim_of(hold: Hold) -> Claim:
+def claim_of(grant: Grant) -> Claim:
     """The record of the claim itself."""
-    return Claim(annealer=hold.annealer, noderole=hold.vertex.name, run=hold.run, epoch=hold.epoch, since=hold.started)
+    return Claim(
+        annealer=grant.annealer, noderole=grant.vertex.name, run=grant.run, epoch=grant.epoch, since=grant.started
+    )
 
 
 def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable[Change]:
@@ -201,10 +203,10 @@ def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable
         yield Create(paths.run(vertex.role, vertex.node.name, before.run), run)
 
 
-def outcome(hold: Hold, run: Run | None, results: Iterable[Change]) -> Iterable[Change]:
+def outcome(grant: Grant, run: Run | None, results: Iterable[Change]) -> Iterable[Change]:
     yield from results
     if run is not None:
-        yield Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run)
+        yield Create(paths.run(grant.vertex.role, grant.fqdn, grant.run), run)
 
 
 # -- records --

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from nodepool_ocb.engine import claim
-from nodepool_ocb.engine.claim import Hold
+from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.engine.noderole import Event, Settling, after, with_hook
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
@@ -25,7 +25,7 @@ from nodepool_ocb.model.records import Change, Create, Delete, Fence, NodeRole, 
 class Ended(msgspec.Struct, frozen=True):
     """A run that is over: its hold, what becomes of its noderole, and what it leaves."""
 
-    hold: Hold
+    grant: Grant
     record: NodeRole
     run: Run
     results: Iterable[Change] = ()
@@ -48,7 +48,7 @@ class Carried(msgspec.Struct, frozen=True):
     """The noderoles that one transaction does, each as its claim, and the transaction."""
 
     node: str
-    done: list[Hold]
+    done: list[Grant]
     changes: list[Change]
 
 
@@ -65,13 +65,13 @@ class _Carrying:
         self._moved: dict[Vertex, NodeRole] = {}
         self._written: dict[Vertex, NodeRole] = {}
         self._checked: set[str] = set()  # paths that the transaction checks already
-        self._done: list[Hold] = []
+        self._done: list[Grant] = []
 
     def carry(self) -> Carried | None:
         tried: set[Vertex] = set()
         room = True
         if self._ended is not None:
-            self._write(self._ended.hold.vertex, self._ended.record)
+            self._write(self._ended.grant.vertex, self._ended.record)
         while room and (ready := [v for v in self._by.at_once(self._view, self._moved) if v not in tried]):
             tried.update(ready)
             room = all(map(self._add, ready))
@@ -85,18 +85,18 @@ class _Carrying:
     def _add(self, vertex: Vertex) -> bool:
         """Do a noderole; False where there is no room for more. One that cannot be done here is left out."""
         try:
-            hold = self._hold(vertex)
-            needed = list(claim.conditions(self._world, vertex, hold.record, self._written))
+            grant = self._grant(vertex)
+            needed = list(claim.conditions(self._world, vertex, grant.record, self._written))
         except (Conflict, NotFound):
             return True
-        record = with_hook(vertex, after(hold.record, Event.SUCCEED, self._now, by=hold.annealer))
+        record = with_hook(vertex, after(grant.record, Event.SUCCEED, self._now, by=grant.annealer))
         checks = [check for check in needed if check.path not in self._checked]
         if not self._room.changes:
-            self._room.changes += self._frame(hold)
-        if not self._room.take([*checks, *claim.writes(vertex, record), _recorded(hold, self._now)]):
+            self._room.changes += self._frame(grant)
+        if not self._room.take([*checks, *claim.writes(vertex, record), _recorded(grant, self._now)]):
             return False
         self._checked.update(check.path for check in checks)
-        self._done.append(hold)
+        self._done.append(grant)
         self._write(vertex, record)
         return True
 
@@ -104,35 +104,35 @@ class _Carrying:
         self._written[vertex] = record
         self._moved |= self._settling.move({vertex: record})
 
-    def _hold(self, vertex: Vertex) -> Hold:
+    def _grant(self, vertex: Vertex) -> Grant:
         record, run = self._moved.get(vertex, vertex.record), self._by.name_run(self._view)
         if self._ended is not None:
-            return claim.take_next(self._world, self._ended.hold, vertex, record, run, self._now)
+            return claim.take_next(self._world, self._ended.grant, vertex, record, run, self._now)
         return claim.take_as(self._world, vertex, record, self._by.identity, run, self._now)
 
-    def _frame(self, first: Hold) -> Iterator[Change]:
+    def _frame(self, first: Grant) -> Iterator[Change]:
         """What stands around the noderoles: the fence rises, and nobody else holds the node."""
-        fence, held = paths.fence(self._view.name), paths.claim(self._view.name)
+        fence, attempt = paths.fence(self._view.name), paths.claim(self._view.name)
         newest = Fence(run=first.run, annealer=first.annealer, jig=first.jig)
         yield Set(fence, newest, first.fence - 1)
         if self._ended is None:
-            yield from (Create(held, claim.claim_of(first), ephemeral=True), Delete(held, 0))
+            yield from (Create(attempt, claim.claim_of(first), ephemeral=True), Delete(attempt, 0))
             return
-        hold = self._ended.hold
-        yield from claim.outcome(hold, self._ended.run, self._ended.results)
-        yield from claim.writes(hold.vertex, self._ended.record)
-        yield Delete(held, hold.claim_version)
+        grant = self._ended.grant
+        yield from claim.outcome(grant, self._ended.run, self._ended.results)
+        yield from claim.writes(grant.vertex, self._ended.record)
+        yield Delete(attempt, grant.claim_version)
 
 
-def _recorded(hold: Hold, now: float) -> Change:
+def _recorded(grant: Grant, now: float) -> Change:
     """The record of a run that took no time."""
     run = Run(
-        annealer=hold.annealer,
+        annealer=grant.annealer,
         started=now,
         ended=now,
         outcome="succeeded",
-        generation=hold.record.generation,
-        epoch=hold.epoch,
+        generation=grant.record.generation,
+        epoch=grant.epoch,
         exit_code=0,
     )
-    return Create(paths.run(hold.vertex.role, hold.fqdn, hold.run), run)
+    return Create(paths.run(grant.vertex.role, grant.fqdn, grant.run), run)

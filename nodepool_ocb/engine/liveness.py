@@ -85,7 +85,7 @@ def _told(
 ) -> list[Change]:
     """The node is ``dying`` after this if it has no room for all of these noderoles."""
     depth = view.world.depth
-    own = sorted((v for v in vertices if v.record.ending is None), key=lambda v: (depth(v), v.name))
+    own = sorted((v for v in vertices if v.record.cancel_reason is None), key=lambda v: (depth(v), v.name))
     moved = apply(dict.fromkeys(own, Event.NODE_DIED), now, by=by, reason=reason)
     first = [ended[0]] if ended is not None else []
     room = limits.Room([Set(paths.node(view.name), replace(node, dying=True), view.version), *together])

@@ -8,7 +8,7 @@ The rules, in prose:
   satisfied when it is ACTIVE, or in TRANSITION by a refresh.
 - A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
   outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that.
-- A run that is to be ended (END) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
+- A run that is to be cancelled (CANCEL) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
   whatever else it came to meanwhile counts for nothing.
 - A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
   the parents that are known not to be well, and otherwise stays as it is.
@@ -41,7 +41,7 @@ class Event(StrEnum):
     FAIL = "FAIL"  # its jig failed, and no retry is left
     DEFER = "DEFER"  # its jig failed, and runs again after a back-off
     LOSE = "LOSE"  # its jig was started, and how it ended cannot be known any more
-    END = "END"  # somebody, or a rollout whose time is up, wants its run ended
+    CANCEL = "END"  # somebody, or a rollout whose time is up, wants its run ended
     RETRY = "RETRY"  # a person wants a failed one to run again
     REDEPLOY = "REDEPLOY"  # a person wants it to run again from the start, a destructive one too
     REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
@@ -63,7 +63,7 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.TRANSITION, Event.FAIL): State.ERROR,
     (State.TRANSITION, Event.DEFER): State.TODO,
     (State.TRANSITION, Event.LOSE): State.TODO,  # again; settle() makes a destructive one ERROR
-    (State.TRANSITION, Event.END): State.TRANSITION,  # whoever holds the node, or takes it over, ends the run
+    (State.TRANSITION, Event.CANCEL): State.TRANSITION,  # whoever holds the node, or takes it over, ends the run
     (State.TODO, Event.FAIL): State.ERROR,  # a hook raised, or a destructive start of unknown outcome
     (State.BLOCKED, Event.FAIL): State.ERROR,  # a hook raised; settle() blocks it again until its parents are well
     (State.ACTIVE, Event.FAIL): State.ERROR,  # on_active raised
@@ -179,10 +179,10 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     state = AFTER.get((record.state, event))
     if state is None or (event is Event.CLAIM and not claimable(record)):
         raise Conflict(f"a noderole in {record.state} cannot {event}")
-    if event is Event.END:  # who works on it since when, and why, stays as it is
-        return replace(record, ending=record.ending or reason or "asked for")
-    if record.ending and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
-        raise Conflict(f"its run is to be ended ({record.ending}): it cannot {event}")
+    if event is Event.CANCEL:  # who works on it since when, and why, stays as it is
+        return replace(record, cancel_reason=record.cancel_reason or reason or "asked for")
+    if record.cancel_reason and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
+        raise Conflict(f"its run is to be ended ({record.cancel_reason}): it cannot {event}")
     changed = replace(record, state=state, since=now, by=by, reason=reason, **_AT_EVENT[event](record))
     return _entered_todo(changed) if state is State.TODO else changed
 
@@ -209,15 +209,15 @@ _AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
     Event.FAIL: lambda record: {
         "refresh": False,
         "once": None if record.state is State.TRANSITION else record.once,
-        "ending": None,
+        "cancel_reason": None,
     },
     Event.DEFER: lambda _: {"once": None},
     Event.LOSE: _nothing,
-    Event.END: _nothing,
+    Event.CANCEL: _nothing,
     Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
     Event.REDEPLOY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
     Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
-    Event.NODE_DIED: lambda _: {"not_before": 0.0, "ending": None},
+    Event.NODE_DIED: lambda _: {"not_before": 0.0, "cancel_reason": None},
     Event.SKIP: _nothing,
 }
 

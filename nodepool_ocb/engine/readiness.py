@@ -77,16 +77,16 @@ def runnable(
 
     ``moved`` is what a transaction that is about to be written, and that frees the node, makes of it and of others.
     """
-    return next(hindrances(world, vertex, now, jigs, moved), None) is None
+    return next(blockers(world, vertex, now, jigs, moved), None) is None
 
 
 def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
     """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
     jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
-    return [*hindrances(world, vertex, now, jigs), *_of_annealers(world, vertex)]
+    return [*blockers(world, vertex, now, jigs), *_of_annealers(world, vertex)]
 
 
-def hindrances(
+def blockers(
     world: World, vertex: Vertex, now: float, jigs: Collection[str], moved: Mapping[Vertex, NodeRole] | None = None
 ) -> Iterator[Reason]:
     """The reasons, the nearest to the noderole first; lazily, so that asking for any costs little."""
@@ -97,7 +97,7 @@ def hindrances(
         yield own
     for path in unreadable.holding(world, vertex, record) if world.unreadable else ():
         yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
-    if record.ending is None:  # a run is ended whatever became of what is above
+    if record.cancel_reason is None:  # a run is ended whatever became of what is above
         for path in unreadable.spoiled(world, vertex) if world.spoiled else ():
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
@@ -109,7 +109,7 @@ def hindrances(
     yield from _of_node(vertex, record, planned)
     if lacking := _of_role(world, vertex, jigs):
         yield lacking
-    if record.hooks and record.ending is None:
+    if record.hooks and record.cancel_reason is None:
         yield _of_hook(world, vertex, record)
     backs_off = backoff_left(record, now)
     if backs_off:
@@ -157,7 +157,7 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
         return Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
     if state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
         text = f"annealer {vertex.node.claim.annealer} works on it"
-        text += f", and is to end it: {record.ending}" if record.ending else ""
+        text += f", and is to end it: {record.cancel_reason}" if record.cancel_reason else ""
         return Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
     return None
 

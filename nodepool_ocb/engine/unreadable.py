@@ -33,14 +33,14 @@ def holding(world: World, vertex: Vertex, record: NodeRole) -> Iterator[str]:
         return
     fqdn = vertex.node.name
     wanted = [paths.noderole(vertex.role, fqdn), paths.node(fqdn), paths.claim(fqdn)]
-    if record.ending is None:
+    if record.cancel_reason is None:
         wanted += [paths.deployment(record.deployment), paths.role(vertex.role)]
         wanted += [paths.gate(each.deployment, each.role) for each in vertex.above if isinstance(each, ClusterView)]
         wanted += [paths.noderole(*paths.split_noderole(name)) for name in vertex.unknown]
     there = [path for path in wanted if path in world.unreadable]
     yield from there
     yield from (path for path in _noderoles_of(world, fqdn) if path not in there)  # one of them may be at work
-    if record.ending is None:
+    if record.cancel_reason is None:
         yield from _of_attributes(world, vertex, there)
 
 

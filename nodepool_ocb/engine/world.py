@@ -32,7 +32,7 @@ from nodepool_ocb.model.records import (
     NodeRole,
     Record,
     Role,
-    Rollouts,
+    RolloutPointer,
     State,
     Structure,
 )
@@ -176,7 +176,7 @@ class World:
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
         self.nodes: dict[str, NodeView] = {}
         self.daemons: dict[str, dict[str, Daemon]] = {}
-        self.rollouts: dict[str, Stored[Rollouts]] = {}  # by deployment
+        self.rollouts: dict[str, Stored[RolloutPointer]] = {}  # by deployment
         self.clusters: dict[str, ClusterView] = {}  # by name
         self.turned: set[Vertex] = set()  # what waits for more or fewer parents than when this was emptied last
         self.unreadable: dict[str, str] = {}  # path of a record that cannot be decoded → why
@@ -326,7 +326,7 @@ class World:
     def drop_daemon(self, kind: str, identity: str) -> None:
         self.daemons.get(kind, {}).pop(identity, None)
 
-    def put_rollouts(self, deployment: str, stored: Stored[Rollouts]) -> None:
+    def put_rollouts(self, deployment: str, stored: Stored[RolloutPointer]) -> None:
         self.rollouts[deployment] = stored
 
     def drop_rollouts(self, deployment: str) -> None:

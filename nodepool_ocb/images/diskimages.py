@@ -67,7 +67,7 @@ def problems(images: Mapping[str, Keys]) -> list[Finding]:
         if isinstance(parent, str) and parent and parent not in images:
             near = did_you_mean(parent, images) or "; define it, or take the line away"
             found.append(Finding(name, "parent", f"diskimage {parent} does not exist{near}"))
-    for knot in cycles.knots({name: _parents(keys) for name, keys in images.items()}):
+    for knot in cycles.components({name: _parents(keys) for name, keys in images.items()}):
         text = f"is its own parent in the end: {knot}; take one of these parents away"
         found.append(Finding(knot.circle[0], "parent", text))
     return found

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.model.records import Build, BuildRequest, BuildState, Holder, Pause, Upload, UploadState
+from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
 from nodepool_ocb.model.skew import believed
 
 JITTER: Final = 0.1  # of the rebuild age, at most
@@ -82,7 +82,7 @@ class ImageView(msgspec.Struct, frozen=True):
 
     name: str
     builds: tuple[BuildView, ...] = ()
-    holder: Holder | None = None
+    holder: LockOwner | None = None
     request: Requested | None = None
     pause: Paused | None = None
 
@@ -220,7 +220,7 @@ def fulfilled(image: ImageView, build: Build) -> bool:
     return image.request is not None and image.request.mzxid == build.request
 
 
-def state_shown(build: BuildView, holder: Holder | None) -> BuildState:
+def state_shown(build: BuildView, holder: LockOwner | None) -> BuildState:
     """A build that nobody works on any more is not building, whatever its record says."""
     if build.record.state is BuildState.BUILDING and holder is None:
         return BuildState.ABORTED

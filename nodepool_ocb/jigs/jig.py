@@ -129,7 +129,7 @@ class Jig(Protocol):
         What it raises is taken for Unknown.
         """
 
-    def end(self, order: Order) -> Unreachable | Fenced | None:
+    def cancel(self, order: Order) -> Unreachable | Fenced | None:
         """Have what still runs for the order's noderole and generation ended on the machine; None when nothing does."""
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ class ScriptJig:
             self._asked.pop(key, None)
         return outcome
 
-    def end(self, order: Order) -> Unreachable | Fenced | None:
+    def cancel(self, order: Order) -> Unreachable | Fenced | None:
         """Ask the machine's runner to end what runs for the order; its epoch must be the node's newest."""
         link = self._pool.take(order.node, order.record)
         if isinstance(link, Unreachable):

@@ -68,7 +68,7 @@ def size(change: Change) -> int:
 
 
 def _length(data: object) -> int:
-    if type(data) is NodeRole and data.reason is None and data.ending is None:  # most of what is written
+    if type(data) is NodeRole and data.reason is None and data.cancel_reason is None:  # most of what is written
         names = (*data.parents, *data.serves)
         return NODEROLE_BYTES + len("".join(names)) + 3 * len(names)
     try:

@@ -114,7 +114,9 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     hooks: tuple[
         NoderoleHook, ...
     ] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
-    ending: str | None = None  # in TRANSITION: its run is to be ended, and why; whatever it comes to, this is an ERROR
+    cancel_reason: str | None = (
+        None  # in TRANSITION: its run is to be ended, and why; whatever it comes to, this is an ERROR
+    )
 
 
 class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -245,7 +247,7 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     deleting: bool = False
 
 
-class Rollouts(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+class RolloutPointer(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``rollouts/<deployment>``: which rollout counts. Its version rises with each driver, and with all that people ask."""
 
     newest: Id | None = None
@@ -332,7 +334,7 @@ class Pause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     until: Moment | None = None
 
 
-class Holder(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+class LockOwner(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """A contender of a lock, ephemeral: what whoever holds it says of itself."""
 
     daemon: str

@@ -60,7 +60,7 @@ def retry(rollout: Rollout, now: float, by: str | None = None, attempt: int | No
     if nothing and not any(progress.state in LOST for progress in rollout.nodes.values()):
         raise Conflict("nothing failed in this rollout")
     _same_attempt("the rollout", rollout.head.attempt, attempt)
-    return [_again(rollout, now, by, f"retried by {by or 'somebody'}", retrying=True, heeded=())]
+    return [_again(rollout, now, by, f"retried by {by or 'somebody'}", retrying=True, ignored_failures=())]
 
 
 def promote(
@@ -105,9 +105,9 @@ def accept(
 
 
 def _resumed(rollout: Rollout, now: float, by: str | None, told: str) -> Decision:
-    heeded = tuple(name for name, record in rollout.groups.items() if failed(record))
-    forgiven = sum(progress.state in LOST for progress in rollout.nodes.values())
-    return _again(rollout, now, by, told, heeded=heeded, forgiven=forgiven)
+    ignored_failures = tuple(name for name, record in rollout.groups.items() if failed(record))
+    breaker_offset = sum(progress.state in LOST for progress in rollout.nodes.values())
+    return _again(rollout, now, by, told, ignored_failures=ignored_failures, breaker_offset=breaker_offset)
 
 
 def _again(rollout: Rollout, now: float, by: str | None, told: str, **fields: Any) -> Decision:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from nodepool_ocb.documents import schema
-from nodepool_ocb.documents.cycles import knots
+from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.documents.schema import did_you_mean, nearest
@@ -113,7 +113,7 @@ class _Among:
                 elif isinstance(each, str):
                     known = did_you_mean(each, names) or f"; groups here: {_some(names)}"
                     self._fault(place, f'must name a group, and is text "{each}"{known}')
-        for knot in knots(graph):
+        for knot in components(graph):
             first, second = knot.circle[:2]
             more = f" ({len(knot.names)} groups are in this knot)" if len(knot.names) > len(set(knot.circle)) else ""
             text = f"must not lead back to its own group, and does: {knot}; remove one of these{more}"

@@ -44,7 +44,7 @@ def reach(record: GroupRecord, members: int) -> int:
     return batches[record.batch].of(members) if record.batch < len(batches) else members
 
 
-class Standing(msgspec.Struct, frozen=True):
+class GroupCounts(msgspec.Struct, frozen=True):
     """The nodes of a group's batches so far that its phase is not done with."""
 
     own: int = 0  # in flight for it
@@ -53,7 +53,7 @@ class Standing(msgspec.Struct, frozen=True):
     unknown: int = 0  # for which this phase ran out of time
 
 
-def standing(rollout: Rollout, record: GroupRecord) -> Standing:
+def standing(rollout: Rollout, record: GroupRecord) -> GroupCounts:
     """How far a group is in its phase."""
     name = record.group.name
     members = rollout.members[name]
@@ -66,7 +66,7 @@ def standing(rollout: Rollout, record: GroupRecord) -> Standing:
         elif progress.passed == record.phase:
             unknown += progress.group == name and out_of_time(record, progress)
             unsent += progress.state not in LOST
-    return Standing(own, others, unsent, unknown)
+    return GroupCounts(own, others, unsent, unknown)
 
 
 def counted(rollout: Rollout, nodes: Iterable[str], phase: int) -> Count:

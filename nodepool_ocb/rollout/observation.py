@@ -13,7 +13,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     proposed: int = 0  # PROPOSED
     waiting: int = 0  # TODO, or BLOCKED by what may still succeed
     running: int = 0  # TRANSITION
-    ending: int = 0  # the same, and told to end; where nobody can do that for now it counts as stuck
+    cancelling: int = 0  # the same, and told to end; where nobody can do that for now it counts as stuck
     errors: Mapping[
         str, int
     ] = {}  # role → generation of those in ERROR: a retry raises it, so old errors are told from new
@@ -27,9 +27,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def done(self) -> bool:
-        return not (self.proposed or self.waiting or self.running or self.ending or self.lost or self.gone)
+        return not (self.proposed or self.waiting or self.running or self.cancelling or self.lost or self.gone)
 
     @property
     def at_rest(self) -> bool:
         """Nothing happens any more that nobody asks for."""
-        return not (self.waiting or self.running or self.ending)
+        return not (self.waiting or self.running or self.cancelling)

@@ -17,14 +17,14 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.records import Rollout
-from nodepool_ocb.rollout.step import Action, Order, watched
+from nodepool_ocb.rollout.step import Action, Directive, watched
 
 #: What an order does to the noderoles in these states.
 MOVES = {
-    Order.COMMIT: {State.PROPOSED: Event.COMMIT},
-    Order.RETRY: {State.PROPOSED: Event.COMMIT, State.ERROR: Event.RETRY},
-    Order.RECALL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE},
-    Order.END: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.END},
+    Directive.COMMIT: {State.PROPOSED: Event.COMMIT},
+    Directive.RETRY: {State.PROPOSED: Event.COMMIT, State.ERROR: Event.RETRY},
+    Directive.RECALL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE},
+    Directive.END: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.CANCEL},
 }
 
 
@@ -107,7 +107,7 @@ class Observer:
             proposed=counts["proposed"],
             waiting=counts["waiting"],
             running=counts["running"],
-            ending=counts["ending"],
+            cancelling=counts["cancelling"],
             errors=errors,
             stuck=counts["stuck"],
             reason="; ".join(sorted(reasons)[:3]),
@@ -119,12 +119,12 @@ class Observer:
                 return "proposed", None
             case State.TODO:
                 return "waiting", None
-            case State.TRANSITION if vertex.record.ending is None:
+            case State.TRANSITION if vertex.record.cancel_reason is None:
                 return "running", None
             case State.TRANSITION:
                 hindered = _not_ended(vertex)
                 if hindered is None:
-                    return "ending", None
+                    return "cancelling", None
                 return "stuck", f"{vertex.name} is to be ended, and its machine {hindered}"
             case State.ERROR:
                 return None, f"{vertex.name}: {vertex.record.reason or 'in ERROR'}"

@@ -173,8 +173,8 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     attempt: Times = 1  # +1 whenever somebody lets it go on: resumes it, retries it, or accepts what ended it
     by_person: bool = False  # it was cancelled by somebody, not by a failure
     retrying: bool = False  # what failed is being put back, to be sent again
-    heeded: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed
-    forgiven: Times = 0  # failed nodes that the breaker does not count, for the same reason
+    ignored_failures: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed
+    breaker_offset: Times = 0  # failed nodes that the breaker does not count, for the same reason
 
 
 def cancelled(head: RolloutRecord) -> bool:

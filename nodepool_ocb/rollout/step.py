@@ -37,7 +37,7 @@ from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeSt
 from nodepool_ocb.rollout.rounds import deciding, retrying, returned, sending
 
 
-class Order(StrEnum):
+class Directive(StrEnum):
     """What is to be done to the noderoles of a node's phase."""
 
     COMMIT = "commit"  # those that are PROPOSED
@@ -49,7 +49,7 @@ class Order(StrEnum):
 class Action(msgspec.Struct, frozen=True):
     """An order about one node. To carry it out twice does no harm."""
 
-    order: Order
+    order: Directive
     node: str
     phase: int
 
@@ -95,17 +95,17 @@ def _actions(rollout: Rollout, seen: Mapping[str, Seen]) -> Iterator[Action]:
             yield Action(order, name, progress.passed)
 
 
-def _order(progress: Progress, there: Seen, recalled: bool, by_person: bool) -> Order | None:
+def _order(progress: Progress, there: Seen, recalled: bool, by_person: bool) -> Directive | None:
     given_up = by_person and progress.state in IN_FLIGHT | {NodeState.FAILURE}
     if progress.state is NodeState.UNKNOWN or given_up:
-        return Order.END if there.waiting or there.running else None
+        return Directive.END if there.waiting or there.running else None
     if recalled and progress.state in IN_FLIGHT:
-        return Order.RECALL if there.waiting else None
+        return Directive.RECALL if there.waiting else None
     if progress.state is not NodeState.SENDING:
         return None
     if there.errors:
-        return Order.RETRY if progress.noted(there.errors) else None
-    return Order.COMMIT if there.proposed else None
+        return Directive.RETRY if progress.noted(there.errors) else None
+    return Directive.COMMIT if there.proposed else None
 
 
 def _due(rollout: Rollout, now: float) -> float | None:

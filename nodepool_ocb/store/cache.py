@@ -181,7 +181,7 @@ class Cache:
             self._dirty.add(path)  # others raised it, too: what they wrote is to be read before it is shown
             self._wake()
         elif stat.mzxid > self._tree.mzxid(at):
-            self._tree.keep(at, record, stat.version, stat.mzxid, stat.ephemeral_owner)
+            self._tree.show(at, record, stat.version, stat.mzxid, stat.ephemeral_owner)
 
     def refused(self, changes: Sequence[Change]) -> None:
         """What was expected did not happen, or is not known to have happened."""

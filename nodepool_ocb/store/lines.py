@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Deployment, Rollouts, Set, Structure
+from nodepool_ocb.model.records import Change, Deployment, RolloutPointer, Set, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 
@@ -83,7 +83,7 @@ def _related(one: _Line, other: _Line) -> bool:
 def _under_way(session: Session, deployments: list[str]) -> list[tuple[str, str]]:
     """Those of the deployments whose newest rollout is under way, with its id; raises Invalid for what cannot be read."""
     znodes = session.get_many([paths.rollouts(name) for name in deployments])
-    known = [(name, codec.decode(Rollouts, each)) for name, each in zip(deployments, znodes, strict=True) if each]
+    known = [(name, codec.decode(RolloutPointer, each)) for name, each in zip(deployments, znodes, strict=True) if each]
     open_ = [(name, record.newest) for name, record in known if record.newest is not None and not record.over]
     heads = session.get_many([paths.rollout(name, identity) for name, identity in open_])
     return [each for each, head in zip(open_, heads, strict=True) if head is not None and head.data]

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.errors import Invalid, Stale, Unavailable
-from nodepool_ocb.model.records import Create, Delete, Holder
+from nodepool_ocb.model.records import Create, Delete, LockOwner
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
@@ -43,7 +43,7 @@ class Locks:
         self._session = session
         self._left: dict[str, str] = {}  # the mark of each contender that may still stand and is nobody's → its lock
 
-    def take(self, path: str, holder: Holder) -> Lock | None:
+    def take(self, path: str, holder: LockOwner) -> Lock | None:
         """The lock, or None where somebody has it; without waiting.
 
         What the lock is below must exist: nobody locks what was deleted. Raises Unavailable or Denied; a contender
@@ -114,7 +114,7 @@ def contenders(names: Iterable[str]) -> list[str]:
     return [name for name in names if _CONTENDER.fullmatch(name)]
 
 
-def holders(session: Session, paths: list[str]) -> list[Holder | None]:
+def holders(session: Session, paths: list[str]) -> list[LockOwner | None]:
     """For each lock who has it, None where nobody does; what others than us wrote of themselves becomes the purpose."""
     listed = session.children_many(paths)
     first = [min(contenders(names or ()), key=_number, default=None) for names in listed]
@@ -125,14 +125,14 @@ def holders(session: Session, paths: list[str]) -> list[Holder | None]:
     ]
 
 
-def _holder(znode: Znode | None) -> Holder | None:
+def _holder(znode: Znode | None) -> LockOwner | None:
     if znode is None:
         return None  # let go meanwhile
     try:
-        return codec.decode(Holder, znode)
+        return codec.decode(LockOwner, znode)
     except Invalid:
         said = znode.data.decode("utf-8", "replace")[:200]
-        return Holder(daemon="?", host="?", pid=0, purpose=said, since=znode.ctime)
+        return LockOwner(daemon="?", host="?", pid=0, purpose=said, since=znode.ctime)
 
 
 def _number(name: str) -> str:

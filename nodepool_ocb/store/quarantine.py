@@ -12,7 +12,7 @@ from typing import Final
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildRequest, Holder, Pause, Run, Upload
+from nodepool_ocb.model.records import Build, BuildRequest, LockOwner, Pause, Run, Upload
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
@@ -52,7 +52,7 @@ def kind(path: str) -> Kind | str | None:
         case ["nodepool", "image", _, "pause"]:
             return Pause
         case ["nodepool", "image", *_, "lock", contender] | ["ocb", "rollouts", _, _, "lock", contender]:
-            return Holder if contenders([contender]) else None
+            return LockOwner if contenders([contender]) else None
         case ["nodepool", "image", _, "builds", build] if build != "lock":
             return Build
         case ["nodepool", "image", _, "builds", _, "provider", _, "images", upload] if upload != "lock":

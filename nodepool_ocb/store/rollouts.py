@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Create, Holder, Record, Rollouts, Set, Structure
+from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer, Set, Structure
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
 from nodepool_ocb.store import lines
@@ -44,7 +44,7 @@ _ID: Final = re.compile(r"[0-9]{10}")
 class Versions(msgspec.Struct, frozen=True):
     """What was read: the deployment's own record, and the version of each znode of the rollout by its relative path."""
 
-    rollouts: Rollouts
+    rollouts: RolloutPointer
     version: int  # of that
     parts: Mapping[str, int]
 
@@ -56,7 +56,7 @@ class Versions(msgspec.Struct, frozen=True):
         for change in changes:
             if not isinstance(change, Set):
                 continue
-            if change.path == own and isinstance(change.data, Rollouts):
+            if change.path == own and isinstance(change.data, RolloutPointer):
                 rollouts, version = change.data, change.version + 1
             elif change.path.startswith(prefix):
                 parts[change.path[len(prefix) + 1 :]] = change.version + 1
@@ -69,7 +69,7 @@ class Listed(NamedTuple):
     deployment: str
     id: str
     record: RolloutRecord
-    holder: Holder | None  # who drives it
+    holder: LockOwner | None  # who drives it
 
 
 # -- reading --
@@ -150,10 +150,10 @@ def _decoded(kind: type[R], znode: Znode | None) -> R | None:
     return None
 
 
-def _standing(session: Session, deployment: str) -> tuple[Rollouts, int]:
+def _standing(session: Session, deployment: str) -> tuple[RolloutPointer, int]:
     """The deployment's own record; as if nothing were there, and version -1, before its first rollout."""
     znode = session.get(paths.rollouts(deployment))
-    return (codec.decode(Rollouts, znode), znode.version) if znode is not None else (Rollouts(), -1)
+    return (codec.decode(RolloutPointer, znode), znode.version) if znode is not None else (RolloutPointer(), -1)
 
 
 # -- beginning --
@@ -195,7 +195,7 @@ def _open(session: Session, deployment: str) -> None:
         znode = session.get(paths.STRUCTURE)
         if znode is None:
             raise NotFound(f"{paths.STRUCTURE} is not there, and nothing may begin without it: restore it")
-        made = Rollouts(id_base=codec.decode(Structure, znode).rollout)
+        made = RolloutPointer(id_base=codec.decode(Structure, znode).rollout)
         try:
             session.commit([Check(paths.STRUCTURE, znode.version), Create(paths.rollouts(deployment), made)])
         except Stale:  # another made it, or something was deleted meanwhile
@@ -244,7 +244,7 @@ def _enter(
             return
 
 
-def _refuse_another(session: Session, deployment: str, rollouts: Rollouts) -> None:
+def _refuse_another(session: Session, deployment: str, rollouts: RolloutPointer) -> None:
     if rollouts.over or rollouts.newest is None:
         return
     head = session.get(paths.rollout(deployment, rollouts.newest))
@@ -326,7 +326,7 @@ def steered(
 # -- what a driver writes --
 
 
-def taken_over(deployment: str, versions: Rollouts, version: int, driver: str | None, now: float) -> list[Change]:
+def taken_over(deployment: str, versions: RolloutPointer, version: int, driver: str | None, now: float) -> list[Change]:
     """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
     return [Set(paths.rollouts(deployment), replace(versions, driver=driver, since=now), version)]
 

@@ -6,7 +6,17 @@ from collections.abc import Iterable
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model.records import Claim, Delete, Deployment, DeploymentRole, Fence, Gate, Node, NodeRole, Rollouts
+from nodepool_ocb.model.records import (
+    Claim,
+    Delete,
+    Deployment,
+    DeploymentRole,
+    Fence,
+    Gate,
+    Node,
+    NodeRole,
+    RolloutPointer,
+)
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
@@ -65,7 +75,7 @@ def _shown(world: World, at: Place) -> int:
     if at.kind is NodeRole:
         vertex = view.noderoles.get(at.below) if view else None
         return vertex.version if vertex else -1
-    if at.kind is Rollouts and at.name in world.rollouts:
+    if at.kind is RolloutPointer and at.name in world.rollouts:
         return world.rollouts[at.name].version
     if at.kind is Deployment and at.name in world.deployments:
         return world.deployments[at.name].version

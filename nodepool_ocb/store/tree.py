@@ -34,7 +34,7 @@ from nodepool_ocb.model.records import (
     NodeRole,
     Record,
     Role,
-    Rollouts,
+    RolloutPointer,
     Structure,
 )
 from nodepool_ocb.store.client import codec
@@ -175,14 +175,16 @@ class Tree:
             except Invalid as wrong:
                 self._hide(at, znode, str(wrong))
             else:
-                self.keep(at, record, znode.version, znode.mzxid, znode.ephemeral_owner)
+                self.show(at, record, znode.version, znode.mzxid, znode.ephemeral_owner)
 
     def mzxid(self, at: Place) -> int:
         """Of what was read there last; 0 where nothing is, and for what the world keeps no mzxid of."""
         world = self.world
         if at in self._hidden:
             return self._hidden[at][1]
-        shown: Vertex | Stored[Role] | Stored[Deployment] | Stored[DeploymentRole] | Stored[Rollouts] | None = None
+        shown: Vertex | Stored[Role] | Stored[Deployment] | Stored[DeploymentRole] | Stored[RolloutPointer] | None = (
+            None
+        )
         if at.kind is NodeRole:
             node = world.nodes.get(at.name)
             shown = node.noderoles.get(at.below) if node else None
@@ -194,7 +196,7 @@ class Tree:
             shown = world.deployments.get(at.name)
         elif at.kind is DeploymentRole:
             shown = world.deployment_roles.get((at.name, at.below))
-        elif at.kind is Rollouts:
+        elif at.kind is RolloutPointer:
             shown = world.rollouts.get(at.name)
         elif at.kind is Gate:
             return world.cluster_view(at.below, at.name).mzxid
@@ -204,12 +206,12 @@ class Tree:
             return world.structure.mzxid if world.structure else 0
         return shown.mzxid if shown else 0
 
-    def keep(self, at: Place, record: Record | None, version: int, mzxid: int, owner: int = 0) -> None:
+    def show(self, at: Place, record: Record | None, version: int, mzxid: int, owner: int = 0) -> None:
         """Show a record of the kind that belongs there."""
         world, touched = self.world, self._touched
         self._unhide(at)
         if isinstance(record, NodeRole):
-            self._keep_noderole(at, record, version, mzxid)
+            self._show_noderole(at, record, version, mzxid)
         elif isinstance(record, Node):
             world.put_node(at.name, record, version, mzxid)
             touched.nodes.add(at.name)
@@ -237,7 +239,7 @@ class Tree:
             if world.daemons.get(at.name, {}).get(at.below) != record:
                 world.put_daemon(at.name, at.below, record)
                 touched.daemons = True
-        elif isinstance(record, Rollouts):
+        elif isinstance(record, RolloutPointer):
             world.put_rollouts(at.name, Stored(record, version, mzxid))
             touched.rollouts = True
         elif isinstance(record, Cluster):
@@ -245,7 +247,7 @@ class Tree:
         elif isinstance(record, Structure):
             world.put_structure(Stored(record, version, mzxid))
 
-    def _keep_noderole(self, at: Place, record: NodeRole, version: int, mzxid: int) -> None:
+    def _show_noderole(self, at: Place, record: NodeRole, version: int, mzxid: int) -> None:
         self._touched.vertices.add(self.world.put_noderole(at.name, at.below, record, version, mzxid))
         self._touched.nodes.add(at.name)
 
@@ -270,7 +272,7 @@ class Tree:
         elif at.kind is Daemon and at.below in world.daemons.get(at.name, {}):
             world.drop_daemon(at.name, at.below)
             touched.daemons = True
-        elif at.kind is Rollouts and at.name in world.rollouts:
+        elif at.kind is RolloutPointer and at.name in world.rollouts:
             world.drop_rollouts(at.name)
             touched.rollouts = True
         elif at.kind is Structure:
@@ -327,7 +329,7 @@ class Tree:
         touched.roles |= at.kind is Role
         touched.deployments |= at.kind in (Deployment, DeploymentRole)
         touched.daemons |= at.kind is Daemon
-        touched.rollouts |= at.kind is Rollouts
+        touched.rollouts |= at.kind is RolloutPointer
 
     def _gone(self, listed: Listing) -> Iterator[str]:
         """What was read once and is not there any more, leaves first."""

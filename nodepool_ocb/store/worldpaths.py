@@ -24,7 +24,7 @@ from nodepool_ocb.model.records import (
     NodeRole,
     Record,
     Role,
-    Rollouts,
+    RolloutPointer,
     Structure,
 )
 from nodepool_ocb.store.client.reading import Reading
@@ -70,7 +70,7 @@ def place(path: str) -> Place | None:
 
 _OF_NODE: Final[Mapping[str, Kind]] = {"fence": Fence, "claim": Claim}
 _SECTIONS: Final[Mapping[str, Kind]] = {
-    "nodes": Node, "roles": Role, "deployments": Deployment, "rollouts": Rollouts
+    "nodes": Node, "roles": Role, "deployments": Deployment, "rollouts": RolloutPointer
 }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def misnamed(at: Place) -> str | None:
     """
     if at.kind in (NodeRole, Node, Fence, Claim) and not is_node(at.name):
         return f"{at.name!r} can be no name of a node: labels of small letters, digits and '-', with '.' between them"
-    of_deployment = at.name if at.kind in (Deployment, DeploymentRole, Gate, Rollouts) else ""
+    of_deployment = at.name if at.kind in (Deployment, DeploymentRole, Gate, RolloutPointer) else ""
     of_role = at.name if at.kind is Role else at.below if at.kind in (NodeRole, DeploymentRole, Gate) else ""
     for what, name in (("deployment", of_deployment), ("role", of_role)):
         if name and not is_name(name):
@@ -121,7 +121,7 @@ class Listing(NamedTuple):
 
     def has(self, at: Place) -> bool:
         """Whether the place, or for what may come and go below a node that node, was there."""
-        of_sections = {Role: self.roles, Deployment: self.deployments, Rollouts: self.rollouts}
+        of_sections = {Role: self.roles, Deployment: self.deployments, RolloutPointer: self.rollouts}
         below = {NodeRole: self.nodes, DeploymentRole: self.deployments, Gate: self.gates, Daemon: self.daemons}
         if at.kind in below:
             return at.below in below[at.kind].get(at.name, ())

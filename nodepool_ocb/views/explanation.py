@@ -24,7 +24,7 @@ from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views import rolloutlines
 
 #: deployment → the name of its newest rollout, and that
-Rollouts = Mapping[str, tuple[str, Rollout]]
+RolloutPointer = Mapping[str, tuple[str, Rollout]]
 
 #: What to do about a wait; with the name of the rollout, and the command lines that let it go on.
 ADVICE: Final[Mapping[Kind, str]] = {
@@ -56,7 +56,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return next((vertex for vertex in among if vertex.record.state is State.ERROR), None)
 
 
-def explain(world: World, vertex: Vertex, now: float, rollouts: Rollouts | None = None) -> Explanation:
+def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer | None = None) -> Explanation:
     """Every reason in order: failed ancestors however far above, then what holds the noderole itself."""
 
     def why(each: Vertex) -> tuple[Reason, ...]:
@@ -84,7 +84,7 @@ def line(world: World, deployment: str) -> list[str]:
     return found
 
 
-def _of_rollouts(world: World, vertex: Vertex, rollouts: Rollouts) -> Iterator[Reason]:
+def _of_rollouts(world: World, vertex: Vertex, rollouts: RolloutPointer) -> Iterator[Reason]:
     """The turn that a noderole waits for: none, unless it is PROPOSED, and in a phase that its node has not passed."""
     if vertex.record.state is not State.PROPOSED:
         return

@@ -28,7 +28,7 @@ from nodepool_ocb.model.records import (
     NodeRole,
     Raise,
     Role,
-    Rollouts,
+    RolloutPointer,
     Run,
     Set,
     State,
@@ -64,7 +64,7 @@ THERE: list[Change] = [
     Create(paths.noderole("base", N1), RECORD),
     Create(paths.runs("base", N1)),
     Create(paths.user("base", N1), {"password": "of the database"}),
-    Create(paths.rollouts(LAB), Rollouts()),
+    Create(paths.rollouts(LAB), RolloutPointer()),
     Create(paths.rollout(LAB, "0000000001")),
 ]
 
@@ -92,7 +92,7 @@ WRITES: dict[str, Change] = {
     "attributes of a jig": Create(paths.wall("base", N1), {"a": 1}),
     "a run": Create(paths.run("base", N1, "1"), RUN),
     "a rollout comes": Create(paths.rollout(LAB, "0000000002")),
-    "a rollout is over": Set(paths.rollouts(LAB), Rollouts(over=True), 0),
+    "a rollout is over": Set(paths.rollouts(LAB), RolloutPointer(over=True), 0),
     "a rollout is driven": Create(paths.rollout_lock(LAB, "0000000001")),
     "an annealer is there": Create(paths.daemon("annealer", "evil"), DAEMON, ephemeral=True),
     "the structure": Set(paths.STRUCTURE, Structure(), 0),

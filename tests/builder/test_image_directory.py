@@ -9,61 +9,61 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.errors import Conflict, Invalid
-from nodepool_ocb_builder.image_directory import Shelf
+from nodepool_ocb_builder.image_directory import ImageDirectory
 from nodepool_ocb_builder.renaming import rename_new
 
 BUILD = "jammy-0000000001"
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path / "images", tmp_path / "logs")
+def directory(tmp_path: Path) -> ImageDirectory:
+    return ImageDirectory(tmp_path / "images", tmp_path / "logs")
 
 
-def test_the_newest_logs_stay_at_least_one_and_all_where_that_is_said(shelf: Shelf) -> None:
+def test_the_newest_logs_stay_at_least_one_and_all_where_that_is_said(directory: ImageDirectory) -> None:
     names = [f"jammy-{number:010}.log" for number in range(1, 6)]
     for name in names:
-        (shelf.logs / name).touch()
-    assert shelf.prune_logs((), -1) == []
-    assert [path.name for path in shelf.prune_logs((), 2)] == names[:3]
-    assert [path.name for path in shelf.prune_logs((), 0)] == [names[3]]
-    assert sorted(os.listdir(shelf.logs)) == [names[4]]
+        (directory.logs / name).touch()
+    assert directory.prune_logs((), -1) == []
+    assert [path.name for path in directory.prune_logs((), 2)] == names[:3]
+    assert [path.name for path in directory.prune_logs((), 0)] == [names[3]]
+    assert sorted(os.listdir(directory.logs)) == [names[4]]
 
 
 @pytest.mark.parametrize("image", ["jammy", "c++~dev@site", "_under.score", "Ubuntu"])
-def test_every_name_that_an_image_may_have_is_known_again(shelf: Shelf, image: str) -> None:
+def test_every_name_that_an_image_may_have_is_known_again(directory: ImageDirectory, image: str) -> None:
     for name in (f"{image}-0000000001.raw", f"{image}-0000000001.raw.md5.new"):
-        (shelf.folder / name).touch()
+        (directory.folder / name).touch()
     for number in (1, 2):
-        (shelf.logs / f"{image}-000000000{number}.log").touch()
-    assert len(shelf.orphans(())) == 2
-    assert [path.name for path in shelf.prune_logs((), 1)] == [f"{image}-0000000001.log"]
+        (directory.logs / f"{image}-000000000{number}.log").touch()
+    assert len(directory.orphans(())) == 2
+    assert [path.name for path in directory.prune_logs((), 1)] == [f"{image}-0000000001.log"]
 
 
 @pytest.mark.parametrize("format", ["d/../../precious", "../precious", "", "."])
-def test_no_format_leads_out_of_the_directory(shelf: Shelf, tmp_path: Path, format: str) -> None:
-    shelf.manifest(BUILD).mkdir()
+def test_no_format_leads_out_of_the_directory(directory: ImageDirectory, tmp_path: Path, format: str) -> None:
+    directory.manifest(BUILD).mkdir()
     (tmp_path / "precious").touch()
     with pytest.raises(Invalid):
-        shelf.remove_format(BUILD, format)
+        directory.remove_format(BUILD, format)
     with pytest.raises(Invalid):
-        shelf.file(BUILD, format)
+        directory.file(BUILD, format)
     assert (tmp_path / "precious").exists()
 
 
-def test_what_is_mounted_in_a_build_is_not_deleted_with_it(shelf: Shelf, tmp_path: Path) -> None:
-    cache, point = tmp_path / "cache", shelf.work(BUILD) / "chroot" / "cache"
+def test_what_is_mounted_in_a_build_is_not_deleted_with_it(directory: ImageDirectory, tmp_path: Path) -> None:
+    cache, point = tmp_path / "cache", directory.work(BUILD) / "chroot" / "cache"
     cache.mkdir()
     (cache / "package").write_text("precious")
     point.mkdir(parents=True)
     if subprocess.run(["mount", "--bind", cache, point], capture_output=True, check=False).returncode:
         pytest.skip("this user may not mount")
     try:
-        assert shelf.remove(BUILD) == []
+        assert directory.remove(BUILD) == []
     finally:
         subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
     assert (cache / "package").read_text() == "precious"
-    assert not shelf.work(BUILD).exists()
+    assert not directory.work(BUILD).exists()
 
 
 def test_nothing_is_renamed_over_a_file(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ def test_nothing_is_renamed_over_a_file(tmp_path: Path) -> None:
         rename_new(made, tmp_path / "other")
 
 
-def test_a_finished_file_keeps_its_place(shelf: Shelf) -> None:
-    shelf.file(BUILD, "raw").write_text("old")
-    shelf.unfinished(BUILD, "raw").write_text("new")
+def test_a_finished_file_keeps_its_place(directory: ImageDirectory) -> None:
+    directory.file(BUILD, "raw").write_text("old")
+    directory.unfinished(BUILD, "raw").write_text("new")
     with pytest.raises(Conflict, match="stays as it is"):
-        shelf.finish(BUILD, "raw")
-    assert shelf.file(BUILD, "raw").read_text() == "old"
-    shelf.unfinished(BUILD, "qcow2").write_text("new")
-    assert shelf.finish(BUILD, "qcow2").read_text() == "new"
+        directory.finish(BUILD, "raw")
+    assert directory.file(BUILD, "raw").read_text() == "old"
+    directory.unfinished(BUILD, "qcow2").write_text("new")
+    assert directory.finish(BUILD, "qcow2").read_text() == "new"

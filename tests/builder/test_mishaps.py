@@ -23,8 +23,8 @@ from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.testing.zookeeper.server import free_port
 from nodepool_ocb_builder.backends import Command, Task
 from nodepool_ocb_builder.build import Building
-from nodepool_ocb_builder.context import Site
-from nodepool_ocb_builder.image_directory import Shelf
+from nodepool_ocb_builder.context import Context
+from nodepool_ocb_builder.image_directory import ImageDirectory
 from tests.builder.fleet_of_builders import Yard
 
 
@@ -156,18 +156,18 @@ class Broken:
 
 
 def test_a_backend_that_breaks_is_a_build_that_failed(zk_session: Session, tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "images", tmp_path / "logs")
+    directory = ImageDirectory(tmp_path / "images", tmp_path / "logs")
     image = Diskimage(name="jammy", backend="broken", formats=("raw",))
-    site = Site(zk_session, shelf, BuilderSettings(), Nodepool(diskimages=(image,)), {"broken": Broken()}, {})
+    context = Context(zk_session, directory, BuilderSettings(), Nodepool(diskimages=(image,)), {"broken": Broken()}, {})
     zk_session.ensure(paths.builds("jammy"))
-    Building(site, image).run()
-    view = site.look("jammy")
+    Building(context, image).run()
+    view = context.look("jammy")
     assert view is not None
     (build,) = view.builds
     assert build.record.state is BuildState.FAILED
     assert "KeyError: 'suite'" in (build.record.reason or "")
-    assert not list(shelf.folder.glob("jammy-*"))
-    shelf.close()
+    assert not list(directory.folder.glob("jammy-*"))
+    directory.close()
 
 
 def test_a_builder_whose_znode_somebody_took_away_is_there_again(yard: Yard) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool_ocb.catalogue import rules
-from nodepool_ocb.documents.cycles import knots
+from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Attrib, Role
 
@@ -99,7 +99,7 @@ def test_each_knot_has_a_real_circle_and_none_is_shorter(graph: dict[str, list[s
         circles = list(nx.simple_cycles(whole.subgraph(names)))
         if circles:
             lengths[frozenset(names)] = min(map(len, circles))
-    found = knots(graph)
+    found = components(graph)
     assert {knot.names: len(knot.circle) - 1 for knot in found} == lengths
     for knot in found:
         assert knot.circle[0] == knot.circle[-1]
@@ -110,4 +110,4 @@ def test_each_knot_has_a_real_circle_and_none_is_shorter(graph: dict[str, list[s
 def test_knots_do_not_depend_on_the_order_of_names(graph: dict[str, list[str]], random: Any) -> None:
     names = list(graph)
     random.shuffle(names)
-    assert knots({name: graph[name] for name in names}) == knots(graph)
+    assert components({name: graph[name] for name in names}) == components(graph)

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.documents.cycles import knots
+from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.store import rollouts, tree
@@ -206,7 +206,7 @@ def _of_roles(world: World) -> Iterator[str]:
 
 
 def _circles(graph: Mapping[str, Collection[str]]) -> Iterator[str]:
-    return (f"a circle: {knot}" for knot in knots(graph))
+    return (f"a circle: {knot}" for knot in components(graph))
 
 
 def _of_rollouts(world: World) -> Iterator[str]:

@@ -13,11 +13,11 @@ from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.node import _deletion as deletion_of_node
 from nodepool_ocb.engine import binding, claim, commands
 from nodepool_ocb.engine.noderole import Event
-from nodepool_ocb.engine.readiness import Code, hindrances
+from nodepool_ocb.engine.readiness import Code, blockers
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Create, Node, Role, Rollouts, Run, Set
+from nodepool_ocb.model.records import Change, Check, Create, Node, Role, RolloutPointer, Run, Set
 from nodepool_ocb.rollout import plan, strategy
 from nodepool_ocb.store import rollouts, tree
 from nodepool_ocb.store.client.session import Session
@@ -121,7 +121,7 @@ def test_a_node_with_a_long_history_is_marked_first_and_whoever_comes_later_goes
     world = tree.load(lab)
     assert _present(world.nodes[N1].record).deleting
     vertex = _vertex(world, f"base@{N1}")
-    assert Code.NODE_DELETING in {each.code for each in hindrances(world, vertex, 1.0, ("noop",))}
+    assert Code.NODE_DELETING in {each.code for each in blockers(world, vertex, 1.0, ("noop",))}
     with pytest.raises(Conflict, match="being deleted"):
         binding.plan(world, "unrelated", N1, now=1.0)
     with pytest.raises(Conflict, match="being deleted"):
@@ -160,9 +160,9 @@ def test_a_noderole_that_was_claimed_after_it_was_judged_is_not_unbound(lab: Ses
 def test_a_deployment_that_begins_a_rollout_after_it_was_judged_is_not_deleted(lab: Session, ocb: Ocb) -> None:
     assert ocb("deployment", "create", "spare").exit_code == 0
     lab.ensure(paths.ROLLOUTS)
-    lab.commit([Create(paths.rollouts("spare"), Rollouts())])
+    lab.commit([Create(paths.rollouts("spare"), RolloutPointer())])
     judged = tree.load(lab)
-    lab.commit([Set(paths.rollouts("spare"), Rollouts(newest="0000000001", over=False), 0)])
+    lab.commit([Set(paths.rollouts("spare"), RolloutPointer(newest="0000000001", over=False), 0)])
     with pytest.raises(Stale):
         _write(lab, deletion_of_deployment(lab, judged, "spare"))
     assert "spare" in tree.load(lab).deployments

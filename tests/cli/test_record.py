@@ -19,8 +19,8 @@ from nodepool_ocb.model.records import (
     Create,
     Daemon,
     Delete,
-    Holder,
     Json,
+    LockOwner,
     NodeRole,
     Role,
     Run,
@@ -187,7 +187,7 @@ def test_nothing_of_a_node_goes_while_an_annealer_works_on_it(world: Session, oc
 def test_what_somebody_holds_by_a_lock_beside_it_is_not_deleted(world: Session, ocb: Ocb, path: str, lock: str) -> None:
     old = paths.build("jammy", "0000000001")
     world.ensure(old, lock, path)
-    holder = Holder(daemon="b", host="h", pid=1, purpose="p", since=1.0)
+    holder = LockOwner(daemon="b", host="h", pid=1, purpose="p", since=1.0)
     world.commit([Create(f"{lock}/5f__lock__0000000002", holder, ephemeral=True)])
     spoil(world, path)
     result = ocb("record", "delete", path, "--yes", "--force")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim
 from nodepool_ocb.engine.noderole import Event, apply
-from nodepool_ocb.engine.readiness import Code, hindrances, runnable
+from nodepool_ocb.engine.readiness import Code, blockers, runnable
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
@@ -57,8 +57,8 @@ def test_a_claim_checks_everything_that_it_was_decided_from() -> None:
     made = world()
     put(made, "net@m", State.ACTIVE)
     vertex = put(made, "app@n", State.TODO, "net@m")
-    hold = claim.take(made, vertex, "a", "r1", 1.0)
-    changes = claim.claiming(made, hold)
+    grant = claim.take(made, vertex, "a", "r1", 1.0)
+    changes = claim.claiming(made, grant)
     assert changes[:3] == [
         Check(paths.node("n"), 5),
         Check(paths.deployment("system"), 3),
@@ -68,7 +68,7 @@ def test_a_claim_checks_everything_that_it_was_decided_from() -> None:
     assert isinstance(changes[4], Create)
     assert changes[4].ephemeral
     assert isinstance(changes[4].data, Claim)
-    assert hold.epoch == changes[4].data.epoch == 7
+    assert grant.epoch == changes[4].data.epoch == 7
     assert isinstance(changes[5], Set)
     assert changes[5].version == 7
 
@@ -79,7 +79,7 @@ def test_nothing_starts_above_which_a_parent_is_not_well_whatever_its_own_record
     parent = put(made, "net@m", State.ERROR)
     vertex = put(made, "app@n", state, "net@m", refresh=state is State.ACTIVE)
     assert not runnable(made, vertex, 1.0, JIGS)
-    assert Code.PARENT_ERROR in [reason.code for reason in hindrances(made, vertex, 1.0, JIGS)]
+    assert Code.PARENT_ERROR in [reason.code for reason in blockers(made, vertex, 1.0, JIGS)]
     with pytest.raises(Conflict, match="net@m is ERROR"):
         claim.claiming(made, claim.take(made, vertex, "a", "r1", 1.0))
     made.put_noderole("m", "net", replace(parent.record, state=State.ACTIVE), 8)
@@ -104,11 +104,11 @@ def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move(
     for number in range(350):
         put(made, f"c{number:04d}@m", State.BLOCKED, "a@n")
     last = put(made, "z@n", State.BLOCKED, "a@n")
-    hold = claim.Hold(done, done.record, "a", "r1", 6, 6, 0.0)
+    grant = claim.Grant(done, done.record, "a", "r1", 6, 6, 0.0)
     moved = apply({done: Event.SUCCEED}, 1.0)
     assert last in moved
-    following = claim.take_next(made, hold, last, moved[last], "r2", 1.0)
-    changes = claim.passing_on(made, hold, moved, run(), following)
+    following = claim.take_next(made, grant, last, moved[last], "r2", 1.0)
+    changes = claim.passing_on(made, grant, moved, run(), following)
     written = {change.path: change.data for change in changes if isinstance(change, Set)}
     assert written[paths.noderole("z", "n")] == following.record
     assert written[paths.noderole("a", "n")] == moved[done]
@@ -120,8 +120,8 @@ def test_a_claim_that_is_passed_on_writes_its_noderole_however_many_others_move(
 def test_an_end_carries_the_epoch_of_its_claim_and_gives_the_node_back() -> None:
     made = world()
     vertex = put(made, "a@n", State.TRANSITION, run="r1", epoch=6)
-    hold = claim.Hold(vertex, vertex.record, "a", "r1", 46, 6, 0.0, claim_version=2)
-    changes = claim.finishing(hold, apply({vertex: Event.SUCCEED}, 1.0), run())
+    grant = claim.Grant(vertex, vertex.record, "a", "r1", 46, 6, 0.0, claim_version=2)
+    changes = claim.finishing(grant, apply({vertex: Event.SUCCEED}, 1.0), run())
     assert changes[0] == Check(paths.fence("n"), 6)
     assert Delete(paths.claim("n"), 2) in changes
 
@@ -129,10 +129,10 @@ def test_an_end_carries_the_epoch_of_its_claim_and_gives_the_node_back() -> None
 def test_a_take_over_accounts_for_the_attempt_before_it() -> None:
     made = world()
     vertex = put(made, "a@n", State.TRANSITION, run="r1", epoch=6, by="dead")
-    hold = claim.take(made, vertex, "b", "r2", 9.0)
-    assert hold.previous_epoch == 6
-    assert hold.record.generation == vertex.record.generation
-    record = next(c for c in claim.claiming(made, hold) if isinstance(c, Create) and "/runs/" in c.path)
+    grant = claim.take(made, vertex, "b", "r2", 9.0)
+    assert grant.previous_epoch == 6
+    assert grant.record.generation == vertex.record.generation
+    record = next(c for c in claim.claiming(made, grant) if isinstance(c, Create) and "/runs/" in c.path)
     assert record.path == paths.run("a", "n", "r1")
     assert record.data.outcome == "abandoned"
 
@@ -141,11 +141,11 @@ def test_a_take_over_keeps_the_jig_that_the_run_was_ordered_with() -> None:
     made = world()
     vertex = put(made, "a@n", State.TRANSITION, run="r1", epoch=6)
     made.put_fence("n", 6, Fence(run="r1", annealer="dead", jig="script"))
-    hold = claim.take(made, vertex, "b", "r2", 9.0)
-    assert hold.jig == "script"
-    assert Set(paths.fence("n"), Fence(run="r2", annealer="b", jig="script"), 6) in claim.claiming(made, hold)
+    grant = claim.take(made, vertex, "b", "r2", 9.0)
+    assert grant.jig == "script"
+    assert Set(paths.fence("n"), Fence(run="r2", annealer="b", jig="script"), 6) in claim.claiming(made, grant)
     assert runnable(made, vertex, 9.0, {"noop", "script"})
-    assert [reason.subject for reason in hindrances(made, vertex, 9.0, {"noop"})] == ["script"]
+    assert [reason.subject for reason in blockers(made, vertex, 9.0, {"noop"})] == ["script"]
     made.put_fence("n", 6, Fence(run="r0", annealer="dead", jig="script"))  # of another run
     assert claim.take(made, vertex, "b", "r2", 9.0).jig == "noop"
 

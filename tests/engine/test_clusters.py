@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import binding, claim, commands, structure
 from nodepool_ocb.engine.noderole import AFTER, Event, after, apply, satisfied, settle
-from nodepool_ocb.engine.readiness import Code, hindrances
+from nodepool_ocb.engine.readiness import Code, blockers
 from nodepool_ocb.engine.world import Stored, Vertex, World, ancestors
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
@@ -87,14 +87,14 @@ def test_nothing_starts_below_a_cluster_one_member_of_which_is_not_satisfied() -
     put(made, last.name, State.ERROR)
     with pytest.raises(Conflict, match="not every member"):
         claim.claiming(made, claim.take(made, child, "a", "r1", 1.0))
-    assert [r.subject for r in hindrances(made, child, 1.0, {"noop"}) if r.code is Code.PARENT_ERROR] == [last.name]
+    assert [r.subject for r in blockers(made, child, 1.0, {"noop"}) if r.code is Code.PARENT_ERROR] == [last.name]
 
 
 def test_nothing_starts_below_a_cluster_that_has_no_member_or_whose_gate_nobody_has_seen() -> None:
     made = world()
     (child,) = children(made, 1)
     assert child.waiting == 1
-    reasons = list(hindrances(made, child, 1.0, {"noop"}))
+    reasons = list(blockers(made, child, 1.0, {"noop"}))
     assert "every osd of deployment system, and there is none" in reasons[0].text
     with pytest.raises(Conflict):
         claim.claiming(made, claim.take(made, child, "a", "r1", 1.0))
@@ -109,15 +109,15 @@ def test_the_last_member_s_end_claims_a_child_on_its_node_with_the_gate_that_it_
     first, *_ = members(made, 3)
     put(made, first.name, State.TRANSITION, run="r1", epoch=6)
     child, _, other = children(made, 3, State.BLOCKED)
-    hold = claim.Hold(first, first.record, "a", "r1", 6, 6, 0.0)
+    grant = claim.Grant(first, first.record, "a", "r1", 6, 6, 0.0)
     moved = apply({first: Event.SUCCEED}, 1.0)
     assert moved[child].state is moved[other].state is State.TODO
-    following = claim.take_next(made, hold, child, moved[child], "r2", 1.0)
-    changes = claim.passing_on(made, hold, moved, ran(), following)
+    following = claim.take_next(made, grant, child, moved[child], "r2", 1.0)
+    changes = claim.passing_on(made, grant, moved, ran(), following)
     assert Check(GATE, 4) in changes
     put(made, "osd@n0001.example.com", State.ERROR)
     with pytest.raises(Conflict):
-        claim.passing_on(made, hold, moved, ran(), following)
+        claim.passing_on(made, grant, moved, ran(), following)
 
 
 def ran() -> Run:
@@ -352,8 +352,8 @@ def test_ends_of_a_large_cluster_stay_within_what_a_transaction_aims_at() -> Non
     put(made, first.name, State.TRANSITION, refresh=True, run="r1", epoch=6)
     moved = apply({first: Event.FAIL}, 1.0, reason="exit 1")
     assert len(moved) == 301
-    hold = claim.Hold(first, first.record, "a", "r1", 6, 6, 0.0)
-    changes = claim.finishing(hold, moved, ran())
+    grant = claim.Grant(first, first.record, "a", "r1", 6, 6, 0.0)
+    changes = claim.finishing(grant, moved, ran())
     assert limits.fits(changes)
     assert len(changes) == limits.MOST_CHANGES
     assert Set(paths.noderole("osd", first.node.name), moved[first], 7) in changes
@@ -373,12 +373,12 @@ def test_a_member_waits_until_all_below_it_wait_for_it() -> None:
     put(made, below[0].name, State.BLOCKED, CLUSTER)
     codes = [
         (reason.code, reason.subject)
-        for reason in hindrances(made, first, 1.0, {"noop"})
+        for reason in blockers(made, first, 1.0, {"noop"})
         if reason.code is Code.CHILD_UNSETTLED
     ]
     assert codes == [(Code.CHILD_UNSETTLED, below[1].name)]
     for child in below:
         put(made, child.name, State.BLOCKED, CLUSTER)
-    assert Code.CHILD_UNSETTLED not in [reason.code for reason in hindrances(made, first, 1.0, {"noop"})]
+    assert Code.CHILD_UNSETTLED not in [reason.code for reason in blockers(made, first, 1.0, {"noop"})]
     put(made, below[2].name, State.PROPOSED, CLUSTER)
-    assert Code.CHILD_UNSETTLED not in [reason.code for reason in hindrances(made, first, 1.0, {"noop"})]
+    assert Code.CHILD_UNSETTLED not in [reason.code for reason in blockers(made, first, 1.0, {"noop"})]

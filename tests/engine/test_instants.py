@@ -86,7 +86,7 @@ def test_a_chain_on_one_node_is_done_in_one_transaction_that_claims_the_node_and
     world = world_of("a@n1 TODO", "b@n1 BLOCKED a@n1", "c@n1 BLOCKED b@n1", "d@n2 BLOCKED c@n1")
     result = carried(world)
     assert result is not None
-    assert [hold.vertex.name for hold in result.done] == ["a@n1", "b@n1", "c@n1"]
+    assert [grant.vertex.name for grant in result.done] == ["a@n1", "b@n1", "c@n1"]
     fence, held, given = result.changes[:3]
     assert isinstance(fence, Set)
     assert (fence.path, fence.version) == (paths.fence("n1"), 6)
@@ -138,17 +138,17 @@ def test_behind_a_run_that_has_ended_the_claim_that_stands_is_given_back() -> No
     script = Role(barclamp="b", jig="script")
     world = world_of("s@n1 TODO", "a@n1 BLOCKED s@n1", "b@n1 BLOCKED a@n1", s=script)
     vertex = world.nodes["n1"].noderoles["s"]
-    hold = take(world, vertex, "a1", "run-s", 40.0)
-    world.put_noderole("n1", "s", hold.record, version=10)
-    world.put_fence("n1", hold.fence)
-    result = carried(world, ended=Ended(hold, after(hold.record, Event.SUCCEED, NOW, by="a1"), RUN))
+    grant = take(world, vertex, "a1", "run-s", 40.0)
+    world.put_noderole("n1", "s", grant.record, version=10)
+    world.put_fence("n1", grant.fence)
+    result = carried(world, ended=Ended(grant, after(grant.record, Event.SUCCEED, NOW, by="a1"), RUN))
     assert result is not None
     assert [each.vertex.name for each in result.done] == ["a@n1", "b@n1"]
-    assert {each.epoch for each in result.done} == {hold.epoch + 1}
+    assert {each.epoch for each in result.done} == {grant.epoch + 1}
     fence = result.changes[0]
     assert isinstance(fence, Set)
-    assert (fence.path, fence.version) == (paths.fence("n1"), hold.fence)
-    assert Delete(paths.claim("n1"), hold.claim_version) in result.changes
+    assert (fence.path, fence.version) == (paths.fence("n1"), grant.fence)
+    assert Delete(paths.claim("n1"), grant.claim_version) in result.changes
     assert Create(paths.run("s", "n1", "run-s"), RUN) in result.changes
     assert wrote(result.changes) == {"s@n1": "ACTIVE", "a@n1": "ACTIVE", "b@n1": "ACTIVE"}
 

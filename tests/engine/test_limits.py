@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodepool_ocb.engine import liveness
-from nodepool_ocb.engine.readiness import Code, hindrances
+from nodepool_ocb.engine.readiness import Code, blockers
 from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
@@ -189,7 +189,7 @@ def test_nothing_starts_on_a_node_whose_death_is_not_told_to_all_even_if_it_is_v
     world, view = crowded(1, State.TODO)
     world.put_node(view.name, Node(virtual=True, dying=True), 3)
     (vertex,) = view.noderoles.values()
-    assert Code.NODE_NOT_ALIVE in [reason.code for reason in hindrances(world, vertex, 1.0, {"noop"})]
+    assert Code.NODE_NOT_ALIVE in [reason.code for reason in blockers(world, vertex, 1.0, {"noop"})]
 
 
 def test_what_a_death_has_no_room_for_on_other_nodes_is_left_to_those_who_watch_them() -> None:

@@ -140,11 +140,11 @@ def test_a_new_node_s_epochs_and_a_new_noderole_s_generation_are_above_all_that_
     ((_, bound),) = binding.plan(world, "work", "n2.example.com", now=1.0).noderoles
     assert bound.generation == 9
     vertex = world.put_noderole("n2.example.com", "work", replace(bound, state=State.TODO), 0)
-    hold = claim.take(world, vertex, "a", "r1", 1.0)
-    assert (hold.epoch, hold.fence) == (91, 1)
-    following = claim.take_next(world, hold, vertex, vertex.record, "r2", 1.0)
+    grant = claim.take(world, vertex, "a", "r1", 1.0)
+    assert (grant.epoch, grant.fence) == (91, 1)
+    following = claim.take_next(world, grant, vertex, vertex.record, "r2", 1.0)
     assert (following.epoch, following.fence) == (92, 2)
-    assert Check(paths.fence("n2.example.com"), 1) in claim.finishing(hold, {}, None)
+    assert Check(paths.fence("n2.example.com"), 1) in claim.finishing(grant, {}, None)
 
 
 def test_nothing_comes_or_goes_without_the_structure(world: World) -> None:

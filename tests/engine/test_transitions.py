@@ -19,7 +19,7 @@ from nodepool_ocb.model.records import NodeRole, State
 
 ROOTS = [Path(nodepool_ocb.__file__).parent, Path(nodepool_ocb_annealer.__file__).parent]
 
-#: Before each event: everything has a value that is not the default, but for ``refresh`` and ``ending``.
+#: Before each event: everything has a value that is not the default, but for ``refresh`` and ``cancel_reason``.
 BEFORE = NodeRole(
     state=State.PROPOSED,
     since=1.0,
@@ -73,8 +73,8 @@ EXPECTED: dict[tuple[str, str], dict[str, Any]] = {
 @pytest.mark.parametrize(("state", "event"), [*itertools.product(State, Event)], ids=str)
 def test_an_event_changes_what_is_written_here_and_nothing_else(state: State, event: Event) -> None:
     before = replace(BEFORE, state=state)
-    if event is Event.END and state is State.TRANSITION:
-        assert changes(before, event) == {"ending": "why"}
+    if event is Event.CANCEL and state is State.TRANSITION:
+        assert changes(before, event) == {"cancel_reason": "why"}
     elif (state, event) in EXPECTED:
         assert changes(before, event) == without_what_stays({**TOLD, **EXPECTED[state, event]}, before)
     else:
@@ -108,11 +108,11 @@ def test_a_refresh_is_a_mark_that_a_run_takes_along_and_its_end_takes_away(
 
 
 def test_only_the_end_of_a_run_that_is_to_be_ended_takes_that_away() -> None:
-    before = replace(BEFORE, state=State.TRANSITION, ending="time is up")
+    before = replace(BEFORE, state=State.TRANSITION, cancel_reason="time is up")
     assert changes(before, Event.CLAIM) == TOLD
-    assert changes(before, Event.FAIL) == {**TOLD, "state": "ERROR", "once": None, "ending": None}
+    assert changes(before, Event.FAIL) == {**TOLD, "state": "ERROR", "once": None, "cancel_reason": None}
     assert changes(before, Event.NODE_DIED) == {
-        **TOLD, "state": "TODO", "generation": 8, "not_before": 0.0, "ending": None
+        **TOLD, "state": "TODO", "generation": 8, "not_before": 0.0, "cancel_reason": None
     }  # fmt: skip
 
 

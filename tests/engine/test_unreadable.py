@@ -21,7 +21,7 @@ from nodepool_ocb.model.records import (
     Node,
     NodeRole,
     Role,
-    Rollouts,
+    RolloutPointer,
     Set,
     State,
 )
@@ -348,7 +348,7 @@ def test_what_people_ask_for_near_an_unreadable_record_is_refused_naming_it(
     made = world()
     put(made, BASE, State.PROPOSED)
     made.put_deployment_role("lab", "app", Stored(DeploymentRole(), 0))
-    made.put_rollouts("lab", Stored(Rollouts(), 0))
+    made.put_rollouts("lab", Stored(RolloutPointer(), 0))
     if act is not end:
         act(made)  # else it is refused for what the deployment holds
     spoil(made, path)

@@ -26,12 +26,12 @@ from nodepool_ocb.images.rules import (
     state_shown,
 )
 from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step, Tidier, tidy
-from nodepool_ocb.model.records import Build, BuildRequest, BuildState, Holder, Pause, Upload, UploadState
+from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
 
 DAY, MINUTE = 86400.0, 60.0
 NOW = 100 * DAY
 WANTED = Wanted(formats=("qcow2",), rebuild_age_seconds=DAY)
-SOMEBODY = Holder(daemon="b9", host="h9", pid=1, purpose="build", since=0.0)
+SOMEBODY = LockOwner(daemon="b9", host="h9", pid=1, purpose="build", since=0.0)
 
 
 def build(number: int, state: str = "ready", age: float = 0.0, *uploads: UploadView, **fields: Any) -> BuildView:

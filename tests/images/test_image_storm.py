@@ -26,7 +26,7 @@ from nodepool_ocb.images.rules import (
     fulfilled,
 )
 from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step, Tidier, tidy
-from nodepool_ocb.model.records import Build, BuildRequest, BuildState, Holder, Pause, Upload, UploadState
+from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
 
 DAY = 86400.0
 BUILDERS = ("b1", "b2", "b3")
@@ -80,7 +80,7 @@ class Storm(RuleBasedStateMachine):
         return ImageView(
             "debian",
             tuple(builds),
-            Holder(daemon=self.holder, host="h", pid=1, purpose="build", since=0.0) if self.holder else None,
+            LockOwner(daemon=self.holder, host="h", pid=1, purpose="build", since=0.0) if self.holder else None,
             None if self.request is None else Requested(BuildRequest(), 0, self.request),
             None if self.paused is None else Paused(Pause(until=self.paused), 0),
         )

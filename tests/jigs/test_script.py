@@ -260,11 +260,11 @@ def test_end_ends_the_run_and_all_of_it(machine: Any, annealer: Any, another: An
     order = machine.order(LONG)
     outcome = annealer.begin(order)
     until(lambda: machine.run_file("pid").exists())
-    assert another.jig.end(machine.order("", epoch=2)) is None
+    assert another.jig.cancel(machine.order("", epoch=2)) is None
     assert not alive(machine.history[0].group)
     assert outcome() == Fenced(2)
-    assert another.jig.end(machine.order("", epoch=3)) is None, "nothing runs: nothing to do"
-    assert annealer.jig.end(machine.order("", epoch=1)) == Fenced(3)
+    assert another.jig.cancel(machine.order("", epoch=3)) is None, "nothing runs: nothing to do"
+    assert annealer.jig.cancel(machine.order("", epoch=1)) == Fenced(3)
 
 
 # -- links --

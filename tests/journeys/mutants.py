@@ -46,7 +46,7 @@ def before_the_claim(role: str) -> None:
     decide = claim.claiming
     stop = _Once()
 
-    def claiming(world: Any, hold: claim.Hold, *, recorded: bool = False) -> list[Change]:
+    def claiming(world: Any, hold: claim.Grant, *, recorded: bool = False) -> list[Change]:
         changes = decide(world, hold, recorded=recorded)
         if hold.vertex.role == role:
             stop.here()
@@ -118,7 +118,7 @@ def without_fence() -> None:
     def unfenced(decide: Callable[..., list[Change]]) -> Callable[..., list[Change]]:
         return lambda *a, **k: [change for change in decide(*a, **k) if not change.path.endswith(FENCE)]
 
-    def same_epoch(hold: claim.Hold) -> claim.Hold:
+    def same_epoch(hold: claim.Grant) -> claim.Grant:
         epoch = hold.vertex.node.fence
         return replace(hold, epoch=epoch, fence=epoch, record=replace(hold.record, epoch=epoch))
 

@@ -14,8 +14,8 @@ from nodepool_ocb.model.records import (
     Create,
     Deployment,
     DeploymentState,
-    Holder,
     Json,
+    LockOwner,
     Node,
     NodeRole,
     Role,
@@ -69,7 +69,7 @@ class Staged:
         return tree.load(self.fleet.session).rollouts[self.deployment].record.driver
 
     @property
-    def holder(self) -> Holder | None:
+    def holder(self) -> LockOwner | None:
         return holders(self.fleet.session, [paths.rollout_lock(self.deployment, self.id)])[0]
 
     def until_over(self, seconds: float = 60.0) -> Rollout:

@@ -51,7 +51,7 @@ class Commands(Trouble):
         self.fleet, self.nodes = fleet, nodes
         self._person = Person(fleet.hosts)
 
-    def insist(self, *words: str, done: Sequence[int] = (0,), so_that: Sequence[str] = ()) -> None:
+    def write_until_done(self, *words: str, done: Sequence[int] = (0,), so_that: Sequence[str] = ()) -> None:
         """Again and again until the command is done: what works now ends, and ZooKeeper comes back.
 
         With ``so_that``, until that command succeeds, too.
@@ -82,19 +82,19 @@ class Lives(Commands):
         if self.chance.random() < 0.6:
             self._create_again(fqdn)
         else:
-            self.insist("noderole", "unbind", f"second@{fqdn}", "--yes", done=(0, GONE))
+            self.write_until_done("noderole", "unbind", f"second@{fqdn}", "--yes", done=(0, GONE))
             self.fleet.begins_anew(f"second@{fqdn}")
-        self.insist("node", "bind", fqdn, "second")
-        self.insist("node", "commit", fqdn)
+        self.write_until_done("node", "bind", fqdn, "second")
+        self.write_until_done("node", "commit", fqdn)
 
     def _create_again(self, fqdn: str) -> None:
         node = dict(self.fleet.farm.records())[fqdn]
-        self.insist("node", "delete", fqdn, "--yes", done=(0, GONE))
+        self.write_until_done("node", "delete", fqdn, "--yes", done=(0, GONE))
         self.fleet.begins_anew(f"first@{fqdn}", f"second@{fqdn}")
         key = ("--host-key", node.host_keys[0]) if self.chance.random() < 0.5 else ()
         address = ("--address", node.addresses[0], "--user", node.user, "--deployment", DEPLOYMENT)
         there = ("node", "show", fqdn)  # refused because it is there, or because some record cannot be read
-        self.insist("node", "create", fqdn, *address, *key, done=(0, REFUSED), so_that=there)
+        self.write_until_done("node", "create", fqdn, *address, *key, done=(0, REFUSED), so_that=there)
 
 
 class Refreshing(Commands):
@@ -107,7 +107,7 @@ class Refreshing(Commands):
             self.try_once("noderole", "refresh", member)
         else:
             self.try_once("noderole", "propose", member)
-            self.insist("noderole", "commit", member)
+            self.write_until_done("noderole", "commit", member)
 
 
 # -- what there is to be troubled --

@@ -10,7 +10,7 @@ import pytest
 from nodepool_ocb import providers
 from nodepool_ocb.testing.engine import Engine, why_not
 from nodepool_ocb.testing.glance import Glance
-from tests.providers.sites import Ledger, Site, docker_provider, local_provider, openstack_provider
+from tests.providers.sites import Context, Ledger, docker_provider, local_provider, openstack_provider
 
 
 @pytest.fixture(scope="session")
@@ -66,8 +66,8 @@ def dock(engine: Engine, tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture(params=["local", "docker", "openstack"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Context:
     """A provider of each driver in turn."""
     name = {"local": "laboratory", "docker": "dock", "openstack": "cloud"}[request.param]
     image_format = "tar" if request.param == "docker" else "qcow2"
-    return Site(request.getfixturevalue(name), tmp_path, image_format, str(tmp_path))
+    return Context(request.getfixturevalue(name), tmp_path, image_format, str(tmp_path))

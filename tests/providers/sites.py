@@ -187,7 +187,7 @@ def uploading_process(provider: Provider, item: Item) -> Iterator[subprocess.Pop
             process.kill()
 
 
-class Site(msgspec.Struct):
+class Context(msgspec.Struct):
     """Some provider."""
 
     ledger: Ledger

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
-from tests.providers.sites import Site, Trickle, refused, sent, stamped
+from tests.providers.sites import Context, Trickle, refused, sent, stamped
 
 
-def test_what_is_sent_is_verified_listed_with_its_stamp_and_deleted(site: Site) -> None:
+def test_what_is_sent_is_verified_listed_with_its_stamp_and_deleted(site: Context) -> None:
     item = site.item()
     external_id = sent(site.ledger.upload(item))
     assert site.ledger.verify(external_id, item) is None
@@ -24,13 +24,13 @@ def test_what_is_sent_is_verified_listed_with_its_stamp_and_deleted(site: Site) 
     assert site.list() == []
 
 
-def test_what_is_gone_is_deleted_once_more_without_complaint(site: Site) -> None:
+def test_what_is_gone_is_deleted_once_more_without_complaint(site: Context) -> None:
     external_id = sent(site.ledger.upload(site.item()))
     assert site.ledger.delete(external_id) is None
     assert site.ledger.delete(external_id) is None
 
 
-def test_several_are_sent_at_once(site: Site) -> None:
+def test_several_are_sent_at_once(site: Context) -> None:
     items = [site.item()]
     items += [stamped(items[0], upload=f"100000000{n}") for n in range(3)]
     with ThreadPoolExecutor(4) as pool:
@@ -43,7 +43,7 @@ def test_several_are_sent_at_once(site: Site) -> None:
     assert site.list() == []
 
 
-def test_a_file_that_is_not_what_was_built_is_sent_to_nobody(site: Site) -> None:
+def test_a_file_that_is_not_what_was_built_is_sent_to_nobody(site: Context) -> None:
     item = replace(site.item(), sha256="0" * 64)
     outcome = refused(site.ledger.upload(item))
     assert outcome.lasting
@@ -51,14 +51,14 @@ def test_a_file_that_is_not_what_was_built_is_sent_to_nobody(site: Site) -> None
     assert site.list() == []
 
 
-def test_a_file_that_lost_its_end_is_sent_to_nobody(site: Site) -> None:
+def test_a_file_that_lost_its_end_is_sent_to_nobody(site: Context) -> None:
     item = site.item()
     item.file.write_bytes(item.file.read_bytes()[:-512])
     assert refused(site.ledger.upload(item)).lasting
     assert site.list() == []
 
 
-def test_a_file_that_is_missing_is_named(site: Site) -> None:
+def test_a_file_that_is_missing_is_named(site: Context) -> None:
     item = site.item()
     item.file.unlink()
     outcome = refused(site.ledger.upload(item))
@@ -66,7 +66,7 @@ def test_a_file_that_is_missing_is_named(site: Site) -> None:
     assert outcome.lasting
 
 
-def test_an_upload_that_is_told_to_stop_leaves_nothing(site: Site) -> None:
+def test_an_upload_that_is_told_to_stop_leaves_nothing(site: Context) -> None:
     item = site.item(size=20_000_000)
     with Trickle(item, site.folder) as trickle, ThreadPoolExecutor(1) as pool:
         upload = pool.submit(site.ledger.upload, trickle.item)
@@ -79,7 +79,7 @@ def test_an_upload_that_is_told_to_stop_leaves_nothing(site: Site) -> None:
     assert site.list() == []
 
 
-def test_an_upload_that_takes_too_long_leaves_nothing(site: Site) -> None:
+def test_an_upload_that_takes_too_long_leaves_nothing(site: Context) -> None:
     item = site.item(size=20_000_000, timeout_seconds=0.5)
     with Trickle(item, site.folder) as trickle, ThreadPoolExecutor(1) as pool:
         upload = pool.submit(site.ledger.upload, trickle.item)
@@ -91,14 +91,14 @@ def test_an_upload_that_takes_too_long_leaves_nothing(site: Site) -> None:
     assert site.list() == []
 
 
-def test_what_was_never_sent_is_not_verified(site: Site) -> None:
+def test_what_was_never_sent_is_not_verified(site: Context) -> None:
     item = site.item()
     external_id = sent(site.ledger.upload(item))
     assert site.ledger.delete(external_id) is None
     assert refused(site.ledger.verify(external_id, item)).reason
 
 
-def test_what_was_made_of_another_file_is_not_verified(site: Site) -> None:
+def test_what_was_made_of_another_file_is_not_verified(site: Context) -> None:
     item = site.item()
     external_id = sent(site.ledger.upload(item))
     other = secrets.token_hex(32)
@@ -109,7 +109,7 @@ PARTS = ("cluster", "provider", "image", "build", "upload", "key")
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_differs_in_one_part_of_the_stamp_is_neither_deleted_nor_verified(site: Site, part: str) -> None:
+def test_what_differs_in_one_part_of_the_stamp_is_neither_deleted_nor_verified(site: Context, part: str) -> None:
     item = site.item()
     external_id = sent(site.ledger.upload(item))
     other = stamped(item, **{part: "other"})
@@ -119,7 +119,7 @@ def test_what_differs_in_one_part_of_the_stamp_is_neither_deleted_nor_verified(s
 
 
 @pytest.mark.parametrize("part", [part for part in PARTS if part != "cluster"])
-def test_what_is_undone_is_this_attempts_own(site: Site, part: str) -> None:
+def test_what_is_undone_is_this_attempts_own(site: Context, part: str) -> None:
     """The other is refused as its file is spoiled; what it began is taken away, and nothing else."""
     item = site.item()
     external_id = sent(site.ledger.upload(item))

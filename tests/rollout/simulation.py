@@ -26,7 +26,7 @@ from nodepool_ocb.rollout.records import (
     parts,
     whole,
 )
-from nodepool_ocb.rollout.step import Order, Step, step, watched
+from nodepool_ocb.rollout.step import Directive, Step, step, watched
 
 Outcome = Callable[[str, int, int], str]  # node, phase, attempt → "ok", "fail" or "hang"
 
@@ -64,7 +64,7 @@ class Machines:
             case "TRANSITION":
                 return Seen(running=1)
             case "ENDING":
-                return Seen(ending=1)
+                return Seen(cancelling=1)
             case "ERROR":
                 return Seen(errors={"role": self.generation[node, phase]}, reason="it broke")
         return Seen()
@@ -73,13 +73,13 @@ class Machines:
         for action in actions:
             place = (action.node, action.phase)
             before = self.state.get(place, "PROPOSED")
-            if action.order is Order.END and before == "TRANSITION":
+            if action.order is Directive.END and before == "TRANSITION":
                 self.state[place] = "ENDING"
-            elif action.order in (Order.RECALL, Order.END):
+            elif action.order in (Directive.RECALL, Directive.END):
                 assert before == "TODO", (before, action)
                 self.state[place] = "PROPOSED"
             else:
-                assert before == "PROPOSED" or (before == "ERROR" and action.order is Order.RETRY), (before, action)
+                assert before == "PROPOSED" or (before == "ERROR" and action.order is Directive.RETRY), (before, action)
                 self.state[place] = "TODO"
                 self.generation[place] += 1
 

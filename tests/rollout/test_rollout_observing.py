@@ -16,7 +16,7 @@ from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.records import Rollout, RolloutState, apply
 from nodepool_ocb.rollout.selectors import inventory
-from nodepool_ocb.rollout.step import Action, Order, step
+from nodepool_ocb.rollout.step import Action, Directive, step
 from nodepool_ocb.rollout.strategy import WHOLE, Strategy
 
 PHASES = [{"name": "prepare", "roles": ["os"]}, {"name": "check", "stages": ["main"]}, {"name": "deploy"}]
@@ -89,7 +89,7 @@ def test_a_node_is_seen_by_its_noderoles() -> None:
 
 def test_a_run_is_ended_only_where_somebody_can_end_it() -> None:
     there = world({"a@n1.x.y": "TRANSITION"})
-    record = msgspec.structs.replace(there.nodes["n1.x.y"].noderoles["a"].record, ending="cancelled")
+    record = msgspec.structs.replace(there.nodes["n1.x.y"].noderoles["a"].record, cancel_reason="cancelled")
     there.put_noderole("n1.x.y", "a", record, 1)
     rollout = rollout_of(there, [{"name": "deploy"}])
     for _ in range(2):
@@ -99,12 +99,12 @@ def test_a_run_is_ended_only_where_somebody_can_end_it() -> None:
         there.put_node("n1.x.y", Node(**{"deployment": "lab", "alive": True, **fields}), 1)
         return Observer(there, "lab", rollout).seen()["n1.x.y"]
 
-    assert (seen().ending, seen(virtual=True, alive=False).ending) == (1, 1)
+    assert (seen().cancelling, seen(virtual=True, alive=False).cancelling) == (1, 1)
     for hindered in ({"alive": False}, {"available": False}, {"deleting": True}):
-        assert (seen(**hindered).ending, seen(**hindered).stuck) == (0, 1), "nobody takes it over"
+        assert (seen(**hindered).cancelling, seen(**hindered).stuck) == (0, 1), "nobody takes it over"
         assert "is to be ended, and its machine" in seen(**hindered).reason
     there.put_claim("n1.x.y", Claim(annealer="a", noderole="a@n1.x.y", run="r", epoch=1, since=0.0), 1, 0)
-    assert seen(available=False).ending == 1, "who holds it ends it"
+    assert seen(available=False).cancelling == 1, "who holds it ends it"
 
 
 def test_orders_move_the_noderoles_that_they_are_for() -> None:
@@ -116,13 +116,13 @@ def test_orders_move_the_noderoles_that_they_are_for() -> None:
             str(event): [str(v.record.state) for v in found]
             for event, found in look.moves([Action(order, "n1.x.y", 1)]).items()
         }
-        for order in Order
+        for order in Directive
     }
     assert moved == {
         "commit": {"COMMIT": ["PROPOSED"]},
         "retry": {"COMMIT": ["PROPOSED"], "RETRY": ["ERROR"]},
         "recall": {"PROPOSE": ["BLOCKED", "TODO"]},
-        "end": {"PROPOSE": ["BLOCKED", "TODO"], "END": ["TRANSITION"]},
+        "end": {"PROPOSE": ["BLOCKED", "TODO"], "CANCEL": ["TRANSITION"]},
     }
 
 

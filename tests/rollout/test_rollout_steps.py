@@ -18,7 +18,7 @@ from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.plan import begin, plan
 from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply, parts
 from nodepool_ocb.rollout.report import report
-from nodepool_ocb.rollout.step import Order, step, watched
+from nodepool_ocb.rollout.step import Directive, step, watched
 from nodepool_ocb.rollout.strategy import WHOLE, Strategy
 from nodepool_ocb.store.client.transaction import RECORD_BYTES
 from nodepool_ocb.testing.example import EXAMPLE, SITE
@@ -501,14 +501,14 @@ def test_cancelling_ends_also_what_still_runs_on_nodes_that_failed() -> None:
     drive.rollout = apply(drive.rollout, commands.cancel(drive.rollout, drive.now))
     assert set(watched(drive.rollout)) == {node(0), node(1)}
     assert {(action.order, action.node) for action in step(drive.rollout, both, drive.now).actions} == {
-        (Order.END, node(0)),
-        (Order.END, node(1)),
+        (Directive.END, node(0)),
+        (Directive.END, node(1)),
     }
     left = {node(0): both[node(0)], node(1): Seen(errors={"a": 1})}
     for _ in range(5):
         drive.rollout = apply(drive.rollout, step(drive.rollout, left, drive.now).decisions)
     assert not drive.rollout.over, "it is not over before that is told to end"
-    left[node(0)] = Seen(errors={"a": 1}, ending=1)
+    left[node(0)] = Seen(errors={"a": 1}, cancelling=1)
     for _ in range(5):
         drive.rollout = apply(drive.rollout, step(drive.rollout, left, drive.now).decisions)
     assert drive.rollout.head.state == "cancelled"
@@ -725,7 +725,7 @@ def test_a_retried_node_waits_for_the_error_above_it_to_be_retried_too() -> None
     blocked = step(drive.rollout, {node(0): Seen(stuck=1, reason="x@n9 in ERROR")}, drive.now)
     assert (blocked.decisions, blocked.actions) == ((), ())
     assert [action.order for action in step(drive.rollout, {node(0): Seen(errors={"role": 1})}, drive.now).actions] == [
-        Order.RETRY
+        Directive.RETRY
     ]
 
 

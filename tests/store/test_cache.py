@@ -24,7 +24,7 @@ from nodepool_ocb.model.records import (
     NodeRole,
     Record,
     Role,
-    Rollouts,
+    RolloutPointer,
     Set,
     State,
 )
@@ -253,7 +253,7 @@ OF_EVERY_KIND: dict[str, Record] = {
     paths.role("os"): Role(barclamp="b", jig="noop", hooks=("on_todo",)),
     paths.deployment("web"): Deployment(by="me"),
     paths.deployment_role("web", "os"): DeploymentRole(user={"a": 1}),
-    paths.rollouts("web"): Rollouts(newest="0000000001", over=False),
+    paths.rollouts("web"): RolloutPointer(newest="0000000001", over=False),
     paths.daemon("annealer", "a"): Daemon(host="h", pid=1, version="1", started=1.0),
 }
 

@@ -21,7 +21,7 @@ from nodepool_ocb.model.records import (
     BuildState,
     Create,
     Delete,
-    Holder,
+    LockOwner,
     Pause,
     Set,
     Upload,
@@ -38,7 +38,7 @@ from tests.store.interrupted_session import Disturbed
 Until = Callable[..., None]
 Connect = Callable[..., Session]
 
-ME = Holder(daemon="builder", host="h", pid=1, purpose="build", since=1.0)
+ME = LockOwner(daemon="builder", host="h", pid=1, purpose="build", since=1.0)
 READY = BuildState.READY
 
 

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from nodepool_ocb.errors import Invalid, Stale, Unavailable
-from nodepool_ocb.model.records import Create, Delete, Holder
+from nodepool_ocb.model.records import Create, Delete, LockOwner
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks, holders
 from nodepool_ocb.testing.proxy import Proxy
@@ -29,7 +29,7 @@ Connect = Callable[..., Session]
 Until = Callable[..., None]
 
 PATH = "/ocb/thing/lock"
-ME = Holder(daemon="builder", host="h", pid=1, purpose="build debian", since=1.0)
+ME = LockOwner(daemon="builder", host="h", pid=1, purpose="build debian", since=1.0)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_what_does_not_exist_is_not_locked_and_not_made(session: Session) -> Non
 
 def test_a_purpose_as_large_as_a_book_is_refused_before_it_is_sent(session: Session) -> None:
     with pytest.raises(Invalid, match="more than it may hold"):
-        Locks(session).take(PATH, Holder(daemon="d", host="h", pid=1, purpose="x" * 300_000, since=1.0))
+        Locks(session).take(PATH, LockOwner(daemon="d", host="h", pid=1, purpose="x" * 300_000, since=1.0))
     assert session.connected
     assert Locks(session).take(PATH, ME) is not None
 

@@ -14,7 +14,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Delete, Deployment, Holder, Node, Record, Rollouts, Set
+from nodepool_ocb.model.records import Change, Create, Delete, Deployment, LockOwner, Node, Record, RolloutPointer, Set
 from nodepool_ocb.rollout import commands, records
 from nodepool_ocb.rollout.plan import begin as planned
 from nodepool_ocb.rollout.records import Decision, GroupState, NodesRecord, NodeState, Rollout, RolloutState, apply
@@ -26,7 +26,7 @@ from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.subtree import removal
 
-ME = Holder(daemon="annealer", host="h", pid=1, purpose="rollout", since=1.0)
+ME = LockOwner(daemon="annealer", host="h", pid=1, purpose="rollout", since=1.0)
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_a_list_has_every_rollout_and_who_drives_it(session: Session) -> None:
 def take_over(session: Session, driver: str, deployment: str = "lab") -> None:
     znode = session.get(paths.rollouts(deployment))
     assert znode is not None
-    known = codec.decode(Rollouts, znode)
+    known = codec.decode(RolloutPointer, znode)
     session.commit(rollouts.taken_over(deployment, known, znode.version, driver, 7.0))
 
 

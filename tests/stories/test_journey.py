@@ -14,7 +14,7 @@ from nodepool_ocb.cli.main import NOUNS
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Daemon, Delete, Holder, Json, Node, NodeRole, Role, Set, State
+from nodepool_ocb.model.records import Change, Create, Daemon, Delete, Json, LockOwner, Node, NodeRole, Role, Set, State
 from nodepool_ocb.rollout import strategy
 from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.store import rollouts, tree
@@ -370,7 +370,7 @@ def test_completion_offers_what_exists(ocb: Ocb, monkeypatch: pytest.MonkeyPatch
 def test_a_deployment_with_a_rollout_under_way_is_not_deleted(ask: Ask, ocb: Ocb, world: Session) -> None:
     ask("deployment", "create", "empty")
     rollouts.begin(world, "empty", begin(strategy.WHOLE, {}, 1.0))
-    me = Holder(daemon="a1", host="h", pid=1, purpose="rollout 0000000000 of deployment empty", since=1.0)
+    me = LockOwner(daemon="a1", host="h", pid=1, purpose="rollout 0000000000 of deployment empty", since=1.0)
     Locks(world).take(paths.rollout_lock("empty", "0000000000"), me)
     assert [(row["kind"], row["name"], row["owner"]) for row in ask("lock", "list")] == [
         ("rollout", "empty/0000000000", "a1")
@@ -387,4 +387,4 @@ def test_a_run_is_cancelled_and_nothing_else_is(ask: Ask, becomes: Callable[...,
     ask("noderole", "cancel", f"base@{N1}", "--reason", "wrong disk")
     shown = ask("noderole", "show", f"base@{N1}")
     assert (shown["state"], shown["by"], shown["run"]) == ("TRANSITION", "a1", "r1")
-    assert shown["ending"].startswith("wrong disk (")
+    assert shown["cancel_reason"].startswith("wrong disk (")

@@ -341,7 +341,7 @@ def test_a_result_that_comes_after_the_time_changes_nothing(three: Fleet) -> Non
     fleet.until_started(app)
     worker.freeze()
     fleet.until(lambda: fleet.noted(Noted.ENDED)[app] == 1, "the run ends well")
-    fleet.until(lambda: fleet.record(app).ending is not None, "the time is over")
+    fleet.until(lambda: fleet.record(app).cancel_reason is not None, "the time is over")
     worker.thaw()
     fleet.until_state(app, State.ERROR)
     assert staged.until_over().groups["all"].reason == "deploy"

@@ -18,7 +18,7 @@ REFUSALS_OF_ONE: Final = (
 )
 
 
-class Standing:
+class Fitness:
     """What went wrong since a machine let us in."""
 
     def __init__(self) -> None:

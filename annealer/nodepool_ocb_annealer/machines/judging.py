@@ -22,14 +22,14 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Node
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb_annealer.machines.fitness import Standing
+from nodepool_ocb_annealer.machines.fitness import Fitness
 
 log = logging.getLogger(__name__)
 
 MOST_DOUBLINGS: Final = 4  # of the time for which a node is not suspected again
 
 
-class Site(Protocol):
+class Context(Protocol):
     """What judging needs of the annealer."""
 
     world: World
@@ -43,9 +43,9 @@ class Site(Protocol):
 class Judging:
     """Suspicions, ours and those of others."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self.standing = Standing()
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.standing = Fitness()
         self._suspected: dict[str, str] = {}  # nodes that we suspect → why
         self._refuted: dict[str, tuple[int, float]] = {}  # how often in a row, and until when it is not suspected again
 
@@ -53,7 +53,7 @@ class Judging:
 
     def asked(self, node: Node) -> bool:
         """Whether another annealer wants to know if we reach the node."""
-        return node.suspicion is not None and node.suspicion.by != self._site.identity
+        return node.suspicion is not None and node.suspicion.by != self._context.identity
 
     def agreed(self, node: Node) -> bool:
         """Whether the node is dead if we do not reach it: another found the same, or there is no other to ask.
@@ -61,7 +61,7 @@ class Judging:
         The word of an annealer that is in trouble itself, or gone, counts for nothing: it may have been ours, before a restart.
         """
         by = node.suspicion.by if node.suspicion is not None and self.asked(node) else None
-        annealers = self._site.world.annealers
+        annealers = self._context.world.annealers
         if by in annealers and annealers[by].trouble is None:
             return True
         return self._alone
@@ -71,28 +71,28 @@ class Judging:
         """Whether no other annealer is ready."""
         return not any(
             daemon.trouble is None and daemon.state == "running"
-            for identity, daemon in self._site.world.annealers.items()
-            if identity != self._site.identity
+            for identity, daemon in self._context.world.annealers.items()
+            if identity != self._context.identity
         )
 
     def answered(self, view: NodeView) -> None:
         """The machine answers us: then it is well, whoever does not reach it."""
         self.reached(view.name)
         if view.record is not None and view.record.suspicion is not None:
-            self._site.send(refuted(view), lambda _: None, f"{view.name} reached")
+            self._context.send(refuted(view), lambda _: None, f"{view.name} reached")
 
     # -- ours --
 
     def suspect(self, view: NodeView, reason: str) -> None:
         """Ask the others, unless that was done, or they said lately that the node is well."""
-        site, fqdn, node = self._site, view.name, view.record
+        context, fqdn, node = self._context, view.name, view.record
         assert node is not None, "only nodes that have a record are probed"
-        ours = node.suspicion is not None and node.suspicion.by == site.identity
+        ours = node.suspicion is not None and node.suspicion.by == context.identity
         if ours or time.monotonic() < self._refuted.get(fqdn, (0, 0.0))[1]:
             return
         log.warning("%s does not answer; others are asked to look: %s", fqdn, reason)
-        changes = suspected(view, site.identity, reason, site.session.now())
-        site.send(changes, partial(self._told, fqdn, reason), f"suspicion of {fqdn}")
+        changes = suspected(view, context.identity, reason, context.session.now())
+        context.send(changes, partial(self._told, fqdn, reason), f"suspicion of {fqdn}")
 
     def refused(self, view: NodeView, reason: str) -> None:
         """The machine did not let us in, and no other annealer is to be asked about it."""
@@ -109,7 +109,7 @@ class Judging:
         What was dead before tells that only where no machine is alive.
         """
         assert view.record is not None, "only nodes that have a record are probed"
-        others = [other for other in self._site.world.nodes.values() if other is not view and probed(other)]
+        others = [other for other in self._context.world.nodes.values() if other is not view and probed(other)]
         if not (reason.startswith("authenticate:") and self._alone and others):
             return False
         return view.record.alive or not any(other.record is not None and other.record.alive for other in others)
@@ -127,7 +127,7 @@ class Judging:
         del self._suspected[fqdn]
         if node is not None and node.alive and node.available:
             count = self._refuted.get(fqdn, (0, 0.0))[0] + 1
-            pause = self._site.settings.probe_seconds * 2 ** min(count - 1, MOST_DOUBLINGS)
+            pause = self._context.settings.probe_seconds * 2 ** min(count - 1, MOST_DOUBLINGS)
             self._refuted[fqdn] = count, time.monotonic() + pause
             log.warning("%s does not answer, but others reach it: %s", fqdn, reason)
             if not reason.startswith("run:"):  # it let us in as it did them: what it did then is its own

@@ -49,7 +49,7 @@ class Unfit(msgspec.Struct, frozen=True):
     lacking: bool
 
 
-class Site(Protocol):
+class Context(Protocol):
     """What probing needs of the annealer."""
 
     world: World
@@ -67,8 +67,8 @@ class Site(Protocol):
 class Probing:
     """The schedule of probes; everything but the probe itself is on the turn thread."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
         self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
@@ -78,32 +78,32 @@ class Probing:
 
     def look_at_host(self) -> None:
         """Before anything is begun: what it takes to ask a machine is missed at once, where there is one to be asked."""
-        site = self._site
-        if site.prober is not None and any(map(probed, site.world.nodes.values())):
-            site.judging.standing.lacks(site.prober.lacks())
+        context = self._context
+        if context.prober is not None and any(map(probed, context.world.nodes.values())):
+            context.judging.standing.lacks(context.prober.lacks())
 
     def plan(self, nodes: Iterable[str]) -> None:
         """Make an appointment with each of these nodes, if it is ours to ask; suspected and dead ones soon."""
-        site, now = self._site, time.monotonic()
+        context, now = self._context, time.monotonic()
         for fqdn in nodes:
-            view = site.world.nodes.get(fqdn)
-            site.judging.heed(fqdn, view)
+            view = context.world.nodes.get(fqdn)
+            context.judging.heed(fqdn, view)
             if view is None or fqdn in self._under_way or not self._ours(view):
                 continue
             node = view.record
             assert node is not None, "only nodes that have a record are ours"
-            if site.judging.asked(node):
+            if context.judging.asked(node):
                 by = node.suspicion.by if node.suspicion else None
-                wait = site.ranking.of(fqdn, without=by) * site.settings.dead_probe_seconds
+                wait = context.ranking.of(fqdn, without=by) * context.settings.dead_probe_seconds
             elif node.alive and not node.suspicion:
-                wait = site.settings.probe_seconds * random.uniform(0.5, 1.0)
+                wait = context.settings.probe_seconds * random.uniform(0.5, 1.0)
             else:
-                wait = max(site.settings.dead_probe_seconds * random.uniform(0.0, 0.2), self._pause(fqdn, node))
-            site.agenda.at(now + wait, ("probe", fqdn))
+                wait = max(context.settings.dead_probe_seconds * random.uniform(0.0, 0.2), self._pause(fqdn, node))
+            context.agenda.at(now + wait, ("probe", fqdn))
 
     def probe(self, fqdn: str) -> None:
         """The appointment: ask now, unless somebody works on the node."""
-        view = self._site.world.nodes.get(fqdn)
+        view = self._context.world.nodes.get(fqdn)
         if view is None or fqdn in self._under_way or not self._ours(view):
             return
         if view.claim is not None or (view.record is not None and self._pause(fqdn, view.record)):
@@ -113,33 +113,33 @@ class Probing:
 
     def trial(self) -> None:
         """While something is wrong with us: ask any machine, rather one that others call alive."""
-        site = self._site
-        if site.prober is None or site.judging.standing.trouble is None:
+        context = self._context
+        if context.prober is None or context.judging.standing.trouble is None:
             return
-        site.agenda.at(time.monotonic() + site.settings.dead_probe_seconds, ("trial", ""))
-        site.prober.forget_keys()
-        asked = [view for view in site.world.nodes.values() if probed(view) and view.name not in self._under_way]
+        context.agenda.at(time.monotonic() + context.settings.dead_probe_seconds, ("trial", ""))
+        context.prober.forget_keys()
+        asked = [view for view in context.world.nodes.values() if probed(view) and view.name not in self._under_way]
         alive = [view for view in asked if view.record is not None and view.record.alive]
         if asked:
             self._submit(random.choice(alive or asked))
         else:
-            site.judging.standing.lacks(site.prober.lacks())
+            context.judging.standing.lacks(context.prober.lacks())
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ours(self, view: NodeView) -> bool:
         """Whether we are to ask, as the first in rank, or because somebody wants another opinion."""
-        site = self._site
-        if site.prober is None or site.judging.standing.trouble or not probed(view):
+        context = self._context
+        if context.prober is None or context.judging.standing.trouble or not probed(view):
             return False
-        return site.ranking.of(view.name) == 0 or (view.record is not None and site.judging.asked(view.record))
+        return context.ranking.of(view.name) == 0 or (view.record is not None and context.judging.asked(view.record))
 
     def _submit(self, view: NodeView) -> None:
-        assert self._site.prober is not None, "nobody asks without"
+        assert self._context.prober is not None, "nobody asks without"
         assert view.record is not None, "only nodes that have a record are probed"
         self._under_way[view.name] = time.monotonic()
-        self._threads.submit(self._ask, self._site.prober, view.name, view.record)
+        self._threads.submit(self._ask, self._context.prober, view.name, view.record)
 
     def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
         answer: Alive | Unreachable | Unfit
@@ -152,15 +152,15 @@ class Probing:
         except Exception as error:
             log.exception("the probe of %s raised", fqdn)
             answer = Unfit(f"{type(error).__name__}: {error}", lacking=False)
-        self._site.post(lambda: self._answered(fqdn, node, answer))
+        self._context.post(lambda: self._answered(fqdn, node, answer))
 
     def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | Unfit) -> None:
         began = self._under_way.pop(fqdn)
-        judging = self._site.judging
+        judging = self._context.judging
         if isinstance(answer, Unfit):
             metrics.PROBES.labels("unknown").inc()
             judging.unfit(fqdn, answer.reason, answer.lacking)
-        view = self._site.world.nodes.get(fqdn)
+        view = self._context.world.nodes.get(fqdn)
         if view is None or view.record is None or not probed(view):
             return
         if _reached_by(view.record) != _reached_by(asked):
@@ -181,42 +181,42 @@ class Probing:
 
     def _alive(self, view: NodeView, node: Node, answer: Alive) -> None:
         metrics.PROBES.labels("alive").inc()
-        site, fqdn = self._site, view.name
+        context, fqdn = self._context, view.name
         for known in (self._failures, self._seen, self._told):
             known.pop(fqdn, None)
-        site.judging.answered(view)
+        context.judging.answered(view)
         if not (node.alive or node.dying):
             log.info("%s is alive", fqdn)
-            keys, now = [answer.host_key] if answer.host_key else [], site.session.now()
+            keys, now = [answer.host_key] if answer.host_key else [], context.session.now()
             self._relapses.revived(fqdn, node, now)
-            site.send(revived(view, now, keys), lambda _: None, f"{fqdn} alive")
+            context.send(revived(view, now, keys), lambda _: None, f"{fqdn} alive")
         elif answer.host_key and not node.host_keys and node.suspicion is None:
-            site.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
+            context.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
 
     def _again(self, view: NodeView, node: Node, began: float) -> bool:
         """Whether it is asked once more first, soon: nobody else has failed at it."""
         failures = self._count(view.name, began)
-        again = node.alive and failures == 1 and not self._site.judging.asked(node)
+        again = node.alive and failures == 1 and not self._context.judging.asked(node)
         if again:
-            self._site.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", view.name))
+            self._context.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", view.name))
         return again
 
     def _failed(self, view: NodeView, node: Node, reason: str) -> None:
-        site = self._site
+        context = self._context
         if view.claim is not None:
             return
-        if node.alive and not site.judging.agreed(node):
-            site.judging.suspect(view, reason)
+        if node.alive and not context.judging.agreed(node):
+            context.judging.suspect(view, reason)
             return
-        site.judging.refused(view, reason)
-        if site.judging.own_fault(view, reason) and node.alive:
+        context.judging.refused(view, reason)
+        if context.judging.own_fault(view, reason) and node.alive:
             log.warning("%s does not take the key; others are asked before it is called dead: %s", view.name, reason)
-            site.agenda.at(time.monotonic() + site.settings.dead_probe_seconds, ("probe", view.name))
+            context.agenda.at(time.monotonic() + context.settings.dead_probe_seconds, ("probe", view.name))
         elif self._is_news(view.name, node, reason):
             log.warning("%s is not alive: %s", view.name, reason)
             self._told[view.name] = reason
-            changes = died(view, site.session.now(), reason)
-            site.send(changes, partial(self._written, view.name), f"{view.name} not alive")
+            changes = died(view, context.session.now(), reason)
+            context.send(changes, partial(self._written, view.name), f"{view.name} not alive")
 
     def _is_news(self, fqdn: str, node: Node, reason: str) -> bool:
         """Whether the record is to say this reason: a death or another step at once; another reason in the same step when
@@ -242,16 +242,16 @@ class Probing:
     def _next(self, view: NodeView) -> None:
         """The next appointment: in a minute or so, or soon where the machine is dead, or may be."""
         assert view.record is not None, "only nodes that have a record are probed"
-        settings = self._site.settings
+        settings = self._context.settings
         well = view.record.alive and view.record.suspicion is None
         wait = settings.probe_seconds if well else settings.dead_probe_seconds
         wait = max(wait, self._pause(view.name, view.record))
-        self._site.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
+        self._context.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
 
     def _pause(self, fqdn: str, node: Node) -> float:
         """For how long it is left alone, as it answers probes and runs find it dead."""
-        site = self._site
-        return self._relapses.wait_seconds(fqdn, node, site.session.now(), site.settings.dead_probe_seconds)
+        context = self._context
+        return self._relapses.wait_seconds(fqdn, node, context.session.now(), context.settings.dead_probe_seconds)
 
 
 def _reached_by(node: Node) -> tuple[object, ...]:

@@ -22,7 +22,7 @@ from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Daemon, Delete, Holder, Rollouts, State
+from nodepool_ocb.model.records import Change, Daemon, Delete, LockOwner, RolloutPointer, State
 from nodepool_ocb.rollout.records import GroupRecord, NodeState, Progress, RolloutRecord
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.cache import Cache
@@ -42,7 +42,7 @@ AGAIN_SECONDS: Final = 0.5  # until the lock is tried again
 BROKEN_SECONDS: Final = 5.0  # after what should not have happened, at the most
 
 
-class Site(Protocol):
+class Context(Protocol):
     """What rolling needs of the annealer."""
 
     session: Session
@@ -76,9 +76,9 @@ class _Drive:
 class Rolling:
     """The rollouts that this annealer drives; everything is on the turn thread."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._locks = Locks(site.session)
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._locks = Locks(context.session)
         self._driven: dict[str, _Drive] = {}  # by deployment
         self._free_since: dict[str, float] = {}  # monotonic: since nobody is seen to drive it
         self._broken_until: dict[str, float] = {}  # monotonic: it could not go on, and is left alone till then
@@ -100,7 +100,7 @@ class Rolling:
 
     def look_at_all(self) -> None:
         """An appointment with each rollout that is under way, or that we drive."""
-        for deployment, stored in self._site.world.rollouts.items():
+        for deployment, stored in self._context.world.rollouts.items():
             if not stored.record.over or deployment in self._driven:
                 self._appoint(deployment, 0.0)
 
@@ -117,28 +117,30 @@ class Rolling:
         for deployment, drive in list(self._driven.items()):
             self._forget(deployment)
             known = drive.driven.versions
-            handed = rollouts.taken_over(deployment, known.rollouts, known.version, None, self._site.session.now())
+            handed = rollouts.taken_over(deployment, known.rollouts, known.version, None, self._context.session.now())
             log.info("%s: handed over", drive.driven.name)
-            self._site.send([*handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name)
+            self._context.send(
+                [*handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name
+            )
 
     def _handed(self, drive: _Drive, refused: OcbError | None) -> None:
         """Where somebody wrote meanwhile, the lock alone: that we drain is seen, and whoever has the lock takes over."""
         if refused is not None:
-            self._site.send([Delete(drive.lock.contender, 0)], lambda _: None, f"lock of {drive.driven.name}")
+            self._context.send([Delete(drive.lock.contender, 0)], lambda _: None, f"lock of {drive.driven.name}")
 
     def _appoint(self, deployment: str, when: float) -> None:
-        self._site.agenda.at(max(when, time.monotonic()), ("rollout", deployment))
+        self._context.agenda.at(max(when, time.monotonic()), ("rollout", deployment))
 
     # -- an appointment --
 
-    def keep(self, deployment: str) -> None:
+    def due(self, deployment: str) -> None:
         """Go on with a rollout that we drive, or try to become its driver, if anybody must."""
-        site = self._site
-        stored = site.world.rollouts.get(deployment)
+        context = self._context
+        stored = context.world.rollouts.get(deployment)
         drive = self._driven.get(deployment)
-        if site.draining or paths.rollouts(deployment) in site.world.unreadable:
+        if context.draining or paths.rollouts(deployment) in context.world.unreadable:
             return
-        if not site.session.trusted:
+        if not context.session.trusted:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
             return
         if time.monotonic() < self._broken_until.get(deployment, 0.0):
@@ -170,46 +172,46 @@ class Rolling:
             log.error("the rollout of deployment %s: %s", deployment, wrong, exc_info=not isinstance(wrong, OcbError))
             self._told[deployment] = str(wrong)
 
-    def _wanted(self, deployment: str, stored: Stored[Rollouts]) -> bool:
+    def _wanted(self, deployment: str, stored: Stored[RolloutPointer]) -> bool:
         """Whether it is under way, nobody drives it, and it is our turn."""
-        site, record, now = self._site, stored.record, time.monotonic()
-        driver = site.world.annealers.get(record.driver or "")
-        if record.over or (driver is not None and driver.state == "running" and record.driver != site.identity):
+        context, record, now = self._context, stored.record, time.monotonic()
+        driver = context.world.annealers.get(record.driver or "")
+        if record.over or (driver is not None and driver.state == "running" and record.driver != context.identity):
             self._free_since.pop(deployment, None)
             return False
         since = self._free_since.setdefault(deployment, now)
-        rank = 0 if record.driver == site.identity else site.ranking.of(f"rollout {deployment}")
-        due = since + rank * site.settings.steal_delay_seconds
+        rank = 0 if record.driver == context.identity else context.ranking.of(f"rollout {deployment}")
+        due = since + rank * context.settings.steal_delay_seconds
         if due > now:
             self._appoint(deployment, due)
         return due <= now
 
-    def _take(self, deployment: str, stored: Stored[Rollouts]) -> None:
+    def _take(self, deployment: str, stored: Stored[RolloutPointer]) -> None:
         """Take the lock, keep all others from writing, and read; one that cannot be read is left as it is."""
-        site = self._site
+        context = self._context
         identity = stored.record.newest
-        if identity is None or rollouts.read(site.session, deployment, identity) is None:
+        if identity is None or rollouts.read(context.session, deployment, identity) is None:
             return
-        me = Holder(
-            daemon=site.identity,
-            host=site.daemon.host,
-            pid=site.daemon.pid,
+        me = LockOwner(
+            daemon=context.identity,
+            host=context.daemon.host,
+            pid=context.daemon.pid,
             purpose=f"rollout {identity} of deployment {deployment}",
-            since=site.session.now(),
+            since=context.session.now(),
         )
         lock = self._locks.take(paths.rollout_lock(deployment, identity), me)
         if lock is None:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
             return
         try:
-            site.session.commit(
-                rollouts.taken_over(deployment, stored.record, stored.version, site.identity, site.session.now())
+            context.session.commit(
+                rollouts.taken_over(deployment, stored.record, stored.version, context.identity, context.session.now())
             )
-            found = rollouts.read(site.session, deployment, identity)
+            found = rollouts.read(context.session, deployment, identity)
         except BaseException:
             self._locks.release(lock)
             raise
-        if found is None or found[1].rollouts.driver != site.identity:
+        if found is None or found[1].rollouts.driver != context.identity:
             self._locks.release(lock)
             return
         self._free_since.pop(deployment, None)
@@ -220,9 +222,9 @@ class Rolling:
 
     # -- driving --
 
-    def _go_on(self, deployment: str, drive: _Drive, stored: Stored[Rollouts] | None) -> None:
-        site = self._site
-        if stored is None or not drive.lock.held(site.session):
+    def _go_on(self, deployment: str, drive: _Drive, stored: Stored[RolloutPointer] | None) -> None:
+        context = self._context
+        if stored is None or not drive.lock.held(context.session):
             self._leave(deployment, drive)
             return
         if drive.reread or stored.version > drive.driven.versions.version:
@@ -232,12 +234,12 @@ class Rolling:
             self._leave(deployment, drive)
             return
         started = time.monotonic()
-        move = driving.move(site.world, drive.driven, site.session.now(), site.cache.quarantined)
+        move = driving.move(context.world, drive.driven, context.session.now(), context.cache.quarantined)
         ended = time.monotonic()
         metrics.ROLLOUT_STEP_SECONDS.observe(ended - started)
         drive.not_before = ended + max(PAUSE_SECONDS, (SHARE - 1) * (ended - started))
         if move.due is not None:
-            self._appoint(deployment, ended + max(move.due - site.session.now(), 0.0))
+            self._appoint(deployment, ended + max(move.due - context.session.now(), 0.0))
         if not move.changes:
             drive.quiet_since = None
         elif move.quiet and self._may_wait(drive, ended):
@@ -253,7 +255,7 @@ class Rolling:
 
     def _write(self, deployment: str, drive: _Drive, move: Move) -> None:
         drive.writing, drive.quiet_since = True, None
-        self._site.send(
+        self._context.send(
             list(move.changes), lambda refused: self._written(deployment, drive, move, refused), drive.driven.name
         )
 
@@ -279,10 +281,10 @@ class Rolling:
         self._appoint(deployment, drive.not_before)
 
     def _read_again(self, deployment: str, drive: _Drive) -> None:
-        site = self._site
-        found = rollouts.read(site.session, deployment, drive.driven.id)
+        context = self._context
+        found = rollouts.read(context.session, deployment, drive.driven.id)
         known = found[1].rollouts if found is not None else None
-        if found is None or known is None or known.driver != site.identity or known.newest != drive.driven.id:
+        if found is None or known is None or known.driver != context.identity or known.newest != drive.driven.id:
             self._leave(deployment, drive)
             return
         drive.reread = False

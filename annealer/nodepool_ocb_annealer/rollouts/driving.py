@@ -20,7 +20,7 @@ from nodepool_ocb.model.paths import noderole_name
 from nodepool_ocb.model.records import Change, NodeRole
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply
-from nodepool_ocb.rollout.step import Action, Order, Step, step, watched
+from nodepool_ocb.rollout.step import Action, Directive, Step, step, watched
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.worldpaths import place
@@ -127,7 +127,7 @@ def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, li
     found: dict[str | None, list[Action]] = {}
     for action in actions:
         reason = None
-        if action.order is Order.END:
+        if action.order is Directive.END:
             progress = after.nodes[action.node]
             reason = (progress.reason if progress.state is NodeState.UNKNOWN else None) or after.head.reason
         found.setdefault(reason, []).append(action)
@@ -136,4 +136,4 @@ def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, li
 
 def _not_yet(vertices: Sequence[Vertex], event: Event) -> list[Vertex]:
     """Without those whose runs are being ended already."""
-    return [vertex for vertex in vertices if event is not Event.END or vertex.record.ending is None]
+    return [vertex for vertex in vertices if event is not Event.CANCEL or vertex.record.cancel_reason is None]

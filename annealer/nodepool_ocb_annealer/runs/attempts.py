@@ -13,11 +13,11 @@ from nodepool_ocb.jigs.jig import Outcome
 from nodepool_ocb.model.records import Change, Role
 
 
-class Held:
+class Attempt:
     """A node that this annealer works on, from the sending of the claim to the answer that gives it back."""
 
-    def __init__(self, hold: claim.Hold, role: Role, session: int) -> None:
-        self.hold = hold
+    def __init__(self, grant: claim.Grant, role: Role, session: int) -> None:
+        self.grant = grant
         self.role = role  # as it was claimed: what becomes of the catalogue meanwhile does not matter
         self.session = session
         self.confirmed = False  # the claim is written
@@ -27,7 +27,7 @@ class Held:
         self.smallest = False  # what was to be written with it was refused as too large
         self.stop = threading.Event()  # for the jig: leave the run alone
         self.gone = threading.Event()  # the node is not ours any more
-        self.ending: str | None = None  # the run is to be ended on its machine, and why
+        self.cancel_reason: str | None = None  # the run is to be ended on its machine, and why
         self.ordered = False  # the jig was given its order
         self.begun = False  # ... and may have begun with it
         self.unreached = 0
@@ -37,26 +37,26 @@ class Held:
 
     @property
     def name(self) -> str:
-        return self.hold.vertex.name
+        return self.grant.vertex.name
 
     @property
     def fqdn(self) -> str:
-        return self.hold.fqdn
+        return self.grant.fqdn
 
     def let_go(self) -> None:
         """The node is not ours any more; from any thread."""
         self.gone.set()
         self.stop.set()
 
-    def end(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """The run is to be ended: its jig leaves it alone first."""
-        self.ending = reason
+        self.cancel_reason = reason
         self.stop.set()
 
     @property
     def jig(self) -> str:
         """That the run is asked about by: the one that it was ordered with."""
-        return self.hold.jig or self.role.jig
+        return self.grant.jig or self.role.jig
 
     @property
     def changed(self) -> bool:
@@ -69,13 +69,13 @@ class Held:
 
         What is refreshed may not: its children would wait for it.
         """
-        known = not self.begun and self.hold.previous_epoch is None and not self.ending
-        return known and not self.hold.record.refresh
+        known = not self.begun and self.grant.previous_epoch is None and not self.cancel_reason
+        return known and not self.grant.record.refresh
 
     @property
     def destructive(self) -> bool:
         """Whether it must not be done twice, by its role now or when it was first claimed."""
-        return "destructive" in self.role.flags or self.hold.record.once == "started"
+        return "destructive" in self.role.flags or self.grant.record.once == "started"
 
 
 class Finished(msgspec.Struct, frozen=True):

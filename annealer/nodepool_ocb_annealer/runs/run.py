@@ -34,7 +34,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.hooks import on_transition
 from nodepool_ocb_annealer.runs import attributes
-from nodepool_ocb_annealer.runs.attempts import Finished, Held
+from nodepool_ocb_annealer.runs.attempts import Attempt, Finished
 
 log = logging.getLogger(__name__)
 
@@ -49,121 +49,123 @@ class Running:
     def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig]) -> None:
         self._session, self._settings, self._jigs = session, settings, jigs
 
-    def run(self, held: Held, sources: attributes.Sources, after_seconds: float) -> Finished | None:
+    def run(self, attempt: Attempt, sources: attributes.Sources, after_seconds: float) -> Finished | None:
         """What it came to; None where the node is not ours any more. Raises nothing."""
         finished: Finished | None = None
         try:
-            (held.gone if held.ending else held.stop).wait(after_seconds)
-            self._await_trust(held)
-            if not held.stop.is_set():
-                finished = self._work(held, sources)
-            if finished is None and held.ending and not held.gone.is_set():
-                finished = self._end(held, held.ending)
+            (attempt.gone if attempt.cancel_reason else attempt.stop).wait(after_seconds)
+            self._await_trust(attempt)
+            if not attempt.stop.is_set():
+                finished = self._work(attempt, sources)
+            if finished is None and attempt.cancel_reason and not attempt.gone.is_set():
+                finished = self._cancel(attempt, attempt.cancel_reason)
         except BaseException as error:  # a jig may raise anything, and a slot that is not given back is lost
-            finished = _fault(held, error)
+            finished = _fault(attempt, error)
         if finished is None:
             return None
         return replace(finished, outcome=bounded(finished.outcome), ended=finished.ended or self._session.now())
 
-    def _await_trust(self, held: Held) -> None:
+    def _await_trust(self, attempt: Attempt) -> None:
         """Nothing starts while the claim may be gone; a new session has set ``stop``."""
-        while not (self._session.trusted and self._session.id == held.session):
-            if held.gone.wait(TRUST_SECONDS):
+        while not (self._session.trusted and self._session.id == attempt.session):
+            if attempt.gone.wait(TRUST_SECONDS):
                 return
 
-    def _work(self, held: Held, sources: attributes.Sources) -> Finished | None:
-        jig = self._jigs[held.jig]
-        if held.changed:
-            return self._end(held, None)
-        if not jig.attaches and held.destructive and (held.ordered or held.hold.previous_epoch is not None):
-            epoch = held.hold.epoch if held.ordered else held.hold.previous_epoch
+    def _work(self, attempt: Attempt, sources: attributes.Sources) -> Finished | None:
+        jig = self._jigs[attempt.jig]
+        if attempt.changed:
+            return self._cancel(attempt, None)
+        if not jig.attaches and attempt.destructive and (attempt.ordered or attempt.grant.previous_epoch is not None):
+            epoch = attempt.grant.epoch if attempt.ordered else attempt.grant.previous_epoch
             return Finished(Lost(f"it was started under epoch {epoch}, and nobody saw it end"))
         try:
-            if refusal := self._on_transition(held):
+            if refusal := self._on_transition(attempt):
                 return Finished(refusal)
             blobs = attributes.read(self._session, sources)
             sent = attributes.visible(sources, blobs)
         except (Stale, Unavailable, Denied) as gone:
-            log.warning("%s: %s", held.name, gone)
+            log.warning("%s: %s", attempt.name, gone)
             return Finished(Unknown(f"ZooKeeper: {gone}"), again_after=REACH_AGAIN_SECONDS)
         except Spoiled as wrong:  # nobody's failure: it waits until they are mended
             return Finished(Unknown(str(wrong)), spoiled=wrong.path)
         except Invalid as wrong:  # in what the jig would be given, not in this host
             return Finished(Failed(str(wrong)))
-        return self._ordered(held, jig, blobs, sent)
+        return self._ordered(attempt, jig, blobs, sent)
 
-    def _ordered(self, held: Held, jig: Jig, blobs: attributes.Blobs, sent: dict[str, Any]) -> Finished | None:
-        order = self._order(held, sent)
-        held.ordered = True
+    def _ordered(self, attempt: Attempt, jig: Jig, blobs: attributes.Blobs, sent: dict[str, Any]) -> Finished | None:
+        order = self._order(attempt, sent)
+        attempt.ordered = True
         started = time.monotonic()
-        outcome = jig.run(order, held.stop)
+        outcome = jig.run(order, attempt.stop)
         ended = self._session.now()
-        if isinstance(outcome, Detached) and held.stop.is_set():
+        if isinstance(outcome, Detached) and attempt.stop.is_set():
             return None  # the node is not ours any more
-        finished = _finished(held, outcome, ended, blobs, sent)
-        metrics.RUN_SECONDS.labels(held.jig).observe(time.monotonic() - started)
+        finished = _finished(attempt, outcome, ended, blobs, sent)
+        metrics.RUN_SECONDS.labels(attempt.jig).observe(time.monotonic() - started)
         return finished
 
-    def _on_transition(self, held: Held) -> Failed | None:
+    def _on_transition(self, attempt: Attempt) -> Failed | None:
         """The failure of a run whose role's hook raised."""
-        if "on_transition" not in held.role.hooks:
+        if "on_transition" not in attempt.role.hooks:
             return None
-        error = on_transition(self._session, held.hold, held.role.barclamp)
+        error = on_transition(self._session, attempt.grant, attempt.role.barclamp)
         if error is None:
             return None
-        return failed(error, self._log_file(held.hold), self._settings.log_run_bytes, "on_transition: ")
+        return failed(error, self._log_file(attempt.grant), self._settings.log_run_bytes, "on_transition: ")
 
-    def _end(self, held: Held, reason: str | None) -> Finished:
+    def _cancel(self, attempt: Attempt, reason: str | None) -> Finished:
         """Have what runs on the machine ended; nothing of ours gives it orders meanwhile.
 
         ``reason``: why, to be told as its failure; None where its role has another jig now, and it is to run anew.
         """
-        answer = self._jigs[held.jig].end(self._order(held, {}))
+        answer = self._jigs[attempt.jig].cancel(self._order(attempt, {}))
         if isinstance(answer, Unreachable):
-            return _unreachable(held, answer)
+            return _unreachable(attempt, answer)
         if answer is not None:
             return Finished(answer)
         if reason is not None:
             return Finished(Failed(reason))
-        return Finished(Lost(f"it was ended: its role has jig {held.role.jig} now, and had {held.jig}"))
+        return Finished(Lost(f"it was ended: its role has jig {attempt.role.jig} now, and had {attempt.jig}"))
 
-    def _order(self, held: Held, sent: dict[str, Any]) -> Order:
-        hold = held.hold
-        record = hold.vertex.node.record
+    def _order(self, attempt: Attempt, sent: dict[str, Any]) -> Order:
+        grant = attempt.grant
+        record = grant.vertex.node.record
         assert record is not None, "a claim checks the node"
         return Order(
-            node=hold.fqdn,
+            node=grant.fqdn,
             record=record,
-            role=hold.vertex.role,
-            definition=held.role,
-            generation=hold.record.generation,
-            epoch=hold.epoch,
-            previous_epoch=hold.previous_epoch,
-            run=hold.run,
+            role=grant.vertex.role,
+            definition=attempt.role,
+            generation=grant.record.generation,
+            epoch=grant.epoch,
+            previous_epoch=grant.previous_epoch,
+            run=grant.run,
             attributes=sent,
-            timeout_seconds=held.role.timeout_seconds,
-            log=self._log_file(hold),
+            timeout_seconds=attempt.role.timeout_seconds,
+            log=self._log_file(grant),
             log_bytes=self._settings.log_run_bytes,
         )
 
-    def _log_file(self, hold: claim.Hold) -> Path | None:
+    def _log_file(self, grant: claim.Grant) -> Path | None:
         folder = self._settings.log_dir
-        return Path(folder, hold.fqdn, f"{hold.vertex.role}-{hold.run}.log") if folder else None
+        return Path(folder, grant.fqdn, f"{grant.vertex.role}-{grant.run}.log") if folder else None
 
 
-def _finished(held: Held, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: dict[str, Any]) -> Finished:
+def _finished(
+    attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: dict[str, Any]
+) -> Finished:
     """What a jig's answer comes to; nothing in here may lose it."""
     match outcome:
         case Unreachable():
-            return _unreachable(held, outcome)
+            return _unreachable(attempt, outcome)
         case Unknown(reason, begun):
-            return _unknown(held, reason, begun)
+            return _unknown(attempt, reason, begun)
         case Detached(reason):  # nobody told it to let go
-            return _unknown(held, reason, begun=True)
+            return _unknown(attempt, reason, begun=True)
         case Succeeded(returned):
             try:
                 return Finished(
-                    outcome, ended, attributes.wall_changes(held.hold.vertex, blobs, sent, returned), sent=sent
+                    outcome, ended, attributes.wall_changes(attempt.grant.vertex, blobs, sent, returned), sent=sent
                 )
             except Exception as wrong:  # it is the answer that makes no sense
                 said = f"what it gave back cannot be kept: {type(wrong).__name__}: {wrong}"
@@ -172,18 +174,18 @@ def _finished(held: Held, outcome: Outcome, ended: float, blobs: attributes.Blob
             return Finished(outcome, ended)
 
 
-def _unreachable(held: Held, outcome: Unreachable) -> Finished:
-    held.unreached += 1
-    held.begun = held.begun or outcome.begun
-    return Finished(outcome, again_after=REACH_AGAIN_SECONDS if held.unreached < ASKED else None)
+def _unreachable(attempt: Attempt, outcome: Unreachable) -> Finished:
+    attempt.unreached += 1
+    attempt.begun = attempt.begun or outcome.begun
+    return Finished(outcome, again_after=REACH_AGAIN_SECONDS if attempt.unreached < ASKED else None)
 
 
-def _fault(held: Held, error: BaseException) -> Finished:
-    log.warning("%s: this host failed at it", held.name, exc_info=error)
-    return _unknown(held, f"{type(error).__name__}: {error}", begun=held.ordered)
+def _fault(attempt: Attempt, error: BaseException) -> Finished:
+    log.warning("%s: this host failed at it", attempt.name, exc_info=error)
+    return _unknown(attempt, f"{type(error).__name__}: {error}", begun=attempt.ordered)
 
 
-def _unknown(held: Held, reason: str, begun: bool) -> Finished:
-    held.faults += 1
-    held.begun = held.begun or begun
-    return Finished(Unknown(reason), again_after=REACH_AGAIN_SECONDS if held.faults < ASKED else None)
+def _unknown(attempt: Attempt, reason: str, begun: bool) -> Finished:
+    attempt.faults += 1
+    attempt.begun = attempt.begun or begun
+    return Finished(Unknown(reason), again_after=REACH_AGAIN_SECONDS if attempt.faults < ASKED else None)

@@ -32,7 +32,7 @@ from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Ru
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.runs import attributes
-from nodepool_ocb_annealer.runs.attempts import Finished, Held
+from nodepool_ocb_annealer.runs.attempts import Attempt, Finished
 from nodepool_ocb_annealer.runs.run import Running
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Working:
     def free(self) -> bool:
         return self._busy < self._settings.slots
 
-    def room(self, vertex: Vertex, instead_of: Held | None = None) -> bool:
+    def room(self, vertex: Vertex, instead_of: Attempt | None = None) -> bool:
         """Whether the noderole could start now, in the slot of ``instead_of`` if that has one."""
         role = self._world.role_of(vertex)
         under_way = ordered_with(vertex) if vertex.record.state is State.TRANSITION else None
@@ -90,19 +90,19 @@ class Working:
         role = self._world.role_of(vertex)
         return self._instant(role, role.jig)
 
-    def occupy(self, held: Held) -> None:
-        if not self._instant(held.role, held.jig):
-            held.slot = True
+    def occupy(self, attempt: Attempt) -> None:
+        if not self._instant(attempt.role, attempt.jig):
+            attempt.slot = True
             self._count(+1)
 
-    def vacate(self, held: Held) -> None:
-        if held.slot:
-            held.slot = False
+    def vacate(self, attempt: Attempt) -> None:
+        if attempt.slot:
+            attempt.slot = False
             self._count(-1)
 
-    def pass_on(self, held: Held, following: Held) -> None:
+    def pass_on(self, attempt: Attempt, following: Attempt) -> None:
         """The next noderole of the node takes over the slot, where it needs one."""
-        self.vacate(held)
+        self.vacate(attempt)
         self.occupy(following)
 
     def resize(self, settings: AnnealerSettings) -> None:
@@ -135,15 +135,15 @@ class Working:
         """A name for a coming run on a node: sorts by epoch, and is a token that no other claim has."""
         return f"{view.epoch + 1:010d}-{self._token}{next(self._count_of_runs):x}"
 
-    def start(self, held: Held, done: Callable[[Finished], None], after_seconds: float = 0.0) -> Finished | None:
+    def start(self, attempt: Attempt, done: Callable[[Finished], None], after_seconds: float = 0.0) -> Finished | None:
         """Run the jig of what is held: gives what it came to where there is nothing to run, else ``done`` is called later."""
-        if self._instant(held.role, held.jig):
-            return Finished(Failed(held.ending) if held.ending else INSTANT, self._session.now())
-        sources = attributes.sources(self._world, held.hold.vertex, held.role)
+        if self._instant(attempt.role, attempt.jig):
+            return Finished(Failed(attempt.cancel_reason) if attempt.cancel_reason else INSTANT, self._session.now())
+        sources = attributes.sources(self._world, attempt.grant.vertex, attempt.role)
         running = self._running
 
         def work() -> None:
-            finished = running.run(held, sources, after_seconds)
+            finished = running.run(attempt, sources, after_seconds)
             if finished is not None:
                 self._post(partial(done, finished))
 
@@ -151,7 +151,7 @@ class Working:
             return None
         return Finished(Unknown("no thread could be started"), self._session.now())
 
-    def read_wall_again(self, held: Held, finished: Finished, done: Callable[[Finished], None]) -> bool:
+    def read_wall_again(self, attempt: Attempt, finished: Finished, done: Callable[[Finished], None]) -> bool:
         """Somebody wrote the wall meanwhile: what the jig gave back is to go on top of that.
 
         False where no thread can be had: nothing is lost, try again later.
@@ -160,13 +160,13 @@ class Working:
         def work() -> None:
             results: list[Change] = []
             try:
-                vertex = held.hold.vertex
-                path = paths.wall(vertex.role, held.fqdn)
+                vertex = attempt.grant.vertex
+                path = paths.wall(vertex.role, attempt.fqdn)
                 if isinstance(finished.outcome, Succeeded) and finished.sent is not None:
                     read = {path: self._session.get(path)}
                     results = attributes.wall_changes(vertex, read, finished.sent, finished.outcome.attributes)
             except Exception as error:  # whatever it is, the outcome stands
-                log.warning("%s: %s", held.name, error)
+                log.warning("%s: %s", attempt.name, error)
                 results = list(finished.results)
             self._post(lambda: done(replace(finished, results=results)))
 
@@ -189,72 +189,72 @@ class Working:
 
     # -- what it comes to --
 
-    def ending(self, held: Held, finished: Finished, now: float) -> Ending:
+    def ending(self, attempt: Attempt, finished: Finished, now: float) -> Ending:
         """The changes that an outcome makes; raises Conflict where the state machine refuses it."""
-        hold, vertex, outcome = held.hold, held.hold.vertex, finished.outcome
-        role = held.role
-        run = self._record(hold, finished)
-        metrics.RUNS.labels(held.jig, run.outcome).inc()
+        grant, vertex, outcome = attempt.grant, attempt.grant.vertex, finished.outcome
+        role = attempt.role
+        run = self._record(grant, finished)
+        metrics.RUNS.labels(attempt.jig, run.outcome).inc()
         if isinstance(outcome, Unreachable):
-            return self._dead(hold, outcome, run, now)
-        if vertex.record.ending:  # whatever it came to
-            moved = apply({vertex: Event.FAIL}, now, by=hold.annealer, reason=vertex.record.ending)
-            return self._of_run(hold, moved, run, Event.FAIL)
-        event, more = _event(outcome, hold.record, role, now)
-        moved = apply({vertex: event}, now, by=hold.annealer, reason=run.reason)
+            return self._dead(grant, outcome, run, now)
+        if vertex.record.cancel_reason:  # whatever it came to
+            moved = apply({vertex: Event.FAIL}, now, by=grant.annealer, reason=vertex.record.cancel_reason)
+            return self._of_run(grant, moved, run, Event.FAIL)
+        event, more = _event(outcome, grant.record, role, now)
+        moved = apply({vertex: event}, now, by=grant.annealer, reason=run.reason)
         if more:
             moved[vertex] = replace(moved[vertex], **more)
-        return self._of_run(hold, moved, run, event, finished.results)
+        return self._of_run(grant, moved, run, event, finished.results)
 
     @staticmethod
     def _of_run(
-        hold: claim.Hold, moved: dict[Vertex, NodeRole], run: Run, event: Event, results: Sequence[Change] = ()
+        grant: claim.Grant, moved: dict[Vertex, NodeRole], run: Run, event: Event, results: Sequence[Change] = ()
     ) -> Ending:
-        alone = partial(claim.finishing, hold, moved, run, results)
-        own = {hold.vertex: moved[hold.vertex]}
-        smallest = partial(claim.finishing, hold, own, run, results)
+        alone = partial(claim.finishing, grant, moved, run, results)
+        own = {grant.vertex: moved[grant.vertex]}
+        smallest = partial(claim.finishing, grant, own, run, results)
         return Ending(alone, smallest, moved, run, event, may_pass_on=event is Event.SUCCEED)
 
-    def untouched(self, held: Held, reason: str) -> list[Change]:
+    def untouched(self, attempt: Attempt, reason: str) -> list[Change]:
         """Give back what was claimed and not begun, as if it had not been: that counts for no attempt."""
-        hold, vertex, now = held.hold, held.hold.vertex, self._session.now()
-        moved = apply({vertex: Event.DEFER}, now, by=hold.annealer, reason=reason)
-        moved[vertex] = replace(moved[vertex], attempt=hold.record.attempt - 1)
-        return claim.finishing(hold, moved, self._record(hold, Finished(Unknown(reason), now)))
+        grant, vertex, now = attempt.grant, attempt.grant.vertex, self._session.now()
+        moved = apply({vertex: Event.DEFER}, now, by=grant.annealer, reason=reason)
+        moved[vertex] = replace(moved[vertex], attempt=grant.record.attempt - 1)
+        return claim.finishing(grant, moved, self._record(grant, Finished(Unknown(reason), now)))
 
     @staticmethod
-    def _dead(hold: claim.Hold, outcome: Unreachable, run: Run, now: float) -> Ending:
+    def _dead(grant: claim.Grant, outcome: Unreachable, run: Run, now: float) -> Ending:
         reason = f"{outcome.step}: {outcome.reason}"
-        if paths.node(hold.fqdn) in hold.vertex.node.world.unreadable:
-            released = partial(claim.releasing, hold)
+        if paths.node(grant.fqdn) in grant.vertex.node.world.unreadable:
+            released = partial(claim.releasing, grant)
             return Ending(released, released, {}, run, None, may_pass_on=False)
-        end = Check(paths.fence(hold.fqdn), hold.fence), Delete(paths.claim(hold.fqdn), hold.claim_version)
+        end = Check(paths.fence(grant.fqdn), grant.fence), Delete(paths.claim(grant.fqdn), grant.claim_version)
         # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
-        changes = died(hold.vertex.node, now, reason, by=hold.annealer, ended=(hold.vertex, run), together=end)
-        log.warning("%s is not alive: %s", hold.fqdn, reason)
+        changes = died(grant.vertex.node, now, reason, by=grant.annealer, ended=(grant.vertex, run), together=end)
+        log.warning("%s is not alive: %s", grant.fqdn, reason)
         return Ending(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED, may_pass_on=False)
 
     @staticmethod
-    def _record(hold: claim.Hold, finished: Finished) -> Run:
+    def _record(grant: claim.Grant, finished: Finished) -> Run:
         outcome = finished.outcome
         told = outcome if isinstance(outcome, Succeeded | Failed) else None
         return Run(
-            annealer=hold.annealer,
-            started=hold.started,
+            annealer=grant.annealer,
+            started=grant.started,
             ended=finished.ended,
             outcome=type(outcome).__name__.lower(),
-            generation=hold.record.generation,
-            epoch=hold.epoch,
+            generation=grant.record.generation,
+            epoch=grant.epoch,
             exit_code=told.exit_code if told else None,
-            reason=_reason(outcome, hold),
+            reason=_reason(outcome, grant),
             tail=(told.tail or None) if told else None,
             log=f"{socket.gethostname()}:{told.log}" if told and told.log else None,
         )
 
 
-def _whose(hold: claim.Hold) -> str:
+def _whose(grant: claim.Grant) -> str:
     """Why a machine may obey a higher epoch, and the way out that lets no two jigs act on it."""
-    others = addressing.doubles(hold.vertex.node.world, hold.fqdn)
+    others = addressing.doubles(grant.vertex.node.world, grant.fqdn)
     who = (
         f"it seems to be node {', '.join(others)} too"
         if others
@@ -267,9 +267,10 @@ def _whose(hold: claim.Hold) -> str:
     )
 
 
-def _reason(outcome: Outcome, hold: claim.Hold) -> str | None:
+def _reason(outcome: Outcome, grant: claim.Grant) -> str | None:
     if isinstance(outcome, Fenced):
-        return f"the machine has taken an order of epoch {outcome.epoch}, and this one was of epoch {hold.epoch}: {_whose(hold)}"
+        taken = f"the machine has taken an order of epoch {outcome.epoch}, and this one was of epoch {grant.epoch}"
+        return f"{taken}: {_whose(grant)}"
     if isinstance(outcome, Unreachable):
         return f"{outcome.step}: {outcome.reason}"
     return None if isinstance(outcome, Succeeded) else outcome.reason

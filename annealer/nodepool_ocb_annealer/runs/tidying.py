@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
-from nodepool_ocb.engine.claim import Hold
+from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Delete
@@ -31,13 +31,13 @@ LOOK_SHARE: Final = 50  # the pause after a look at the logs, in times of what t
 AGES_SECONDS: Final = 3600.0  # a log may become too old though nothing runs
 
 
-class Holder(Protocol):
+class Claims(Protocol):
     """What it needs of holding."""
 
     def runs(self) -> set[str]: ...
 
 
-class Site(Protocol):
+class Context(Protocol):
     """What tidying needs of the annealer."""
 
     session: Session
@@ -45,43 +45,45 @@ class Site(Protocol):
     settings: AnnealerSettings
 
     @property
-    def holding(self) -> Holder: ...
+    def claims(self) -> Claims: ...
     def post(self, call: Callable[[], None]) -> None: ...
 
 
 class Tidying:
     """Call everything on the turn thread."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidy")
         self._noted: set[str] = set()
         self._under_way = False
         self._look_at = 0.0  # the logs, not before; monotonic
         self._appoint(TIDY_SECONDS)  # what was left by the process before this one
 
-    def ended(self, hold: Hold, logs: bool = False) -> None:
+    def ended(self, grant: Grant, logs: bool = False) -> None:
         """A run has ended, and its record is written; ``logs``: it may have left one."""
-        if hold.record.generation > RUNS_KEPT or hold.previous_epoch is not None:  # else there cannot be more than ten
-            self._noted.add(hold.vertex.name)
+        if (
+            grant.record.generation > RUNS_KEPT or grant.previous_epoch is not None
+        ):  # else there cannot be more than ten
+            self._noted.add(grant.vertex.name)
             self._appoint(TIDY_SECONDS)
         if logs:
             self._appoint(max(TIDY_SECONDS, self._look_at - time.monotonic()))
 
-    def keep(self) -> None:
+    def due(self) -> None:
         """The appointment has come."""
         if self._under_way:
             return
         noted, self._noted = self._noted, set()
         self._under_way = True
         look = time.monotonic() >= self._look_at
-        self._threads.submit(self._tidy, noted, self._site.settings, self._site.holding.runs() if look else None)
+        self._threads.submit(self._tidy, noted, self._context.settings, self._context.claims.runs() if look else None)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _appoint(self, after_seconds: float) -> None:
-        self._site.agenda.at(time.monotonic() + after_seconds, ("tidy", ""))
+        self._context.agenda.at(time.monotonic() + after_seconds, ("tidy", ""))
 
     def _tidy(self, noted: set[str], settings: AnnealerSettings, active: set[str] | None) -> None:
         """In the thread; ``active`` where the logs are looked at, too."""
@@ -92,14 +94,14 @@ class Tidying:
                 runlogs.tidy(settings, active, time.time())
                 took = time.monotonic() - began
             if noted:
-                drop_old_runs(self._site.session, noted)
+                drop_old_runs(self._context.session, noted)
             left = set()
         except OcbError as error:  # somebody else deletes them too, or ZooKeeper is away
             log.info("records of old runs stay for now: %s", error)
         except Exception:
             log.exception("what old runs left behind stays for now")
         finally:
-            self._site.post(partial(self._tidied, left, took))
+            self._context.post(partial(self._tidied, left, took))
 
     def _tidied(self, left: set[str], took: float | None) -> None:
         self._under_way = False

@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Final
 
-from nodepool_ocb.daemon.backoff import LONGEST_SECONDS, Patience
-from nodepool_ocb.daemon.workers import Crew
+from nodepool_ocb.daemon.backoff import LONGEST_SECONDS, Backoff
+from nodepool_ocb.daemon.workers import WorkerPool
 from nodepool_ocb.images.rules import ImageView, Wanted
 from nodepool_ocb.images.tidy import MarkBuild, RemoveBuild, RemoveUpload, Step, Tidier, tidy
 from nodepool_ocb.store.images import ImageCache
@@ -19,7 +19,7 @@ from nodepool_ocb_builder.build import Building
 from nodepool_ocb_builder.cleanup import steps
 from nodepool_ocb_builder.cleanup.leaks import Leaks
 from nodepool_ocb_builder.cleanup.orphans import Orphans
-from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.context import Context
 
 TIDIERS: Final = 4
 ASKING: Final = 2  # deletions and looks for leaks at one provider
@@ -28,14 +28,14 @@ ASKING: Final = 2  # deletions and looks for leaks at one provider
 class Housekeeping:
     """Begun by the turn, on its thread; ``wake`` is called as each piece ends."""
 
-    def __init__(self, site: Site, patience: Patience, wake: Callable[[], None]) -> None:
-        self._site, self._patience, self._wake = site, patience, wake
-        self._tidiers = Crew("tidy", TIDIERS, wake)
-        self._asking: dict[str, Crew] = {}  # by provider
-        self._leaks = Leaks(site)
-        self._orphans = Orphans(site)
+    def __init__(self, context: Context, patience: Backoff, wake: Callable[[], None]) -> None:
+        self._context, self._patience, self._wake = context, patience, wake
+        self._tidiers = WorkerPool("tidy", TIDIERS, wake)
+        self._asking: dict[str, WorkerPool] = {}  # by provider
+        self._leaks = Leaks(context)
+        self._orphans = Orphans(context)
 
-    def crews(self) -> list[Crew]:
+    def crews(self) -> list[WorkerPool]:
         """All who may be at work."""
         return [self._tidiers, *self._asking.values()]
 
@@ -44,50 +44,50 @@ class Housekeeping:
 
         Gives the seconds until a step is to be tried again.
         """
-        site = self._site
+        context = self._context
         waits = [float("inf")]
         for step in tidy(view, self._tidier(view, working, living), now):
-            crew = self._asked(step.upload.provider) if isinstance(step, RemoveUpload) else self._tidiers
-            waits.append(self._begin(crew, (view.name, *_key(step)), partial(steps.do, site, view.name, step)))
+            pool = self._asked(step.upload.provider) if isinstance(step, RemoveUpload) else self._tidiers
+            waits.append(self._begin(pool, (view.name, *_key(step)), partial(steps.do, context, view.name, step)))
         for build in view.ready():
-            if formats := steps.uploaded(site, view.name, build):
-                work = partial(steps.remove_uploaded, site, view.name, build, formats)
+            if formats := steps.uploaded(context, view.name, build):
+                work = partial(steps.remove_uploaded, context, view.name, build, formats)
                 waits.append(self._begin(self._tidiers, (view.name, "uploaded", build.id), work))
         return min(waits)
 
     def look_around(self, cache: ImageCache, at_work: Mapping[str, Building]) -> None:
         """What has no event: files and logs, and what providers have. ``at_work`` is what is being built, by image."""
-        site, settings = self._site, self._site.settings
+        context, settings = self._context, self._context.settings
         names = [building.name for building in at_work.values()]
         work = partial(self._orphans.look, dict(cache.images), list(cache.quarantined), names)
         self._patience.comes("orphans", settings.cleanup_seconds, partial(self._tidiers.start, "orphans", work))
-        for provider in site.uploaders if site.cluster else ():
+        for provider in context.uploaders if context.cluster else ():
             look = partial(self._asked(provider).start, "leaks", partial(self._leaks.look, provider))
             self._patience.comes(("leaks", provider), settings.leak_seconds, look)
 
     def _tidier(self, view: ImageView, working: str | None, living: frozenset[str]) -> Tidier:
-        site = self._site
-        image = site.diskimages.get(view.name)
+        context = self._context
+        image = context.diskimages.get(view.name)
         return Tidier(
-            builder_id=site.builder_id,
+            builder_id=context.builder_id,
             working=frozenset() if working is None else frozenset({working}),
             configured=image is not None,
-            carriers=frozenset(site.carriers(view.name)),
-            providers=frozenset(site.uploaders),
+            carriers=frozenset(context.carriers(view.name)),
+            providers=frozenset(context.uploaders),
             living=living,
-            gone=site.gone,
+            gone=context.gone,
             formats=image.formats if image else (),
-            keep=(site.wanted(image) if image else Wanted((), 0.0)).keep,
-            failed_keep_seconds=site.settings.failed_keep_seconds,
+            keep=(context.wanted(image) if image else Wanted((), 0.0)).keep,
+            failed_keep_seconds=context.settings.failed_keep_seconds,
         )
 
-    def _begin(self, crew: Crew, key: Hashable, work: Callable[[], None]) -> float:
+    def _begin(self, pool: WorkerPool, key: Hashable, work: Callable[[], None]) -> float:
         """When to try again, in seconds."""
-        self._patience.start(crew, key, work, LONGEST_SECONDS)
+        self._patience.start(pool, key, work, LONGEST_SECONDS)
         return self._patience.left(key)
 
-    def _asked(self, provider: str) -> Crew:
-        return self._asking.setdefault(provider, Crew(f"ask {provider}", ASKING, self._wake))
+    def _asked(self, provider: str) -> WorkerPool:
+        return self._asking.setdefault(provider, WorkerPool(f"ask {provider}", ASKING, self._wake))
 
 
 def _key(step: Step) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from nodepool_ocb.providers.provider import Kept, Uploader
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import images
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
@@ -31,18 +31,18 @@ log = logging.getLogger(__name__)
 class Leaks:
     """Remembers what was seen once, and since when."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._suspects: dict[str, dict[str, float]] = {}  # provider → external id → monotonic time of the first look
 
     def look(self, provider: str) -> None:
         """Compare one provider with the records; blocking, for a thread. Raises Unavailable."""
-        site = self._site
-        uploader, settings = site.uploaders.get(provider), site.providers.get(provider)
+        context = self._context
+        uploader, settings = context.uploaders.get(provider), context.providers.get(provider)
         if uploader is None or settings is None:
             return  # it is configured no more
-        ours = [kept for kept in uploader.list() if kept.stamp.belongs_to(site.cluster, provider)]
-        records = _Records(site, ours)
+        ours = [kept for kept in uploader.list() if kept.stamp.belongs_to(context.cluster, provider)]
+        records = _Records(context, ours)
         now, before = time.monotonic(), self._suspects.get(provider, {})
         suspects = {kept.external_id: before.get(kept.external_id, now) for kept in ours if not records.know(kept)}
         for kept in ours:
@@ -66,12 +66,12 @@ class Leaks:
 class _Records:
     """What the records say of what a provider listed; read after it was listed."""
 
-    def __init__(self, site: Site, listed: Iterable[Kept]) -> None:
-        self._session = site.session
+    def __init__(self, context: Context, listed: Iterable[Kept]) -> None:
+        self._session = context.session
         self._unread: dict[str, str] = {}
-        site.sync()
-        named = {kept.stamp.image for kept in listed} & {*images.names(site.session)}
-        views = images.read(site.session, named, self._unread)
+        context.sync()
+        named = {kept.stamp.image for kept in listed} & {*images.names(context.session)}
+        views = images.read(context.session, named, self._unread)
         self._uploads: dict[Stamp, UploadView] = {}  # by what their newest attempts make
         self._paths: set[str] = set()
         self._external_ids: set[str] = set()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.store import images
-from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.image_directory import named, remove_all
 
 log = logging.getLogger(__name__)
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 class Orphans:
     """Remembers what has no record, and since when it is known."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._first_seen: dict[Path, float] = {}  # monotonic
 
     def look(self, views: Mapping[str, ImageView], unread: Iterable[str], working: Iterable[str]) -> None:
@@ -33,18 +33,20 @@ class Orphans:
         ``views`` and ``unread`` (the paths of records that cannot be decoded: what they name stays) may be a little old:
         what they do not know is read again. ``working`` are the names of the builds that are made here now.
         """
-        site, working = self._site, set(working)
+        context, working = self._context, set(working)
         known = working | _named(views, unread)
-        if site.shelf.orphans(known):
-            site.sync()
+        if context.directory.orphans(known):
+            context.sync()
             unread_now: dict[str, str] = {}
-            known = working | _named(images.read(site.session, images.names(site.session), unread_now), unread_now)
-        self._remove_what_is_old(site.shelf.orphans(known))
-        for path in site.shelf.prune_logs(known, site.nodepool.build_log_retention):
+            known = working | _named(
+                images.read(context.session, images.names(context.session), unread_now), unread_now
+            )
+        self._remove_what_is_old(context.directory.orphans(known))
+        for path in context.directory.prune_logs(known, context.nodepool.build_log_retention):
             log.info("%s is an old log: removed", path)
 
     def _remove_what_is_old(self, found: list[Path]) -> None:
-        grace, now = self._site.settings.orphan_grace_seconds, time.monotonic()
+        grace, now = self._context.settings.orphan_grace_seconds, time.monotonic()
         new = [path for path in found if path not in self._first_seen]
         self._first_seen = {path: self._first_seen.get(path, now) for path in found}
         if new:

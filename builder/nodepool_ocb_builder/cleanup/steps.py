@@ -21,7 +21,7 @@ from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_builder.context import Site
+from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.image_directory import named
 from nodepool_ocb_builder.stamping import stamp_of
 
@@ -30,64 +30,64 @@ log = logging.getLogger(__name__)
 _BARE: Final = re.compile(r"/provider(/[^/]+(/images(/lock)?)?)?")  # what stays below a build when its uploads are gone
 
 
-def do(site: Site, image: str, step: Step) -> None:
+def do(context: Context, image: str, step: Step) -> None:
     """One step; where somebody was faster nothing happens. Raises Unavailable."""
     try:
         match step:
             case MarkBuild():
-                _mark_build(site, image, step)
+                _mark_build(context, image, step)
             case MarkUpload():
-                _mark_upload(site, image, step)
+                _mark_upload(context, image, step)
             case RemoveUpload(upload):
-                _remove_upload(site, image, upload)
+                _remove_upload(context, image, upload)
             case RemoveBuild(build):
-                _remove_build(site, image, build)
+                _remove_build(context, image, build)
     except Stale:
         metrics.STALE.inc()  # it is read again, and decided again
 
 
-def _mark_build(site: Site, image: str, step: MarkBuild) -> None:
+def _mark_build(context: Context, image: str, step: MarkBuild) -> None:
     build, instead = step.build, step.instead
     log.info("%s: %s → %s: %s", named(image, build.id), build.record.state, step.state, step.reason)
-    record = replace(build.record, state=step.state, state_time=site.session.now(), reason=step.reason)
+    record = replace(build.record, state=step.state, state_time=context.session.now(), reason=step.reason)
     unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
-    site.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
+    context.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
 
 
-def _mark_upload(site: Site, image: str, step: MarkUpload) -> None:
+def _mark_upload(context: Context, image: str, step: MarkUpload) -> None:
     upload, instead = step.upload, step.instead
     name = f"{named(image, upload.build)} at {upload.provider}"
     log.info("%s: %s → %s: %s", name, upload.record.state, step.state, step.reason)
-    record = replace(upload.record, state=step.state, state_time=site.session.now(), reason=step.reason)
+    record = replace(upload.record, state=step.state, state_time=context.session.now(), reason=step.reason)
     unless = [Check(_path(image, instead), instead.version)] if instead else []
-    site.session.commit([*unless, Set(_path(image, upload), record, upload.version)])
+    context.session.commit([*unless, Set(_path(image, upload), record, upload.version)])
 
 
 def _path(image: str, upload: UploadView) -> str:
     return paths.upload(image, upload.build, upload.provider, upload.id)
 
 
-def _remove_upload(site: Site, image: str, upload: UploadView) -> None:
+def _remove_upload(context: Context, image: str, upload: UploadView) -> None:
     path = paths.upload_lock(image, upload.build, upload.provider)
-    lock = site.locks.take(path, site.holder(f"delete {image}-{upload.build} at {upload.provider}"))
+    lock = context.locks.take(path, context.holder(f"delete {image}-{upload.build} at {upload.provider}"))
     if lock is None:
         return
     try:
-        _remove_locked(site, image, upload)
+        _remove_locked(context, image, upload)
     finally:
-        site.locks.release(lock)
+        context.locks.release(lock)
 
 
-def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
+def _remove_locked(context: Context, image: str, upload: UploadView) -> None:
     """What the record says now that nobody else works on it: it may have learnt meanwhile what the provider calls it."""
     path = _path(image, upload)
-    znode = site.session.get(path)
+    znode = context.session.get(path)
     if znode is None:
         return
     record = codec.decode(Upload, znode)
     if record.state is not UploadState.DELETE:
         return  # somebody wants it again
-    uploader = site.uploaders.get(upload.provider)
+    uploader = context.uploaders.get(upload.provider)
     if record.external_id is not None:
         refused = (
             uploader.delete(record.external_id, stamp_of(image, replace(upload, record=record)))
@@ -98,30 +98,30 @@ def _remove_locked(site: Site, image: str, upload: UploadView) -> None:
             log.warning("%s-%s stays at %s: %s", image, upload.build, upload.provider, refused.reason)
             return
     log.info("%s-%s is deleted at %s", image, upload.build, upload.provider)
-    site.session.commit([Delete(path, znode.version)])
+    context.session.commit([Delete(path, znode.version)])
 
 
-def _remove_build(site: Site, image: str, build: BuildView) -> None:
-    view = site.look(image)
+def _remove_build(context: Context, image: str, build: BuildView) -> None:
+    view = context.look(image)
     found = view.build(build.id) if view else None
     if found is None or found.version != build.version or not found.bare:
         return  # it is decided anew on what is there now
     name = named(image, build.id)
-    ours = build.record.builder_id == site.builder_id and build.record.filename  # none: it was not to have files yet
-    faults = site.shelf.remove(name) if ours else []
+    ours = build.record.builder_id == context.builder_id and build.record.filename  # none: it was not to have files yet
+    faults = context.directory.remove(name) if ours else []
     if faults:
         log.warning("%s stays: %s", name, "; ".join(faults))
         return
-    site.session.commit(_bare_removal(site, paths.build(image, build.id), build.version))
+    context.session.commit(_bare_removal(context, paths.build(image, build.id), build.version))
     log.info("%s is deleted (%s)", name, build.record.state)
 
 
-def _bare_removal(site: Site, path: str, version: int) -> list[Delete]:
+def _bare_removal(context: Context, path: str, version: int) -> list[Delete]:
     """The deletions of a build at this version and of the empty znodes below it.
 
     Raises Stale where one is not empty: an upload began meanwhile, or somebody holds its lock.
     """
-    below = [change for change in removal(site.session, path) if change.path != path]
+    below = [change for change in removal(context.session, path) if change.path != path]
     for change in below:
         if _BARE.fullmatch(change.path.removeprefix(path)) is None:
             raise Stale(f"{change.path} came meanwhile: nothing was deleted", change.path)
@@ -131,21 +131,21 @@ def _bare_removal(site: Site, path: str, version: int) -> list[Delete]:
 # -- files --
 
 
-def uploaded(site: Site, image: str, build: BuildView) -> tuple[str, ...]:
+def uploaded(context: Context, image: str, build: BuildView) -> tuple[str, ...]:
     """The formats whose files ``delete-after-upload`` asks to remove now: every provider has the build."""
-    diskimage = site.diskimages.get(image)
-    if build.record.builder_id != site.builder_id or diskimage is None or diskimage.keep_formats is True:
+    diskimage = context.diskimages.get(image)
+    if build.record.builder_id != context.builder_id or diskimage is None or diskimage.keep_formats is True:
         return ()
-    return removable(build, site.carriers(image), diskimage.keep_formats or ())
+    return removable(build, context.carriers(image), diskimage.keep_formats or ())
 
 
-def remove_uploaded(site: Site, image: str, build: BuildView, formats: Sequence[str]) -> None:
+def remove_uploaded(context: Context, image: str, build: BuildView, formats: Sequence[str]) -> None:
     """Remove the files of these formats. Raises Stale, Unavailable, or Invalid where a format is none."""
     record = replace(build.record, removed=(*build.record.removed, *formats))
     still = [
         Check(_path(image, each), each.version) for each in build.uploads if each.record.state is UploadState.READY
     ]
-    site.session.commit([*still, Set(paths.build(image, build.id), record, build.version)])
+    context.session.commit([*still, Set(paths.build(image, build.id), record, build.version)])
     for format in formats:
-        for fault in site.shelf.remove_format(named(image, build.id), format):
+        for fault in context.directory.remove_format(named(image, build.id), format):
             log.warning("%s", fault)

@@ -33,7 +33,7 @@ TERMINAL_TICK_SECONDS: Final = 1.0  # a line that moves
 LINES: Final = 20  # of a failed build's log
 
 
-class Standing(msgspec.Struct, frozen=True):
+class BuildProgress(msgspec.Struct, frozen=True):
     """How far the build is that was asked for."""
 
     outcome: str | None  # ready, failed, paused, withdrawn or deleted; None while it is open
@@ -41,38 +41,40 @@ class Standing(msgspec.Struct, frozen=True):
     build: BuildView | None = None
 
 
-def standing(view: ImageView | None, request: int, now: float) -> Standing:
+def standing(view: ImageView | None, request: int, now: float) -> BuildProgress:
     """Of the request with this number; pure."""
     if view is None:
-        return Standing("deleted", "the image was deleted")
+        return BuildProgress("deleted", "the image was deleted")
     ours = [build for build in view.builds if build.record.request >= request]
     for build in ours:
         if build.record.state is BuildState.READY:
-            return Standing("ready", f"build {build.id} is ready", build)
+            return BuildProgress("ready", f"build {build.id} is ready", build)
     newest = ours[-1] if ours else None
     state = rules.state_shown(newest, view.holder) if newest else None
     if newest and state is BuildState.FAILED:
-        return Standing(
+        return BuildProgress(
             "failed", f"build {newest.id} failed: {newest.record.reason or 'no reason was recorded'}", newest
         )
     if newest and state is BuildState.BUILDING:
-        return Standing(None, f"{newest.record.builder} makes build {newest.id}", newest)
+        return BuildProgress(None, f"{newest.record.builder} makes build {newest.id}", newest)
     return _not_begun(view, request, newest, now)
 
 
-def _not_begun(view: ImageView, request: int, last: BuildView | None, now: float) -> Standing:
+def _not_begun(view: ImageView, request: int, last: BuildView | None, now: float) -> BuildProgress:
     lost = f"build {last.id} was aborted; " if last else ""
     if view.request is None or view.request.mzxid < request:
-        return Standing("withdrawn", f"{lost}the request is gone, and no build that answers it is ready", last)
+        return BuildProgress("withdrawn", f"{lost}the request is gone, and no build that answers it is ready", last)
     if view.pause is not None and view.pause.on(now):
         pause = view.pause.record
         by = f"{pause.by or 'somebody'} has paused {view.name}{f': {pause.reason}' if pause.reason else ''}"
         if pause.until is None:
-            return Standing("paused", f"{lost}{by}; the request stays: nodepool-ocb image unpause {view.name}", last)
-        return Standing(None, f"{lost}{by}; it goes on at {shown(pause.until)}", last)
+            return BuildProgress(
+                "paused", f"{lost}{by}; the request stays: nodepool-ocb image unpause {view.name}", last
+            )
+        return BuildProgress(None, f"{lost}{by}; it goes on at {shown(pause.until)}", last)
     if view.holder is not None:
-        return Standing(None, f"{lost}{view.holder.host} works on {view.name}, on what was asked for before", last)
-    return Standing(None, f"{lost}waiting for a builder to begin", last)
+        return BuildProgress(None, f"{lost}{view.holder.host} works on {view.name}, on what was asked for before", last)
+    return BuildProgress(None, f"{lost}waiting for a builder to begin", last)
 
 
 def ask(opened: Session, name: str, reason: str | None) -> tuple[Change, int]:
@@ -100,7 +102,7 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: list[C
     Raises InError (failed, paused without end, withdrawn), NotFound (the image is gone), or TimedOut.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    last: tuple[ImageView | None, Standing] | None = None
+    last: tuple[ImageView | None, BuildProgress] | None = None
     ended: OcbError | None = None
     try:
         for view, now in _standings(name, request, deadline):
@@ -116,7 +118,7 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: list[C
         raise ended
 
 
-def _standings(name: str, request: int, deadline: float | None) -> Iterator[tuple[ImageView | None, Standing]]:
+def _standings(name: str, request: int, deadline: float | None) -> Iterator[tuple[ImageView | None, BuildProgress]]:
     """With a line that moves on a terminal; elsewhere a line for each thing that is new."""
     builders: Mapping[str, Daemon] = {}
     terminal = sys.stderr.isatty()
@@ -132,13 +134,13 @@ def _standings(name: str, request: int, deadline: float | None) -> Iterator[tupl
             yield view, now
 
 
-Show = Callable[[Standing, Mapping[str, Daemon]], None]
+Show = Callable[[BuildProgress, Mapping[str, Daemon]], None]
 
 
 def _said() -> Show:
     said: set[str] = set()
 
-    def show(now: Standing, builders: Mapping[str, Daemon]) -> None:
+    def show(now: BuildProgress, builders: Mapping[str, Daemon]) -> None:
         for line in (now.sentence, *([] if builders else [imaging.NOBODY])):
             if line not in said:
                 said.add(line)
@@ -155,7 +157,7 @@ def _live(stack: ExitStack) -> Show:
     begun = time.time()
     last_line = buildlog.LastLine()
 
-    def show(now: Standing, builders: Mapping[str, Daemon]) -> None:
+    def show(now: BuildProgress, builders: Mapping[str, Daemon]) -> None:
         since = now.build.record.started if now.build else 0.0
         parts = [now.sentence, output.age(time.time() - (since or begun))]
         if not builders:
@@ -168,7 +170,7 @@ def _live(stack: ExitStack) -> Show:
     return show
 
 
-def _error(name: str, now: Standing) -> OcbError | None:
+def _error(name: str, now: BuildProgress) -> OcbError | None:
     if now.outcome == "ready":
         return None
     if now.outcome == "deleted":
@@ -179,7 +181,7 @@ def _error(name: str, now: Standing) -> OcbError | None:
 def _tell(
     name: str,
     request: int,
-    last: tuple[ImageView | None, Standing],
+    last: tuple[ImageView | None, BuildProgress],
     ended: OcbError | None,
     changes: list[Change],
 ) -> None:

@@ -22,7 +22,7 @@ from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, NodeRole, Run, State
 from nodepool_ocb.rollout.records import Rollout
-from nodepool_ocb.views.explanation import Explanation, Rollouts, line
+from nodepool_ocb.views.explanation import Explanation, RolloutPointer, line
 from nodepool_ocb.views.explanation import explain as explained
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def explain(name: str) -> None:
     output.text({**document, "failed_run": run}, _words(explanation, run, now))
 
 
-def _rollouts(opened: Session, deployments: Iterable[str]) -> Rollouts:
+def _rollouts(opened: Session, deployments: Iterable[str]) -> RolloutPointer:
     """The newest rollout of each deployment that has one; says which cannot be read."""
     from nodepool_ocb.store import rollouts
 

@@ -271,7 +271,7 @@ def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
                 hint = back if vertex.record.state in (State.TODO, State.BLOCKED) else ""
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs{hint}")
         me = session.me()
-        return commands.apply_to(world, chosen, Event.END, opened.now(), me, f"{reason} ({me})")
+        return commands.apply_to(world, chosen, Event.CANCEL, opened.now(), me, f"{reason} ({me})")
 
     waiting.change_and_wait(decide, None, None, dry_run)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Choose = Callable[[World], Iterable[str]]
 
 
-class Standing(msgspec.Struct, frozen=True):
+class WaitProgress(msgspec.Struct, frozen=True):
     """How far the awaited noderoles are."""
 
     ready: tuple[str, ...]
@@ -45,7 +45,7 @@ class Standing(msgspec.Struct, frozen=True):
         return "error" if self.stuck else None if self.waiting else "active"
 
 
-def standing(world: World, names: Iterable[str]) -> Standing:
+def standing(world: World, names: Iterable[str]) -> WaitProgress:
     """Pure; costs in proportion to the noderoles and what is above them."""
     ready, waiting, gone = [], [], []
     for name in names:
@@ -60,7 +60,7 @@ def standing(world: World, names: Iterable[str]) -> Standing:
             waiting.append(name)
     above = _unsatisfied(vertex for name in waiting if (vertex := world.vertex(name)))
     stuck = [sentence for vertex in above if (sentence := _stuck(world, vertex))]
-    return Standing(tuple(ready), tuple(waiting), tuple(gone), tuple(sorted(stuck)))
+    return WaitProgress(tuple(ready), tuple(waiting), tuple(gone), tuple(sorted(stuck)))
 
 
 def _unsatisfied(vertices: Iterable[Vertex]) -> Iterator[Vertex]:
@@ -103,7 +103,7 @@ def wait(choose: Choose, timeout_seconds: float | None, **more: Json) -> None:
     Raises InError, NotFound (deleted meanwhile), or TimedOut. ``choose`` is asked again with every change.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    last: tuple[World, Standing] | None = None
+    last: tuple[World, WaitProgress] | None = None
     ended: OcbError | None = None
     try:
         for world, now in _standings(worlds(deadline), choose):
@@ -130,7 +130,7 @@ def change_and_wait(
         wait(choose, timeout_seconds, changes=session.told(changes))
 
 
-def _standings(following: Iterable[tuple[World, Touched]], choose: Choose) -> Iterator[tuple[World, Standing]]:
+def _standings(following: Iterable[tuple[World, Touched]], choose: Choose) -> Iterator[tuple[World, WaitProgress]]:
     """With a live display of them on a terminal."""
     with ExitStack() as stack:
         show = _live(stack) if sys.stderr.isatty() else None
@@ -162,7 +162,7 @@ def held_up(world: World, names: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-def _live(stack: ExitStack) -> Callable[[World, Standing], None]:
+def _live(stack: ExitStack) -> Callable[[World, WaitProgress], None]:
     from rich.console import Group
     from rich.live import Live
     from rich.progress import Progress
@@ -171,7 +171,7 @@ def _live(stack: ExitStack) -> Callable[[World, Standing], None]:
     task = progress.add_task("ACTIVE", total=None)
     live = stack.enter_context(Live(progress, console=progress.console, transient=True, refresh_per_second=8))
 
-    def show(world: World, now: Standing) -> None:
+    def show(world: World, now: WaitProgress) -> None:
         progress.update(task, total=len(now.ready) + len(now.waiting), completed=len(now.ready))
         live.update(Group(progress, output.table(rows(world, now.waiting[:12]), ("noderole", "state", "since"))))
 
@@ -195,13 +195,13 @@ def rows(world: World, names: Iterable[str]) -> list[dict[str, Json]]:
     return told
 
 
-def _error(now: Standing) -> OcbError | None:
+def _error(now: WaitProgress) -> OcbError | None:
     if now.outcome == "deleted":
         return NotFound(f"{now.gone[0]} was deleted")
     return InError("\n".join(now.stuck)) if now.outcome == "error" else None
 
 
-def _tell(last: tuple[World, Standing] | None, ended: OcbError | None, more: dict[str, Json]) -> None:
+def _tell(last: tuple[World, WaitProgress] | None, ended: OcbError | None, more: dict[str, Json]) -> None:
     if last is None:
         return
     world, now = last

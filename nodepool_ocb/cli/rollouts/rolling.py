@@ -16,7 +16,7 @@ from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import did_you_mean, unknown
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Holder, Json
+from nodepool_ocb.model.records import Json, LockOwner
 from nodepool_ocb.rollout.records import LOST, Decision, GroupState, Rollout, RolloutRecord
 from nodepool_ocb.rollout.report import ORDER, finish
 from nodepool_ocb.views import rolloutlines
@@ -111,7 +111,7 @@ def group_of(rollout: Rollout, group: str) -> str:
     return group
 
 
-def driver(opened: Session, key: Key) -> Holder | None:
+def driver(opened: Session, key: Key) -> LockOwner | None:
     """Who drives the rollout."""
     from nodepool_ocb.store.locks import holders
 
@@ -127,7 +127,7 @@ def warn_of_nobody(opened: Session) -> None:
 # -- telling --
 
 
-def row(key: Key, head: RolloutRecord, holder: Holder | None) -> dict[str, Json]:
+def row(key: Key, head: RolloutRecord, holder: LockOwner | None) -> dict[str, Json]:
     """A rollout at a glance."""
     return {
         "rollout": str(key),
@@ -166,7 +166,7 @@ def print_row(row: Mapping[str, Json]) -> None:
     output.thing(row, row["rollout"], output.fields({column: words(row)[column] for column in shown}))
 
 
-def document(key: Key, rollout: Rollout, holder: Holder | None) -> dict[str, Json]:
+def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> dict[str, Json]:
     """All of a rollout."""
     named: dict[str, list[str]] = {str(state): [] for state in ORDER}
     for node, progress in rollout.nodes.items():

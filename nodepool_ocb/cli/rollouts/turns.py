@@ -14,7 +14,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import NodeState, Rollout
-from nodepool_ocb.views.explanation import Rollouts, line
+from nodepool_ocb.views.explanation import RolloutPointer, line
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -52,7 +52,7 @@ def warn(opened: Session, world: World, deployment: str, what: str) -> None:
         output.say(f"note: rollout {name} is under way: {what}")
 
 
-def owned(world: World, rollouts: Rollouts, vertices: Iterable[Vertex]) -> dict[str, list[Vertex]]:
+def owned(world: World, rollouts: RolloutPointer, vertices: Iterable[Vertex]) -> dict[str, list[Vertex]]:
     """The noderoles that a rollout still has to do with, by its name: in a phase that their node has not passed."""
     found: dict[str, list[Vertex]] = {}
     own = {deployment: _Own(world, deployment, rollout) for deployment, (_, rollout) in rollouts.items()}

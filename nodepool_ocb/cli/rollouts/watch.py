@@ -20,7 +20,7 @@ from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.cli.rollouts.rolling import Key
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Holder, Json
+from nodepool_ocb.model.records import Json, LockOwner
 from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.groups import failed
 from nodepool_ocb.rollout.records import GroupState, Rollout, RolloutState
@@ -40,7 +40,7 @@ class View(NamedTuple):
     """A rollout at one moment; ``rollout`` is None when it is gone."""
 
     rollout: Rollout | None
-    holder: Holder | None
+    holder: LockOwner | None
     annealers: bool  # any is running
 
 
@@ -133,7 +133,7 @@ def _lines(key: Key, following: Iterator[View]) -> None:
             return
 
 
-def _things(key: Key, rollout: Rollout, holder: Holder | None) -> Iterator[tuple[tuple[str, str], dict[str, Json]]]:
+def _things(key: Key, rollout: Rollout, holder: LockOwner | None) -> Iterator[tuple[tuple[str, str], dict[str, Json]]]:
     """What came of it last: nodes, then groups, then the rollout."""
     for node in rollout.nodes:
         yield ("node", node), {"kind": "node", "rollout": str(key), **rolling.node_row(rollout, node)}
@@ -179,7 +179,7 @@ class _Live:
 # -- wait --
 
 
-class Standing(msgspec.Struct, frozen=True):
+class RolloutProgress(msgspec.Struct, frozen=True):
     """What is known of the end."""
 
     outcome: str | None  # success, failed, cancelled, paused or deleted; None while it is open
@@ -187,20 +187,20 @@ class Standing(msgspec.Struct, frozen=True):
     group: str | None = None  # that pauses
 
 
-def standing(rollout: Rollout | None, fail_fast: bool = False) -> Standing:
+def standing(rollout: Rollout | None, fail_fast: bool = False) -> RolloutProgress:
     """Pure."""
     if rollout is None:
-        return Standing("deleted", "it was deleted")
+        return RolloutProgress("deleted", "it was deleted")
     if rollout.over:
-        return Standing(str(rollout.head.state), rollout.head.reason or "")
+        return RolloutProgress(str(rollout.head.state), rollout.head.reason or "")
     ordered = ((name, rollout.groups[name]) for name in rolling.in_turn(rollout))
     lost = [name for name, record in ordered if record.group.critical and failed(record)]
     if fail_fast and lost:
-        return Standing("failed", f"critical group {lost[0]} failed: {rollout.groups[lost[0]].detail}")
+        return RolloutProgress("failed", f"critical group {lost[0]} failed: {rollout.groups[lost[0]].detail}")
     paused = blockers.for_somebody(rollout)
     if paused:
-        return Standing("paused", f"group {paused[0]} {rollout.groups[paused[0]].detail}", paused[0])
-    return Standing(None)
+        return RolloutProgress("paused", f"group {paused[0]} {rollout.groups[paused[0]].detail}", paused[0])
+    return RolloutProgress(None)
 
 
 def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> None:
@@ -210,7 +210,7 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     last: View | None = None
-    now = Standing(None)
+    now = RolloutProgress(None)
     ended: OcbError | None = None
     try:
         for last in _shown(key, views(key, deadline)):
@@ -266,7 +266,7 @@ def _moved(rollout: Rollout, group: str) -> str:
     return f"group {group}: {record.state}" + (f": {record.detail}" if record.detail else "")
 
 
-def _error(key: Key, now: Standing, rollout: Rollout | None) -> OcbError | None:
+def _error(key: Key, now: RolloutProgress, rollout: Rollout | None) -> OcbError | None:
     if rollout is None:
         return NotFound(f"rollout {key} was deleted")
     if now.outcome == RolloutState.SUCCESS:

@@ -113,7 +113,7 @@ class _Deciding:
         allowed, percent = breaker.maximum_failed_nodes, breaker.maximum_failed_percent
         if (allowed is None and percent is None) or self._head.state not in (RS.RUNNING, RS.STOPPING):
             return
-        count = sum(progress.state in LOST for progress in self._rollout.nodes.values()) - self._head.forgiven
+        count = sum(progress.state in LOST for progress in self._rollout.nodes.values()) - self._head.breaker_offset
         told = f"the breaker tripped: {count} of {self._head.nodes} nodes failed, and no more than"
         if allowed is not None and count > allowed:
             self._turn(RS.CANCELLING, f"{told} {allowed} may")
@@ -123,7 +123,7 @@ class _Deciding:
     def _react(self) -> None:
         """Stop or cancel, where a critical group failed that asks for it."""
         for name, record in self._groups.items():
-            if not record.group.critical or not groups.failed(record) or name in self._head.heeded:
+            if not record.group.critical or not groups.failed(record) or name in self._head.ignored_failures:
                 continue
             reaction = record.group.on_critical_failure or self._head.strategy.on_critical_failure
             if reaction is Reaction.CANCEL and self._head.state in (RS.RUNNING, RS.STOPPING):
@@ -144,7 +144,7 @@ class _Deciding:
             case GS.PAUSED:
                 return self._pause(name, record)
             case GS.FAILED:
-                return self._hope(name, record)
+                return self._reopen(name, record)
         return False
 
     def _put(self, name: str, record: GroupRecord, reason: str) -> bool:
@@ -198,7 +198,7 @@ class _Deciding:
         members = len(self._rollout.members[name])
         return self._put(name, begun, f"begins {self._phases[0].name}: {_many(members)}")
 
-    def _hope(self, name: str, record: GroupRecord) -> bool:
+    def _reopen(self, name: str, record: GroupRecord) -> bool:
         """What failed only because of others waits again, once these do not stand in its way any more."""
         freed = {
             DEPENDENCY: self._failed_above(record) is None,

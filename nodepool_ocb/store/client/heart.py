@@ -31,14 +31,14 @@ OPINIONS: Final = 2  # servers that say the session is over, before it is: one t
 Place = tuple[str, str, int]  # the host's name, its address, the port
 
 
-class Patience(msgspec.Struct, frozen=True):
+class Timeouts(msgspec.Struct, frozen=True):
     """How long one server is waited for, in seconds."""
 
     ping: float  # that we say nothing, before we ask whether it is there
     late: float  # that it may owe an answer
 
 
-def patience(session_seconds: float, addresses: int) -> Patience:
+def patience(session_seconds: float, addresses: int) -> Timeouts:
     """What suits a session's time-out.
 
     >>> patience(12.0, 3)
@@ -47,7 +47,7 @@ def patience(session_seconds: float, addresses: int) -> Patience:
     Patience(ping=2.0, late=6.0)
     """
     half, quarter = session_seconds / 2, session_seconds / 4
-    return Patience(session_seconds / 6, half if addresses < 2 else min(max(quarter, LEAST_LATE_SECONDS), half))
+    return Timeouts(session_seconds / 6, half if addresses < 2 else min(max(quarter, LEAST_LATE_SECONDS), half))
 
 
 def rounds() -> KazooRetry:
@@ -79,7 +79,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         raise NotImplementedError
 
     @property
-    def patience(self) -> Patience:
+    def patience(self) -> Timeouts:
         """With any server."""
         return patience(self.client._session_timeout / 1000, self.addresses)
 
@@ -178,18 +178,18 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
                     self._send_ping(timeout)
                 said, pause = time.monotonic(), self._pause(patience)
 
-    def _rest(self, patience: Patience, ping_at: float) -> float:
+    def _rest(self, patience: Timeouts, ping_at: float) -> float:
         """Seconds until something has to be done, though nothing comes."""
         owed = self.owed_since
         times = [ping_at] if not self.ping_outstanding.is_set() else []
         times += [max(owed, self._heard) + patience.late] if owed is not None else []
         return max(0.001, min(times, default=ping_at) - time.monotonic())
 
-    def _late(self, patience: Patience) -> bool:
+    def _late(self, patience: Timeouts) -> bool:
         owed = self.owed_since
         return owed is not None and time.monotonic() - max(owed, self._heard) > patience.late
 
     @staticmethod
-    def _pause(patience: Patience) -> float:
+    def _pause(patience: Timeouts) -> float:
         """From what we said last to the next ping: not of all clients at once."""
         return patience.ping * random.uniform(0.8, 1.0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nodepool_ocb.daemon.rendezvous import Ranking
-from nodepool_ocb_annealer.machines.fitness import Standing
+from nodepool_ocb_annealer.machines.fitness import Fitness
 
 
-def proven() -> Standing:
-    standing = Standing()
+def proven() -> Fitness:
+    standing = Fitness()
     standing.well()
     return standing
 
@@ -21,7 +21,7 @@ def test_one_machine_alone_makes_no_trouble_of_an_annealer_that_has_reached_any(
 
 
 def test_one_is_enough_where_it_never_reached_any() -> None:
-    standing = Standing()
+    standing = Fitness()
     standing.refuted("n1", "authenticate: as root: Authentication failed")
     assert standing.trouble is not None
     assert standing.trouble.startswith("no machine takes my key, and other annealers reach them: authenticate:")
@@ -64,7 +64,7 @@ def test_one_reason_at_machine_after_machine_is_one_sentence() -> None:
 REFUSED = "authenticate: as root: Authentication failed"
 
 
-def refused(standing: Standing, fqdn: str) -> bool:
+def refused(standing: Fitness, fqdn: str) -> bool:
     """Whether it may be our own fault, as far as that is known now."""
     standing.refused(fqdn, REFUSED)
     assert standing.doubtful(fqdn) is standing.doubtful(fqdn), "to ask changes nothing"
@@ -72,7 +72,7 @@ def refused(standing: Standing, fqdn: str) -> bool:
 
 
 def test_two_machines_that_refuse_the_key_make_a_trouble_of_an_annealer_that_is_alone_and_never_reached_any() -> None:
-    standing = Standing()
+    standing = Fitness()
     assert refused(standing, "n1"), "it is not known yet whose fault that is"
     assert standing.trouble is None
     assert refused(standing, "n2")
@@ -85,7 +85,7 @@ def test_two_machines_that_refuse_the_key_make_a_trouble_of_an_annealer_that_is_
 
 
 def test_one_machine_that_refuses_the_key_is_waited_with_for_a_while_only() -> None:
-    standing = Standing()
+    standing = Fitness()
     assert [refused(standing, "n1") for _ in range(6)] == [True] * 4 + [False] * 2
     assert standing.trouble is None
 

@@ -16,14 +16,14 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Outcome, Succeeded, Unreachable
 from nodepool_ocb.model.records import Change, Daemon, Node, State, Suspicion
-from nodepool_ocb_annealer.claims import Holding
+from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs.attempts import Finished
 from nodepool_ocb_annealer.runs.slots import Working
 from tests.engine.test_claim import put, world
 
 
-class Site:
+class Context:
     """An annealer called "a" whose every write is taken; ``outcome`` is what each of its runs comes to."""
 
     draining = False
@@ -38,7 +38,7 @@ class Site:
         if outcome is not None:
             self.working.start = lambda *_: Finished(outcome, 1.0)  # type: ignore[method-assign]
         self.judging = Judging(self)
-        self.holding = Holding(self)
+        self.claims = Claims(self)
         self.sent: list[list[Change]] = []
 
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:  # noqa: ARG002
@@ -68,31 +68,31 @@ def node(by: str) -> Node:
 @pytest.mark.parametrize(("by", "counts"), [("b", True), ("gone", False), ("a", False)])
 def test_only_an_annealer_that_is_there_agrees_that_a_machine_is_dead(by: str, counts: bool) -> None:
     """One that is gone may have been this one, before it was started again with the same fault."""
-    assert Judging(Site(among("b", "c"))).agreed(node(by)) is counts
+    assert Judging(Context(among("b", "c"))).agreed(node(by)) is counts
 
 
 def test_what_machines_do_after_they_let_it_in_makes_no_trouble_of_an_annealer() -> None:
     """Others reach them, and so did it: two machines that lie must not keep it from all the rest."""
     made = among("b")
-    site = Site(made)
+    context = Context(made)
     for fqdn, reason in (("n1", "run: the machine says what its runner would not"), ("n2", "run: no runner")):
         made.put_node(fqdn, Node(alive=True), 0)
         view = made.node(fqdn)
         assert suspected(view, "a", reason, 1.0)
-        site.judging.suspect(view, reason)
-        site.judging.heed(fqdn, view)
-    assert site.judging.standing.trouble is None
+        context.judging.suspect(view, reason)
+        context.judging.heed(fqdn, view)
+    assert context.judging.standing.trouble is None
 
 
 @pytest.mark.parametrize("well", [True, False])
 def test_a_run_that_ends_in_the_death_of_its_machine_does_not_tell_that_this_host_is_well(well: bool) -> None:
     made = among()
     vertex = put(made, "app@n", State.TODO)
-    site = Site(made, Succeeded({}) if well else Unreachable("connect", "no route"))
-    standing = site.judging.standing
+    context = Context(made, Succeeded({}) if well else Unreachable("connect", "no route"))
+    standing = context.judging.standing
     standing.well()
     standing.refuted("n1", "connect: no route")
-    site.holding.consider("n")
-    assert len(site.sent) == 2, vertex.record
+    context.claims.consider("n")
+    assert len(context.sent) == 2, vertex.record
     standing.refuted("n2", "connect: no route")
     assert (standing.trouble is None) is well

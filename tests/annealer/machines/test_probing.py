@@ -12,11 +12,11 @@ from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.model.records import Node, Set
 from nodepool_ocb_annealer.machines import probes
 from nodepool_ocb_annealer.machines.probes import IN_A_ROW_SECONDS, Probing
-from tests.annealer.machines.test_judging import Site as Judged
+from tests.annealer.machines.test_judging import Context as Judged
 from tests.engine.test_claim import world
 
 
-class Site(Judged):
+class Context(Judged):
     """An annealer that is alone, with the machine n0, which does not answer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,23 +48,23 @@ class Site(Judged):
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    made = Site(monkeypatch)
+def context(monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
+    made = Context(monkeypatch)
     yield made
     made.probing.close()
 
 
-def test_machines_that_are_asked_one_after_the_other_are_dead_however_long_that_takes(site: Site) -> None:
+def test_machines_that_are_asked_one_after_the_other_are_dead_however_long_that_takes(context: Context) -> None:
     """Of a hundred that are silent at once, eight are asked at a time, and each for some ten seconds."""
-    site.ask(60.0, 3 * IN_A_ROW_SECONDS)
-    assert not site.dead
-    site.ask(2.0, 3 * IN_A_ROW_SECONDS)
-    assert site.dead
+    context.ask(60.0, 3 * IN_A_ROW_SECONDS)
+    assert not context.dead
+    context.ask(2.0, 3 * IN_A_ROW_SECONDS)
+    assert context.dead
 
 
-def test_a_failure_that_lies_long_back_is_none_of_two_in_a_row(site: Site) -> None:
-    site.ask(60.0, 1.0)
-    site.ask(2 * IN_A_ROW_SECONDS, 1.0)
-    assert not site.dead
-    site.ask(2.0, 1.0)
-    assert site.dead
+def test_a_failure_that_lies_long_back_is_none_of_two_in_a_row(context: Context) -> None:
+    context.ask(60.0, 1.0)
+    context.ask(2 * IN_A_ROW_SECONDS, 1.0)
+    assert not context.dead
+    context.ask(2.0, 1.0)
+    assert context.dead

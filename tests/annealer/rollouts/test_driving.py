@@ -14,7 +14,7 @@ from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.limits import fits
-from nodepool_ocb.model.records import Change, Check, Deployment, Node, NodeRole, Record, Rollouts, Set, State
+from nodepool_ocb.model.records import Change, Check, Deployment, Node, NodeRole, Record, RolloutPointer, Set, State
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
@@ -47,7 +47,7 @@ class Place:
                 self.world.put_noderole(fqdn, role, record, 0)
         begun = begin(strategy, inventory(self.world, LAB), 0.0)
         made = {paths.rollout(LAB, ID, part): record for part, record in records.parts(begun).items()}
-        made[paths.rollouts(LAB)] = Rollouts(newest=ID, over=False)
+        made[paths.rollouts(LAB)] = RolloutPointer(newest=ID, over=False)
         self.znodes: dict[str, tuple[Record, int]] = {path: (record, 3) for path, record in made.items()}
 
     def read(self) -> Driven:
@@ -59,7 +59,7 @@ class Place:
         groups = {part[7:]: record for part, (record, _) in parts.items() if isinstance(record, GroupRecord)}
         nodes = [record for _, (record, _) in sorted(parts.items()) if isinstance(record, NodesRecord)]
         rollouts, of_these = self.znodes[paths.rollouts(LAB)]
-        assert isinstance(rollouts, Rollouts)
+        assert isinstance(rollouts, RolloutPointer)
         versions = {"": version} | {part: number for part, (_, number) in parts.items()}
         return Driven(LAB, ID, records.whole(head, groups, nodes), Versions(rollouts, of_these, versions))
 

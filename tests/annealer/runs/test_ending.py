@@ -32,7 +32,9 @@ def end(fleet: Fleet, noderole: str, reason: str = "time is up") -> None:
 
     def changes(world: World) -> list[Change]:
         vertices = [vertex_of(world, noderole)]
-        return [change for part in apply_to(world, vertices, Event.END, time.time(), reason=reason) for change in part]
+        return [
+            change for part in apply_to(world, vertices, Event.CANCEL, time.time(), reason=reason) for change in part
+        ]
 
     fleet.write(changes)
 
@@ -65,7 +67,7 @@ def test_a_run_is_ended_on_its_machine_and_its_noderole_is_in_error(fleet: Fleet
     fleet.until_state(noderole, State.ERROR)
     assert not alive(process)
     record = fleet.record(noderole)
-    assert (record.reason, record.ending, record.generation) == ("time is up", None, 1)
+    assert (record.reason, record.cancel_reason, record.generation) == ("time is up", None, 1)
     assert [(run.outcome, run.reason) for run in fleet.runs(noderole).values()] == [("failed", "time is up")]
     assert not fleet.claim_stands(fleet.nodes[0])
     assert fleet.broken() <= {"unfinished"}
@@ -126,7 +128,7 @@ def test_a_machine_that_does_not_answer_has_its_run_ended_when_it_is_back(fleet:
     fleet.farm.freeze(0)
     end(fleet, noderole)
     fleet.until(lambda: not fleet.node(fleet.nodes[0]).alive, "it is found dead")
-    assert (fleet.state(noderole), fleet.record(noderole).ending) == (State.TRANSITION, "time is up")
+    assert (fleet.state(noderole), fleet.record(noderole).cancel_reason) == (State.TRANSITION, "time is up")
     fleet.farm.thaw(0)
     fleet.until_state(noderole, State.ERROR)
     assert fleet.noted(Noted.KILLED)[noderole] == 1
@@ -148,7 +150,7 @@ def test_a_run_is_ended_though_what_it_was_waiting_for_is_well_no_more(two: Flee
     fleet.annealer().begin()
     fleet.until_state(below, State.BLOCKED)  # ERROR, and at once BLOCKED by its parent
     assert fleet.noted(Noted.KILLED)[below] == 1
-    assert fleet.record(below).ending is None
+    assert fleet.record(below).cancel_reason is None
     assert fleet.broken() <= {"unfinished"}
 
 

@@ -14,14 +14,14 @@ from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb_annealer.runs.tidying import RUNS_KEPT, Tidying
 
 
-class Site:
+class Context:
     """An annealer whose noderoles have no records of runs, and whose turn thread is the test."""
 
     def __init__(self, folder: Path) -> None:
         self.agenda = Agenda()
         self.settings = AnnealerSettings(log_dir=str(folder), log_keep=1)
         self.session: Any = SimpleNamespace(children_many=lambda places: [[] for _ in places])
-        self.holding: Any = SimpleNamespace(runs=set)
+        self.claims: Any = SimpleNamespace(runs=set)
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def post(self, call: Callable[[], None]) -> None:
@@ -29,7 +29,7 @@ class Site:
 
     def turn(self, tidying: Tidying) -> None:
         for _ in self.agenda.due(time.monotonic()):
-            tidying.keep()
+            tidying.due()
         while not self._posted.empty():
             self._posted.get()()
 
@@ -39,18 +39,18 @@ def logs(folder: Path) -> Sequence[Path]:
 
 
 def test_logs_are_looked_at_though_nothing_runs_after_a_look_that_came_too_early_for_them(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    tidying = Tidying(site)
+    context = Context(tmp_path)
+    tidying = Tidying(context)
     (tmp_path / "n1").mkdir()
     for number in range(3):
         (tmp_path / "n1" / f"role-{number:010d}-a.log").touch()
     tidying._look_at = time.monotonic() + 2.0  # as after a look that took long
     record = SimpleNamespace(generation=RUNS_KEPT + 1)
-    hold: Any = SimpleNamespace(record=record, previous_epoch=None, vertex=SimpleNamespace(name="role@n1"))
-    tidying.ended(hold, logs=True)
+    grant: Any = SimpleNamespace(record=record, previous_epoch=None, vertex=SimpleNamespace(name="role@n1"))
+    tidying.ended(grant, logs=True)
     deadline = time.monotonic() + 20.0
     while len(logs(tmp_path)) > 1:
         assert time.monotonic() < deadline, "what is surplus stays"
-        site.turn(tidying)
+        context.turn(tidying)
         time.sleep(0.01)
     tidying.close()

@@ -21,7 +21,7 @@ from nodepool_ocb.testing.mirrors import mirror
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.backends import Task
 from nodepool_ocb_builder.sandbox import leftovers
-from tests.builder.sandbox.building import Builder, Site
+from tests.builder.sandbox.building import Builder, Context
 
 SUITE = "bookworm"
 TIMEOUT_SECONDS = 1800.0
@@ -31,38 +31,38 @@ def required(kind: str) -> str:
     return mirror(kind) or pytest.skip(f"apt knows no mirror of {kind} here; NODEPOOL_OCB_TEST_MIRROR names one")
 
 
-def begin(site: Site, image: Diskimage) -> tuple[Builder, Task]:
+def begin(context: Context, image: Diskimage) -> tuple[Builder, Task]:
     """Start a build whose files, cache and manifest go to the folder of the logs."""
     backend = backends.installed()[image.backend]
     assert backends.faults(image, {image.backend: backend}) == []
     if missing := backends.missing(backend):
         pytest.skip(f"{image.backend} needs {', '.join(missing)}; tools/setup --images installs them")
-    folder = site.images / "logs"
+    folder = context.images / "logs"
     folder.mkdir(exist_ok=True)
-    os.chown(folder, site.user.pw_uid, site.user.pw_gid)
+    os.chown(folder, context.user.pw_uid, context.user.pw_gid)
     task = Task(
         image=image,
         build="0000000001",
-        work=site.images / "debian-0000000001.build",
+        work=context.images / "debian-0000000001.build",
         outputs={format: folder / f"new.{format}" for format in image.formats},
         manifest=folder / "new.d",
     )
     command = backend.command(task)
     env = {**command.env, "DIB_IMAGE_CACHE": str(folder / "cache"), "DIB_LOCKFILES": str(folder / "cache/locks")}
-    return site.begin_command(command.argv, env, TIMEOUT_SECONDS), task
+    return context.begin_command(command.argv, env, TIMEOUT_SECONDS), task
 
 
-def build(site: Site, image: Diskimage) -> dict[str, Path]:
+def build(context: Context, image: Diskimage) -> dict[str, Path]:
     """The image's files and its manifest, which are there as long as the test runs."""
-    builder, task = begin(site, image)
+    builder, task = begin(context, image)
     with builder:
         assert builder.ended() == (0, None), "\n".join(builder.lines()[-40:])
     print({format: file.stat().st_size for format, file in task.outputs.items()}, builder.lines()[-1])
     return {**task.outputs, "manifest": task.manifest}
 
 
-def debian_minimal(site: Site) -> Diskimage:
-    if site.flavour != "root":
+def debian_minimal(context: Context) -> Diskimage:
+    if context.flavour != "root":
         pytest.skip("diskimage-builder needs root, or a user with sudo for everything")
     if shutil.which("disk-image-create", path=backends.search_path()) is None or shutil.which("qemu-img") is None:
         pytest.skip("diskimage-builder or qemu-img is not there; tools/setup --images installs them")
@@ -88,17 +88,17 @@ def is_bookworm(tar: Path) -> bool:
 
 
 @pytest.mark.long
-def test_mmdebstrap_makes_every_format(site: Site) -> None:
-    if site.flavour == "user":
+def test_mmdebstrap_makes_every_format(context: Context) -> None:
+    if context.flavour == "user":
         pytest.skip("mmdebstrap calls newuidmap: an ordinary user's builds have no user namespace around them")
-    if site.flavour == "bare" and site.user.pw_name not in Path("/etc/subuid").read_text():
-        pytest.skip(f"{site.user.pw_name} has no subordinate ids: mmdebstrap needs root or these")
+    if context.flavour == "bare" and context.user.pw_name not in Path("/etc/subuid").read_text():
+        pytest.skip(f"{context.user.pw_name} has no subordinate ids: mmdebstrap needs root or these")
     wanted = {"tar2sqfs": "squashfs", "genext2fs": "ext2"}
     formats = ("tar", *(format for program, format in wanted.items() if shutil.which(program)))
     options = {"mirror": required("debian"), "include": ["ca-certificates"]}
     keys: dict[str, Any] = {"elements": (), "env_vars": {}}
     made = build(
-        site,
+        context,
         Diskimage(name="debian", backend="mmdebstrap", release=SUITE, formats=formats, options=options, **keys),
     )
     assert is_bookworm(made["tar"])
@@ -110,8 +110,8 @@ def test_mmdebstrap_makes_every_format(site: Site) -> None:
 
 
 @pytest.mark.long
-def test_diskimage_builder_makes_tar_and_qcow2(site: Site) -> None:
-    made = build(site, debian_minimal(site))
+def test_diskimage_builder_makes_tar_and_qcow2(context: Context) -> None:
+    made = build(context, debian_minimal(context))
     assert is_bookworm(made["tar"])
     told = subprocess.run(
         ["qemu-img", "info", "--output=json", str(made["qcow2"])], capture_output=True, text=True, check=True
@@ -123,10 +123,10 @@ def test_diskimage_builder_makes_tar_and_qcow2(site: Site) -> None:
 
 
 @pytest.mark.long
-def test_a_killed_builder_leaves_nothing_of_diskimage_builder(site: Site, until: Callable[..., None]) -> None:
-    builder, task = begin(site, debian_minimal(site))
+def test_a_killed_builder_leaves_nothing_of_diskimage_builder(context: Context, until: Callable[..., None]) -> None:
+    builder, task = begin(context, debian_minimal(context))
     with builder:
         until(lambda: leftovers.loops(task.work), TIMEOUT_SECONDS)
         builder.program.kill()
         until(lambda: not at_home(task.work) and not leftovers.loops(task.work), 5.0)
-        until(lambda: not site.left(), 120.0)  # a large folder takes its time
+        until(lambda: not context.left(), 120.0)  # a large folder takes its time

@@ -30,8 +30,8 @@ from nodepool_ocb_builder.build import Building
 from nodepool_ocb_builder.cleanup import steps
 from nodepool_ocb_builder.cleanup.leaks import Leaks
 from nodepool_ocb_builder.cleanup.orphans import Orphans
-from nodepool_ocb_builder.context import Site
-from nodepool_ocb_builder.image_directory import Shelf
+from nodepool_ocb_builder.context import Context
+from nodepool_ocb_builder.image_directory import ImageDirectory
 from nodepool_ocb_builder.upload import Uploading, elsewhere
 
 ID = "0000000001"
@@ -52,25 +52,25 @@ class Place:
             options={"directory": str(self.cloud)},
         )
         self.uploader: Uploader = providers.open(provider)
-        shelf = Shelf(folder / "images", folder / "logs")
+        directory = ImageDirectory(folder / "images", folder / "logs")
         wants = Nodepool(providers=(provider,))
-        self.site = Site(session, shelf, BuilderSettings(), wants, {}, {"cloud": self.uploader})
+        self.context = Context(session, directory, BuilderSettings(), wants, {}, {"cloud": self.uploader})
         found = session.get(paths.CLUSTER)
         assert found is not None
         session.commit([Set(paths.CLUSTER, Cluster(id="ours"), found.version)])
-        self.site.cluster = "ours"
+        self.context.cluster = "ours"
         self.stamp = Stamp(cluster="ours", provider="cloud", image="jammy", build=ID, upload=ID, key="k")
 
     def build(self, **fields: Json) -> Build:
         """Its record, ready, with a file of format raw, in ZooKeeper and on the disk."""
-        file = self.site.shelf.file(NAME, "raw")
+        file = self.context.directory.file(NAME, "raw")
         file.write_text("image")
         sums = {"raw": checksums.write(file)}
-        known = {"builder": "here", "builder_id": self.site.builder_id, "filename": NAME, "formats": ("raw",)}
+        known = {"builder": "here", "builder_id": self.context.builder_id, "filename": NAME, "formats": ("raw",)}
         record = Build(**known | {"state": BuildState.READY, "state_time": 1.0, "checksums": sums} | fields)
-        self.site.session.ensure(paths.builds("jammy"))
+        self.context.session.ensure(paths.builds("jammy"))
         self._put(Create(paths.build("jammy", ID), record))
-        self.site.session.ensure(paths.uploads("jammy", ID, "cloud"))
+        self.context.session.ensure(paths.uploads("jammy", ID, "cloud"))
         return record
 
     def upload(self, **fields: Json) -> Upload:
@@ -82,7 +82,7 @@ class Place:
 
     def sent(self) -> str:
         """What the provider calls the build's file, once it was sent."""
-        file = self.site.shelf.file(NAME, "raw")
+        file = self.context.directory.file(NAME, "raw")
         sums = checksums.compute(file)
         sent = self.uploader.upload(
             Item(
@@ -95,30 +95,30 @@ class Place:
 
     def garble(self, path: str) -> None:
         """As a later version may write it."""
-        znode = self.site.session.get(path)
+        znode = self.context.session.get(path)
         assert znode is not None
         self._put(Set(path, {"schema": 2}, znode.version))
 
     def uploads_may_take(self, seconds: float) -> None:
-        known = self.site.providers["cloud"]
-        self.site.providers = {"cloud": replace(known, image_upload_timeout_seconds=seconds)}
+        known = self.context.providers["cloud"]
+        self.context.providers = {"cloud": replace(known, image_upload_timeout_seconds=seconds)}
 
     def look_twice(self) -> list[str]:
         """What is left at the provider after two looks for leaks."""
-        leaks = Leaks(self.site)
+        leaks = Leaks(self.context)
         for _ in range(2):
             leaks.look("cloud")
         return [kept.external_id for kept in self.uploader.list()]
 
     def _put(self, *changes: Change) -> None:
-        self.site.session.commit(changes)
+        self.context.session.commit(changes)
 
 
 @pytest.fixture
 def place(zk_session: Session, tmp_path: Path) -> Iterator[Place]:
     place = Place(zk_session, tmp_path)
     yield place
-    place.site.shelf.close()
+    place.context.directory.close()
 
 
 def test_a_leak_is_deleted_when_it_is_seen_twice(place: Place) -> None:
@@ -140,7 +140,7 @@ def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_
     place.build()
     external_id = place.sent()
     place.upload(state=UploadState.FAILED, reason="here died while it sent it")
-    leaks = Leaks(place.site)
+    leaks = Leaks(place.context)
     for _ in range(3):
         leaks.look("cloud")
     assert [kept.external_id for kept in place.uploader.list()] == [external_id]
@@ -153,7 +153,7 @@ def test_what_an_older_attempt_made_is_a_leak_once_it_cannot_be_going_on(place: 
     place.build()
     place.sent()
     place.upload(key="of-a-newer-attempt", external_id="another")
-    leaks = Leaks(place.site)
+    leaks = Leaks(place.context)
     for _ in range(3):
         leaks.look("cloud")
     assert list(place.uploader.list())
@@ -167,13 +167,13 @@ def test_an_upload_whose_leak_was_deleted_does_not_come_back_as_ready(place: Pla
     place.build()
     external_id = place.sent()
     place.upload(state=UploadState.FAILED, reason="here died while it sent it")
-    leaks = Leaks(place.site)
+    leaks = Leaks(place.context)
     leaks.look("cloud")
     place.uploads_may_take(0.0)
     leaks.look("cloud")
     assert not list(place.uploader.list())
-    Uploading(place.site, "jammy", ID, "cloud")._end(place.stamp, Sent(external_id))
-    view = place.site.look("jammy")
+    Uploading(place.context, "jammy", ID, "cloud")._end(place.stamp, Sent(external_id))
+    view = place.context.look("jammy")
     assert view is not None
     assert not view.builds[0].at("cloud"), "nobody is told of an image that is not there"
 
@@ -191,47 +191,47 @@ def test_what_bears_another_stamp_than_the_record_is_not_deleted_there(place: Pl
     place.build()
     external_id = place.sent()
     place.upload(state=UploadState.DELETE, external_id=external_id, key="of-a-former-life")
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
-    steps.do(place.site, "jammy", RemoveUpload(view.builds[0].uploads[0]))
+    steps.do(place.context, "jammy", RemoveUpload(view.builds[0].uploads[0]))
     assert [kept.external_id for kept in place.uploader.list()] == [external_id]
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
     assert view.builds[0].uploads, "the record tells of it"
 
 
 def test_files_are_removed_by_the_name_of_their_record_and_not_by_what_it_says(place: Place) -> None:
     """Whoever may write records may not delete files."""
-    victim = place.site.shelf.folder.parent / "victim.raw"
+    victim = place.context.directory.folder.parent / "victim.raw"
     victim.write_text("precious")
-    (place.site.shelf.folder / "builder_id.txt.bak").write_text("precious")
+    (place.context.directory.folder / "builder_id.txt.bak").write_text("precious")
     for filename in ("../victim", "builder_id.txt"):
         record = place.build(filename=filename)
         place.upload(external_id="x")
-        view = place.site.look("jammy")
+        view = place.context.look("jammy")
         assert view is not None
-        steps.remove_uploaded(place.site, "jammy", view.builds[0], ("raw",))
-        place.site.shelf.file(NAME, "raw").touch()
+        steps.remove_uploaded(place.context, "jammy", view.builds[0], ("raw",))
+        place.context.directory.file(NAME, "raw").touch()
         gone = replace(record, state=BuildState.DELETE)
-        _set(place.site.session, paths.build("jammy", ID), gone)
-        _delete(place.site.session, paths.upload("jammy", ID, "cloud", ID))
-        view = place.site.look("jammy")
+        _set(place.context.session, paths.build("jammy", ID), gone)
+        _delete(place.context.session, paths.upload("jammy", ID, "cloud", ID))
+        view = place.context.look("jammy")
         assert view is not None
-        steps.do(place.site, "jammy", RemoveBuild(view.builds[0]))
-        assert not place.site.shelf.file(NAME, "raw").exists()
+        steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
+        assert not place.context.directory.file(NAME, "raw").exists()
     assert victim.exists()
-    assert (place.site.shelf.folder / "builder_id.txt.bak").exists()
-    assert (place.site.shelf.folder / "builder_id.txt").exists()
+    assert (place.context.directory.folder / "builder_id.txt.bak").exists()
+    assert (place.context.directory.folder / "builder_id.txt").exists()
 
 
 def test_an_upload_goes_on_as_it_began_when_the_configuration_changes(place: Place) -> None:
     place.build()
-    uploading = Uploading(place.site, "jammy", ID, "cloud")
+    uploading = Uploading(place.context, "jammy", ID, "cloud")
     due = uploading._due()
     assert due is not None
-    place.site.configure(BuilderSettings(), Nodepool(), {})
+    place.context.configure(BuilderSettings(), Nodepool(), {})
     uploading._upload(due)
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
     (upload,) = view.builds[0].uploads
     assert upload.record.state is UploadState.READY
@@ -239,47 +239,47 @@ def test_an_upload_goes_on_as_it_began_when_the_configuration_changes(place: Pla
 
 def test_a_record_stays_while_its_files_do(place: Place) -> None:
     place.build(state=BuildState.DELETE)
-    stuck = place.site.shelf.folder / f"{NAME}.d"
+    stuck = place.context.directory.folder / f"{NAME}.d"
     stuck.mkdir()
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
     chattr(stuck, "+i")
     try:
-        steps.do(place.site, "jammy", RemoveBuild(view.builds[0]))
-        assert place.site.look("jammy").builds  # type: ignore[union-attr]
+        steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
+        assert place.context.look("jammy").builds  # type: ignore[union-attr]
     finally:
         chattr(stuck, "-i")
 
 
 def test_the_older_build_stays_where_the_newer_is_deleted_at_the_same_time(place: Place) -> None:
     """Both were ready when it was decided that the older may go."""
-    session, record = place.site.session, place.build()
+    session, record = place.context.session, place.build()
     newer = paths.build("jammy", "0000000002")
     session.commit([Create(newer, record)])
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
-    (step,) = tidy(view, Tidier(place.site.builder_id, keep=1), 2.0)
+    (step,) = tidy(view, Tidier(place.context.builder_id, keep=1), 2.0)
     _set(session, newer, replace(record, state=BuildState.DELETE))
-    steps.do(place.site, "jammy", step)
-    view = place.site.look("jammy")
+    steps.do(place.context, "jammy", step)
+    view = place.context.look("jammy")
     assert view is not None
     assert [build.id for build in view.ready()] == [ID]
 
 
 def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(place: Place) -> None:
-    session, record = place.site.session, place.build()
+    session, record = place.context.session, place.build()
     upload = place.upload(external_id="old")
     newer = paths.build("jammy", "0000000002"), paths.upload("jammy", "0000000002", "cloud", ID)
     session.commit([Create(newer[0], record)])
     session.ensure(newer[1].rpartition("/")[0])
     session.commit([Create(newer[1], replace(upload, external_id="new"))])
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
     carried = frozenset({"cloud"})
-    (step,) = tidy(view, Tidier(place.site.builder_id, carriers=carried, providers=carried, keep=1), 2.0)
+    (step,) = tidy(view, Tidier(place.context.builder_id, carriers=carried, providers=carried, keep=1), 2.0)
     _set(session, newer[1], replace(upload, state=UploadState.DELETE))
-    steps.do(place.site, "jammy", step)
-    view = place.site.look("jammy")
+    steps.do(place.context, "jammy", step)
+    view = place.context.look("jammy")
     assert view is not None
     assert view.builds[0].uploads[0].record.state is UploadState.READY
 
@@ -287,36 +287,36 @@ def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(plac
 def test_a_build_that_came_back_meanwhile_is_not_removed(place: Place) -> None:
     """Aborted when it was decided, set right by its builder meanwhile, and aborted a second time."""
     record = place.build(state=BuildState.ABORTED)
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
-    _set(place.site.session, paths.build("jammy", ID), replace(record, state=BuildState.BUILDING))
-    _set(place.site.session, paths.build("jammy", ID), record)
-    steps.do(place.site, "jammy", RemoveBuild(view.builds[0]))
-    assert place.site.session.get(paths.build("jammy", ID)) is not None
-    assert place.site.shelf.file(NAME, "raw").exists()
+    _set(place.context.session, paths.build("jammy", ID), replace(record, state=BuildState.BUILDING))
+    _set(place.context.session, paths.build("jammy", ID), record)
+    steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
+    assert place.context.session.get(paths.build("jammy", ID)) is not None
+    assert place.context.directory.file(NAME, "raw").exists()
 
 
 def test_what_changes_between_the_look_and_the_deletion_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The build is aborted and bare at the look, and ready when it would be deleted."""
     record = place.build(state=BuildState.ABORTED, builder_id="elsewhere")
-    look, view = place.site.look, place.site.look("jammy")
+    look, view = place.context.look, place.context.look("jammy")
     assert view is not None
 
     def late(image: str) -> object:
         seen = look(image)
-        _set(place.site.session, paths.build("jammy", ID), replace(record, state=BuildState.READY))
+        _set(place.context.session, paths.build("jammy", ID), replace(record, state=BuildState.READY))
         return seen
 
-    monkeypatch.setattr(place.site, "look", late)
-    steps.do(place.site, "jammy", RemoveBuild(view.builds[0]))
-    assert place.site.session.get(paths.build("jammy", ID)) is not None
+    monkeypatch.setattr(place.context, "look", late)
+    steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
+    assert place.context.session.get(paths.build("jammy", ID)) is not None
 
 
 def test_an_upload_that_begins_between_the_look_and_the_deletion_stays(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.build(state=BuildState.DELETE, builder_id="elsewhere")
-    look, view = place.site.look, place.site.look("jammy")
+    look, view = place.context.look, place.context.look("jammy")
     assert view is not None
 
     def late(image: str) -> object:
@@ -324,32 +324,32 @@ def test_an_upload_that_begins_between_the_look_and_the_deletion_stays(
         place.upload(state=UploadState.UPLOADING)
         return seen
 
-    monkeypatch.setattr(place.site, "look", late)
-    steps.do(place.site, "jammy", RemoveBuild(view.builds[0]))
-    assert place.site.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
+    monkeypatch.setattr(place.context, "look", late)
+    steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
+    assert place.context.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
 
 
 def test_an_upload_whose_deletion_was_taken_back_stays(place: Place) -> None:
     place.build()
     external_id = place.sent()
     upload = place.upload(state=UploadState.DELETE, external_id=external_id)
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
-    _set(place.site.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.READY))
-    steps.do(place.site, "jammy", RemoveUpload(view.builds[0].uploads[0]))
+    _set(place.context.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.READY))
+    steps.do(place.context, "jammy", RemoveUpload(view.builds[0].uploads[0]))
     assert [kept.external_id for kept in place.uploader.list()] == [external_id]
-    assert place.site.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
+    assert place.context.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
 
 
 def test_files_stay_where_an_upload_was_deleted_meanwhile(place: Place) -> None:
     place.build()
     upload = place.upload(external_id="e")
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
-    _set(place.site.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.DELETE))
+    _set(place.context.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.DELETE))
     with pytest.raises(Stale):
-        steps.remove_uploaded(place.site, "jammy", view.builds[0], ("raw",))
-    assert place.site.shelf.file(NAME, "raw").exists()
+        steps.remove_uploaded(place.context, "jammy", view.builds[0], ("raw",))
+    assert place.context.directory.file(NAME, "raw").exists()
 
 
 def chattr(path: Path, how: str) -> None:
@@ -372,8 +372,8 @@ def _delete(session: Session, path: str) -> None:
 
 def age(place: Place) -> None:
     """Orphans are looked for twice, and their grace is over at once."""
-    place.site.settings = replace(place.site.settings, orphan_grace_seconds=1e-9)
-    orphans = Orphans(place.site)
+    place.context.settings = replace(place.context.settings, orphan_grace_seconds=1e-9)
+    orphans = Orphans(place.context)
     for _ in range(2):
         orphans.look({}, (), ())
 
@@ -381,24 +381,24 @@ def age(place: Place) -> None:
 def test_a_file_whose_record_the_caller_did_not_know_yet_stays(place: Place) -> None:
     place.build()
     age(place)
-    assert place.site.shelf.file(NAME, "raw").exists()
+    assert place.context.directory.file(NAME, "raw").exists()
 
 
 def test_a_file_without_a_record_goes_and_a_young_one_stays(place: Place) -> None:
     place.build()
-    place.site.session.commit(removal(place.site.session, paths.build("jammy", ID)))
-    os.utime(place.site.shelf.file(NAME, "raw"), (0, 0))
-    orphans = Orphans(place.site)
+    place.context.session.commit(removal(place.context.session, paths.build("jammy", ID)))
+    os.utime(place.context.directory.file(NAME, "raw"), (0, 0))
+    orphans = Orphans(place.context)
     for _ in range(2):
         orphans.look({}, (), ())
-    assert place.site.shelf.file(NAME, "raw").exists()
+    assert place.context.directory.file(NAME, "raw").exists()
     age(place)
-    assert not place.site.shelf.file(NAME, "raw").exists()
+    assert not place.context.directory.file(NAME, "raw").exists()
 
 
 def test_what_another_cluster_lacks_is_not_missing(place: Place) -> None:
     place.build()
-    session = place.site.session
+    session = place.context.session
     session.commit(removal(session, paths.build("jammy", ID)))
     found = session.get(paths.CLUSTER)
     assert found is not None
@@ -406,30 +406,30 @@ def test_what_another_cluster_lacks_is_not_missing(place: Place) -> None:
     with pytest.raises(Unavailable, match="another one"):
         age(place)
     with pytest.raises(Unavailable, match="another one"):
-        place.site.look("jammy")
-    assert place.site.shelf.file(NAME, "raw").exists()
+        place.context.look("jammy")
+    assert place.context.directory.file(NAME, "raw").exists()
 
 
 def test_a_build_that_is_given_up_is_not_forgotten_in_another_cluster(place: Place) -> None:
     place.build()
-    building = Building(place.site, Diskimage(name="jammy"))
+    building = Building(place.context, Diskimage(name="jammy"))
     building.id = ID
-    session = place.site.session
+    session = place.context.session
     found = session.get(paths.CLUSTER)
     assert found is not None
     session.commit([Set(paths.CLUSTER, Cluster(id="theirs"), found.version)])
-    place.site.stopping.set()
+    place.context.stopping.set()
     building._forget()
     assert session.get(paths.build("jammy", ID)) is not None
 
 
 def test_a_build_that_never_got_as_far_as_a_file_takes_none_of_an_older_build_with_it(place: Place) -> None:
     place.build(state=BuildState.ABORTED, filename="")
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
-    steps.do(place.site, "jammy", RemoveBuild(view.builds[0]))
-    assert place.site.session.get(paths.build("jammy", ID)) is None
-    assert place.site.shelf.file(NAME, "raw").exists()
+    steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
+    assert place.context.session.get(paths.build("jammy", ID)) is None
+    assert place.context.directory.file(NAME, "raw").exists()
 
 
 # -- faults of this host --
@@ -437,26 +437,26 @@ def test_a_build_that_never_got_as_far_as_a_file_takes_none_of_an_older_build_wi
 
 def test_a_build_is_not_lost_while_its_directory_is_not_mounted(place: Place) -> None:
     """Its log, in another directory, tells that it was made here."""
-    place.build(builder=place.site.host)
-    place.site.shelf.log(NAME).write_text("building")
-    folder = place.site.shelf.folder
+    place.build(builder=place.context.host)
+    place.context.directory.log(NAME).write_text("building")
+    folder = place.context.directory.folder
     folder.rename(folder.with_name("elsewhere"))
     folder.mkdir()
-    Uploading(place.site, "jammy", ID, "cloud").run()
-    view = place.site.look("jammy")
+    Uploading(place.context, "jammy", ID, "cloud").run()
+    view = place.context.look("jammy")
     assert view is not None
     assert view.ready(), "the file is there again once it is mounted"
-    (due,) = due_uploads(view, place.site.carriers("jammy"), place.site.builder_id, 2.0, 1.0)[0]
-    assert "is it mounted?" in (elsewhere(place.site, "jammy", due) or "")
+    (due,) = due_uploads(view, place.context.carriers("jammy"), place.context.builder_id, 2.0, 1.0)[0]
+    assert "is it mounted?" in (elsewhere(place.context, "jammy", due) or "")
     folder.rmdir()
     folder.with_name("elsewhere").rename(folder)
-    Uploading(place.site, "jammy", ID, "cloud").run()
-    assert place.site.look("jammy").builds[0].at("cloud")  # type: ignore[union-attr]
+    Uploading(place.context, "jammy", ID, "cloud").run()
+    assert place.context.look("jammy").builds[0].at("cloud")  # type: ignore[union-attr]
 
 
 def test_a_build_is_not_damaged_where_this_host_has_no_more_descriptors(place: Place) -> None:
     place.build()
-    uploading = Uploading(place.site, "jammy", ID, "cloud")
+    uploading = Uploading(place.context, "jammy", ID, "cloud")
     due = uploading._due()
     assert due is not None
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -465,7 +465,7 @@ def test_a_build_is_not_damaged_where_this_host_has_no_more_descriptors(place: P
         uploading._upload(due)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
-    view = place.site.look("jammy")
+    view = place.context.look("jammy")
     assert view is not None
     assert view.ready()
     assert tried_again(view.builds[0].uploads[0].record), "it is only the upload that failed"

@@ -54,7 +54,7 @@ def _obey(process: isolation.Process) -> None:
         process.stop(float(line.split()[1]))
 
 
-class Site:
+class Context:
     """An image directory, the user who builds in it, and every build that a test began there."""
 
     def __init__(self, folder: Path, flavour: str) -> None:
@@ -98,16 +98,16 @@ class Site:
 class Builder:
     """A builder with one build; a context that kills what a failed test leaves."""
 
-    def __init__(self, site: Site, work: Path, order: dict[str, Any]) -> None:
+    def __init__(self, context: Context, work: Path, order: dict[str, Any]) -> None:
         self.work, self.log = work, Path(order["log"])
         self.program = subprocess.Popen(
-            [interpreter(site.user), __file__],
+            [interpreter(context.user), __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": ":".join([*sys.path, *map(str, PACKAGES)])},
-            user=site.user.pw_uid,
-            group=site.user.pw_gid,
+            user=context.user.pw_uid,
+            group=context.user.pw_gid,
             extra_groups=[],
         )
         assert self.program.stdin is not None

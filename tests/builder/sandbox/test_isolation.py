@@ -15,7 +15,7 @@ import pytest
 
 from nodepool_ocb_builder.backends import Command
 from nodepool_ocb_builder.sandbox import isolation, leftovers
-from tests.builder.sandbox.building import Builder, Site, running, within
+from tests.builder.sandbox.building import Builder, Context, running, within
 
 GONE_SECONDS = 5.0  # after the builder was killed
 
@@ -64,17 +64,17 @@ def _gone(token: str) -> bool:
 # -- the plain case --
 
 
-def test_a_build_runs_in_its_folder_and_its_output_is_the_log(site: Site) -> None:
-    with site.begin("pwd; echo error >&2; cat; umask; mkdir -p a/b; touch a/b/c tmp/d") as builder:
+def test_a_build_runs_in_its_folder_and_its_output_is_the_log(context: Context) -> None:
+    with context.begin("pwd; echo error >&2; cat; umask; mkdir -p a/b; touch a/b/c tmp/d") as builder:
         assert builder.ended() == (0, None)
     *said, last = builder.lines()
     assert said == [str(builder.work), "error", "0022"]
     assert last.startswith("-- ended: exit status 0, after ")
-    assert builder.namespaces == {"root": "root", "user": "user", "bare": "none"}[site.flavour]
+    assert builder.namespaces == {"root": "root", "user": "user", "bare": "none"}[context.flavour]
 
 
-def test_the_environment_is_the_commands_and_nothing_else(site: Site) -> None:
-    with site.begin_command(("env",), {"DIB_RELEASE": "bookworm", "LANG": "de_DE.UTF-8"}) as builder:
+def test_the_environment_is_the_commands_and_nothing_else(context: Context) -> None:
+    with context.begin_command(("env",), {"DIB_RELEASE": "bookworm", "LANG": "de_DE.UTF-8"}) as builder:
         assert builder.ended() == (0, None)
     env = dict(line.split("=", 1) for line in builder.lines()[:-1])
     assert {"/usr/sbin", "/usr/bin"} <= set(env.pop("PATH").split(":"))
@@ -87,9 +87,9 @@ def test_the_environment_is_the_commands_and_nothing_else(site: Site) -> None:
     }
 
 
-def test_no_descriptor_but_the_three_and_no_terminal_comes_to_the_build(site: Site) -> None:
+def test_no_descriptor_but_the_three_and_no_terminal_comes_to_the_build(context: Context) -> None:
     script = "ls -l /proc/self/fd; cut -d' ' -f5-7 /proc/$$/stat; echo $$"
-    with site.begin(script) as builder:
+    with context.begin(script) as builder:
         assert builder.ended() == (0, None)
     _, *listed, process, pid, _ = builder.lines()
     files = [" ".join(line.split()[-3:]) for line in listed if "/proc/" not in line]  # but ls's own
@@ -99,11 +99,11 @@ def test_no_descriptor_but_the_three_and_no_terminal_comes_to_the_build(site: Si
     assert process == f"{pid} {pid} 0", "the leader of a session without a terminal"
 
 
-def test_a_build_with_namespaces_sees_only_itself(site: Site) -> None:
-    with site.begin("ls /proc | grep -c '^[0-9]'") as builder:
+def test_a_build_with_namespaces_sees_only_itself(context: Context) -> None:
+    with context.begin("ls /proc | grep -c '^[0-9]'") as builder:
         assert builder.ended() == (0, None)
     count = int(builder.lines()[0])
-    assert (count < 6) == (site.flavour != "bare")
+    assert (count < 6) == (context.flavour != "bare")
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_a_build_with_namespaces_sees_only_itself(site: Site) -> None:
         ("kill $$", (None, "ended by SIGTERM")),
     ],
 )
-def test_a_failure_has_its_reason(site: Site, script: str, ending: tuple[int | None, str]) -> None:
-    with site.begin(f"printf half; {script}") as builder:
+def test_a_failure_has_its_reason(context: Context, script: str, ending: tuple[int | None, str]) -> None:
+    with context.begin(f"printf half; {script}") as builder:
         assert builder.ended() == ending
     assert builder.lines()[0] == "half"
     assert builder.lines()[1].startswith(f"-- ended: {ending[1]}, after ")
 
 
-def test_a_program_that_is_not_there_is_said_in_words(site: Site) -> None:
-    with site.begin_command(("no-such-program",)) as builder:
+def test_a_program_that_is_not_there_is_said_in_words(context: Context) -> None:
+    with context.begin_command(("no-such-program",)) as builder:
         exit_code, reason = builder.ended()
     assert exit_code is None
     assert reason in (
@@ -131,32 +131,32 @@ def test_a_program_that_is_not_there_is_said_in_words(site: Site) -> None:
     )
 
 
-def test_a_log_goes_on_where_it_ended(site: Site) -> None:
-    with site.begin("echo $(($(wc -l <../logs/debian-0000000001.log)))") as builder:
+def test_a_log_goes_on_where_it_ended(context: Context) -> None:
+    with context.begin("echo $(($(wc -l <../logs/debian-0000000001.log)))") as builder:
         assert builder.ended() == (0, None)
     assert len(builder.lines()) == 2
     assert builder.lines()[0] == "0"
 
 
-def test_the_log_can_be_followed(site: Site, until: Callable[..., None]) -> None:
-    with site.begin("echo early; until [ -e go ]; do sleep 0.02; done; printf late") as builder:
+def test_the_log_can_be_followed(context: Context, until: Callable[..., None]) -> None:
+    with context.begin("echo early; until [ -e go ]; do sleep 0.02; done; printf late") as builder:
         until(lambda: builder.log.exists() and builder.lines() == ["early"])
         (builder.work / "go").touch()
         assert builder.ended() == (0, None)
     assert builder.lines()[:2] == ["early", "late"]
 
 
-def test_a_temporary_folder_elsewhere_is_the_builds_own_and_goes_too(site: Site) -> None:
-    elsewhere = site.images / "logs"
-    with site.begin("touch $TMPDIR/x; echo $TMPDIR; ls ../logs", {"TMPDIR": str(elsewhere)}) as builder:
+def test_a_temporary_folder_elsewhere_is_the_builds_own_and_goes_too(context: Context) -> None:
+    elsewhere = context.images / "logs"
+    with context.begin("touch $TMPDIR/x; echo $TMPDIR; ls ../logs", {"TMPDIR": str(elsewhere)}) as builder:
         assert builder.ended() == (0, None)
     assert builder.lines()[0] == str(elsewhere / builder.work.name)
     assert [path.name for path in elsewhere.iterdir()] == [builder.log.name]
 
 
-def test_a_link_out_of_the_work_folder_is_not_followed(site: Site, tmp_path: Path) -> None:
+def test_a_link_out_of_the_work_folder_is_not_followed(context: Context, tmp_path: Path) -> None:
     (tmp_path / "keep").touch()
-    with site.begin(f"rm -r tmp; ln -s {tmp_path} tmp; ln -s {tmp_path} b; ln -s {tmp_path}/keep c") as builder:
+    with context.begin(f"rm -r tmp; ln -s {tmp_path} tmp; ln -s {tmp_path} b; ln -s {tmp_path}/keep c") as builder:
         assert builder.ended() == (0, None)
     assert (tmp_path / "keep").exists()
 
@@ -164,23 +164,23 @@ def test_a_link_out_of_the_work_folder_is_not_followed(site: Site, tmp_path: Pat
 # -- its end --
 
 
-def test_daemons_end_with_the_build(site: Site, token: str) -> None:
-    with site.begin(DAEMONS.format(token=token)) as builder:
+def test_daemons_end_with_the_build(context: Context, token: str) -> None:
+    with context.begin(DAEMONS.format(token=token)) as builder:
         assert builder.ended() == (0, None)
         assert running(token) == []
 
 
-def test_a_build_ends_at_its_time_out(site: Site, token: str) -> None:
+def test_a_build_ends_at_its_time_out(context: Context, token: str) -> None:
     script = f"trap 'echo asked; exit 0' TERM; {DAEMONS}; while :; do sleep 0.05; done"
-    with site.begin(script.format(token=token), timeout_seconds=2.0) as builder:
+    with context.begin(script.format(token=token), timeout_seconds=2.0) as builder:
         assert builder.ended() == (0, "timed out after 2 s")
         assert running(token) == []
     assert builder.lines()[-2] == "asked"
     assert builder.lines()[-1].startswith("-- ended: timed out after 2 s, after ")
 
 
-def test_a_deaf_build_ends_after_the_grace(site: Site, token: str, until: Callable[..., None]) -> None:
-    with site.begin(f"trap '' TERM; {DAEMONS}; while :; do sleep 0.05; done".format(token=token)) as builder:
+def test_a_deaf_build_ends_after_the_grace(context: Context, token: str, until: Callable[..., None]) -> None:
+    with context.begin(f"trap '' TERM; {DAEMONS}; while :; do sleep 0.05; done".format(token=token)) as builder:
         until(lambda: _begun(builder))
         began = time.monotonic()
         builder.stop(0.5)
@@ -189,23 +189,27 @@ def test_a_deaf_build_ends_after_the_grace(site: Site, token: str, until: Callab
         assert running(token) == []
 
 
-def test_a_build_that_ends_well_when_it_is_stopped_did_not_succeed(site: Site, until: Callable[..., None]) -> None:
-    with site.begin("trap 'exit 0' TERM; touch begun; while :; do sleep 0.02; done") as builder:
+def test_a_build_that_ends_well_when_it_is_stopped_did_not_succeed(
+    context: Context, until: Callable[..., None]
+) -> None:
+    with context.begin("trap 'exit 0' TERM; touch begun; while :; do sleep 0.02; done") as builder:
         until(lambda: _begun(builder))
         builder.stop(30.0)
         assert builder.ended() == (0, "was stopped")
 
 
-def test_nothing_is_left_when_the_builder_is_killed(site: Site, token: str, until: Callable[..., None]) -> None:
-    with site.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
+def test_nothing_is_left_when_the_builder_is_killed(context: Context, token: str, until: Callable[..., None]) -> None:
+    with context.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
         until(lambda: _begun(builder))
         builder.program.kill()
-        until(lambda: not running(token) and not site.left(), GONE_SECONDS)
+        until(lambda: not running(token) and not context.left(), GONE_SECONDS)
     until(lambda: builder.lines()[-1].startswith("-- ended: the builder is gone, after "))
 
 
-def test_nothing_is_left_when_the_supervisor_is_killed(site: Site, token: str, until: Callable[..., None]) -> None:
-    with site.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
+def test_nothing_is_left_when_the_supervisor_is_killed(
+    context: Context, token: str, until: Callable[..., None]
+) -> None:
+    with context.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
         until(lambda: _begun(builder))
         os.kill(builder.supervisor, signal.SIGKILL)
         assert builder.ended() == (None, "its supervisor ended with status -9")
@@ -214,34 +218,36 @@ def test_nothing_is_left_when_the_supervisor_is_killed(site: Site, token: str, u
 
 
 def test_when_builder_and_supervisor_are_killed_the_next_builder_sweeps(
-    site: Site, token: str, until: Callable[..., None]
+    context: Context, token: str, until: Callable[..., None]
 ) -> None:
-    with site.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
+    with context.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
         until(lambda: _begun(builder))
         builder.program.kill()
         os.kill(builder.supervisor, signal.SIGKILL)
         until(lambda: not running(token), GONE_SECONDS)
         assert builder.work.exists()
-        assert isolation.sweep(site.images) == []
-    assert site.left() == []
+        assert isolation.sweep(context.images) == []
+    assert context.left() == []
 
 
-def test_a_sweep_ends_what_runs_and_touches_nothing_else(site: Site, token: str, until: Callable[..., None]) -> None:
-    kept = site.images / "debian-0000000001.qcow2"
+def test_a_sweep_ends_what_runs_and_touches_nothing_else(
+    context: Context, token: str, until: Callable[..., None]
+) -> None:
+    kept = context.images / "debian-0000000001.qcow2"
     kept.touch()
-    with site.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
+    with context.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
         until(lambda: _begun(builder))
-        assert isolation.sweep(site.images) == []
+        assert isolation.sweep(context.images) == []
         assert running(token) == []
     assert kept.exists()
     kept.unlink()
 
 
 def test_what_is_forked_while_a_sweep_looks_does_not_escape(
-    site: Site, token: str, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    context: Context, token: str, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = leftovers.processes
-    go = site.images / "go"
+    go = context.images / "go"
 
     def stale(work: Path) -> list[int]:
         found = listed(work)
@@ -251,21 +257,21 @@ def test_what_is_forked_while_a_sweep_looks_does_not_escape(
             until(lambda: (now := running(token)) and not set(now) & set(before))
         return found
 
-    with site.begin(f"{WAITING}; sleep 60".format(token=token, go=go)) as builder:
+    with context.begin(f"{WAITING}; sleep 60".format(token=token, go=go)) as builder:
         until(lambda: _begun(builder))
         monkeypatch.setattr(leftovers, "processes", stale)
-        assert isolation.sweep(site.images) == []
+        assert isolation.sweep(context.images) == []
         assert running(token) == []
     go.unlink()
 
 
 @pytest.mark.parametrize("killed", ["by a sweep", "with its supervisor", "with its guard", "with its builder"])
-def test_what_forks_on_and_on_ends(site: Site, token: str, killed: str, until: Callable[..., None]) -> None:
-    with site.begin(f"{FORKING}; sleep 60".format(token=token)) as builder:
+def test_what_forks_on_and_on_ends(context: Context, token: str, killed: str, until: Callable[..., None]) -> None:
+    with context.begin(f"{FORKING}; sleep 60".format(token=token)) as builder:
         until(lambda: _begun(builder))
         match killed:
             case "by a sweep":
-                assert isolation.sweep(site.images) == []
+                assert isolation.sweep(context.images) == []
                 assert _gone(token)
             case "with its supervisor":
                 os.kill(builder.supervisor, signal.SIGKILL)
@@ -273,7 +279,7 @@ def test_what_forks_on_and_on_ends(site: Site, token: str, killed: str, until: C
                 os.kill(_guard(builder), signal.SIGKILL)
             case "with its builder":
                 builder.program.kill()
-        until(lambda: _gone(token) and not site.left(), GONE_SECONDS)
+        until(lambda: _gone(token) and not context.left(), GONE_SECONDS)
 
 
 def test_a_list_without_a_living_child_is_not_believed(token: str) -> None:
@@ -303,8 +309,8 @@ def test_a_process_whose_first_thread_has_ended_is_alive(until: Callable[..., No
     assert process.pid not in leftovers.descendants()
 
 
-def test_a_killed_guard_ends_the_build(site: Site, token: str, until: Callable[..., None]) -> None:
-    with site.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
+def test_a_killed_guard_ends_the_build(context: Context, token: str, until: Callable[..., None]) -> None:
+    with context.begin(f"{DAEMONS}; sleep {{token}}".format(token=token)) as builder:
         until(lambda: _begun(builder))
         os.kill(_guard(builder), signal.SIGKILL)
         assert builder.ended() == (None, "its guard was killed")
@@ -318,14 +324,14 @@ LOOP = "truncate -s 4M disk; mkfs.ext4 -q disk; losetup --find --show disk >loop
 
 
 @pytest.fixture
-def root_site(site: Site) -> Site:
-    if site.flavour != "root":
+def root_site(context: Context) -> Context:
+    if context.flavour != "root":
         pytest.skip("an ordinary user's build can mount nothing")
-    return site
+    return context
 
 
 @pytest.fixture
-def loop_site(root_site: Site) -> Site:
+def loop_site(root_site: Context) -> Context:
     probe = root_site.images / "probe"
     probe.write_bytes(bytes(1 << 20))
     try:
@@ -336,7 +342,7 @@ def loop_site(root_site: Site) -> Site:
     return root_site
 
 
-def test_what_a_build_mounts_only_it_sees(root_site: Site, until: Callable[..., None]) -> None:
+def test_what_a_build_mounts_only_it_sees(root_site: Context, until: Callable[..., None]) -> None:
     with root_site.begin(f"{MOUNT}; touch begun; until [ -e go ]; do sleep 0.02; done") as builder:
         until(lambda: _begun(builder))
         assert leftovers.mounts(builder.work) == []
@@ -346,7 +352,7 @@ def test_what_a_build_mounts_only_it_sees(root_site: Site, until: Callable[..., 
 
 
 def test_mounts_outside_of_namespaces_are_taken_down_and_what_is_behind_them_stays(
-    root_site: Site, tmp_path: Path
+    root_site: Context, tmp_path: Path
 ) -> None:
     (tmp_path / "keep").touch()
     work = root_site.images / "by hand.build"
@@ -361,7 +367,7 @@ def test_mounts_outside_of_namespaces_are_taken_down_and_what_is_behind_them_sta
 
 @pytest.mark.parametrize("end", ["exit", "stop", "builder killed", "supervisor killed", "both killed"])
 @pytest.mark.parametrize("file", ["there", "unlinked"])
-def test_loop_devices_are_freed(loop_site: Site, end: str, file: str, until: Callable[..., None]) -> None:
+def test_loop_devices_are_freed(loop_site: Context, end: str, file: str, until: Callable[..., None]) -> None:
     shown = loop_site.images / "logs" / "loop"
     script = f"set -e; {LOOP}; {'rm disk;' if file == 'unlinked' else ''} cp loop ../logs/; touch begun"
     with loop_site.begin(script if end == "exit" else f"{script}; sleep 60") as builder:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildState, Create, Daemon, Delete, Holder, Set, Upload, UploadState
+from nodepool_ocb.model.records import Build, BuildState, Create, Daemon, Delete, LockOwner, Set, Upload, UploadState
 from nodepool_ocb.store import images
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
@@ -58,7 +58,7 @@ class Builder:
 
     def begins(self, **fields: Any) -> str:
         """A build, under the lock, for the request that stands there; gives its id."""
-        holder = Holder(daemon=self.id, host=self.host, pid=1, purpose=f"build of {self.image}", since=time.time())
+        holder = LockOwner(daemon=self.id, host=self.host, pid=1, purpose=f"build of {self.image}", since=time.time())
         self.lock = self.lock or self.locks.take(paths.build_lock(self.image), holder)
         assert self.lock is not None
         request = self.view().request
@@ -109,5 +109,5 @@ class Builder:
         return path.rpartition("/")[2]
 
     def locks_upload(self, build: str, provider: str) -> None:
-        holder = Holder(daemon=self.id, host=self.host, pid=1, purpose=f"upload to {provider}", since=time.time())
+        holder = LockOwner(daemon=self.id, host=self.host, pid=1, purpose=f"upload to {provider}", since=time.time())
         assert self.locks.take(paths.upload_lock(self.image, build, provider), holder) is not None

@@ -101,7 +101,7 @@ def running(session: Session) -> dict[str, str | None]:
     return {
         name: record.run
         for name, record in records.items()
-        if record.state is State.TRANSITION and record.ending is None
+        if record.state is State.TRANSITION and record.cancel_reason is None
     }
 
 

@@ -16,10 +16,10 @@ from nodepool_ocb.model.records import (
     Daemon,
     Deployment,
     DeploymentState,
-    Holder,
     Json,
+    LockOwner,
     NodeRole,
-    Rollouts,
+    RolloutPointer,
     Set,
     State,
 )
@@ -88,7 +88,7 @@ def test_a_second_rollout_of_a_deployment_is_refused_while_one_is_under_way(star
     assert result.exit_code == 4
     assert f"rollout {FIRST} is under way" in result.stderr
     assert "nobody drives it now; wait for it: nodepool-ocb rollout wait lab/0" in result.stderr
-    holder = Holder(daemon="annealer-7", host="h7", pid=7, purpose="drives", since=1.0)
+    holder = LockOwner(daemon="annealer-7", host="h7", pid=7, purpose="drives", since=1.0)
     assert Locks(started).take(paths.rollout_lock(LAB, FIRST[4:]), holder)
     assert "annealer-7 on h7 drives it" in ocb("rollout", "start", "--default").stderr
     listed = ocb("lock", "list", "-o", "json")
@@ -420,7 +420,7 @@ def test_a_deployment_that_is_deleted_takes_its_finished_rollouts_with_it(
     ask("deployment", "create", "gone")
     path = f"{paths.rollouts('gone')}/0000000000"
     zk_session.ensure(paths.ROLLOUTS)
-    zk_session.commit([Create(paths.rollouts("gone"), Rollouts())])
+    zk_session.commit([Create(paths.rollouts("gone"), RolloutPointer())])
     zk_session.ensure(f"{path}/groups/one", f"{path}/nodes/0000")
     ask("deployment", "delete", "gone", "--yes")
     assert zk_session.get(paths.rollouts("gone")) is None

@@ -28,13 +28,13 @@ from nodepool_ocb.model.records import (
     DeploymentState,
     Fence,
     Gate,
-    Holder,
+    LockOwner,
     Node,
     NodeRole,
     Pause,
     Record,
     Role,
-    Rollouts,
+    RolloutPointer,
     Run,
     State,
     Structure,
@@ -75,7 +75,7 @@ KINDS: Final[tuple[tuple[type[Record] | None, str], ...]] = (
     (Run, paths.run(ROLE, NODE, "0000000001-abc")),
     (Daemon, paths.daemon("annealer", "ghost")),
     (Daemon, paths.daemon("builder", "ghost")),
-    (Rollouts, paths.rollouts(LAB)),
+    (RolloutPointer, paths.rollouts(LAB)),
     (RolloutRecord, paths.rollout(LAB, "0000000000")),
     (GroupRecord, paths.rollout(LAB, "0000000000", "groups/all")),
     (NodesRecord, paths.rollout(LAB, "0000000000", "nodes/0000")),
@@ -84,7 +84,7 @@ KINDS: Final[tuple[tuple[type[Record] | None, str], ...]] = (
     (Pause, paths.pause(IMAGE)),
     (Build, paths.build(IMAGE, ID)),
     (Upload, paths.upload(IMAGE, ID, PROVIDER, ID)),
-    (Holder, LOCK),
+    (LockOwner, LOCK),
 )
 
 
@@ -135,7 +135,7 @@ def _images(canaries: Canaries, now: float) -> None:
     canaries.session.commit([Create(paths.upload(IMAGE, ID, PROVIDER, ID), upload)])
     canaries.session.commit([Create(paths.request_build(IMAGE), BuildRequest()), Create(paths.pause(IMAGE), Pause())])
     canaries.session.ensure(paths.build_lock(IMAGE))
-    holder = Holder(daemon="b", host="h", pid=1, purpose="p", since=now)
+    holder = LockOwner(daemon="b", host="h", pid=1, purpose="p", since=now)
     daemon = Daemon(host="h", pid=1, version="1", started=now, jigs=("noop",))
     canaries.session.commit([Create(LOCK, holder, ephemeral=True)])
     for kind in ("annealer", "builder"):
@@ -219,7 +219,7 @@ def _odd() -> Iterator[tuple[str, Any]]:
         yield paths.role(name), Role(barclamp="odd", jig="test")
         yield paths.deployment(name), Deployment()
         yield paths.node(name), Node(virtual=True, alive=True)
-        yield paths.rollouts(name), Rollouts(newest="0000000000", over=False)
+        yield paths.rollouts(name), RolloutPointer(newest="0000000000", over=False)
     for name, parent in {"a": "b", "b": "a", "self": "self", "dangling": "nowhere"}.items():
         yield paths.deployment(f"odd-{name}"), Deployment(parent=f"odd-{parent}")
     circles = {"ra": "rb@", "rb": "ra@", "rs": "rs@", "rd": "nowhere@", "rc": "rc@*", "rn": ""}
