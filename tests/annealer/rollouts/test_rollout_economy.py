@@ -24,7 +24,7 @@ from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from nodepool_ocb.testing.zookeeper.counters import transactions
 from nodepool_ocb.testing.zookeeper.server import Server
 
-MOST = 1.05
+MOST = 2.0  # for each group
 
 
 class Proposed(Grid, frozen=True, kw_only=True):
@@ -91,9 +91,9 @@ def in_groups(nodes: int, groups: int) -> Callable[[Session], Callable[[], bool]
 
 
 @pytest.mark.parametrize(("nodes", "groups"), [(500, 20), pytest.param(5000, 200, marks=pytest.mark.long)])
-def test_a_rollout_takes_at_most_a_twentieth_more_transactions(tmp_path: Path, nodes: int, groups: int) -> None:
+def test_a_rollout_takes_at_most_two_transactions_more_for_each_group(tmp_path: Path, nodes: int, groups: int) -> None:
     plain = cost(tmp_path / "plain", nodes, at_once)
     began = time.monotonic()
     staged = cost(tmp_path / "staged", nodes, in_groups(nodes, groups))
     print(f"{nodes} nodes: {plain} transactions at once, {staged} in {groups} groups, {time.monotonic() - began:.1f} s")
-    assert staged / plain <= MOST
+    assert staged - plain <= MOST * groups
