@@ -41,7 +41,7 @@ class Event(StrEnum):
     FAIL = "FAIL"  # its jig failed, and no retry is left
     DEFER = "DEFER"  # its jig failed, and runs again after a back-off
     LOSE = "LOSE"  # its jig was started, and how it ended cannot be known any more
-    CANCEL = "END"  # somebody, or a rollout whose time is up, wants its run ended
+    CANCEL = "CANCEL"  # somebody, or a rollout whose time is up, wants its run ended
     RETRY = "RETRY"  # a person wants a failed one to run again
     REDEPLOY = "REDEPLOY"  # a person wants it to run again from the start, a destructive one too
     REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed

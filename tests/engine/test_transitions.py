@@ -36,7 +36,7 @@ BEFORE = NodeRole(
     not_before=50.0,
     hooks=("on_todo",),
 )
-TOLD = {"since": 9.0, "by": "ann", "reason": "why"}  # changed by every event but END
+TOLD = {"since": 9.0, "by": "ann", "reason": "why"}  # changed by every event but CANCEL
 
 EXPECTED: dict[tuple[str, str], dict[str, Any]] = {
     ("PROPOSED", "COMMIT"): {"state": "TODO", "generation": 8, "attempt": 0, "not_before": 0.0},
