@@ -21,7 +21,7 @@ class Component(msgspec.Struct, frozen=True):
 def components(graph: Mapping[str, Iterable[str]]) -> list[Component]:
     """Every knot of a graph (name → the names that it leads to), by name; names that are no key lead nowhere.
 
-    >>> [str(knot) for knot in knots({"a": ["b"], "b": ["c", "a"], "c": ["a"], "d": ["d", "a"]})]
+    >>> [str(component) for component in components({"a": ["b"], "b": ["c", "a"], "c": ["a"], "d": ["d", "a"]})]
     ['a → b → a', 'd → d']
     """
     import networkx as nx  # here: it takes long to import, and few commands come so far

@@ -1,6 +1,6 @@
 """Rollouts in ZooKeeper: begun, read, steered by people, driven by an annealer.
 
-``rollouts/<deployment>`` (model.Rollouts) says which rollout is the newest and whether it is over; only the newest may be
+``rollouts/<deployment>`` (``RolloutPointer``) says which rollout is the newest and whether it is over; only the newest may be
 under way. Its version is what orders all who write: a driver raises it when it takes over, people with whatever they ask,
 and both when a rollout ends or goes on again. Every transaction of a driver holds it to the version that it knows. So a
 driver whose lock went to another, or that has not seen what somebody asked, writes nothing; and while its version stands,

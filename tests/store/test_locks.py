@@ -175,11 +175,11 @@ RACER = """
 import sys
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model.records import Create, Delete, Holder
+from nodepool_ocb.model.records import Create, Delete, LockOwner
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.client.session import Session
 hosts, path, inside, tries = sys.argv[1:]
-me, held = Holder(daemon="d", host="h", pid=1, purpose="race", since=1.0), 0
+me, held = LockOwner(daemon="d", host="h", pid=1, purpose="race", since=1.0), 0
 with Session(ZooKeeperSettings(hosts=hosts)) as session:
     locks = Locks(session)
     print("up", flush=True)
@@ -252,12 +252,12 @@ def test_threads_of_one_process_race_and_one_holds(session: Session) -> None:
 HOLDER = """
 import sys
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model.records import Holder
+from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.client.session import Session
 session = Session(ZooKeeperSettings(hosts=sys.argv[1], session_timeout_seconds=float(sys.argv[2])))
 session.start()
-print(Locks(session).take(sys.argv[3], Holder(daemon="d", host="h", pid=1, purpose="p", since=1.0)), flush=True)
+print(Locks(session).take(sys.argv[3], LockOwner(daemon="d", host="h", pid=1, purpose="p", since=1.0)), flush=True)
 sys.stdin.readline()
 """
 

@@ -1,6 +1,6 @@
 """Who drives a rollout: one annealer each, the one that has its lock; any other goes on where it stopped.
 
-The deployment's own record (model.Rollouts) says which rollout is under way and who drives it; every annealer has it in
+The deployment's own record (``RolloutPointer``) says which rollout is under way and who drives it; every annealer has it in
 its world, so nobody asks for anything while nothing happens. Where its driver is gone or drains, the others try the lock in
 the order of their ranks. Whoever has it writes itself into that record, which refuses whatever another still sends, reads
 the whole rollout, and looks at it in the next turn: so its world is never older than what it read.
