@@ -411,6 +411,22 @@ def test_a_run_that_is_lost_while_nobody_is_connected_is_not_started_again_by_th
     assert sum(len(machine.events_in(state, "start")) for state in machine.farm.memories(machine.fqdn)) == 1
 
 
+def test_an_order_that_is_given_again_and_again_to_a_machine_without_memory_starts_nothing(
+    machine: Any, annealer: Any
+) -> None:
+    """The answer to the first may be lost; by the second the machine has a record of the first."""
+    forget_run(machine, annealer, "sleep 300")
+    link = annealer.jig._pool.take(machine.fqdn, machine.node)
+    for _ in range(3):
+        runner = Runner(link, machine.settings().state_dir, 5.0)
+        runner.send(protocol.run(machine.order("sleep 300", log=None), runner.token, 1, 0))
+        answers: list[Any] = []
+        until(lambda runner=runner, answers=answers: answers.extend(runner.hear(0.1)) or answers)
+        assert answers[0].word == "GONE"
+        runner.close()
+    assert machine.events("start") == []
+
+
 def forget_run(machine: Any, annealer: Any, script: str) -> Any:
     """Begin a run, leave it alone, and take away its machine's state directory; gives what still runs there."""
     outcome = annealer.begin(machine.order(script, log=None))

@@ -134,7 +134,9 @@ admit() { # 75, with a word to whoever asks, if the order is too old; else its e
     say FENCED "$seen"
     return 75
   fi
-  [ "$epoch" = "$seen" ] && [ "$key" = "$seen_key" ] && return 0
+  noted=$key
+  ! forgetful || noted=- # whoever asks once more is to be told the same
+  [ "$epoch" = "$seen" ] && [ "$noted" = "$seen_key" ] && return 0
   record_epoch && return 0
   refuse "$state/epoch.$slot"
   return 71
@@ -145,11 +147,11 @@ record_epoch() { # on disk when this returns
   # data alone made durable, it costs the file system no transaction; only its first line is ever read.
   file=$state/epoch.$slot
   if [ ! -s "$file" ]; then
-    echo "$epoch $key $epoch" 1<>"$file" && { sync "$file" "$state" || sync; } && { write_through || :; }
+    echo "$epoch $noted $epoch" 1<>"$file" && { sync "$file" "$state" || sync; } && { write_through || :; }
   elif [ -n "$written_through" ] || write_through; then
-    echo "$epoch $key $epoch" 1<>"$file"
+    echo "$epoch $noted $epoch" 1<>"$file"
   else
-    echo "$epoch $key $epoch" 1<>"$file" && { sync -d "$file" || sync; }
+    echo "$epoch $noted $epoch" 1<>"$file" && { sync -d "$file" || sync; }
   fi
 }
 
@@ -397,7 +399,11 @@ again() { # whether this very order may have started its run before: what it wou
   gone='what watched over the run was killed'
   [ "$c_key" = "$key" ] && [ "$c_run" = "$run" ] && return 0
   gone='it may have been started: this machine has no record of an earlier order'
-  [ -z "$quiet" ] && [ -z "$seen" ]
+  forgetful
+}
+
+forgetful() { # whether an order was given before, and this machine lost its memory since
+  [ -z "$quiet" ] && { [ -z "$seen" ] || { [ "$seen" = "$epoch" ] && [ "$seen_key" = - ]; }; }
 }
 
 attend() { # waits for the run, and gives its result; who waits decides what to do about a run whose keeper was killed
@@ -493,7 +499,7 @@ take() { # a text up to a line that is the token, into $taken; false if the conn
 }
 
 order_end() {
-  epoch=$1 key=$2 run=$3
+  epoch=$1 key=$2 run=$3 quiet=1 # it begins nothing
   if lock && admit; then
     look
     if [ "$c_key" != "$key" ] || end_current; then say ENDED; else say BUSY "$stays"; fi

@@ -42,9 +42,9 @@ def patience(session_seconds: float, addresses: int) -> Timeouts:
     """What suits a session's time-out.
 
     >>> patience(12.0, 3)
-    Patience(ping=2.0, late=3.0)
+    Timeouts(ping=2.0, late=3.0)
     >>> patience(12.0, 1)
-    Patience(ping=2.0, late=6.0)
+    Timeouts(ping=2.0, late=6.0)
     """
     half, quarter = session_seconds / 2, session_seconds / 4
     return Timeouts(session_seconds / 6, half if addresses < 2 else min(max(quarter, LEAST_LATE_SECONDS), half))
