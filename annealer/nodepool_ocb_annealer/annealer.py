@@ -236,10 +236,10 @@ class Annealer:
 
     def doing(self) -> str:
         """What it does now, in one sentence."""
-        attempt = f"{len(self.claims)} {'node' if len(self.claims) == 1 else 'nodes'}"
+        held = f"{len(self.claims)} {'node' if len(self.claims) == 1 else 'nodes'}"
         if self.draining:
-            return f"draining: {attempt} held"
-        return f"working on {attempt}" if len(self.claims) else "nothing to do"
+            return f"draining: {held} held"
+        return f"working on {held}" if len(self.claims) else "nothing to do"
 
     def spoiled(self, path: str, reason: str) -> None:
         """Attributes that were read, and cannot be decoded: what would see them waits until they can be."""

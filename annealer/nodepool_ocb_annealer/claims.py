@@ -1,7 +1,7 @@
 """The nodes that this annealer holds: from the sending of a claim to the answer that gives the node back.
 
 All on the turn thread. An answer that says no, or none at all, makes the cache read again before anything is tried again.
-When the session is lost every hold is void at once: its jig is told to leave the run alone, and nothing is written for it.
+When the session is lost every grant is void at once: its jig is told to leave the run alone, and nothing is written for it.
 What this host fails at goes back to the others, with its noderole in TRANSITION (faults).
 """
 
@@ -63,7 +63,7 @@ class Context(Protocol):
 
 
 class Claims:
-    """Claims, runs, ends and gives back; one hold a node."""
+    """Claims, runs, ends and gives back; one attempt a node."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -486,7 +486,7 @@ class Claims:
         context.agenda.at(time.monotonic() + wait, ("end", attempt.fqdn))
 
     def _drop(self, attempt: Attempt) -> None:
-        """Forget a hold, and let others have its slot."""
+        """Forget an attempt, and let others have its slot."""
         context = self._context
         attempt.let_go()
         if self._attempts.get(attempt.fqdn) is attempt:

@@ -51,7 +51,7 @@ def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> G
 
 
 def take_next(world: World, grant: Grant, vertex: Vertex, record: NodeRole, run: str, now: float) -> Grant:
-    """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``hold`` leaves it."""
+    """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``grant`` leaves it."""
     following = take_as(world, vertex, record, grant.annealer, run, now)
     return msgspec.structs.replace(
         following, epoch=grant.epoch + 1, fence=grant.fence + 1, claim_version=grant.claim_version + 1
@@ -80,7 +80,7 @@ def claiming(world: World, grant: Grant, recorded: bool = False) -> list[Change]
     vertex, node = grant.vertex, grant.vertex.node
     return [
         *conditions(world, vertex, grant.record, written={}),
-        Set(paths.fence(node.name), _fence(grant), node.fence),
+        Set(paths.fence(node.name), fence_of(grant), node.fence),
         Create(paths.claim(node.name), claim_of(grant), ephemeral=True),
         *writes(vertex, grant.record),
         *(
@@ -121,7 +121,7 @@ def passing_on(
         first |= dict.fromkeys(parent for parent in following.vertex.parents if parent in moved)
     together = [  # raises Conflict as claiming() does
         *conditions(world, following.vertex, following.record, {each: moved[each] for each in first if each in moved}),
-        Set(paths.fence(grant.fqdn), _fence(following), grant.fence),
+        Set(paths.fence(grant.fqdn), fence_of(following), grant.fence),
         *outcome(grant, run, results),
         Set(paths.claim(grant.fqdn), claim_of(following), grant.claim_version),
     ]
@@ -175,7 +175,8 @@ def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRol
     return Check(paths.gate(cluster.deployment, cluster.role), cluster.gate)
 
 
-def _fence(grant: Grant) -> Fence:
+def fence_of(grant: Grant) -> Fence:
+    """What the fence says of the newest claim."""
     return Fence(run=grant.run, annealer=grant.annealer, jig=grant.jig)
 
 
@@ -203,7 +204,8 @@ def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable
         yield Create(paths.run(vertex.role, vertex.node.name, before.run), run)
 
 
-def outcome(grant: Grant, run: Run | None, results: Iterable[Change]) -> Iterable[Change]:
+def outcome(grant: Grant, run: Run | None, results: Iterable[Change] = ()) -> Iterable[Change]:
+    """What a run leaves: its wall, and its record."""
     yield from results
     if run is not None:
         yield Create(paths.run(grant.vertex.role, grant.fqdn, grant.run), run)
@@ -228,9 +230,10 @@ def settling(
     What is left out is settled by whoever watches it.
     """
     own = {vertex: moved[vertex] for vertex in first if vertex in moved}
-    room = limits.Room(together)
+    stands = list(together)
     for vertex, record in own.items():
-        room.changes += writes(vertex, record)
+        stands += writes(vertex, record)
+    room = limits.Room(stands)
     for vertex, record in moved.items():
         if vertex not in own and not room.take(writes(vertex, record)):
             break

@@ -19,11 +19,11 @@ from nodepool_ocb.engine.noderole import Event, Settling, after, with_hook
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Create, Delete, Fence, NodeRole, Run, Set
+from nodepool_ocb.model.records import Change, Create, Delete, NodeRole, Run, Set
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A run that is over: its hold, what becomes of its noderole, and what it leaves."""
+    """A run that is over: its grant, what becomes of its noderole, and what it leaves."""
 
     grant: Grant
     record: NodeRole
@@ -60,7 +60,7 @@ def carry(world: World, view: NodeView, by: Annealer, now: float, ended: Ended |
 class _Carrying:
     def __init__(self, world: World, view: NodeView, by: Annealer, now: float, ended: Ended | None) -> None:
         self._world, self._view, self._by, self._now, self._ended = world, view, by, now, ended
-        self._room = limits.Room()
+        self._room: limits.Room | None = None  # made for the first that can be done
         self._settling: Settling[Vertex] = Settling(now)
         self._moved: dict[Vertex, NodeRole] = {}
         self._written: dict[Vertex, NodeRole] = {}
@@ -75,9 +75,9 @@ class _Carrying:
         while room and (ready := [v for v in self._by.at_once(self._view, self._moved) if v not in tried]):
             tried.update(ready)
             room = all(map(self._add, ready))
-        if not self._done:
+        if self._room is None or not self._done:
             return None
-        for vertex, record in self._settling.moved().items():
+        for vertex, record in self._moved.items():
             if vertex not in self._written and not self._room.take(claim.writes(vertex, record)):
                 break  # settled by whoever watches it
         return Carried(self._view.name, self._done, self._room.changes)
@@ -91,9 +91,9 @@ class _Carrying:
             return True
         record = with_hook(vertex, after(grant.record, Event.SUCCEED, self._now, by=grant.annealer))
         checks = [check for check in needed if check.path not in self._checked]
-        if not self._room.changes:
-            self._room.changes += self._frame(grant)
-        if not self._room.take([*checks, *claim.writes(vertex, record), _recorded(grant, self._now)]):
+        if self._room is None:
+            self._room = limits.Room(self._frame(grant))
+        if not self._room.take([*checks, *claim.writes(vertex, record), *claim.outcome(grant, _run(grant, self._now))]):
             return False
         self._checked.update(check.path for check in checks)
         self._done.append(grant)
@@ -112,21 +112,20 @@ class _Carrying:
 
     def _frame(self, first: Grant) -> Iterator[Change]:
         """What stands around the noderoles: the fence rises, and nobody else holds the node."""
-        fence, attempt = paths.fence(self._view.name), paths.claim(self._view.name)
-        newest = Fence(run=first.run, annealer=first.annealer, jig=first.jig)
-        yield Set(fence, newest, first.fence - 1)
+        path = paths.claim(self._view.name)
+        yield Set(paths.fence(self._view.name), claim.fence_of(first), first.fence - 1)
         if self._ended is None:
-            yield from (Create(attempt, claim.claim_of(first), ephemeral=True), Delete(attempt, 0))
+            yield from (Create(path, claim.claim_of(first), ephemeral=True), Delete(path, 0))
             return
         grant = self._ended.grant
         yield from claim.outcome(grant, self._ended.run, self._ended.results)
         yield from claim.writes(grant.vertex, self._ended.record)
-        yield Delete(attempt, grant.claim_version)
+        yield Delete(path, grant.claim_version)
 
 
-def _recorded(grant: Grant, now: float) -> Change:
-    """The record of a run that took no time."""
-    run = Run(
+def _run(grant: Grant, now: float) -> Run:
+    """One that took no time."""
+    return Run(
         annealer=grant.annealer,
         started=now,
         ended=now,
@@ -135,4 +134,3 @@ def _recorded(grant: Grant, now: float) -> Change:
         epoch=grant.epoch,
         exit_code=0,
     )
-    return Create(paths.run(grant.vertex.role, grant.fqdn, grant.run), run)

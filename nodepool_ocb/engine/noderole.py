@@ -275,7 +275,8 @@ class Settling(Generic[P]):
     def move(self, changed: Mapping[P, NodeRole], also: Iterable[P] = ()) -> dict[P, NodeRole]:
         """Put changes in, and let them and the neighbours ``also`` settle until nothing moves any more.
 
-        Gives the records that it looked at, as ``moved`` does.
+        Gives every record that it looked at and that differs from what its noderole holds, with the hook of the state that
+        it enters.
         """
         records, fewer, told, now = self.records, self._fewer, self._told, self._now
         records.update(changed)
@@ -292,15 +293,7 @@ class Settling(Generic[P]):
                 for child in _turned(vertex, good, fewer) if vertex.clusters else vertex.below:
                     fewer[child] = fewer.get(child, 0) + (1 if good else -1)
                     queue.append(child)
-        return self._changed(seen)
-
-    def moved(self) -> dict[P, NodeRole]:
-        """Every record that differs from what its noderole holds, with the hook of the state that it enters."""
-        return self._changed(self.records)
-
-    def _changed(self, vertices: Iterable[P]) -> dict[P, NodeRole]:
-        records = self.records
-        return {v: with_hook(v, records[v]) for v in vertices if records[v] != v.record}
+        return {vertex: with_hook(vertex, records[vertex]) for vertex in seen if records[vertex] != vertex.record}
 
 
 def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) -> dict[P, NodeRole]:

@@ -38,7 +38,7 @@ class Room:
     """
 
     def __init__(self, together: Iterable[Change] = (), beside: Sequence[Change] = ()) -> None:
-        self.changes: list[Change] = list(together)  # what stands together is put in before the first unit is taken
+        self.changes: list[Change] = list(together)
         self._beside = beside
         self._size = -1  # bytes, once a unit is to follow: it encodes what is in it
         self._raised: set[str] = set()  # the paths of gates

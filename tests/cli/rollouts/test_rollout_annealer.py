@@ -14,17 +14,11 @@ from nodepool_ocb.model.records import Json, Set, State
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import DaemonProcess
-from tests.cli.rollouts.driving import STRATEGY, build
+from tests.cli.rollouts.driving import build
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
 SETTINGS = {"annealer": {"probe_seconds": 600.0}}  # there are no machines to look at
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    (tmp_path / "site.yaml").write_text(STRATEGY)
-    return str(tmp_path / "site.yaml")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -16,24 +15,12 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Set, State
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
-from tests.cli.rollouts.driving import LAB, STRATEGY, Driver, build
+from tests.cli.rollouts.driving import LAB, Driver
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
 FIRST = "lab/0000000000"
 OS, WORK = "os@ntp01.example.com", "work@compute21.example.com"
-
-
-@pytest.fixture
-def site(zk_session: Session) -> Session:
-    build(zk_session)
-    return zk_session
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    (tmp_path / "site.yaml").write_text(STRATEGY)
-    return str(tmp_path / "site.yaml")
 
 
 def states(session: Session) -> dict[str, State]:

@@ -28,30 +28,11 @@ from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
-from tests.cli.rollouts.driving import LAB, STRATEGY, Driver, build, failing
+from tests.cli.rollouts.driving import LAB, STRATEGY, Driver, failing
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
 FIRST = "lab/0000000000"
-
-
-@pytest.fixture
-def site(zk_session: Session) -> Session:
-    """The seed's groups of nodes in deployment lab."""
-    build(zk_session)
-    return zk_session
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    (tmp_path / "site.yaml").write_text(STRATEGY)
-    return str(tmp_path / "site.yaml")
-
-
-@pytest.fixture
-def started(site: Session, ask: Ask, file: str) -> Session:
-    ask("rollout", "start", file)
-    return site
 
 
 def states(session: Session) -> dict[str, State]:

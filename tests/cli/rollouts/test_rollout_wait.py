@@ -24,7 +24,7 @@ from nodepool_ocb.rollout.strategy import Batch, Criteria, Group, Strategy
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal
 from tests.cli.background_command import Later
-from tests.cli.rollouts.driving import LAB, NODES, STRATEGY, Driver, Ends, all_well, build, failing
+from tests.cli.rollouts.driving import LAB, NODES, STRATEGY, Driver, Ends, all_well, failing
 from tests.cli.test_waiting import COMMAND
 from tests.fixtures.commands import Ocb
 
@@ -92,24 +92,6 @@ COMPUTE_FAILS = SUCCESS.replace(
     "| deploy compute-nodes-2     <SUCCESS>", "| deploy compute-nodes-2     <FAILED>"
 ).replace("Finish (success)", "Finish (success with some nodes/groups failed)")
 KEY = "lab/0000000000"
-
-
-@pytest.fixture
-def site(zk_session: Session) -> Session:
-    build(zk_session)
-    return zk_session
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    (tmp_path / "site.yaml").write_text(STRATEGY)
-    return str(tmp_path / "site.yaml")
-
-
-@pytest.fixture
-def started(site: Session, ask: Ask, file: str) -> Session:
-    ask("rollout", "start", file)
-    return site
 
 
 # -- wait --
