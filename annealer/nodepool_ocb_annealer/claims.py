@@ -70,6 +70,7 @@ class Claims:
         self._attempts: dict[str, Attempt] = {}
         self._carried: dict[str, instants.Carried] = {}  # nodes whose noderoles are being done at once
         self._starved: set[str] = set()  # nodes with work for which there was no slot
+        self._crowded: set[str] = set()  # nodes with work that came when MOST_IN_FLIGHT were
         self._ready_since: dict[str, float] = {}  # monotonic
         self._faults = Faults()
         self._refusals = Refusals()
@@ -194,8 +195,10 @@ class Claims:
     def _claim(self, vertex: Vertex) -> None:
         context = self._context
         fqdn = vertex.node.name
-        room = context.working.room(vertex) and not (self._faults.troubled and self._attempts)
-        if not room or len(self) >= MOST_IN_FLIGHT:
+        if len(self) >= MOST_IN_FLIGHT:
+            self._crowded.add(fqdn)
+            return
+        if self._wary or not context.working.room(vertex):
             self._starved.add(fqdn)
             return
         self._ready_since.pop(fqdn, None)
@@ -223,7 +226,10 @@ class Claims:
         return self._context.working.name_run(view)
 
     def at_once(self, view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
-        """The noderoles of a node that may start and have nothing to run, ``moved`` being what is to be written with them."""
+        """The noderoles of a node that may start and have nothing to run, ``moved`` being what is to be written with them.
+
+        Whether the node is free was seen by whoever asks: ``consider`` and ``_next``, or the end of a run on it.
+        """
         context, now = self._context, self._context.session.now()
         return [
             vertex
@@ -249,10 +255,10 @@ class Claims:
         del self._carried[carried.node]
         if refused is not None:
             self._again(vertex, refused)
-            return
-        self._refusals.well(carried.node)
-        self._count_done(carried)
-        self.consider(carried.node)
+        else:
+            self._refusals.well(carried.node)
+            self._count_done(carried)
+            self.consider(carried.node)
         self._feed()
 
     def _count_done(self, carried: instants.Carried) -> None:
@@ -494,9 +500,16 @@ class Claims:
         context.working.vacate(attempt)
         self._feed()
 
+    @property
+    def _wary(self) -> bool:
+        """Whether this host fails at machine after machine, and tries one at a time."""
+        return self._faults.troubled and bool(self._attempts)
+
     def _feed(self) -> None:
-        """Look again at nodes for which there was no slot."""
-        while self._starved and len(self) < MOST_IN_FLIGHT and self._context.working.free:
+        """Look again at nodes that waited for others, while what they waited for is there: each is looked at once."""
+        while self._crowded and len(self) < MOST_IN_FLIGHT:
+            self.consider(self._crowded.pop())
+        while self._starved and len(self) < MOST_IN_FLIGHT and self._context.working.free and not self._wary:
             self.consider(self._starved.pop())
 
     def _give_back(self, view: NodeView) -> None:

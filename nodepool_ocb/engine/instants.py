@@ -87,9 +87,10 @@ class _Carrying:
         try:
             grant = self._grant(vertex)
             needed = list(claim.conditions(self._world, vertex, grant.record, self._written))
+            done = after(grant.record, Event.SUCCEED, self._now, by=grant.annealer)
         except (Conflict, NotFound):
             return True
-        record = with_hook(vertex, after(grant.record, Event.SUCCEED, self._now, by=grant.annealer))
+        record = with_hook(vertex, done, before=grant.record.state)
         checks = [check for check in needed if check.path not in self._checked]
         if self._room is None:
             self._room = limits.Room(self._frame(grant))

@@ -342,10 +342,13 @@ def apply(
     return settle(changed, now, also)
 
 
-def with_hook(vertex: Placed, record: NodeRole) -> NodeRole:
-    """The same record, with the hook of the state that it enters, where its role has one."""
+def with_hook(vertex: Placed, record: NodeRole, before: State | None = None) -> NodeRole:
+    """The same record, with the hook of the state that it enters, where its role has one.
+
+    ``before``: the state that it leaves, where that is not the one that its noderole holds.
+    """
     hook = HOOK_OF[record.state]
-    entered = record.state is not vertex.record.state
+    entered = record.state is not (before or vertex.record.state)
     if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
         return record
     return replace(record, hooks=(*record.hooks, hook))

@@ -167,13 +167,15 @@ def test_what_there_is_no_room_for_waits_for_the_next_transaction() -> None:
 
 
 def test_a_refresh_of_one_with_nothing_to_run_is_done_at_once_and_disturbs_no_child() -> None:
-    world = world_of("a@n1 ACTIVE", "b@n1 ACTIVE a@n1")
+    hooked = Role(barclamp="b", jig="noop", hooks=("on_active",))
+    world = world_of("a@n1 ACTIVE", "b@n1 ACTIVE a@n1", a=hooked)
     vertex = world.nodes["n1"].noderoles["a"]
     world.put_noderole("n1", "a", after(vertex.record, Event.REFRESH, 40.0), version=10)
     result = carried(world)
     assert result is not None
     assert wrote(result.changes) == {"a@n1": "ACTIVE"}
-    assert [record.refresh for change in result.changes if (record := noderole(change))] == [False]
+    records = [record for change in result.changes if (record := noderole(change))]
+    assert [(record.refresh, record.hooks) for record in records] == [(False, ("on_active",))], "it has been run again"
 
 
 def test_where_nothing_can_be_done_at_once_there_is_no_transaction() -> None:

@@ -9,7 +9,7 @@ Whoever reads must have synced first. A transaction is all or nothing, so one zn
 
 "Not applied" is certain and goes before "applied", which rests on equal data.
 
-A gate that was raised tells nothing: anybody may raise it. Nor does what one transaction both creates and deletes.
+A gate that was raised tells nothing: anybody may raise it. Nor does what one transaction creates and then deletes.
 
 What is absent tells less, for others may have deleted it: it counts only where no znode above tells, and only
 where the absent ones agree. What is left is Unknown.
@@ -17,7 +17,7 @@ where the absent ones agree. What is left is Unknown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ def find(changes: Sequence[Change], data: Sequence[bytes], found: Sequence[Znode
     seen = [
         (change, znode, _look(change, wrote, znode)) for change, wrote, znode in zip(changes, data, found, strict=True)
     ]
-    passing = {c.path for c in changes if isinstance(c, Create)} & {c.path for c in changes if isinstance(c, Delete)}
+    passing = set(_passing(changes))
     writes = [each for each in seen if not isinstance(each[0], Check | Raise) and each[0].path not in passing]
     verdicts = {verdict for _, _, verdict in writes}
     if verdicts & {Verdict.LOST, Verdict.REFUSED}:
@@ -56,6 +56,16 @@ def find(changes: Sequence[Change], data: Sequence[bytes], found: Sequence[Znode
         return Finding(Verdict.APPLIED)
     hints = {_absent(change, znode) for change, znode, _ in writes}
     return Finding(hints.pop() if len(hints) == 1 else Verdict.UNKNOWN)
+
+
+def _passing(changes: Sequence[Change]) -> Iterator[str]:
+    """The paths that these changes create and then delete."""
+    created: set[str] = set()
+    for change in changes:
+        if isinstance(change, Create):
+            created.add(change.path)
+        elif isinstance(change, Delete) and change.path in created:
+            yield change.path
 
 
 def _absent(change: Change, znode: Znode | None) -> Verdict:

@@ -47,6 +47,7 @@ def at(version: int, data: object = OURS) -> Znode:
         ([SET, CREATE], [at(4), at(0, THEIRS)], Finding(Verdict.REFUSED, "/c")),
         ([SET, DELETE], [at(5), at(2)], LOST),  # "not applied" is certain
         ([CREATE, DELETE], [None, None], UNKNOWN),
+        ([Delete("/e", 3), CLAIM], [at(0), at(0)], APPLIED),  # made anew: that tells
         ([SET, CLAIM, Delete("/e", 0)], [at(6), at(0, THEIRS), at(0, THEIRS)], UNKNOWN),  # another holds it now
         ([SET, CLAIM, Delete("/e", 0)], [at(5), at(0, THEIRS), at(0, THEIRS)], APPLIED),
         ([SET, CLAIM, Delete("/e", 0)], [at(4), None, None], LOST),

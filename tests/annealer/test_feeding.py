@@ -1,0 +1,111 @@
+"""Nodes with work that wait for others: for a slot, for fewer under way, or for a host that is well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import OcbError, Unavailable
+from nodepool_ocb.model.records import Change, State
+from nodepool_ocb_annealer import claims
+from nodepool_ocb_annealer.claims import Claims
+from nodepool_ocb_annealer.machines.judging import Judging
+from nodepool_ocb_annealer.runs.slots import Working
+from tests.engine.test_claim import put, world
+
+
+class Context:
+    """An annealer called "a" with one jig, noop, whose writes wait in ``sent`` for their answers."""
+
+    draining = False
+    identity = "a"
+
+    def __init__(self, made: World, instant: bool = True) -> None:
+        self.world, self.settings = made, AnnealerSettings(slots=1)
+        self.agenda, self.ranking = Agenda(), Ranking("a")
+        self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
+        self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
+        self.jigs: Any = {"noop": SimpleNamespace(instant=instant, attaches=True)}
+        self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call())
+        self.judging = Judging(self)
+        self.claims = Claims(self)
+        self.sent: list[tuple[str, Callable[[OcbError | None], None]]] = []
+
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:
+        assert changes
+        self.sent.append((what, then))
+
+    def spoiled(self, path: str, reason: str) -> None: ...
+
+    @property
+    def asked(self) -> list[str]:
+        return [what for what, _ in self.sent]
+
+
+def among(*names: str) -> World:
+    made = world()
+    for name in names:
+        put(made, name, State.TODO)
+    return made
+
+
+def settle(made: World, name: str) -> None:
+    """Somebody has done it."""
+    vertex = made.vertex(name)
+    assert vertex is not None
+    made.put_noderole(vertex.node.name, vertex.role, replace(vertex.record, state=State.ACTIVE), 8)
+
+
+def failing(context: Context) -> None:
+    """This host failed at two machines, and the pauses after that are over."""
+    for fqdn in ("x", "y"):
+        context.claims._faults.fault(fqdn, 0.0, "the disk is full")
+    context.claims._faults._until = 0.0
+
+
+def test_a_host_that_fails_looks_at_what_waits_when_nothing_is_under_way_and_not_before() -> None:
+    made = among("a@n1", "a@n2")
+    context = Context(made)
+    context.claims.consider("n2")
+    failing(context)
+    under_way: Any = SimpleNamespace(fqdn="n9", confirmed=False, writing=True, slot=False, let_go=lambda: None)
+    context.claims._attempts["n9"] = under_way
+    context.claims.consider("n1")
+    settle(made, "a@n2")
+    context.sent[0][1](None)  # this came to no end
+    assert context.asked == ["claim of a@n2"]
+    context.claims._released(under_way, None)
+    assert context.asked == ["claim of a@n2", "claim of a@n1"]
+
+
+@pytest.mark.parametrize("refusal", [None, Unavailable("the connection broke")])
+def test_what_came_when_too_many_were_under_way_follows_though_all_slots_are_busy(
+    monkeypatch: pytest.MonkeyPatch, refusal: OcbError | None
+) -> None:
+    monkeypatch.setattr(claims, "MOST_IN_FLIGHT", 1)
+    made = among("a@n1", "a@n2")
+    context = Context(made)
+    context.working._count(+1)
+    context.claims.consider("n2")
+    context.claims.consider("n1")
+    assert context.asked == ["claim of a@n2"]
+    settle(made, "a@n2")
+    context.sent[0][1](refusal)
+    assert context.asked == ["claim of a@n2", "claim of a@n1"]
+
+
+def test_one_that_is_to_be_cancelled_is_claimed_and_not_done_at_once() -> None:
+    made = world()
+    put(made, "a@n1", State.TODO, cancel_reason="time is up")
+    context = Context(made)
+    context.claims.consider("n1")
+    assert context.claims._attempts["n1"].grant.record.state is State.TRANSITION
+    assert context.asked == ["claim of a@n1"]
