@@ -85,7 +85,7 @@ class Working:
 
     def instant(self, vertex: Vertex) -> bool:
         """Whether it is to begin, and there is nothing to run for it on any machine."""
-        if vertex.record.state is State.TRANSITION or vertex.record.cancel_reason is not None:
+        if vertex.record.state is State.TRANSITION:
             return False
         role = self._world.role_of(vertex)
         return self._instant(role, role.jig)
