@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 SETTLING_SECONDS: Final = 0.1  # who wrote a change settles it too; only what stays unsettled is ours to mend
 AGAIN_SECONDS: Final = 0.5
-UNTOLD: Final = 5  # refusals in a row of what is settled: others were faster
+QUIET: Final = 5  # refusals in a row of what is settled: others were faster
 
 
 class Annealer:
@@ -91,8 +91,8 @@ class Annealer:
         self._failing: str | None = None  # why turn after turn fails
         self._unsaid = False  # it may not be what we said last
         self._session = 0  # the session in which the cache was loaded
-        self._refusals = Refusals(1, SETTLING_SECONDS, UNTOLD)  # of what is settled or goes on
-        self._told: dict[str, str] = {}  # of what was refused, and is no matter of who was faster: why, as it was said
+        self._refusals = Refusals(1, SETTLING_SECONDS, QUIET)  # of what is settled or goes on
+        self._refused: dict[str, str] = {}  # what → why it was refused, where that is no race
         self._draining_since: float | None = None
         self._to_settle: list[Vertex] = []  # that came due in this turn
         self.meetings: Mapping[Matter, Callable[[str], None]] = {
@@ -432,13 +432,13 @@ class Annealer:
             if isinstance(answer, Stale):
                 metrics.STALE.inc()
                 self._restore(answer)
-            news = not isinstance(answer, Stale) and self._told.get(what) != str(answer)
+            news = not isinstance(answer, Stale) and self._refused.get(what) != str(answer)
             if news:
-                self._told[what] = str(answer)
+                self._refused[what] = str(answer)
             log.log(logging.WARNING if news else logging.DEBUG, "%s: %s", what, answer)
             then(answer)
         else:
-            self._told.pop(what, None)
+            self._refused.pop(what, None)
             self.cache.committed(changes, answer)
             then(None)
 

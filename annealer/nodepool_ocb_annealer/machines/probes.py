@@ -73,7 +73,7 @@ class Probing:
         self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
         self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
-        self._told: dict[str, str] = {}  # the newest reason that we wrote of it
+        self._reasons: dict[str, str] = {}  # the newest reason that we wrote of it
         self._under_way: dict[str, float] = {}  # since when it is to be asked (monotonic): others may go before
         self._relapses = Relapses()
 
@@ -183,7 +183,7 @@ class Probing:
     def _alive(self, view: NodeView, node: Node, answer: Alive) -> None:
         metrics.PROBES.labels("alive").inc()
         context, fqdn = self._context, view.name
-        for known in (self._failures, self._seen, self._told):
+        for known in (self._failures, self._seen, self._reasons):
             known.pop(fqdn, None)
         context.judging.answered(view)
         if not (node.alive or node.dying):
@@ -217,7 +217,7 @@ class Probing:
             )
         elif self._is_news(view.name, node, reason):
             log.warning("%s is not alive: %s", view.name, reason)
-            self._told[view.name] = reason
+            self._reasons[view.name] = reason
             changes = died(view, context.session.now(), reason)
             context.send(changes, partial(self._written, view.name), f"{view.name} not alive")
 
@@ -229,11 +229,11 @@ class Probing:
         self._seen[fqdn] = reason
         if node.alive or not (node.reason or "").startswith(reason.partition(":")[0] + ":"):
             return True
-        return again and reason not in (node.reason, self._told.get(fqdn))
+        return again and reason not in (node.reason, self._reasons.get(fqdn))
 
     def _written(self, fqdn: str, refused: OcbError | None) -> None:
         if refused is not None:
-            self._told.pop(fqdn, None)
+            self._reasons.pop(fqdn, None)
 
     def _count(self, fqdn: str, began: float) -> int:
         """How many failures in a row this is, which was asked for at ``began``; one that lay long back then is none."""

@@ -83,7 +83,7 @@ class Rolling:
         self._driven: dict[str, _Drive] = {}  # by deployment
         self._free_since: dict[str, float] = {}  # monotonic: since nobody is seen to drive it
         self._broken_until: dict[str, float] = {}  # monotonic: it could not go on, and is left alone till then
-        self._told: dict[str, str] = {}  # why it could not, for as long as that stays the same
+        self._faults: dict[str, str] = {}  # why it could not, for as long as that stays the same
 
     def __len__(self) -> int:
         return len(self._driven)
@@ -163,15 +163,15 @@ class Rolling:
             raise
         except Exception as wrong:  # one rollout that cannot go on must not cost the others
             metrics.TURN_FAILURES.inc()
-            self._tell_once(deployment, wrong)
+            self._log_once(deployment, wrong)
             self._broken_until[deployment] = time.monotonic() + BROKEN_SECONDS
             self._appoint(deployment, self._broken_until[deployment])
 
-    def _tell_once(self, deployment: str, wrong: Exception) -> None:
+    def _log_once(self, deployment: str, wrong: Exception) -> None:
         """It is tried again every few seconds, for as long as nobody mends it."""
-        if self._told.get(deployment) != str(wrong):
+        if self._faults.get(deployment) != str(wrong):
             log.error("the rollout of deployment %s: %s", deployment, wrong, exc_info=not isinstance(wrong, OcbError))
-            self._told[deployment] = str(wrong)
+            self._faults[deployment] = str(wrong)
 
     def _wanted(self, deployment: str, stored: Stored[RolloutPointer]) -> bool:
         """Whether it is under way, nobody drives it, and it is our turn."""
@@ -266,7 +266,7 @@ class Rolling:
             return
         if refused is None:
             drive.refusals = 0
-            self._told.pop(deployment, None)
+            self._faults.pop(deployment, None)
             drive.driven = move.after
             drive.concerned = driving.concerned(move.after)
             _tell(drive.driven, move)
@@ -277,7 +277,7 @@ class Rolling:
         drive.reread = not isinstance(refused, Stale) or refused.path.startswith(ours)
         drive.not_before = time.monotonic() + min(PAUSE_SECONDS * 2 ** min(drive.refusals, 10), BROKEN_SECONDS)
         if isinstance(refused, Invalid):
-            self._tell_once(deployment, refused)
+            self._log_once(deployment, refused)
             drive.not_before = time.monotonic() + BROKEN_SECONDS
         self._appoint(deployment, drive.not_before)
 
