@@ -35,12 +35,12 @@ def check(files: Sequence[str]) -> None:
     from nodepool_ocb.catalogue import barclamp
 
     found = barclamp.load(files)
-    told = shown.checked(found)
+    document = shown.checked(found)
     _complain(found.warnings)
     if output.chosen() == "name":
-        output.things(told.roles, ("name",))
+        output.things(document.roles, ("name",))
     else:
-        output.thing(told, "", output.table(told.roles, ("name", "barclamp", "jig", "flags")))
+        output.thing(document, "", output.table(document.roles, ("name", "barclamp", "jig", "flags")))
     if found.problems:
         raise Invalid(found.problems)
 
@@ -70,8 +70,8 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
             _complain(outcome[0].warnings if outcome else ())
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
-    told = {"warnings": list(outcome[0].warnings), "problems": list(outcome[0].problems)}
-    session.report(changes, dry_run, **told)
+    notes = {"warnings": list(outcome[0].warnings), "problems": list(outcome[0].problems)}
+    session.report(changes, dry_run, **notes)
 
 
 def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:

@@ -68,11 +68,11 @@ def show(name: str) -> None:
     """One deployment: its place in the tree, its roles with their attributes, and its noderoles."""
     world = connection.world()
     deployment_of(world, name)
-    told = shown.document(world, name)
-    about = output.fields(told, but=("roles", "noderoles"))
-    roles = output.table(told.roles, ("role", "user", "system"))
-    bound = output.table(told.noderoles, ("noderole", "state", "since"))
-    output.thing(told, name, about, _tree(shown.tree(world, name)), roles, bound)
+    document = shown.document(world, name)
+    about = output.fields(document, but=("roles", "noderoles"))
+    roles = output.table(document.roles, ("role", "user", "system"))
+    bound = output.table(document.noderoles, ("noderole", "state", "since"))
+    output.thing(document, name, about, _tree(shown.tree(world, name)), roles, bound)
 
 
 def _tree(branch: Branch) -> Tree:
@@ -101,7 +101,7 @@ def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> Non
         stored = world.deployment_roles.get((name, role))
         before = stored.record if stored else DeploymentRole()
         catalogue = {each: known.record for each, known in world.roles.items()}
-        user = assigning.assigned(before.user, assignments, lambda key: roles.place(catalogue, role, key))
+        user = assigning.assigned(before.user, assignments, lambda key: roles.attribute_path(catalogue, role, key))
         roles.checked(catalogue, role, user, roles.template(catalogue, role))
         check = Check(paths.deployment(name), deployment.version)
         path = paths.deployment_role(name, role)

@@ -29,8 +29,8 @@ def list_() -> None:
     """Every claim on a node, and every lock on a rollout, an image's builds or a build's uploads: whose, and since when."""
     with session.session() as opened:
         world = session.load(opened)
-        told = [*shown.claims(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
-    output.things(told, ("kind", "name", "owner", "host", "purpose", "since"))
+        found = [*shown.claims(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
+    output.things(found, ("kind", "name", "owner", "host", "purpose", "since"))
 
 
 def locks(opened: Session, images: imaging.Images) -> list[LockRow]:

@@ -45,14 +45,14 @@ def test_one_node_has_all_of_its_record_its_claim_and_its_noderoles_the_worst_fi
     put(world, MIDDLE, State.TODO)
     view = world.nodes[N1]
     assert view.record
-    told = plain(nodes.document(view, view.record))
-    assert list(told)[:2] == ["name", "deployment"]
-    assert list(told)[-3:] == ["epoch", "claim", "noderoles"]
-    assert (told["addresses"], told["user"], told["epoch"]) == ((), "root", 6)
-    assert told["claim"] == {"schema": 1, "annealer": "a1", "noderole": BASE, "run": "r1", "epoch": 6, "since": 8.0}
-    assert [(each["noderole"], each["state"]) for each in told["noderoles"]] == [
+    document = plain(nodes.document(view, view.record))
+    assert list(document)[:2] == ["name", "deployment"]
+    assert list(document)[-3:] == ["epoch", "claim", "noderoles"]
+    assert (document["addresses"], document["user"], document["epoch"]) == ((), "root", 6)
+    assert document["claim"] == {"schema": 1, "annealer": "a1", "noderole": BASE, "run": "r1", "epoch": 6, "since": 8.0}
+    assert [(each["noderole"], each["state"]) for each in document["noderoles"]] == [
         (BASE, "ERROR"),
         (MIDDLE, "TODO"),
         (TOP, "BLOCKED"),
     ]
-    assert told["noderoles"][0] == {"noderole": BASE, "state": "ERROR", "since": 1.0, "reason": "disk full"}
+    assert document["noderoles"][0] == {"noderole": BASE, "state": "ERROR", "since": 1.0, "reason": "disk full"}

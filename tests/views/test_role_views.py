@@ -27,9 +27,9 @@ def test_roles_are_chosen_by_all_their_flags_and_by_their_barclamp() -> None:
 
 
 def test_one_role_is_shown_as_it_was_imported_with_its_defaults() -> None:
-    told = plain(roles.RoleDocument("base", Role(barclamp="chain", jig="noop")))
-    assert list(told)[:3] == ["name", "barclamp", "jig"]
-    assert (told["retries"], told["timeout_seconds"], told["script"]) == (0, 1800.0, None)
+    document = plain(roles.RoleDocument("base", Role(barclamp="chain", jig="noop")))
+    assert list(document)[:3] == ["name", "barclamp", "jig"]
+    assert (document["retries"], document["timeout_seconds"], document["script"]) == (0, 1800.0, None)
 
 
 def test_a_check_tells_roles_warnings_and_problems_in_the_order_of_the_documents() -> None:
