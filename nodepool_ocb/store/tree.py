@@ -90,7 +90,7 @@ class Tree:
     def touched(self) -> Touched:
         """What changed since this was last asked."""
         touched, self._touched = self._touched, Touched()
-        touched.turned, self.world.turned = self.world.turned, set()
+        touched.turned, self.world.edges.turned = self.world.edges.turned, set()
         touched.nodes.update(vertex.node.name for vertex in touched.turned)
         return touched
 

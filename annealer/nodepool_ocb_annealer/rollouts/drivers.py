@@ -30,6 +30,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.rollouts import driving
 from nodepool_ocb_annealer.rollouts.driving import Driven, Move
 
@@ -48,7 +49,7 @@ class Context(Protocol):
     session: Session
     cache: Cache
     world: World
-    agenda: Agenda
+    agenda: Agenda[Appointment]
     ranking: Ranking
     identity: str
     daemon: Daemon
@@ -129,7 +130,7 @@ class Rolling:
             self._context.send([Delete(drive.lock.contender, 0)], lambda _: None, f"lock of {drive.driven.name}")
 
     def _appoint(self, deployment: str, when: float) -> None:
-        self._context.agenda.at(max(when, time.monotonic()), ("rollout", deployment))
+        self._context.agenda.at(max(when, time.monotonic()), Appointment(Matter.ROLLOUT, deployment))
 
     # -- an appointment --
 
