@@ -24,6 +24,8 @@ from nodepool_ocb.model.records import Json, NodeRole, Run, State
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views.explanation import Explanation, RolloutPointer, line
 from nodepool_ocb.views.explanation import explain as explained
+from nodepool_ocb.views.times import age
+from nodepool_ocb.views.view import whole
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -44,7 +46,7 @@ def explain(name: str) -> None:
         explanation = explained(world, vertex, now, _rollouts(opened, line(world, vertex.record.deployment)))
         failed = explanation.failed
         last = runs.recorded(opened, failed)[-1:] if failed else []
-    run = {"run": last[0][0], "noderole": failed.name, **output.plain(last[0][1])} if failed and last else None
+    run = {"run": last[0][0], "noderole": failed.name, **whole(last[0][1])} if failed and last else None
     document = _document(explanation)
     output.text({**document, "failed_run": run}, _words(explanation, run, now))
 
@@ -113,7 +115,7 @@ def _words(explanation: Explanation, run: dict[str, Json] | None, now: float) ->
 
 
 def _since(since: float, now: float) -> str:
-    return f" (since {output.age(now - since)})" if since else ""
+    return f" (since {age(now - since)})" if since else ""
 
 
 # -- log --
@@ -165,7 +167,7 @@ def _file(world: World, vertex: Vertex, run: str, record: Run | None) -> tuple[s
 def _print(name: str, run: str, record: Run | None, where: tuple[str | None, Path | None]) -> None:
     path, file = where
     text = file.read_text(errors="replace") if file else (record.tail if record else None) or ""
-    fields = output.plain(record) if record else {}
+    fields = whole(record) if record else {}
     document = {"noderole": name, "run": run, **fields, "log": path, "output": text}
     output.say(_about(name, run, record, where))
     output.text(document, text)

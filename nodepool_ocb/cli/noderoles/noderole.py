@@ -22,6 +22,7 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Json, State
+from nodepool_ocb.views.view import whole
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -94,9 +95,9 @@ def show(name: str) -> None:
     """One noderole: its record, its neighbours, its attributes, and its runs."""
     with session.session() as opened:
         vertex = noderole_of(session.load(opened), name)
-        kept = [{"run": run, **output.plain(record)} for run, record in runs.recorded(opened, vertex)]
+        kept = [{"run": run, **whole(record)} for run, record in runs.recorded(opened, vertex)]
         layers = runs.attributes(opened, vertex)
-    record = {"noderole": name, **output.plain(vertex.record)}
+    record = {"noderole": name, **whole(vertex.record)}
     children = [child.name for child in vertex.children]
     tables = [output.fields({**record, "children": children, **layers})]
     if kept:
