@@ -20,7 +20,7 @@ from nodepool_ocb.views.progress import WaitDocument, WaitProgress, awaited, hel
 if TYPE_CHECKING:
     from nodepool_ocb.store.cache import Cache
     from nodepool_ocb.store.client.session import Session
-    from nodepool_ocb.store.tree import Touched
+    from nodepool_ocb.store.touched import Touched
 
 Choose = Callable[[World], Iterable[str]]
 
