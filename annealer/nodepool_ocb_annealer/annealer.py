@@ -103,7 +103,7 @@ class Annealer:
 
     def lost(self) -> None:
         """The session is over: every claim is void now, before the next turn. Called on the connection thread."""
-        self.claims.stop()
+        self.claims.held.stop()
         self.wake.set()
 
     # -- the turn --
@@ -284,7 +284,7 @@ class Annealer:
         if what == "consider":
             self.claims.consider(whom)
         elif what == "end":
-            self.claims.retry(whom)
+            self.claims.held.due(whom)
         elif what == "dying":
             self._go_on_with(whom)
         elif what == "sweep":
@@ -407,7 +407,7 @@ class Annealer:
             self.register(state="draining")
             self.rolling.release()
         if time.monotonic() - self._draining_since >= self.settings.drain_seconds:
-            self.claims.release()
+            self.claims.held.release()
 
     # -- writing --
 
