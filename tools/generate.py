@@ -167,12 +167,10 @@ def _blows(phase: run.Phase) -> Iterator[tuple[str, str]]:
 
 def _follows(phase: run.Phase, event: run.Event) -> str:
     rules = [rule for rule in run.RULES if (rule.phase, rule.event) == (phase, event)]
-    if not rules:
-        return "Nothing: the answer that is under way comes first."
+    if all(rule.to is phase and not rule.do for rule in rules):
+        return run.ABOUT[phase].ignored
     said = comments(run)
     done = [said["Do", do.name] for rule in rules for do in rule.do]
-    if rules[-1].to is phase and not done:
-        return "It is remembered: the outcome is written as a failure for that reason."
     return _sentence("; ".join([*done, f"then `{rules[-1].to}`"]))
 
 

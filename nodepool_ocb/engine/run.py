@@ -230,12 +230,18 @@ def _rules() -> tuple[Rule, ...]:
         Rule(running, at.SPOILED, releasing, (do.QUARANTINE, do.LET_GO, do.PUT_BACK), untouched),
         Rule(running, at.SPOILED, releasing, (do.QUARANTINE, do.LET_GO, do.LEAVE)),
         Rule(running, at.FAULT, running, (do.LOSE,), first_fault_unrepeatable),
+        Rule(running, at.FAULT, running, (do.AGAIN,), first_fault),
+        Rule(running, at.FAULT, releasing, (do.BLAME_HOST, do.LET_GO, do.PUT_BACK), untouched_once),
         Rule(running, at.UNREACHED, running, (do.LOSE,), first_unreached_unrepeatable),
-        *_answers(running, do.AGAIN),
+        Rule(running, at.UNREACHED, running, (do.AGAIN,), first_unreached),
+        Rule(running, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
+        *_answers(running),
         Rule(cancelling, at.LEFT, cancelling, (do.END,)),
         Rule(cancelling, at.UNREAD, cancelling, (do.END,)),
         Rule(cancelling, at.SPOILED, cancelling, (do.END,)),
-        *_answers(cancelling, do.END_AGAIN),
+        Rule(cancelling, at.FAULT, cancelling, (do.END_AGAIN,), first_fault),
+        Rule(cancelling, at.UNREACHED, cancelling, (do.END_AGAIN,), first_unreached),
+        *_answers(cancelling),
         Rule(reporting, at.CANCEL, reporting),
         Rule(reporting, at.WRITTEN, over, (do.RECORD, do.FORGET, do.FEED, do.LOOK)),
         Rule(reporting, at.PASSED_ON, over, (do.RECORD, do.HAND_OVER)),
@@ -261,17 +267,13 @@ def _rules() -> tuple[Rule, ...]:
     )
 
 
-def _answers(phase: Phase, again: Do) -> tuple[Rule, ...]:
-    """What a jig's answers come to, and what ends a run without any."""
+def _answers(phase: Phase) -> tuple[Rule, ...]:
+    """What a jig's answers come to, whatever it was asked, and what ends a run without any."""
     at, do = Event, Do
     reporting, releasing, waiting, over = Phase.REPORTING, Phase.RELEASING, Phase.WAITING, Phase.OVER
     return (
-        Rule(phase, at.FAULT, phase, (again,), first_fault),
-        Rule(phase, at.FAULT, releasing, (do.BLAME_HOST, do.LET_GO, do.PUT_BACK), untouched_once),
         Rule(phase, at.FAULT, releasing, (do.BLAME_HOST, do.LET_GO, do.LEAVE)),
-        Rule(phase, at.UNREACHED, phase, (again,), first_unreached),
         Rule(phase, at.UNREACHED, phase, (do.JUDGE,)),
-        Rule(phase, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
         Rule(phase, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.LEAVE)),
         *(
             rule
@@ -292,6 +294,7 @@ class About(msgspec.Struct, frozen=True):
     stands: str  # what of it is in ZooKeeper, and on the machine
     killed: str  # what follows when the annealer dies there
     frozen: str  # what follows, when it is frozen for longer than its session lives, and thawed
+    ignored: str = "Nothing."  # why it changes nothing to be cancelled, or to drain, where no rule says what to do
 
 
 _VOID: Final = "As after kill -9 once the session's time is over. When the annealer goes on it hears SESSION_LOST"
@@ -301,6 +304,7 @@ ABOUT: Final[Mapping[Phase, About]] = {
         "A claim that was written goes with the session; another annealer takes the noderole over and starts it. A destructive"
         " role whose jig cannot find a run again is in ERROR instead, for a person to look.",
         f"{_VOID}, and has nothing to leave alone.",
+        "It is remembered: what goes on of the run is ended as soon as the claim is written.",
     ),
     Phase.RUNNING: About(
         "The claim stands, the noderole is in TRANSITION, and its script may go on on the machine.",
@@ -312,22 +316,26 @@ ABOUT: Final[Mapping[Phase, About]] = {
         "As RUNNING, and the noderole has its cancel_reason.",
         "The noderole keeps its cancel_reason: the annealer that takes it over ends the script on the machine.",
         f"{_VOID}; the machine refuses its order where another annealer gave one of a higher epoch.",
+        "Nothing: it is being cancelled.",
     ),
     Phase.REPORTING: About(
         "The transaction of the outcome is under way. The machine keeps its result.",
         "The transaction is written whole, and the node is free; or not at all, and the annealer that takes the noderole over"
         " asks the machine, which gives the same result.",
         f"{_VOID}; a transaction that it sends late is refused for its fence.",
+        "Nothing before the answer is there: where it is no, the phase is WAITING.",
     ),
     Phase.WAITING: About(
         "The claim stands, and the noderole is in TRANSITION. The outcome is here and on the machine.",
         "The annealer that takes the noderole over asks the machine, which gives the same result.",
         f"{_VOID}, and forgets the outcome: the machine still has it.",
+        "It is remembered: whatever the outcome is, a failure for that reason is written.",
     ),
     Phase.RELEASING: About(
         "The transaction that gives the node back is under way. What was begun goes on.",
         "As if the node had been given back: the claim goes, now or with the session, and another annealer attaches.",
         f"{_VOID}, and has nothing to do.",
+        "Nothing: the annealer that takes the noderole over does it.",
     ),
     Phase.OVER: About("Nothing is held.", "Nothing.", "Nothing."),
 }
