@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon import belonging
-from nodepool_ocb.daemon.agenda import Agenda, Matter
+from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine import claim, liveness
 from nodepool_ocb.engine.noderole import placed, settle
@@ -39,6 +39,7 @@ from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.logs import failed
 from nodepool_ocb_annealer import memory
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.hooks import Hooking
 from nodepool_ocb_annealer.machines.judging import Judging
@@ -52,7 +53,7 @@ log = logging.getLogger(__name__)
 
 SETTLING_SECONDS: Final = 0.1  # who wrote a change settles it too; only what stays unsettled is ours to mend
 AGAIN_SECONDS: Final = 0.5
-UNTOLD: Final = 5  # refusals in a row of what is settled: others were faster
+QUIET: Final = 5  # refusals in a row of what is settled: others were faster
 
 
 class Annealer:
@@ -76,7 +77,7 @@ class Annealer:
         self.session = session
         self.cache = Cache(session, self.world, self.wake.set)
         self.ranking = Ranking(identity)
-        self.agenda = Agenda()
+        self.agenda = Agenda[Appointment]()
         self.working = Working(session, self.world, settings, jigs, self.post)
         self.claims = Claims(self)
         self.judging = Judging(self)
@@ -90,9 +91,24 @@ class Annealer:
         self._failing: str | None = None  # why turn after turn fails
         self._unsaid = False  # it may not be what we said last
         self._session = 0  # the session in which the cache was loaded
-        self._refusals = Refusals(1, SETTLING_SECONDS, UNTOLD)  # of what is settled or goes on
-        self._told: dict[str, str] = {}  # of what was refused, and is no matter of who was faster: why, as it was said
+        self._refusals = Refusals(1, SETTLING_SECONDS, QUIET)  # of what is settled or goes on
+        self._refused: dict[str, str] = {}  # what → why it was refused, where that is no race
         self._draining_since: float | None = None
+        self._to_settle: list[Vertex] = []  # that came due in this turn
+        self.meetings: Mapping[Matter, Callable[[str], None]] = {
+            Matter.CONSIDER: self.claims.consider,
+            Matter.WRITE_END: self.claims.held.due,
+            Matter.SETTLE: self._settle,
+            Matter.GO_ON_DYING: self._go_on_with,
+            Matter.SWEEP: lambda _: self._sweep(),
+            Matter.PROBE: self.probing.probe,
+            Matter.TRIAL: lambda _: self.probing.trial(),
+            Matter.TIDY: lambda _: self.tidying.due(),
+            Matter.ROLLOUT: self.rolling.due,
+            Matter.NODEROLE_HOOK: partial(self.hooking.due, Matter.NODEROLE_HOOK),
+            Matter.NODE_HOOK: partial(self.hooking.due, Matter.NODE_HOOK),
+            Matter.DEPLOYMENT_HOOK: partial(self.hooking.due, Matter.DEPLOYMENT_HOOK),
+        }
 
     # -- from other threads --
 
@@ -157,7 +173,7 @@ class Annealer:
         self.rolling.look_at_all()
         memory.tidy()
         self._session = session
-        self.agenda.at(time.monotonic() + self._sweep_seconds(), ("sweep", ""))
+        self._appoint_sweep()
         return touched
 
     def _stay_in_our_cluster(self) -> None:
@@ -218,7 +234,7 @@ class Annealer:
         self.register(trouble=trouble)
         if trouble is not None:
             log.warning("not ready: %s", trouble)
-            self.agenda.at(time.monotonic() + self.settings.dead_probe_seconds, ("trial", ""))
+            self.agenda.at(time.monotonic() + self.settings.dead_probe_seconds, Appointment(Matter.TRIAL))
         else:
             log.info("ready: that is over: %s", before)
             self.probing.plan(self.world.nodes)
@@ -232,7 +248,8 @@ class Annealer:
         if settings.slots != self.daemon.slots:
             self.register(slots=settings.slots)
         self.probing.plan(self.world.nodes)
-        self.agenda.at(time.monotonic(), ("sweep", ""))  # what was put off for longer than it is now is found here
+        # what was put off for longer than it is now is found here
+        self.agenda.at(time.monotonic(), Appointment(Matter.SWEEP))
 
     def doing(self) -> str:
         """What it does now, in one sentence."""
@@ -266,43 +283,15 @@ class Annealer:
             self.claims.consider(fqdn)
 
     def _meet(self, now: float) -> None:
-        unsettled: list[Vertex] = []
         try:
-            for what, whom in self.agenda.due(now):
-                vertex = self.world.vertex(whom) if what == "settle" else None
-                if vertex is not None and self._unsettled(vertex):
-                    unsettled.append(vertex)
-                elif what != "settle":
-                    self._due(what, whom)
-                else:
-                    self._refusals.well(f"{what} {whom}")
+            for appointment in self.agenda.due(now):
+                self.meetings[appointment.matter](appointment.about)
         finally:
-            self._settle(unsettled)
-
-    def _due(self, what: str, whom: str) -> None:
-        """An appointment has come."""
-        if what == "consider":
-            self.claims.consider(whom)
-        elif what == "end":
-            self.claims.held.due(whom)
-        elif what == "dying":
-            self._go_on_with(whom)
-        elif what == "sweep":
-            self._sweep()
-        elif what == "probe":
-            self.probing.probe(whom)
-        elif what == "trial":
-            self.probing.trial()
-        elif what == "tidy":
-            self.tidying.due()
-        elif what == "rollout":
-            self.rolling.due(whom)
-        else:
-            self.hooking.due(what, whom)
+            self._settle_unsettled()
 
     def _sweep(self) -> None:
         """Read everything and look at everything: what a lost wake-up left lying is found here."""
-        self.agenda.at(time.monotonic() + self._sweep_seconds(), ("sweep", ""))  # first, for reading may fail
+        self._appoint_sweep()  # first, for reading may fail
         metrics.SWEEPS.inc()
         touched = self.cache.sweep()
         self._stay_in_our_cluster()
@@ -324,40 +313,49 @@ class Annealer:
             self.claims.consider(fqdn)
             self._mind_dying(fqdn)
 
-    def _sweep_seconds(self) -> float:
-        return self.settings.sweep_seconds * random.uniform(0.9, 1.1)
+    def _appoint_sweep(self) -> None:
+        wait = self.settings.sweep_seconds * random.uniform(0.9, 1.1)
+        self.agenda.at(time.monotonic() + wait, Appointment(Matter.SWEEP))
 
     # -- settling what nobody settled --
 
     def _mind_settling(self, vertex: Vertex) -> None:
         if self._unsettled(vertex):
             wait = SETTLING_SECONDS + self.ranking.of(vertex.node.name) * self.settings.steal_delay_seconds
-            self.agenda.at(time.monotonic() + wait, ("settle", vertex.name))
+            self.agenda.at(time.monotonic() + wait, Appointment(Matter.SETTLE, vertex.name))
 
     @staticmethod
     def _unsettled(vertex: Vertex) -> bool:
         return placed(vertex, vertex.record, 0, 0.0) is not vertex.record
 
-    def _settle(self, unsettled: list[Vertex]) -> None:
+    def _settle(self, noderole: str) -> None:
+        vertex = self.world.vertex(noderole)
+        if vertex is not None and self._unsettled(vertex):
+            self._to_settle.append(vertex)
+        else:
+            self._refusals.well(str(Appointment(Matter.SETTLE, noderole)))
+
+    def _settle_unsettled(self) -> None:
         """Write what the rule about neighbours says, where whoever moved them did not come to it."""
+        unsettled, self._to_settle = self._to_settle, []
         moved = settle({}, self.session.now(), also=unsettled)
         for changes in limits.parts(list(claim.writes(vertex, record)) for vertex, record in moved.items()):
             self.send(changes, partial(self._settled, list(claim.written(moved, changes))), "settling")
 
     def _settled(self, part: list[Vertex], refused: OcbError | None) -> None:
         for vertex in part:  # one that moved on must not strand the others
-            self._again(("settle", vertex.name), refused)
+            self._again(Appointment(Matter.SETTLE, vertex.name), refused)
 
-    def _again(self, matter: Matter, refused: OcbError | None) -> None:
+    def _again(self, appointment: Appointment, refused: OcbError | None) -> None:
         """Later and later while it is refused; said once where that goes on, for what refuses it may be lost."""
-        name, now = " ".join(matter), time.monotonic()
+        name, now = str(appointment), time.monotonic()
         if refused is None:
             self._refusals.well(name)
             return
         wait = self._refusals.refused(name, now)
         if self._refusals.news(name, str(refused)):
             log.warning("%s was refused again and again, and is tried again: %s", name, refused)
-        self.agenda.at(now + wait, matter)
+        self.agenda.at(now + wait, appointment)
 
     # -- deaths that are larger than a transaction --
 
@@ -365,7 +363,7 @@ class Annealer:
         view = self.world.nodes.get(fqdn)
         if view is not None and view.record is not None and view.record.dying:
             wait = SETTLING_SECONDS + self.ranking.of(fqdn) * self.settings.steal_delay_seconds
-            self.agenda.at(time.monotonic() + wait, ("dying", fqdn))
+            self.agenda.at(time.monotonic() + wait, Appointment(Matter.GO_ON_DYING, fqdn))
 
     def _go_on_with(self, fqdn: str) -> None:
         """Tell more of a dead node's noderoles; what is written makes the next appointment."""
@@ -373,11 +371,11 @@ class Annealer:
         if view is not None and view.record is not None:
             changes = liveness.went_on(view, self.session.now(), self.identity)
             if not changes:
-                self._refusals.well(f"dying {fqdn}")  # others have told them all
+                self._refusals.well(str(Appointment(Matter.GO_ON_DYING, fqdn)))  # others have told them all
             self.send(changes, partial(self._went_on, fqdn), f"death of {fqdn}")
 
     def _went_on(self, fqdn: str, refused: OcbError | None) -> None:
-        self._again(("dying", fqdn), refused)
+        self._again(Appointment(Matter.GO_ON_DYING, fqdn), refused)
         if refused is None:
             self._mind_dying(fqdn)
 
@@ -434,13 +432,13 @@ class Annealer:
             if isinstance(answer, Stale):
                 metrics.STALE.inc()
                 self._restore(answer)
-            news = not isinstance(answer, Stale) and self._told.get(what) != str(answer)
+            news = not isinstance(answer, Stale) and self._refused.get(what) != str(answer)
             if news:
-                self._told[what] = str(answer)
+                self._refused[what] = str(answer)
             log.log(logging.WARNING if news else logging.DEBUG, "%s: %s", what, answer)
             then(answer)
         else:
-            self._told.pop(what, None)
+            self._refused.pop(what, None)
             self.cache.committed(changes, answer)
             then(None)
 

@@ -25,6 +25,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, NodeRole, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.refusals import Refusals
@@ -43,7 +44,7 @@ class Context(Protocol):
 
     session: Session
     world: World
-    agenda: Agenda
+    agenda: Agenda[Appointment]
     ranking: Ranking
     working: Working
     tidying: Tidying
@@ -121,9 +122,9 @@ class Claims:
             elif runnable(context.world, vertex, now, context.jigs, moved):
                 candidates.append(vertex)
             elif left := backoff_left(record, now):
-                context.agenda.at(time.monotonic() + left, ("consider", view.name))
+                context.agenda.at(time.monotonic() + left, Appointment(Matter.CONSIDER, view.name))
             elif record.state is State.TODO and unsettled_child(vertex, planned) is not None:
-                context.agenda.at(time.monotonic() + AGAIN_SECONDS, ("consider", view.name))
+                context.agenda.at(time.monotonic() + AGAIN_SECONDS, Appointment(Matter.CONSIDER, view.name))
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         return min(candidates, key=lambda vertex: (context.world.depth(vertex), vertex.name))
@@ -133,7 +134,7 @@ class Claims:
         since = self._ready_since.setdefault(fqdn, now)
         due = since + self._context.ranking.of(fqdn) * self._context.settings.steal_delay_seconds
         if due > now:
-            self._context.agenda.at(due, ("consider", fqdn))
+            self._context.agenda.at(due, Appointment(Matter.CONSIDER, fqdn))
             return False
         return True
 
@@ -146,7 +147,7 @@ class Claims:
         until = self._faults.until(fqdn, now) or self._refusals.until(fqdn, now)
         if until is not None:
             self._ready_since.pop(fqdn, None)
-            self._context.agenda.at(until, ("consider", fqdn))
+            self._context.agenda.at(until, Appointment(Matter.CONSIDER, fqdn))
         return until is None
 
     def _claim(self, vertex: Vertex) -> None:
@@ -231,7 +232,7 @@ class Claims:
         wait = self._refusals.refused(vertex.node.name, now)
         if self._refusals.news(vertex.node.name, str(refused)):
             log.warning("cannot claim %s, and it is tried again: %s", vertex.name, refused)
-        self._context.agenda.at(now + wait, ("consider", vertex.node.name))
+        self._context.agenda.at(now + wait, Appointment(Matter.CONSIDER, vertex.node.name))
 
     @property
     def _wary(self) -> bool:

@@ -37,6 +37,7 @@ from nodepool_ocb.store.client.session import Session, Znode
 from nodepool_ocb.store.subtree import judged, subtree
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Context(Protocol):
 
     session: Session
     world: World
-    agenda: Agenda
+    agenda: Agenda[Appointment]
     ranking: Ranking
     settings: AnnealerSettings
     identity: str
@@ -71,11 +72,16 @@ class Hooking:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hook")
-        self._under_way: set[tuple[str, str]] = set()
-        self._queue: dict[tuple[str, str], None] = {}  # names alone: what a hook sees is put together when it runs
+        self._under_way: set[Appointment] = set()
+        self._queue: dict[Appointment, None] = {}  # names alone: what a hook sees is put together when it runs
         self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
         self._views: dict[str, Mapping[str, NodeRole]] = {}  # of them, that hooks may be looking at: they never change
         self._order: list[str] | None = None  # the roles by depth; None where they have changed
+        self._jobs: Mapping[Matter, Callable[[str], Job | None]] = {
+            Matter.NODEROLE_HOOK: self._noderole,
+            Matter.NODE_HOOK: self._node,
+            Matter.DEPLOYMENT_HOOK: self._deployment,
+        }
         self._said: set[tuple[str, str]] = set()  # role and hook whose code is not here
 
     def look(self, touched: Touched) -> None:
@@ -84,15 +90,16 @@ class Hooking:
             if vertex.role in self._of_role:
                 self._index(vertex)
             if vertex.record.hooks:
-                self._appoint("hook-noderole", vertex.name, vertex.node.name)
+                self._appoint(Appointment(Matter.NODEROLE_HOOK, vertex.name), vertex.node.name)
         for fqdn in touched.nodes:
             view = self._context.world.nodes.get(fqdn)
             if view and view.record and (view.record.hooks or view.record.deleting):
-                self._appoint("hook-node", fqdn, fqdn)
+                self._appoint(Appointment(Matter.NODE_HOOK, fqdn), fqdn)
         if touched.deployments:
             for (deployment, role), stored in self._context.world.deployment_roles.items():
                 if stored.record.hooks or stored.record.deleting:
-                    self._appoint("hook-deployment", f"{deployment}{SEPARATOR}{role}", deployment)
+                    whom = f"{deployment}{SEPARATOR}{role}"
+                    self._appoint(Appointment(Matter.DEPLOYMENT_HOOK, whom), deployment)
 
     def look_at_all(self) -> None:
         """As ``look``, at everything: what waits may be older than we are, or than the role's definition."""
@@ -109,67 +116,66 @@ class Hooking:
                 self._said.clear()
                 self._context.register(code=installed())
 
-    def due(self, what: str, whom: str) -> None:
+    def due(self, matter: Matter, about: str) -> None:
         """An appointment has come: run the hook, unless it runs already."""
-        if (what, whom) in self._under_way:
+        asked = Appointment(matter, about)
+        if asked in self._under_way:
             return
         if len(self._under_way) >= MOST_AT_ONCE:
-            self._queue[what, whom] = None
+            self._queue[asked] = None
             return
-        job = {"hook-noderole": self._noderole, "hook-node": self._node, "hook-deployment": self._deployment}[what](
-            whom
-        )
+        job = self._jobs[matter](about)
         if job is not None:
-            self._under_way.add((what, whom))
-            self._threads.submit(self._run, what, whom, job)
+            self._under_way.add(asked)
+            self._threads.submit(self._run, asked, job)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _appoint(self, what: str, whom: str, node: str, after_seconds: float = 0.0) -> None:
+    def _appoint(self, asked: Appointment, node: str, after_seconds: float = 0.0) -> None:
         wait = after_seconds + self._context.ranking.of(node) * self._context.settings.steal_delay_seconds
-        self._context.agenda.at(time.monotonic() + wait, (what, whom))
+        self._context.agenda.at(time.monotonic() + wait, asked)
 
     # -- in the thread --
 
-    def _run(self, what: str, whom: str, job: Job) -> None:
+    def _run(self, asked: Appointment, job: Job) -> None:
         done: Done | None = None
         wait = AGAIN_SECONDS
         try:
             done = job.work()
         except (Stale, Unavailable, Denied) as error:
-            log.warning("%s %s: %s", what, whom, error)
+            log.warning("%s: %s", asked, error)
         except Spoiled as wrong:
             wait = MENDED_SECONDS
             self._context.post(partial(self._context.spoiled, wrong.path, str(wrong)))
         except Exception as error:
-            log.exception("%s %s", what, whom)
+            log.exception("%s", asked)
             done = Done([], f"{type(error).__name__}: {error}", {})
-        self._context.post(lambda: self._done(what, whom, job, done, wait))
+        self._context.post(lambda: self._done(asked, job, done, wait))
 
     # -- back on the turn thread --
 
-    def _done(self, what: str, whom: str, job: Job, done: Done | None, again_seconds: float) -> None:
-        changes = self._changes(what, whom, job, done)
-        self._send(what, whom, list(limits.apart(changes)), again_seconds)
+    def _done(self, asked: Appointment, job: Job, done: Done | None, again_seconds: float) -> None:
+        changes = self._changes(asked, job, done)
+        self._send(asked, list(limits.apart(changes)), again_seconds)
 
-    def _send(self, what: str, whom: str, parts: list[list[Change]], again_seconds: float) -> None:
+    def _send(self, asked: Appointment, parts: list[list[Change]], again_seconds: float) -> None:
         """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
         if not parts:
-            self._ended(what, whom, again_seconds)
+            self._ended(asked, again_seconds)
             return
         first, *rest = parts
 
         def written(refused: OcbError | None) -> None:
             if refused is None and rest:
-                self._send(what, whom, rest, again_seconds)
+                self._send(asked, rest, again_seconds)
             else:
-                self._ended(what, whom, again_seconds if refused else 0.0)
+                self._ended(asked, again_seconds if refused else 0.0)
 
-        self._context.send(first, written, f"{what} {whom}")
+        self._context.send(first, written, str(asked))
 
     @staticmethod
-    def _changes(what: str, whom: str, job: Job, done: Done | None) -> list[Change]:
+    def _changes(asked: Appointment, job: Job, done: Done | None) -> list[Change]:
         """What the hook comes to; where what it wants cannot be, it has failed."""
         if done is None:
             return []
@@ -177,17 +183,17 @@ class Hooking:
             try:
                 return job.write(done)
             except Exception as error:
-                log.exception("%s %s", what, whom)
+                log.exception("%s", asked)
                 done = Done([], f"{type(error).__name__}: {error}", {})
         return []
 
-    def _ended(self, what: str, whom: str, again_seconds: float) -> None:
-        self._under_way.discard((what, whom))
-        self._appoint(what, whom, whom, again_seconds)  # another hook may wait
+    def _ended(self, asked: Appointment, again_seconds: float) -> None:
+        self._under_way.discard(asked)
+        self._appoint(asked, asked.about, again_seconds)  # another hook may wait
         while self._queue and len(self._under_way) < MOST_AT_ONCE:
             following = next(iter(self._queue))
             del self._queue[following]
-            self.due(*following)
+            self.due(following.matter, following.about)
 
     def _installed(self, name: str, barclamp: str, hook: str) -> bool:
         """Whether the code is here; said once a role where it is not. It is looked for again with each sweep."""
@@ -338,7 +344,7 @@ class Hooking:
             elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
         except Conflict as refused:
             log.warning("%s cannot be deleted: %s", fqdn, refused)
-            self._appoint("hook-node", fqdn, fqdn, REFUSED_SECONDS)
+            self._appoint(Appointment(Matter.NODE_HOOK, fqdn), fqdn, REFUSED_SECONDS)
             return None
         places = [*(paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere), paths.node(fqdn)]
 

@@ -1,4 +1,4 @@
-"""What is refused again and again: tried later and later, and told once.
+"""What is refused again and again: tried after longer and longer times, and logged once.
 
 Somebody else who was faster is the reason of a few, so those cost nothing; what was refused long ago is none of them.
 Pure: times are seconds on the monotonic clock.
@@ -19,13 +19,13 @@ class Refusals:
     """By node, or by what else is tried: how often in a row, and until when it is left alone.
 
     After the first ``free`` it is tried again after ``first_seconds``, then each time after twice as long; the first
-    ``untold`` are told to nobody.
+    ``quiet`` are not logged.
     """
 
-    def __init__(self, free: int = FREE, first_seconds: float = FIRST_SECONDS, untold: int = FREE) -> None:
-        self._free, self._first_seconds, self._untold = free, first_seconds, untold
+    def __init__(self, free: int = FREE, first_seconds: float = FIRST_SECONDS, quiet: int = FREE) -> None:
+        self._free, self._first_seconds, self._quiet = free, first_seconds, quiet
         self._counts: dict[str, tuple[int, float]] = {}
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def refused(self, what: str, now: float) -> float:
         """Once more; gives the seconds until it may be tried again."""
@@ -39,10 +39,10 @@ class Refusals:
         return wait
 
     def news(self, what: str, reason: str) -> str | None:
-        """The reason, where it is to be told: from the first that others do not explain, and once while it stays the same."""
-        if self._counts.get(what, (0, 0.0))[0] <= self._untold or self._told.get(what) == reason:
+        """The reason, where it is to be logged: once while it stays the same, and not for the first ``quiet`` refusals."""
+        if self._counts.get(what, (0, 0.0))[0] <= self._quiet or self._logged.get(what) == reason:
             return None
-        self._told[what] = reason
+        self._logged[what] = reason
         return reason
 
     def until(self, what: str, now: float) -> float | None:
@@ -53,4 +53,4 @@ class Refusals:
     def well(self, what: str) -> None:
         """It was not refused, there is nothing to try any more, or what refused it lies long back."""
         self._counts.pop(what, None)
-        self._told.pop(what, None)
+        self._logged.pop(what, None)

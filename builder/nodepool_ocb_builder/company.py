@@ -30,7 +30,7 @@ class Company:
     def __init__(self) -> None:
         self._found: dict[str, Daemon | None] = {}
         self._missed: dict[str, float] = {}  # builder → when it was first missed, on our monotonic clock
-        self._told: set[str] = set()
+        self._differences: set[str] = set()
 
     @property
     def living(self) -> frozenset[str]:
@@ -48,9 +48,9 @@ class Company:
         self._missed = {id: self._missed.get(id, now) for id in set(known) - self.living}
         readable = {id: daemon for id, daemon in found.items() if daemon is not None}
         sentences = {f"{each.image}: {each.sentence}" for each in differences(readable)}
-        for sentence in sorted(sentences - self._told):
+        for sentence in sorted(sentences - self._differences):
             log.warning("builders are configured differently; give all of them one nodepool.yaml: %s", sentence)
-        self._told = sentences
+        self._differences = sentences
         return frozenset(id for id, since in self._missed.items() if now - since >= gone_seconds)
 
 
@@ -66,7 +66,7 @@ def settings(context: Context) -> Mapping[str, ImageSettings]:
 def _settings(context: Context, image: Diskimage) -> ImageSettings:
     if image.stub:  # only named here: any settings of others will do
         return ImageSettings()
-    told = msgspec.to_builtins(msgspec.structs.replace(image, env_vars={}))  # which may hold secrets
-    told |= {"env_vars": sorted(image.env_vars), "carriers": sorted(context.carriers(image.name))}
-    digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:DIGEST_CHARACTERS]
+    settings = msgspec.to_builtins(msgspec.structs.replace(image, env_vars={}))  # which may hold secrets
+    settings |= {"env_vars": sorted(image.env_vars), "carriers": sorted(context.carriers(image.name))}
+    digest = hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()[:DIGEST_CHARACTERS]
     return ImageSettings(formats=image.formats, rebuild_age_seconds=image.rebuild_age_seconds, digest=digest)

@@ -90,6 +90,6 @@ def uploaders(wants: nodepool.Nodepool) -> Mapping[str, Uploader]:
         try:
             opened[provider.name] = providers.open(provider)
         except Invalid as missing:
-            told = logging.WARNING if provider.diskimages else logging.DEBUG
-            log.log(told, "left out, nothing built here will be sent there: %s", missing)
+            level = logging.WARNING if provider.diskimages else logging.DEBUG
+            log.log(level, "left out, nothing built here will be sent there: %s", missing)
     return opened

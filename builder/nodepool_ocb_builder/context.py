@@ -111,7 +111,7 @@ class Context:
 
         Raises GivenUp when the daemon has to end first.
         """
-        stale, told = 0, set[str]()
+        stale, logged = 0, set[str]()
         while True:
             try:
                 return write()
@@ -121,8 +121,8 @@ class Context:
                     continue
             except Unavailable as gone:
                 stale = 0
-                if str(gone) not in told:
-                    told.add(str(gone))
+                if str(gone) not in logged:
+                    logged.add(str(gone))
                     log.warning("what is done cannot be written yet: %s", gone)
             if self.stopping.wait(AGAIN_SECONDS):
                 raise GivenUp

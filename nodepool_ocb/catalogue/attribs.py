@@ -1,4 +1,4 @@
-"""The attributes that a role declares in a barclamp: names for places, with defaults and Kwalify schemas."""
+"""The attributes that a role declares in a barclamp: names for paths in the JSON of a jig, with defaults and Kwalify schemas."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Attrib, Json
 
 
-class Told(Protocol):
+class FaultAt(Protocol):
     """Makes a sentence about an item of the list of attributes (or a key of it) into ``FILE:LINE: PATH: sentence``."""
 
     def __call__(self, text: str, *below: str | int) -> str: ...
 
 
 class Attribs:
-    """What a list of attributes comes to: those ``found``, their ``template``, and what is wrong."""
+    """The result of reading a list of attributes: those ``found``, their ``template``, and what is wrong."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, fault: FaultAt) -> None:
+        self._fault = fault
         self.found: list[Attrib] = []
         self.template: dict[str, Json] = {}
         self.warnings: list[str] = []
@@ -38,7 +38,7 @@ class Attribs:
                 self.found.append(attrib)
             else:
                 text = f"attribute {attrib.name} is declared twice; this one counts only as the default of {attrib.map}"
-                self.warnings.append(self._told(f"{text}; rename one of them", index, "name"))
+                self.warnings.append(self._fault(f"{text}; rename one of them", index, "name"))
 
     def _attrib(self, index: int, raw: Mapping[str, Any]) -> Attrib:
         rule = raw.get("schema")
@@ -46,7 +46,7 @@ class Attribs:
         try:
             schema = None if rule is None else kwalify.translate(rule, did_you_mean)
         except Invalid as wrong:
-            self.problems += [self._told(text, index, "schema") for text in wrong.problems]
+            self.problems += [self._fault(text, index, "schema") for text in wrong.problems]
         return Attrib(
             name=raw["name"].strip(),
             map=raw["map"],
@@ -62,13 +62,13 @@ class Attribs:
         if attrib.schema is not None:
             for fault in faults_in_value(attrib.schema, attrib.default):
                 text = f"the default does not fit its own schema: {fault}; it is used, and may not be set so by hand"
-                self.warnings.append(self._told(text, index, "default"))
+                self.warnings.append(self._fault(text, index, "default"))
         steps = attrib.map.split("/")
         for length in range(1, len(steps)):
-            place = "/".join(steps[:length])
-            if not isinstance(_standing(self.template, place, {}), dict):
-                text = f"place {attrib.map} lies inside {place}, which another default makes a plain value"
-                self.problems.append(self._told(text, index, "map"))
+            path = "/".join(steps[:length])
+            if not isinstance(_standing(self.template, path, {}), dict):
+                text = f"{attrib.map} lies inside {path}, which another default makes a plain value"
+                self.problems.append(self._fault(text, index, "map"))
                 return
         before = _standing(self.template, attrib.map, None)
         both = isinstance(before, dict) and isinstance(attrib.default, dict)
@@ -77,8 +77,8 @@ class Attribs:
         )
 
 
-def _standing(blob: Json, place: str, otherwise: Json) -> Json:
+def _standing(blob: Json, path: str, otherwise: Json) -> Json:
     try:
-        return attributes.read(blob, place)
+        return attributes.read(blob, path)
     except KeyError:
         return otherwise

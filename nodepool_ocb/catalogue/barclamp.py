@@ -1,6 +1,6 @@
 """Barclamps: OpenCrowbar's documents, and ours, to roles.
 
-Every problem is told with file, line and key, and costs as little as it can: a wrong role is left out, the others are
+Every problem is reported with file, line and key, and costs as little as it can: a wrong role is left out, the others are
 imported. What OpenCrowbar took and what does no harm is a warning. Ours beside OpenCrowbar's keys: ``script``,
 ``timeout_seconds``, ``retries``, ``backoff_seconds``, ``parameters`` (docs/barclamps.md).
 
@@ -213,7 +213,7 @@ class _Reader:
             pass  # what is left out stays as it was before, and that may contradict another
         for finding in roles.loose_ends({**self._known, **self.roles}):
             if finding.role in self.roles:
-                self.warnings.append(self._told(finding))
+                self.warnings.append(self._fault(finding))
 
     def _leave_out(self) -> bool:
         """Leave out the roles that have problems; whether there were any."""
@@ -222,12 +222,12 @@ class _Reader:
             to_blame = sorted((finding.others | {finding.role}) & self.roles.keys())
             if to_blame:
                 first = finding.role if finding.role in to_blame else to_blame[0]
-                self.problems.append(self._told(replace(finding, role=first)))
+                self.problems.append(self._fault(replace(finding, role=first)))
             for name in to_blame:
                 del self.roles[name]
         return len(self.roles) < before
 
-    def _told(self, finding: roles.Finding) -> str:
+    def _fault(self, finding: roles.Finding) -> str:
         origin = self._origins[finding.role]
         return origin.fault(finding.text, *origin.item(finding.field, finding.item))
 

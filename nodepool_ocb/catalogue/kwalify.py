@@ -43,20 +43,20 @@ Suggest: TypeAlias = Callable[[str, Iterable[str]], str]
 def translate(rule: Json, suggest: Suggest) -> dict[str, Json]:
     """The JSON Schema of a Kwalify rule; ``suggest(word, known words)`` ends the sentence about an unknown word.
 
-    Raises Invalid with one problem, ``PLACE: sentence`` (the place without colon for the rule itself).
+    Raises Invalid with one problem, ``PATH: sentence`` (the sentence alone for the rule itself).
     """
     return _rule(rule, "", suggest)
 
 
-def _rule(rule: Json, place: str, suggest: Suggest) -> dict[str, Json]:
+def _rule(rule: Json, path: str, suggest: Suggest) -> dict[str, Json]:
     if not isinstance(rule, Mapping):
-        raise _wrong(place, "a rule must be a mapping such as {type: str}")
+        raise _wrong(path, "a rule must be a mapping such as {type: str}")
     for key in rule:
         if key not in KEYS:
-            raise _wrong(place, f"unknown key `{key}`{suggest(key, KEYS)}")
+            raise _wrong(path, f"unknown key `{key}`{suggest(key, KEYS)}")
     kind = rule.get("type", "map" if "mapping" in rule else "seq" if "sequence" in rule else "str")
     if kind not in TYPES:
-        raise _wrong(place, f"unknown type `{kind}`{suggest(str(kind), TYPES)}")
+        raise _wrong(path, f"unknown type `{kind}`{suggest(str(kind), TYPES)}")
     kinds, optional = TYPES[kind], rule.get("required") is not True
     schema: dict[str, Json] = {}
     if kinds is not None:
@@ -64,69 +64,69 @@ def _rule(rule: Json, place: str, suggest: Suggest) -> dict[str, Json]:
         schema["type"] = wanted if len(wanted) > 1 else wanted[0]
     if isinstance(rule.get("desc"), str):
         schema["description"] = rule["desc"]
-    schema |= _scalar_limits(rule, place, optional)
+    schema |= _scalar_limits(rule, path, optional)
     if kind == "seq":
-        schema |= _sequence(rule, place, suggest)
+        schema |= _sequence(rule, path, suggest)
     if kind == "map":
-        schema |= _mapping(rule, place, suggest)
+        schema |= _mapping(rule, path, suggest)
     return schema
 
 
-def _scalar_limits(rule: Mapping[str, Any], place: str, optional: bool) -> dict[str, Json]:
+def _scalar_limits(rule: Mapping[str, Any], path: str, optional: bool) -> dict[str, Json]:
     limits: dict[str, Json] = {}
     if "enum" in rule:
         if not isinstance(rule["enum"], list) or not rule["enum"]:
-            raise _wrong(place, "enum must be a list with at least one value")
+            raise _wrong(path, "enum must be a list with at least one value")
         limits["enum"] = rule["enum"] + ([None] if optional and None not in rule["enum"] else [])
     if "pattern" in rule:
         try:
             limits["pattern"] = expression(str(rule["pattern"]))
         except ValueError as error:
-            raise _wrong(place, f"pattern {rule['pattern']}: {error}") from None
+            raise _wrong(path, f"pattern {rule['pattern']}: {error}") from None
         limits["maxLength"] = VALUE_LENGTH
-    limits |= _bounds(rule, place, "range", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
-    limits |= _bounds(rule, place, "length", ("minLength", "maxLength", None, None))
+    limits |= _bounds(rule, path, "range", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
+    limits |= _bounds(rule, path, "length", ("minLength", "maxLength", None, None))
     return limits
 
 
-def _bounds(rule: Mapping[str, Any], place: str, key: str, names: tuple[str | None, ...]) -> dict[str, Json]:
+def _bounds(rule: Mapping[str, Any], path: str, key: str, names: tuple[str | None, ...]) -> dict[str, Json]:
     wanted = rule.get(key, {})
     if not isinstance(wanted, Mapping) or not wanted.keys() <= {"min", "max", "min-ex", "max-ex"}:
-        raise _wrong(place, f"{key} must be a mapping with min, max, min-ex or max-ex")
+        raise _wrong(path, f"{key} must be a mapping with min, max, min-ex or max-ex")
     limits: dict[str, Json] = {}
     for word, name, step in zip(("min", "max", "min-ex", "max-ex"), names, (0, 0, 1, -1), strict=True):
         if word not in wanted:
             continue
         number = wanted[word]
         if isinstance(number, bool) or not isinstance(number, int if key == "length" else int | float):
-            raise _wrong(place, f"{key}/{word} must be a number")
+            raise _wrong(path, f"{key}/{word} must be a number")
         limits[name or str(names[0 if step > 0 else 1])] = number if name else number + step
     return limits
 
 
-def _sequence(rule: Mapping[str, Any], place: str, suggest: Suggest) -> dict[str, Json]:
+def _sequence(rule: Mapping[str, Any], path: str, suggest: Suggest) -> dict[str, Json]:
     items = rule.get("sequence")
     if not isinstance(items, list) or len(items) != 1:
-        raise _wrong(place, "a seq needs a key sequence: a list of the one rule for its items")
-    schema: dict[str, Json] = {"items": _rule(items[0], f"{place}/sequence/0".lstrip("/"), suggest)}
+        raise _wrong(path, "a seq needs a key sequence: a list of the one rule for its items")
+    schema: dict[str, Json] = {"items": _rule(items[0], f"{path}/sequence/0".lstrip("/"), suggest)}
     if isinstance(items[0], Mapping) and items[0].get("unique") is True:
         schema["uniqueItems"] = True
     return schema
 
 
-def _mapping(rule: Mapping[str, Any], place: str, suggest: Suggest) -> dict[str, Json]:
+def _mapping(rule: Mapping[str, Any], path: str, suggest: Suggest) -> dict[str, Json]:
     keys = rule.get("mapping")
     if not isinstance(keys, Mapping):
-        raise _wrong(place, "a map needs a key mapping: the rule for each key, and for all others under the key =")
-    rules = {key: _rule(inner, f"{place}/mapping/{key}".lstrip("/"), suggest) for key, inner in keys.items()}
+        raise _wrong(path, "a map needs a key mapping: the rule for each key, and for all others under the key =")
+    rules = {key: _rule(inner, f"{path}/mapping/{key}".lstrip("/"), suggest) for key, inner in keys.items()}
     others = rules.pop("=", False)
     schema: dict[str, Json] = {"properties": rules, "additionalProperties": others}
     required = [key for key, inner in keys.items() if key != "=" and inner.get("required") is True]
     return schema | ({"required": required} if required else {})
 
 
-def _wrong(place: str, sentence: str) -> Invalid:
-    return Invalid(f"{place}: {sentence}" if place else sentence)
+def _wrong(path: str, sentence: str) -> Invalid:
+    return Invalid(f"{path}: {sentence}" if path else sentence)
 
 
 def expression(ruby: str) -> str:

@@ -131,10 +131,10 @@ def attribute(catalogue: Mapping[str, Role], role: str, name: str) -> Attrib:
     return known[name]
 
 
-def place(catalogue: Mapping[str, Role], role: str, key: str) -> str:
-    """Where a key of ``set`` points: an attribute's name means its place, anything with a ``/`` is a place.
+def attribute_path(catalogue: Mapping[str, Role], role: str, key: str) -> str:
+    """Where a key of ``set`` points: an attribute's name means its path, anything with a ``/`` is a path.
 
-    Raises NotFound for a name that is neither, and for a place beside those that the role declares: a slip, most likely.
+    Raises NotFound for a name that is neither, and for a path that no declared attribute contains: most likely a slip.
     """
     key = key.strip("/")
     if "/" not in key:
@@ -173,9 +173,9 @@ def checked(
         raise Invalid(found)
 
 
-def _has(blob: Json, place: str) -> bool:
+def _has(blob: Json, path: str) -> bool:
     try:
-        blobs.read(blob, place)
+        blobs.read(blob, path)
     except KeyError:
         return False
     return True

@@ -73,8 +73,8 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
             _complain(outcome[0].warnings if outcome else ())
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
-    told = {"warnings": list(outcome[0].warnings), "problems": list(outcome[0].problems)}
-    session.report(changes, dry_run, **told)
+    notes = {"warnings": list(outcome[0].warnings), "problems": list(outcome[0].problems)}
+    session.report(changes, dry_run, **notes)
 
 
 def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:

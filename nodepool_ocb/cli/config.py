@@ -57,12 +57,16 @@ def check(offline: bool, nodepool: Path | None) -> None:
         output.say(f"warning: {each}")
     if nodepool and (shared := config.shared_port(settings)):
         output.say(f"warning: {shared}")
-    told = msgspec.to_builtins(settings)
-    if told["zookeeper"]["password"] is not None:
-        told["zookeeper"]["password"] = "***"
-    document = {"file": str(found) if found else None, "zookeeper_reached": None if offline else True, "settings": told}
+    sections = msgspec.to_builtins(settings)
+    if sections["zookeeper"]["password"] is not None:
+        sections["zookeeper"]["password"] = "***"
+    document = {
+        "file": str(found) if found else None,
+        "zookeeper_reached": None if offline else True,
+        "settings": sections,
+    }
     shown = {"file": document["file"], "zookeeper": "not asked (--offline)" if offline else "reached"}
-    for section, values in told.items():
+    for section, values in sections.items():
         shown |= (
             {f"{section}.{key}": value for key, value in values.items()}
             if isinstance(values, dict)
@@ -85,9 +89,9 @@ def _images(path: Path, builder: BuilderSettings) -> dict[str, Json]:
     backends.check(read.diskimages, backends.checkers(), str(path), read.line)
     for provider in read.providers:
         for fault in providers.faults(provider) if provider.diskimages else ():
-            place = f"providers[{provider.name}]"
-            where = f"{path}:{read.line(place + '.' + fault.partition(': ')[0])}"
-            output.say(f"warning: {where}: {place}: {fault}; builders of this host leave it out")
+            section = f"providers[{provider.name}]"
+            where = f"{path}:{read.line(section + '.' + fault.partition(': ')[0])}"
+            output.say(f"warning: {where}: {section}: {fault}; builders of this host leave it out")
     return {
         "file": str(path),
         "diskimages": [image.name for image in read.diskimages if not image.stub],

@@ -65,11 +65,11 @@ def rows(world: World) -> list[dict[str, Json]]:
     for vertex in world.vertices():
         counts.setdefault(vertex.record.deployment, Counter())[str(vertex.record.state)] += 1
     order = deployments.below(world, deployments.SYSTEM) if deployments.SYSTEM in world.deployments else []
-    told: list[dict[str, Json]] = []
+    made: list[dict[str, Json]] = []
     for name in [*order, *sorted(world.deployments.keys() - set(order))]:
         record = world.deployments[name].record
         states = ", ".join(f"{count} {state}" for state, count in sorted(counts.get(name, Counter()).items()))
-        told.append(
+        made.append(
             {
                 "name": name,
                 "parent": record.parent,
@@ -79,7 +79,7 @@ def rows(world: World) -> list[dict[str, Json]]:
                 "by": record.by,
             }
         )
-    return told
+    return made
 
 
 @command.command()
@@ -136,7 +136,7 @@ def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> Non
         stored = world.deployment_roles.get((name, role))
         before = stored.record if stored else DeploymentRole()
         catalogue = {each: known.record for each, known in world.roles.items()}
-        user = assigning.assigned(before.user, assignments, lambda key: roles.place(catalogue, role, key))
+        user = assigning.assigned(before.user, assignments, lambda key: roles.attribute_path(catalogue, role, key))
         roles.checked(catalogue, role, user, roles.template(catalogue, role))
         check = Check(paths.deployment(name), deployment.version)
         path = paths.deployment_role(name, role)

@@ -29,7 +29,7 @@ FILL: Final = {
 @click.option(
     "--around", metavar="ROLE@FQDN", shell_complete=completion.noderoles, help="Only what is above or below it."
 )
-@click.option("--format", "form", type=click.Choice(["dot", "mermaid", "json"]), help="dot unless told.")
+@click.option("--format", "form", type=click.Choice(["dot", "mermaid", "json"]), help="The default is dot.")
 def command(deployment: str | None, around: str | None, form: str | None) -> None:
     """Draw which noderole waits for which."""
     world = session.world()

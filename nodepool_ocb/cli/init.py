@@ -22,7 +22,7 @@ def command(admin_domain: str | None) -> None:
     with session.session(founding=True) as opened:
         domain = admin_domain or session.settings().admin_domain
         made = tree.bootstrap(opened, admin_domain=domain, now=opened.now())
-        cluster, place = clusters.current(opened), clusters.place(opened)
+        cluster, where = clusters.current(opened), clusters.where(opened)
     if admin_domain and cluster.admin_domain != admin_domain:
         raise Conflict(
             f"the cluster {cluster.id} is there already, with {cluster.admin_domain or 'no'} admin domain;"
@@ -30,5 +30,5 @@ def command(admin_domain: str | None) -> None:
         )
     if not made:
         output.say("it is there already, and stays as it is")
-    shown = {"cluster": cluster.id, "place": place, "admin_domain": cluster.admin_domain, "made": made}
+    shown = {"cluster": cluster.id, "place": where, "admin_domain": cluster.admin_domain, "made": made}
     output.thing(shown, cluster.id)

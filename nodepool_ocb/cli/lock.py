@@ -28,8 +28,8 @@ def list_() -> None:
     """Every claim on a node, and every lock on a rollout, an image's builds or a build's uploads: whose, and since when."""
     with session.session() as opened:
         world = session.load(opened)
-        told = [*rows(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
-    output.things(told, ("kind", "name", "owner", "host", "purpose", "since"))
+        found = [*rows(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
+    output.things(found, ("kind", "name", "owner", "host", "purpose", "since"))
 
 
 def locks(opened: Session, images: imaging.Images) -> list[dict[str, Json]]:
@@ -68,11 +68,11 @@ def _lock(kind: str, name: str, holder: LockOwner) -> dict[str, Json]:
 
 def rows(world: World) -> list[dict[str, Json]]:
     """The claims, by node."""
-    told: list[dict[str, Json]] = []
+    made: list[dict[str, Json]] = []
     for fqdn, view in sorted(world.nodes.items()):
         if view.claim is not None:
             owner = world.annealers.get(view.claim.annealer)
-            told.append(
+            made.append(
                 {
                     "kind": "node",
                     "name": fqdn,
@@ -87,4 +87,4 @@ def rows(world: World) -> list[dict[str, Json]]:
                     "since": view.claim.since,
                 }
             )
-    return told
+    return made

@@ -183,7 +183,7 @@ def unavailable(ctx: click.Context, fqdn: str) -> None:
 @command.command()
 @click.argument("fqdn", shell_complete=completion.nodes)
 @click.argument("role", shell_complete=completion.roles)
-@click.option("--deployment", shell_complete=completion.deployments, help="The node's own unless told.")
+@click.option("--deployment", shell_complete=completion.deployments, help="The default is the node's own.")
 @click.option("--parent", "parents", multiple=True, metavar="ROLE@FQDN", shell_complete=completion.noderoles)
 @dry_run_option
 def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], dry_run: bool) -> None:

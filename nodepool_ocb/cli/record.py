@@ -44,7 +44,7 @@ def show(path: str) -> None:
         below = opened.children(path) or []
     belongs = quarantine.kind(path)
     text = line(znode.data.decode("utf-8", "backslashreplace"))
-    told: dict[str, Json] = {
+    document: dict[str, Json] = {
         "path": path,
         "kind": belongs if isinstance(belongs, str) else belongs.__name__ if belongs else None,
         "cannot_be_read": quarantine.problem(znode),
@@ -56,7 +56,7 @@ def show(path: str) -> None:
     }
     left = len(text) - SHOWN
     shown = text[:SHOWN] + (f" ... and {left} characters more" if left > 0 else "")
-    output.thing({**told, "data": text}, path, output.fields(told), "", output.verbatim([shown]))
+    output.thing({**document, "data": text}, path, output.fields(document), "", output.verbatim([shown]))
 
 
 @command.command()
@@ -84,8 +84,8 @@ def delete(path: str, force: bool, yes: bool) -> None:
 
         for transaction in decide():
             opened.commit(transaction)
-    told = [{"change": "delete", "path": name} for name in names]
-    output.things(told, ("change", "path"), key="path")
+    rows = [{"change": "delete", "path": name} for name in names]
+    output.things(rows, ("change", "path"), key="path")
 
 
 def _there(opened: Session, path: str) -> Znode:

@@ -51,7 +51,7 @@ def _place(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     """Where pages are served, as it is, if it is HOST:PORT."""
     try:
         if value:
-            server.place(value)
+            server.host_and_port(value)
     except Invalid as odd:
         raise click.BadParameter(visible(str(odd)), ctx, param) from odd
     return value

@@ -8,7 +8,7 @@ SIGTERM and SIGINT set ``stop``: turns go on until ``drained`` says so, and a se
 at once. SIGHUP calls ``reload`` between two turns. Signals are read by a thread: setting an Event in a
 signal handler can deadlock with the Event's own lock, which the interrupted main thread may hold.
 
-systemd is told what the daemon does now, or what is wrong; and, after a reload, what needs a restart.
+systemd learns what the daemon does now, or what is wrong; and, after a reload, what needs a restart.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STUCK_SECONDS: Final = 60.0  # a turn as long as this hangs, where systemd's wat
 LONGEST_BACKOFF_SECONDS: Final = 30.0
 TAKEN_SECONDS: Final = 0.5  # between two looks whether our name is free
 FAILING_TURNS: Final = 3  # in a row: then others are to know
-LONGEST_REASON: Final = 500  # characters of an error that are told
+LONGEST_REASON: Final = 500  # characters of an error that are shown
 DRAINING_SECONDS: Final = 0.1  # between two turns once a stop was asked for
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -64,8 +64,8 @@ def serve(
 
     ``turn`` gives the seconds until the next one, should nothing wake it before. ``ready`` gives the
     sentence that says why this daemon is not of use now, or None; ``doing`` what it does. ``pages`` are served on
-    ``listen`` too; ``on_listening`` is told the address, HOST:PORT, before the first turn and when it changes.
-    ``on_failing`` is told, between turns, why they fail: after the third in a row and each that follows; and None when
+    ``listen`` too; ``on_listening`` gets the address, HOST:PORT, before the first turn and when it changes.
+    ``on_failing`` gets, between turns, why they fail: after the third in a row and each that follows; and None when
     one ends well again. After a signal the process ends within ``end_within_seconds`` (drain included), with exit
     status 1 if it has to be forced. Raises Invalid where ``listen`` cannot be used.
     """
@@ -135,7 +135,7 @@ class _Loop:
         self._turn, self._wake, self._stop, self._heart, self._about = turn, wake, stop, heart, about
         self._on_failing = on_failing
         self._failures = 0
-        self._failing: str | None = None  # as others are told
+        self._failing: str | None = None  # as others see it
         self._new = True  # no turn has ended well yet
         self._taken_since: float | None = None  # monotonic
         self._status = systemd.Status()
@@ -191,7 +191,7 @@ class _Loop:
         failed(log, error, "the turn failed (%d in a row); the next is in %.0f s", self._failures, wait)
         if self._failures >= FAILING_TURNS:
             reason = f"its turns fail: {type(error).__name__}: {error}"[:LONGEST_REASON]
-            self._tell(self._failing or reason)  # the first one: each that is told is written for all to read
+            self._tell(self._failing or reason)  # the first one: each is written for all to read
         self._rest(wait, self._stop)  # not by wake: what made it fail may wake it all the time
 
     def _tell(self, failing: str | None) -> None:
@@ -199,7 +199,7 @@ class _Loop:
         try:
             self._on_failing(failing)
         except Exception as error:
-            failed(log, error, "that turns fail, or do not any more, cannot be told")
+            failed(log, error, "that turns fail, or do not any more, cannot be reported")
 
     def _rest(self, seconds: float, until: threading.Event) -> None:
         shown = self._show()

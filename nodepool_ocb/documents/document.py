@@ -1,6 +1,6 @@
 """Documents: files of YAML as plain JSON values, each with the line that it came from, and checks with sentences.
 
-What is accepted is said in plainyaml; files are at most BYTES long. Every fault of a document is told at once:
+What is accepted is said in plainyaml; files are at most BYTES long. Every fault of a document is reported at once:
 ``FILE:LINE: path.to.key: sentence``.
 """
 
@@ -31,12 +31,12 @@ class Document(msgspec.Struct, frozen=True):
     lines: dict[Key, int]
 
     def line(self, key: Sequence[str | int]) -> int:
-        """The line of a place, or of the nearest place around it (below an alias, that of the alias)."""
+        """The line of a key, or of the nearest key above it (below an alias, that of the alias)."""
         key = tuple(key)
         return next((self.lines[key[:end]] for end in range(len(key), -1, -1) if key[:end] in self.lines), 1)
 
     def path(self, key: Sequence[str | int]) -> str:
-        """A place as people read it: list items by their name where they have one.
+        """A key as people read it: list items by their name where they have one.
 
         >>> Document("f", {"roles": [{"name": "ntp", "flags": []}]}, {}).path(["roles", 0, "flags"])
         'roles[ntp].flags'
@@ -53,7 +53,7 @@ class Document(msgspec.Struct, frozen=True):
         return text
 
     def fault(self, key: Sequence[str | int], text: str) -> str:
-        """A problem or a warning about a place: ``FILE:LINE: PATH: sentence``."""
+        """A problem or a warning about a key: ``FILE:LINE: PATH: sentence``."""
         return Fault(self.line(key), text, self.path(key)).at(self.name)
 
 

@@ -45,15 +45,15 @@ def faults(document: Document, schema: str) -> list[Fault]:
 
 
 def faults_in_value(schema: Json, value: Json) -> list[str]:
-    """Every fault of a value, as ``[place: ]sentence``; the schema must be one that ``valid_schema`` accepts.
+    """Every fault of a value, as ``[path: ]sentence``; the schema must be one that ``valid_schema`` accepts.
 
     >>> faults_in_value({"type": "array", "items": {"type": "integer"}}, [1, "2"])
     ['1: must be a whole number, and is text "2"']
     """
     sentences = []
     for error in _errors(Draft202012Validator(schema), value):
-        place = "/".join(str(step) for step in error.key)
-        sentences.append(f"{place}: {error.text}" if place else error.text)
+        path = "/".join(str(step) for step in error.key)
+        sentences.append(f"{path}: {error.text}" if path else error.text)
     return sentences
 
 

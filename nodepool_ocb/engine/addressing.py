@@ -88,11 +88,11 @@ def check(world: World, fqdn: str, addresses: Sequence[str]) -> None:
     problems += [f"address {host} port {port} is there twice" for (host, port), n in Counter(found).items() if n > 1]
     if problems:
         raise Invalid(problems)
-    for other, place in _elsewhere(world, fqdn) if found else ():
-        if place in found:
+    for other, endpoint in _elsewhere(world, fqdn) if found else ():
+        if endpoint in found:
             raise Conflict(
-                f"node {other} is at {place[0]} port {place[1]} already, and one machine is one node; give {fqdn} an address of"
-                f" its own, or delete {other} first: nodepool-ocb node delete {other}"
+                f"node {other} is at {endpoint[0]} port {endpoint[1]} already, and one machine is one node; give {fqdn}"
+                f" an address of its own, or delete {other} first: nodepool-ocb node delete {other}"
             )
 
 
@@ -101,9 +101,9 @@ def doubles(world: World, fqdn: str) -> list[str]:
     view = world.nodes.get(fqdn)
     if view is None or view.record is None:
         return []
-    own = set(_places(fqdn, view.record.addresses))
+    own = set(_endpoints(fqdn, view.record.addresses))
     keys = set(view.record.host_keys)
-    found = {other for other, place in _elsewhere(world, fqdn) if place in own}
+    found = {other for other, endpoint in _elsewhere(world, fqdn) if endpoint in own}
     found |= {name for name, each in world.nodes.items() if each.record and keys & set(each.record.host_keys)}
     return sorted(found - {fqdn})
 
@@ -111,10 +111,10 @@ def doubles(world: World, fqdn: str) -> list[str]:
 def _elsewhere(world: World, fqdn: str) -> Iterator[tuple[str, tuple[str, int]]]:
     for name, view in world.nodes.items():
         if name != fqdn and view.record is not None and not view.record.virtual:
-            yield from ((name, place) for place in _places(name, view.record.addresses))
+            yield from ((name, endpoint) for endpoint in _endpoints(name, view.record.addresses))
 
 
-def _places(fqdn: str, addresses: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _endpoints(fqdn: str, addresses: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Where a node is: at its addresses, and at its own name."""
     yield fqdn, PORT
     for address in addresses:

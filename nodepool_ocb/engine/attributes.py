@@ -33,41 +33,41 @@ def wall(sent: Mapping[str, Json], returned: Mapping[str, Json]) -> dict[str, Js
     >>> wall({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 2, "d": "OK"}})
     {'b': {'d': 'OK'}}
     """
-    told: dict[str, Json] = {}
+    added: dict[str, Json] = {}
     for key, value in returned.items():
         before = sent.get(key, MISSING)
         if isinstance(before, dict) and isinstance(value, dict):
             below = wall(before, value)
             if below:
-                told[key] = below
+                added[key] = below
         elif not _same(before, value):
-            told[key] = value
-    return told
+            added[key] = value
+    return added
 
 
-def read(blob: Json, place: str) -> Json:
-    """What stands at a place; KeyError where nothing does.
+def read(blob: Json, path: str) -> Json:
+    """The value at a path; KeyError where there is none.
 
     >>> read({"ntp": {"servers": ["10.0.0.1"]}}, "ntp/servers/0")
     '10.0.0.1'
     """
-    for step in place.split("/"):
+    for step in path.split("/"):
         if isinstance(blob, dict) and step in blob:
             blob = blob[step]
         elif isinstance(blob, list) and step.isdecimal() and int(step) < len(blob):
             blob = blob[int(step)]
         else:
-            raise KeyError(place)
+            raise KeyError(path)
     return blob
 
 
-def write(blob: Mapping[str, Json], place: str, value: Json) -> dict[str, Json]:
-    """The same with ``value`` at a place, and objects made on the way there.
+def write(blob: Mapping[str, Json], path: str, value: Json) -> dict[str, Json]:
+    """The same with ``value`` at a path; missing objects on the way are made.
 
     >>> write({"a": {"b": 1}}, "a/c/d", True)
     {'a': {'b': 1, 'c': {'d': True}}}
     """
-    step, _, rest = place.partition("/")
+    step, _, rest = path.partition("/")
     if not rest:
         return {**blob, step: value}
     below = blob.get(step)

@@ -1,7 +1,7 @@
 """Hooks that wait, and whose code no living annealer has. Pure.
 
 Annealers say in their registration for which roles and barclamps they have Python. While none is there, nothing is said:
-that none is running is told elsewhere.
+that none is running is reported elsewhere.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Create, Node, Run, Set, State, Suspicion
 
 #: Where a death leaves no noderole, but for the destructive ones of which it changes nothing.
-UNTOLD: Final = frozenset({State.TRANSITION, State.ACTIVE, State.ERROR})
+UNMOVED: Final = frozenset({State.TRANSITION, State.ACTIVE, State.ERROR})
 UNCHANGED: Final = frozenset({(State.ACTIVE, "done"), (State.ERROR, "started")})
 
 
@@ -45,7 +45,7 @@ def died(
 ) -> list[Change]:
     """The node is not alive, and every committed noderole on it is TODO or BLOCKED, with all below: one transaction.
 
-    What that transaction has no room for is left: a node with more noderoles is ``dying`` until ``went_on`` has told them
+    What that transaction has no room for is left: a node with more noderoles is ``dying`` until ``went_on`` has moved them
     all, and what is below on other nodes is settled by the annealers that watch those. One whose run is to be ended stays
     in TRANSITION: when the machine is back, somebody takes it over and ends it. One whose record cannot be read is left as
     it is, as nobody may write it.
@@ -58,22 +58,22 @@ def died(
     if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]
     committed = [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED and not v.unreadable]
-    return _told(view, dead, committed, now, reason, by, ended, together)
+    return _moved(view, dead, committed, now, reason, by, ended, together)
 
 
 def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
     """The next transaction of a death that was larger than one: the same for any annealer, at any time after that."""
     node = _present(view)
     reason = node.reason or "it died"
-    return _told(view, node, filter(_untold, view.noderoles.values()), now, reason, by) if node.dying else []
+    return _moved(view, node, filter(_unmoved, view.noderoles.values()), now, reason, by) if node.dying else []
 
 
-def _untold(vertex: Vertex) -> bool:
+def _unmoved(vertex: Vertex) -> bool:
     record = vertex.record
-    return record.state in UNTOLD and (record.state, record.once) not in UNCHANGED and not vertex.unreadable
+    return record.state in UNMOVED and (record.state, record.once) not in UNCHANGED and not vertex.unreadable
 
 
-def _told(
+def _moved(
     view: NodeView,
     node: Node,
     vertices: Iterable[Vertex],
@@ -94,7 +94,7 @@ def _told(
         if vertex not in moved:
             continue
         if not room.take([*writes(vertex, moved[vertex]), *_runs(vertex, view, now, reason, ended)]):
-            left = vertex in own and any(map(_untold, own[own.index(vertex) :]))
+            left = vertex in own and any(map(_unmoved, own[own.index(vertex) :]))
             break
     return [Set(paths.node(view.name), replace(node, dying=left), view.version), *room.changes[1:]]
 
@@ -112,9 +112,9 @@ def _runs(
 def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[Change]:
     """The machine answers; its noderoles are as its death left them, so annealers go on by themselves.
 
-    Raises Conflict while its death is still being told to some of them.
+    Raises Conflict while some of them are still to be set back.
     """
-    node = _all_told(view)
+    node = _not_dying(view)
     pinned = node.host_keys or tuple(host_keys)
     alive = replace(node, alive=True, reason=None, suspicion=None, since=now, host_keys=pinned)
     return [Set(paths.node(view.name), alive, view.version)]
@@ -125,7 +125,7 @@ def pinned(view: NodeView, host_key: str) -> list[Change]:
     return [Set(paths.node(view.name), replace(_present(view), host_keys=(host_key,)), view.version)]
 
 
-def _all_told(view: NodeView) -> Node:
+def _not_dying(view: NodeView) -> Node:
     node = _present(view)
     if node.dying:
         raise Conflict(f"an annealer is still setting back the noderoles of {view.name}; try again in a moment")
@@ -140,7 +140,7 @@ def changed(world: World, view: NodeView, now: float, by: str | None = None, **f
     """
     if "addresses" in fields:
         addressing.check(world, view.name, fields["addresses"])
-    node = _all_told(view) if fields.get("alive") else _present(view)
+    node = _not_dying(view) if fields.get("alive") else _present(view)
     if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
     if fields.get("alive") is False and node.alive:

@@ -270,7 +270,7 @@ class Settling(Generic[P]):
         self.records: dict[P, NodeRole] = {}
         self._now = now
         self._fewer: dict[Any, int] = {}  # how many more parents, or members, are satisfied than the counter says
-        self._told: dict[P, bool] = {}  # what the children of a noderole were told last
+        self._counted: dict[P, bool] = {}  # whether the children of a noderole count it as satisfied
 
     def move(self, changed: Mapping[P, NodeRole], also: Iterable[P] = ()) -> dict[P, NodeRole]:
         """Put changes in, and let them and the neighbours ``also`` settle until nothing moves any more.
@@ -278,7 +278,7 @@ class Settling(Generic[P]):
         Gives every record that it looked at and that differs from what its noderole holds, with the hook of the state that
         it enters.
         """
-        records, fewer, told, now = self.records, self._fewer, self._told, self._now
+        records, fewer, counted, now = self.records, self._fewer, self._counted, self._now
         records.update(changed)
         queue = deque([*changed, *also])
         seen: dict[P, None] = {}
@@ -288,8 +288,8 @@ class Settling(Generic[P]):
             record = records.get(vertex, vertex.record)
             record = records[vertex] = placed(vertex, record, fewer.get(vertex, 0), now)
             good = satisfied(record)
-            if good is not told.get(vertex, satisfied(vertex.record)):
-                told[vertex] = good
+            if good is not counted.get(vertex, satisfied(vertex.record)):
+                counted[vertex] = good
                 for child in _turned(vertex, good, fewer) if vertex.clusters else vertex.below:
                     fewer[child] = fewer.get(child, 0) + (1 if good else -1)
                     queue.append(child)

@@ -49,7 +49,7 @@ class Code(StrEnum):
     NODE_BUSY = "NODE_BUSY"
     NODE_CLAIMED = "NODE_CLAIMED"  # a claim stands there, and nobody is at work by it as far as is known
     INCOMPLETE = "INCOMPLETE"  # a znode that every claim needs is not there
-    CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that is to wait for it has not been told so yet
+    CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that must wait for it is not settled yet
     JIG_INACTIVE = "JIG_INACTIVE"
     HOOK_PENDING = "HOOK_PENDING"
     BACKOFF = "BACKOFF"

@@ -44,7 +44,7 @@ def holding(world: World, vertex: Vertex, record: NodeRole) -> Iterator[str]:
         yield from _of_attributes(world, vertex, there)
 
 
-def _of_attributes(world: World, vertex: Vertex, told: Collection[str]) -> Iterator[str]:
+def _of_attributes(world: World, vertex: Vertex, named: Collection[str]) -> Iterator[str]:
     """Roles and deployment roles whose attributes its jig would see."""
     wanted = (paths.ROLES, paths.DEPLOYMENTS)
     if not any(path.startswith(wanted) for path in world.unreadable):
@@ -52,7 +52,7 @@ def _of_attributes(world: World, vertex: Vertex, told: Collection[str]) -> Itera
     everyone = {*vertex.node.noderoles.values(), *seen_by(vertex)}
     seen = {paths.role(each.role) for each in everyone}
     seen |= {paths.deployment_role(each.record.deployment, each.role) for each in everyone}
-    yield from sorted(path for path in seen if path in world.unreadable and path not in told)
+    yield from sorted(path for path in seen if path in world.unreadable and path not in named)
 
 
 def spoiled(world: World, vertex: Vertex) -> list[str]:
@@ -70,8 +70,8 @@ def seen_by(vertex: Vertex) -> set[Vertex]:
 
 def blobs(vertex: Vertex) -> tuple[str, ...]:
     """The paths of a noderole's attributes."""
-    place = vertex.role, vertex.node.name
-    return paths.wall(*place), paths.system(*place), paths.user(*place)
+    key = vertex.role, vertex.node.name
+    return paths.wall(*key), paths.system(*key), paths.user(*key)
 
 
 def node_hidden(world: World, fqdn: str) -> bool:

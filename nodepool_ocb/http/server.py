@@ -32,7 +32,7 @@ KEYS: Final = "http.listen, builder.listen"
 TIMEOUT_SECONDS: Final = 5.0  # a client that says nothing for this long is dropped
 
 
-def place(listen: str) -> tuple[str, int]:
+def host_and_port(listen: str) -> tuple[str, int]:
     """Host and port of where pages are to be served; raises Invalid. Port 0 is any free one."""
     host, _, text = listen.rpartition(":")
     port = ranges.port(text, least=0) if ":" in listen else None
@@ -52,7 +52,7 @@ class Pages:
     """
 
     def __init__(self, listen: str, health: Mapping[str, Trouble], pages: Mapping[str, Page] | None = None) -> None:
-        host, port = place(listen)
+        host, port = host_and_port(listen)
         try:
             self._server = _server(host.strip("[]"), port)(partial(_Request, health, pages or {}))
         except OSError as error:
@@ -67,7 +67,7 @@ class Pages:
 
 
 class Door:
-    """Where the pages of a daemon are served, if anywhere; ``on_listening`` is told each new address, or None."""
+    """Where the pages of a daemon are served, if anywhere; ``on_listening`` gets each new address, or None."""
 
     def __init__(
         self,

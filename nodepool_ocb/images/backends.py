@@ -36,7 +36,7 @@ def checkers() -> Mapping[str, Checked]:
 def check(images: Iterable[Diskimage], backends: Mapping[str, Checked], file: str, line: Callable[[str], int]) -> None:
     """Raises Invalid with every fault that the backends find in the diskimages of a file.
 
-    ``line`` says where in it a place such as ``diskimages[NAME].options`` is.
+    ``line`` says where in it a path such as ``diskimages[NAME].options`` is.
     """
     found = [f"diskimages[{image.name}].{fault}" for image in images for fault in faults(image, backends)]
     problems = [f"{file}:{line(each.partition(': ')[0])}: {each}" for each in found]

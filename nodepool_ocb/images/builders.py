@@ -1,6 +1,6 @@
 """What running builders say of themselves, compared with one another and with the records of images. Pure.
 
-Builders need not agree for anything to go on; but what none of them looks after, and where they differ, is told to people.
+Builders need not agree for anything to go on; but what none of them looks after, and where they differ, is shown to people.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def differences(builders: Builders) -> list[Difference]:
     """The images that builders are configured to make differently, or that only some of them have."""
     names = sorted({name for daemon in builders.values() for name in daemon.images})
     found = [(name, _sides(name, builders)) for name in names]
-    return [Difference(name, "; ".join(_told(sides))) for name, sides in found if len(sides) > 1]
+    return [Difference(name, "; ".join(_sentences(sides))) for name, sides in found if len(sides) > 1]
 
 
 def _sides(name: str, builders: Builders) -> dict[ImageSettings | None, list[str]]:
@@ -56,7 +56,7 @@ def _sides(name: str, builders: Builders) -> dict[ImageSettings | None, list[str
     return sides
 
 
-def _told(sides: Mapping[ImageSettings | None, list[str]]) -> Iterator[str]:
+def _sentences(sides: Mapping[ImageSettings | None, list[str]]) -> Iterator[str]:
     known = [settings for settings in sides if settings is not None]
     same_formats = len({settings.formats for settings in known}) == 1
     same_age = len({settings.rebuild_age_seconds for settings in known}) == 1

@@ -3,7 +3,7 @@
 - ``%(NODEPOOL_X)`` in a text is what environment variable NODEPOOL_X holds; it is put in after the file was taken
   apart, so whatever it holds, it stays one value. Where a number or a boolean is meant, it may be one.
 - Where a boolean is meant, the words of YAML 1.1 (yes, no, on, off) are booleans; elsewhere they are text.
-- A fault below an alias or a merge key is told once, at the place where it is written.
+- A fault below an alias or a merge key is reported once, where it is written.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Source(msgspec.Struct, frozen=True):
 
     document: Document
     written: Document
-    places: Mapping[int, Key]  # of each mapping and list of ``written``, by identity: where it is first
+    origins: Mapping[int, Key]  # of each mapping and list of ``written``, by identity: where it is first
     faults: tuple[Fault, ...]  # by line; where there are any, parts of ``document`` may be of any type
 
     def fault(self, key: Key, text: str) -> Fault:
-        """A fault at the place where something is written, which an alias may have brought to ``key``."""
-        value, place = self.written.value, ROOT
+        """A fault where something is written; an alias may have brought it to ``key``."""
+        value, origin = self.written.value, ROOT
         for step in key:
-            place = (*self.places[id(value)], step)
+            origin = (*self.origins[id(value)], step)
             value = value[step]
-        return Fault(self.written.line(place), _restored(text), _restored(self.written.path(place)), place)
+        return Fault(self.written.line(origin), _restored(text), _restored(self.written.path(origin)), origin)
 
     def line(self, key: Key) -> int:
         """The line where something is written."""
@@ -57,8 +57,8 @@ class Source(msgspec.Struct, frozen=True):
 
     def problems(self, more: list[Fault], secret: bool = False) -> list[str]:
         """Every fault, and ``more``: each once, by line; without the values where they are ``secret``."""
-        told = {(fault.line, fault.path, fault.text): fault for fault in (*self.faults, *more)}
-        lines = [told[each].at(self.written.name) for each in sorted(told)]
+        faults = {(fault.line, fault.path, fault.text): fault for fault in (*self.faults, *more)}
+        lines = [faults[each].at(self.written.name) for each in sorted(faults)]
         return [_SHOWN.sub("", line) for line in lines] if secret else lines
 
 
@@ -70,13 +70,13 @@ def load(path: Path, schema: str, environ: Mapping[str, str]) -> Source:
         raise Invalid([_restored(problem) for problem in wrong.problems]) from wrong
     meaning = _Meaning(schema_file(schema), environ)
     document = Document(written.name, meaning.of(written.value, [schema_file(schema)], ()), written.lines)
-    bare = Source(document, written, _places(written.value), ())
+    bare = Source(document, written, _origins(written.value), ())
     found = [bare.fault(key, text) for key, text in meaning.faults]
     unread = {key for key, _ in meaning.faults}  # what is wrong with these, nobody can know yet
     found += [
         bare.fault(each.key, _advised(document, each)) for each in faults(document, schema) if each.key not in unread
     ]
-    return Source(document, written, bare.places, tuple(sorted(found, key=lambda fault: fault.line)))
+    return Source(document, written, bare.origins, tuple(sorted(found, key=lambda fault: fault.line)))
 
 
 class _Meaning:
@@ -88,7 +88,7 @@ class _Meaning:
         self.faults: list[tuple[Key, str]] = []
 
     def of(self, value: Json, schemas: list[Json], key: Key) -> Json:
-        """A value, where the schemas say what is meant in its place."""
+        """A value, where the schemas say what is meant there."""
         schemas = [each for schema in schemas for each in self._applying(schema, value)]
         if isinstance(value, dict):
             return {name: self.of(value[name], _below(schemas, name), (*key, name)) for name in self._names(value, key)}
@@ -140,7 +140,7 @@ def _kinds(schema: Mapping[str, Json]) -> list[str]:
     return [kinds] if isinstance(kinds, str) else list(kinds)
 
 
-def _places(value: Json) -> dict[int, Key]:
+def _origins(value: Json) -> dict[int, Key]:
     """Where each mapping and each list is for the first time: what an alias repeats was written before."""
     found: dict[int, Key] = {}
     waiting: list[tuple[Json, Key]] = [(value, ())]

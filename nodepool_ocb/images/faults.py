@@ -1,6 +1,6 @@
 """What a schema cannot say about a nodepool.yaml: names that are there twice or not at all, circles of parents.
 
-Everything here bears a document of which any part is of any type: the schema's faults are told together with these.
+Everything here bears a document of which any part is of any type: the schema's faults are reported together with these.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Names(msgspec.Struct, frozen=True):
         return f"{self.word} {name} does not exist{near or advice}"
 
     def missing(self, source: Source, key: Key, name: Json) -> list[Fault]:
-        """The fault of a place that names something, if it has one."""
+        """The fault of a key that names something, if it has one."""
         if self.all is None or not isinstance(name, str):
             return []
         text = self.why_not(name, f"; add it to `{self.section}`")

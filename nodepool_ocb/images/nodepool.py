@@ -74,9 +74,9 @@ class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[Label, ...] = ()
     lines: Mapping[str, int] = {}  # where each diskimage and provider, and each of its keys, is written
 
-    def line(self, place: str) -> int:
-        """The line of a place such as ``diskimages[NAME].options``; that of its section where the key is inherited."""
-        return self.lines.get(place) or self.lines.get(place[: place.find("]") + 1], 1)
+    def line(self, path: str) -> int:
+        """The line of a path such as ``diskimages[NAME].options``; that of its section where the key is inherited."""
+        return self.lines.get(path) or self.lines.get(path[: path.find("]") + 1], 1)
 
 
 def load(path: Path | str, secure: Path | str | None = None, *, environ: Mapping[str, str]) -> Nodepool:
@@ -197,7 +197,7 @@ def _zookeeper(value: Mapping[str, Json]) -> ZooKeeperSettings | None:
 
 
 def _bracketed(host: str) -> str:
-    """An IPv6 address can be told from its port.
+    """An IPv6 address stands in brackets before its port.
 
     >>> _bracketed("::1"), _bracketed("zk01")
     ('[::1]', 'zk01')

@@ -19,7 +19,7 @@ def sentence(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception:
-        said = "it cannot be told as text"
+        said = "it cannot be shown as text"
     if isinstance(error, OcbError):
         return said
     return f"{type(error).__name__}: {said[:REASON_CHARACTERS]}" if said else type(error).__name__

@@ -1,6 +1,6 @@
-"""Jig test: acts on nothing and behaves as told, for trying out a graph before it meets machines.
+"""Jig test: acts on nothing and behaves as its parameters say, for trying out a graph before it meets machines.
 
-Told by the role's parameters, or by attributes of the same names at the top, which count more: ``delay`` (seconds),
+The role's parameters, or attributes of the same names at the top, which count more, are ``delay`` (seconds),
 ``fail`` (true, or a text that is the reason) and ``hang`` (true: until the time-out).
 """
 
@@ -24,15 +24,15 @@ class TestJig:
     def configure(self, settings: Settings) -> None: ...
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
-        delay = order.timeout_seconds if _told(order, "hang") else _told(order, "delay") or 0
+        delay = order.timeout_seconds if _setting(order, "hang") else _setting(order, "delay") or 0
         if isinstance(delay, bool) or not isinstance(delay, int | float):
             return Failed(f"delay must be a number of seconds, not {delay!r}")
         if stop.wait(min(delay, order.timeout_seconds)):
             return Detached()
         if delay >= order.timeout_seconds:
             return Failed(f"timed out after {order.timeout_seconds:g} s")
-        if fail := _told(order, "fail"):
-            return Failed(fail if isinstance(fail, str) else "told to fail", exit_code=1)
+        if fail := _setting(order, "fail"):
+            return Failed(fail if isinstance(fail, str) else "asked to fail", exit_code=1)
         return Succeeded(order.attributes)
 
     def cancel(self, order: Order) -> None: ...
@@ -40,5 +40,5 @@ class TestJig:
     def close(self) -> None: ...
 
 
-def _told(order: Order, name: str) -> Json:
+def _setting(order: Order, name: str) -> Json:
     return order.attributes.get(name, order.definition.parameters.get(name))

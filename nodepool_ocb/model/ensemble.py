@@ -1,6 +1,6 @@
 """The connection string: which servers ZooKeeper has, and below which chroot we are. Pure.
 
-``HOST:PORT,HOST:PORT/CHROOT``; a port is 2181 unless told, an IPv6 address stands in brackets. kazoo is given what
+``HOST:PORT,HOST:PORT/CHROOT``; a port is 2181 by default, an IPv6 address stands in brackets. kazoo is given what
 comes of it, for what a person wrote kazoo may read in another way.
 """
 

@@ -206,7 +206,7 @@ class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Attrib(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attribute that a role declares: a name for a place (``map``: a/b/c) in the JSON that its jig sees."""
+    """An attribute that a role declares: a name for a path (``map``: a/b/c) in the JSON that its jig sees."""
 
     name: str
     map: str

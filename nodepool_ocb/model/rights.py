@@ -2,7 +2,7 @@
 
 A row is for the znodes that its path names, where ``*`` stands for any one name, and for all below them that no longer path
 names. Rights are ZooKeeper's: c(reate) and d(elete) what is below a znode, r(ead) it, w(rite) it, and a, change its rights.
-ZooKeeper inherits none of them, so whoever makes a znode gives it those of its place.
+ZooKeeper inherits none of them, so whoever makes a znode gives it those of its path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """The rights of each kind in one place."""
+    """The rights of each kind of daemon, and of people, at one path."""
 
     path: str
     annealer: str = ""
@@ -71,9 +71,9 @@ OURS: Final = ("/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock"
 ABOVE: Final = ("/", "/nodepool")
 
 
-class _Place(msgspec.Struct):
+class _Branch(msgspec.Struct):
     row: Row | None = None
-    below: dict[str, _Place] = {}
+    below: dict[str, _Branch] = {}
 
 
 def row(path: str) -> Row:
@@ -93,12 +93,12 @@ def row(path: str) -> Row:
     return found
 
 
-def _rooted() -> _Place:
-    root = _Place()
+def _rooted() -> _Branch:
+    root = _Branch()
     for each in TABLE[1:]:
         here = root
         for name in each.path.split("/")[1:]:
-            here = here.below.setdefault(name, _Place())
+            here = here.below.setdefault(name, _Branch())
         here.row = each
     return root
 

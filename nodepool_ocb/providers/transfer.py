@@ -1,4 +1,4 @@
-"""A file on its way to a provider: read once, compared with its checksum, given up when told to or out of time.
+"""A file on its way to a provider: read once, compared with its checksum, given up when stopped or out of time.
 
 ``Stream`` is what the file looks like to whoever sends it. ``attended`` does the sending, and returns in time even
 where the other side falls silent in the midst of an answer.
@@ -19,7 +19,7 @@ BLOCK_BYTES: Final = 1 << 20
 LOOK_SECONDS: Final = 0.1  # between two looks at whether to give up
 GRACE_SECONDS: Final = 2.0  # in which a sending that was given up may end by itself
 
-STOPPED: Final = Refused("the upload was told to stop")
+STOPPED: Final = Refused("the upload was stopped")
 
 
 class GivenUp(Exception):

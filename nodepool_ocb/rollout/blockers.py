@@ -1,7 +1,7 @@
 """What a node of a rollout waits for, and what a whole rollout waits for: asked by people. Pure.
 
 The answers rest on the functions by which the engine decides (``groups.awaited``, ``sending.held_back``,
-``step.step``), so what is told here is what keeps a driver from going on.
+``step.step``), so what is said here is what keeps a driver from going on.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | No
         raise Conflict(f"the rollout is over ({rollout.head.state}): there is nothing to cancel")
     if rollout.head.state is RS.CANCELLING and rollout.head.by_person:
         return []
-    told = brief(f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else ""))
-    return [_headed(rollout, told, state=RS.CANCELLING, since=now, by_person=True, by=by)]
+    message = brief(f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else ""))
+    return [_headed(rollout, message, state=RS.CANCELLING, since=now, by_person=True, by=by)]
 
 
 def resume(rollout: Rollout, now: float, by: str | None = None, attempt: int | None = None) -> list[Decision]:
@@ -104,15 +104,15 @@ def accept(
     return made
 
 
-def _resumed(rollout: Rollout, now: float, by: str | None, told: str) -> Decision:
+def _resumed(rollout: Rollout, now: float, by: str | None, message: str) -> Decision:
     ignored_failures = tuple(name for name, record in rollout.groups.items() if failed(record))
     breaker_offset = sum(progress.state in LOST for progress in rollout.nodes.values())
-    return _again(rollout, now, by, told, ignored_failures=ignored_failures, breaker_offset=breaker_offset)
+    return _again(rollout, now, by, message, ignored_failures=ignored_failures, breaker_offset=breaker_offset)
 
 
-def _again(rollout: Rollout, now: float, by: str | None, told: str, **fields: Any) -> Decision:
+def _again(rollout: Rollout, now: float, by: str | None, message: str, **fields: Any) -> Decision:
     attempt = rollout.head.attempt + 1
-    return _headed(rollout, told, state=RS.RUNNING, since=now, by_person=False, by=by, attempt=attempt, **fields)
+    return _headed(rollout, message, state=RS.RUNNING, since=now, by_person=False, by=by, attempt=attempt, **fields)
 
 
 def _same_attempt(what: str, now: int, seen: int | None) -> None:
@@ -123,8 +123,8 @@ def _same_attempt(what: str, now: int, seen: int | None) -> None:
         )
 
 
-def _headed(rollout: Rollout, told: str, **fields: Any) -> Decision:
-    return Decision("", replace(rollout.head, reason=brief(told), **fields), told)
+def _headed(rollout: Rollout, message: str, **fields: Any) -> Decision:
+    return Decision("", replace(rollout.head, reason=brief(message), **fields), message)
 
 
 def _group(rollout: Rollout, name: str) -> GroupRecord:

@@ -106,13 +106,13 @@ class _Among:
         for key, group in groups:
             listed = group.get("depends_on")
             for index, each in enumerate(listed if isinstance(listed, list) else ()):
-                place = (*key, "depends_on", index)
+                path = (*key, "depends_on", index)
                 if isinstance(each, str) and each in graph:
                     graph[group["name"]].append(each)
-                    written.setdefault((group["name"], each), place)
+                    written.setdefault((group["name"], each), path)
                 elif isinstance(each, str):
                     known = did_you_mean(each, names) or f"; groups here: {_some(names)}"
-                    self._fault(place, f'must name a group, and is text "{each}"{known}')
+                    self._fault(path, f'must name a group, and is text "{each}"{known}')
         for knot in components(graph):
             first, second = knot.circle[:2]
             more = f" ({len(knot.names)} groups are in this knot)" if len(knot.names) > len(set(knot.circle)) else ""
@@ -120,7 +120,7 @@ class _Among:
             self._fault(written[first, second], text)
 
     def _phases(self) -> list[str]:
-        """The names of the phases; those that are there twice are told."""
+        """The names of the phases; duplicates are faults."""
         raw = self._data.get("phases")
         if not isinstance(raw, list):
             return [phase.name for phase in PHASES]

@@ -1,4 +1,4 @@
-"""What a rollout is told of a node."""
+"""The state of a node, as a rollout needs it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     proposed: int = 0  # PROPOSED
     waiting: int = 0  # TODO, or BLOCKED by what may still succeed
     running: int = 0  # TRANSITION
-    cancelling: int = 0  # the same, and told to end; where nobody can do that for now it counts as stuck
+    cancelling: int = 0  # the same, with a cancel_reason; where nobody can end it for now it counts as stuck
     errors: Mapping[
         str, int
-    ] = {}  # role → generation of those in ERROR: a retry raises it, so old errors are told from new
+    ] = {}  # role → generation of those in ERROR: a retry raises it, so old errors differ from new
     stuck: int = 0  # BLOCKED by an ERROR, here or on another node
     reason: str = ""  # of those that failed or are stuck
     gone: bool = False  # the node does not exist any more

@@ -53,7 +53,7 @@ class Observer:
         self._blamed: dict[Vertex, Vertex | None] = {}
 
     def seen(self) -> dict[str, Seen]:
-        """How the nodes stand of which ``step`` wants to be told."""
+        """The states of the nodes that ``step`` asks for."""
         return {node: self._seen(node, phase) for node, phase in watched(self._rollout).items()}
 
     def moves(self, actions: Iterable[Action]) -> dict[Event, list[Vertex]]:

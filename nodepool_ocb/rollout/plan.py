@@ -49,7 +49,7 @@ def plan(strategy: Strategy, nodes: Mapping[str, Node]) -> Plan:
         members={name: tuple(index.names[position] for position in positions(mask)) for name, mask in masks.items()},
         overlaps=tuple(_overlaps(masks)),
         ungrouped=tuple(index.names[position] for position in positions(index.every & ~grouped)),
-        unmet={name: told for name, told in unmet.items() if told},
+        unmet={name: reasons for name, reasons in unmet.items() if reasons},
         strangers={name: names for name, names in strangers.items() if names},
     )
 

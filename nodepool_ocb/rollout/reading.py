@@ -1,8 +1,8 @@
 """Deployment strategies (seed 003): Airship's documents, and ours beside them, to records.
 
 A document is Airship's as it is (``schema: shipyard/DeploymentStrategy/v1``), or its ``data`` alone; a file may hold
-several, and documents of another ``schema`` are passed over. Every fault is told at once, with file, line and path. Ours
-beside Airship's keys, and off unless told: docs/rollouts.md names them.
+several, and documents of another ``schema`` are passed over. Every fault is reported at once, with file, line and path. Ours
+beside Airship's keys, and off by default: docs/rollouts.md names them.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def changed(before: Rollout, after: Rollout) -> dict[str, Record]:
     if after.nodes is not before.nodes:
         ends = list(accumulate(after.sizes))
         pairs = enumerate(zip(before.nodes.values(), after.nodes.values(), strict=True))
-        differing = {bisect_right(ends, place) for place, (old, new) in pairs if old is not new and old != new}
+        differing = {bisect_right(ends, position) for position, (old, new) in pairs if old is not new and old != new}
         made |= {f"nodes/{part:04}": NodesRecord(nodes=nodes) for part, nodes in _in_parts(after, differing)}
     if after.groups is not before.groups:
         made |= {f"groups/{name}": record for name, record in after.groups.items() if record != before.groups[name]}

@@ -79,7 +79,7 @@ def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
 
 
 def watched(rollout: Rollout) -> dict[str, int]:
-    """The nodes of which ``step`` wants to be told, each with the phase in which it is."""
+    """The nodes whose state ``step`` needs, each with the phase in which it is."""
     wanted = IN_FLIGHT | {NodeState.UNKNOWN}
     if rollout.head.retrying or cancelled(rollout.head):
         wanted |= {NodeState.FAILURE}

@@ -27,7 +27,7 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.store.tree import Touched, Tree
-from nodepool_ocb.store.worldpaths import place
+from nodepool_ocb.store.worldpaths import parse
 
 
 class Cache:
@@ -101,7 +101,7 @@ class Cache:
         """Show what is there now; gives the gates that changed, which are not shown yet."""
         gates: dict[str, Znode | None] = {}
         for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
-            at = place(path)
+            at = parse(path)
             if at is None or at.kind is not Gate:
                 self._tree.put(path, znode)
             elif znode is None or znode.mzxid != self._tree.mzxid(at):
@@ -118,8 +118,8 @@ class Cache:
         behind = self._dirty - {paths.STRUCTURE}
         self._dirty -= behind
         for path, znode in gates.items():
-            at = place(path)
-            assert at is not None, "a gate is a place"
+            at = parse(path)
+            assert at is not None, "a world shows gates"
             names = [member.name for member in self.world.cluster_view(at.below, at.name).members]
             with suppress(Invalid, ValueError):
                 named = codec.decode(Gate, znode).by if znode is not None else None
@@ -159,7 +159,7 @@ class Cache:
     def expect(self, changes: Sequence[Change]) -> None:
         """These are about to be sent; ``wrote`` or ``refused`` must follow."""
         for change in changes:
-            if not isinstance(change, Check) and place(change.path) is not None:
+            if not isinstance(change, Check) and parse(change.path) is not None:
                 self._expected[change.path] = self._expected.get(change.path, 0) + 1
 
     def committed(self, changes: Sequence[Change], stats: Sequence[ZnodeStat | None]) -> None:
@@ -170,7 +170,7 @@ class Cache:
 
     def wrote(self, path: str, record: Record | Json, stat: ZnodeStat | None) -> None:
         """Show what was written at ``path``; ``stat`` None means that it was deleted. Other paths are ignored."""
-        at = place(path)
+        at = parse(path)
         if at is None:
             return
         self._absorb()
@@ -187,7 +187,7 @@ class Cache:
         """What was expected did not happen, or is not known to have happened."""
         self._absorb()
         for change in changes:
-            if not isinstance(change, Check) and place(change.path) is not None:
+            if not isinstance(change, Check) and parse(change.path) is not None:
                 self._settle(change.path, own=0)
 
     def _settle(self, path: str, own: int) -> None:
@@ -203,7 +203,7 @@ class Cache:
     # -- the watch --
 
     def _event(self, _kind: str, path: str) -> None:
-        if place(path) is not None or path in self._tree.world.spoiled:
+        if parse(path) is not None or path in self._tree.world.spoiled:
             self._events.append(path)
             if path not in self._expected:
                 self._wake()

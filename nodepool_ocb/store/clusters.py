@@ -24,16 +24,16 @@ def current(session: Session, expected: str = "") -> Cluster:
         znode = session.get(paths.CLUSTER)
     if znode is None:
         raise NoCluster(
-            f"there is no cluster in {place(session)}; correct zookeeper.hosts, or make a new cluster there:"
+            f"there is no cluster in {where(session)}; correct zookeeper.hosts, or make a new cluster there:"
             " nodepool-ocb init"
         )
     found = codec.decode(Cluster, znode)
     if expected and found.id != expected:
-        raise NoCluster(f"the cluster in {place(session)} is {found.id}, and was {expected} before: it is another one")
+        raise NoCluster(f"the cluster in {where(session)} is {found.id}, and was {expected} before: it is another one")
     return found
 
 
-def place(session: Session) -> str:
+def where(session: Session) -> str:
     """Where a session leads to, for people: "ZooKeeper at 10.0.0.1:2181, chroot /prod"."""
     hosts, slash, chroot = session.hosts.partition("/")
     return f"ZooKeeper at {hosts}, " + (f"chroot /{chroot}" if slash and chroot else "without a chroot")

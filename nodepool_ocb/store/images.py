@@ -1,7 +1,7 @@
 """Images read from ZooKeeper as views, in a handful of requests for all of them, and kept up to date by a watch.
 
 The locks are read after the records: a build that says ``building`` and whose lock is then free has nobody who works on
-it. What is empty or cannot be decoded is left out of a view and told in ``quarantined``, with the reason for each path; it
+it. What is empty or cannot be decoded is left out of a view and stands in ``quarantined``, with the reason for each path; it
 stops nothing else, and nothing of it is deleted. So are the records of Nodepool 11, whose builds have other ids, and
 formats that are text: nobody can say whether a Nodepool still works on them.
 """

@@ -20,7 +20,7 @@ from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.reading import Reading
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import contenders
-from nodepool_ocb.store.worldpaths import Kind, misnamed, place
+from nodepool_ocb.store.worldpaths import Kind, misnamed, parse
 
 ATTRIBUTES: Final = "attributes"
 
@@ -33,7 +33,7 @@ def kind(path: str) -> Kind | str | None:
     >>> kind("/ocb/nodes/n1.example.com/noderoles/ntp/user"), kind("/ocb/nodes"), kind("/ocb/roles/ntp").__name__
     ('attributes', None, 'Role')
     """
-    at = place(path)
+    at = parse(path)
     if at is not None:
         return at.kind
     match path.split("/")[1:]:
@@ -63,7 +63,7 @@ def kind(path: str) -> Kind | str | None:
 def problem(znode: Znode) -> str | None:
     """Why what is there cannot be read; None where it can, or where nothing that is read belongs there."""
     belongs = kind(znode.path)
-    at = place(znode.path)
+    at = parse(znode.path)
     wrong = misnamed(at) if at is not None else None
     if wrong is not None or belongs is None:
         return wrong
@@ -111,10 +111,10 @@ def _named(session: Reading, folders: list[str]) -> list[str]:
 
 
 def _faults(znodes: Iterable[Znode | None]) -> dict[str, str]:
-    def told() -> Iterator[tuple[str, str]]:
+    def reasons() -> Iterator[tuple[str, str]]:
         for znode in znodes:
             wrong = problem(znode) if znode is not None else None
             if znode is not None and wrong is not None:
                 yield znode.path, wrong
 
-    return dict(told())
+    return dict(reasons())

@@ -103,14 +103,14 @@ def read(session: Session, deployment: str, identity: str) -> tuple[Rollout, Ver
 def _parts(
     session: Session, deployment: str, identity: str
 ) -> tuple[RolloutRecord, dict[str, GroupRecord], list[NodesRecord], dict[str, int]] | None:
-    place = paths.rollout(deployment, identity)
-    listed = session.children_many([f"{place}/groups", f"{place}/nodes"])
+    path = paths.rollout(deployment, identity)
+    listed = session.children_many([f"{path}/groups", f"{path}/nodes"])
     named = [
         f"{kind}/{name}"
         for kind, names in zip(("groups", "nodes"), listed, strict=True)
         for name in sorted(names or ())
     ]
-    head, *others = session.get_many([place, *(f"{place}/{part}" for part in named)])
+    head, *others = session.get_many([path, *(f"{path}/{part}" for part in named)])
     if head is None or not head.data or None in others:
         return None
     there = {part: znode for part, znode in zip(named, others, strict=True) if znode is not None}
@@ -169,17 +169,17 @@ def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[
     _refuse_another(session, deployment, _standing(session, deployment)[0])
     lines.entered(session, deployment)  # nothing is written for one that cannot begin
     identity = _next(session, deployment)
-    place = paths.rollout(deployment, identity)
+    path = paths.rollout(deployment, identity)
     parts = records.parts(rollout)
     head = parts.pop("")
     try:
-        made = [Create(f"{place}/groups"), Create(f"{place}/nodes"), *_made(place, parts)]
+        made = [Create(f"{path}/groups"), Create(f"{path}/nodes"), *_made(path, parts)]
         for changes in limits.parts(limits.singly(made)):
             session.commit(changes)
         _enter(session, deployment, identity, head, rollout.head.started, judged)
     except (Stale, Conflict, NotFound):  # else it may have begun
         with contextlib.suppress(Stale):  # another that has begun removes it, too
-            _remove(session, place)
+            _remove(session, path)
         _refuse_another(session, deployment, _standing(session, deployment)[0])
         raise
     _forget(session, deployment, identity)
@@ -249,12 +249,12 @@ def _refuse_another(session: Session, deployment: str, rollouts: RolloutPointer)
         return
     head = session.get(paths.rollout(deployment, rollouts.newest))
     if head is not None and head.data:  # one that is not there is under way for nobody
-        told = "wait until it is over, or: nodepool-ocb rollout cancel"
-        raise Conflict(f"rollout {rollouts.newest} of deployment {deployment} is under way; {told}")
+        advice = "wait until it is over, or: nodepool-ocb rollout cancel"
+        raise Conflict(f"rollout {rollouts.newest} of deployment {deployment} is under way; {advice}")
 
 
-def _made(place: str, parts: Mapping[str, Record]) -> Iterator[Change]:
-    return (Create(f"{place}/{part}", record) for part, record in parts.items())
+def _made(path: str, parts: Mapping[str, Record]) -> Iterator[Change]:
+    return (Create(f"{path}/{part}", record) for part, record in parts.items())
 
 
 def _forget(session: Session, deployment: str, identity: str) -> None:
@@ -269,8 +269,8 @@ def _forget(session: Session, deployment: str, identity: str) -> None:
                 _remove(session, paths.rollout(deployment, name))
 
 
-def _remove(session: Session, place: str) -> None:
-    for deletions in limits.parts(limits.singly(removal(session, place))):
+def _remove(session: Session, path: str) -> None:
+    for deletions in limits.parts(limits.singly(removal(session, path))):
         session.commit(deletions)
 
 

@@ -20,7 +20,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.worldpaths import Place, place
+from nodepool_ocb.store.worldpaths import WorldPath, parse
 
 
 def removal(session: Session, path: str) -> list[Delete]:
@@ -58,7 +58,7 @@ def subtree(session: Session, path: str) -> list[Znode]:
 
 def _judged(world: World, znode: Znode) -> int:
     """The version that goes, which is the one that was judged."""
-    at = place(znode.path)
+    at = parse(znode.path)
     if at is None or at.kind is Gate:  # anybody may have raised it
         return znode.version
     shown = _shown(world, at)
@@ -69,7 +69,7 @@ def _judged(world: World, znode: Znode) -> int:
     return shown
 
 
-def _shown(world: World, at: Place) -> int:
+def _shown(world: World, at: WorldPath) -> int:
     """The version of what the world shows there; -1 for nothing."""
     view = world.nodes.get(at.name)
     if at.kind is NodeRole:

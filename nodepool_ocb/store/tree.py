@@ -40,7 +40,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.worldpaths import Listing, Place, listing, misnamed, place
+from nodepool_ocb.store.worldpaths import Listing, WorldPath, listing, misnamed, parse
 
 
 class Touched(msgspec.Struct):
@@ -84,13 +84,13 @@ class Tree:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._hidden: dict[Place, tuple[str, int]] = {}  # where a record cannot be decoded: its path and mzxid
+        self._hidden: dict[WorldPath, tuple[str, int]] = {}  # where a record cannot be decoded: its path and mzxid
         self._touched = Touched()
 
     def touched(self) -> Touched:
         """What changed since this was last asked."""
         touched, self._touched = self._touched, Touched()
-        touched.turned, self.world.turned = self.world.turned, set()
+        touched.turned, self.world.edges.turned = self.world.edges.turned, set()
         touched.nodes.update(vertex.node.name for vertex in touched.turned)
         return touched
 
@@ -156,7 +156,7 @@ class Tree:
                     record = codec.decode(NodeRole, znode)
                 except Invalid as wrong:
                     odd = True
-                    self._hide(Place(NodeRole, fqdn, role), znode, str(wrong))
+                    self._hide(WorldPath(NodeRole, fqdn, role), znode, str(wrong))
                     continue
                 vertex = self.world.put_noderole(fqdn, role, record, znode.version, znode.mzxid)
                 touched.vertices.add(vertex)
@@ -164,7 +164,7 @@ class Tree:
 
     def put(self, path: str, znode: Znode | None) -> None:
         """Show what was read at ``path``; nothing happens where it is shown already, or is never shown."""
-        at = place(path)
+        at = parse(path)
         if at is None:
             self.put_attributes(path, znode)
         elif znode is None:
@@ -177,7 +177,7 @@ class Tree:
             else:
                 self.show(at, record, znode.version, znode.mzxid, znode.ephemeral_owner)
 
-    def mzxid(self, at: Place) -> int:
+    def mzxid(self, at: WorldPath) -> int:
         """Of what was read there last; 0 where nothing is, and for what the world keeps no mzxid of."""
         world = self.world
         if at in self._hidden:
@@ -206,7 +206,7 @@ class Tree:
             return world.structure.mzxid if world.structure else 0
         return shown.mzxid if shown else 0
 
-    def show(self, at: Place, record: Record | None, version: int, mzxid: int, owner: int = 0) -> None:
+    def show(self, at: WorldPath, record: Record | None, version: int, mzxid: int, owner: int = 0) -> None:
         """Show a record of the kind that belongs there."""
         world, touched = self.world, self._touched
         self._unhide(at)
@@ -247,11 +247,11 @@ class Tree:
         elif isinstance(record, Structure):
             world.put_structure(Stored(record, version, mzxid))
 
-    def _show_noderole(self, at: Place, record: NodeRole, version: int, mzxid: int) -> None:
+    def _show_noderole(self, at: WorldPath, record: NodeRole, version: int, mzxid: int) -> None:
         self._touched.vertices.add(self.world.put_noderole(at.name, at.below, record, version, mzxid))
         self._touched.nodes.add(at.name)
 
-    def drop(self, at: Place) -> None:
+    def drop(self, at: WorldPath) -> None:
         """Show nothing there."""
         self._unhide(at)
         if at.kind in (Node, NodeRole, Claim, Fence):
@@ -280,7 +280,7 @@ class Tree:
         elif at.kind is Cluster:
             world.put_cluster(None)
 
-    def _drop_of_node(self, at: Place) -> None:
+    def _drop_of_node(self, at: WorldPath) -> None:
         world, touched = self.world, self._touched
         view = world.nodes.get(at.name)
         if view is None:
@@ -303,20 +303,20 @@ class Tree:
 
     # -- what cannot be decoded --
 
-    def _hide(self, at: Place, znode: Znode, reason: str) -> None:
+    def _hide(self, at: WorldPath, znode: Znode, reason: str) -> None:
         """Leave what is shown there, and say that it counts no more."""
         self._hidden[at] = znode.path, znode.mzxid
         self.world.unreadable[znode.path] = reason
         self._touch(at)
 
-    def _unhide(self, at: Place) -> None:
+    def _unhide(self, at: WorldPath) -> None:
         """What is there is known again, or gone."""
         if at in self._hidden:
             path, _ = self._hidden.pop(at)
             del self.world.unreadable[path]
             self._touch(at)
 
-    def _touch(self, at: Place) -> None:
+    def _touch(self, at: WorldPath) -> None:
         """All whom it concerns whether a record can be read."""
         world, touched = self.world, self._touched
         if at.kind is NodeRole:
@@ -357,7 +357,7 @@ def _mzxid(znode: Znode | None) -> int:
     return 0 if znode is None else znode.mzxid
 
 
-def _record(at: Place, znode: Znode) -> Record | None:
+def _record(at: WorldPath, znode: Znode) -> Record | None:
     """What is there, None for a fence that says nothing: its version counts whatever it says. Raises Invalid."""
     wrong = misnamed(at)
     if wrong is not None:

@@ -1,6 +1,6 @@
 """Which paths below ``/ocb`` a World shows, and the names that are there now.
 
-Attribute blobs, runs, the rollouts themselves and everything unknown are no such places.
+Attribute blobs, runs, the rollouts themselves and everything unknown are none of them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from nodepool_ocb.store.client.reading import Reading
 Kind: TypeAlias = type[Record]
 
 
-class Place(NamedTuple):
-    """Where a path is in the world: the kind of record that is there, and the names that lead to it."""
+class WorldPath(NamedTuple):
+    """A path of the world, taken apart: the kind of record that is there, and the names that lead to it."""
 
     kind: Kind
     name: str = ""  # of the role, deployment (of the rollouts, too), node or kind of daemon
@@ -41,30 +41,30 @@ class Place(NamedTuple):
 
 
 @lru_cache(maxsize=8192)  # a path that is written is looked at some six times
-def place(path: str) -> Place | None:
+def parse(path: str) -> WorldPath | None:
     """None for paths that no world shows.
 
-    >>> place("/ocb/nodes/n1.example.com/noderoles/ntp")
-    Place(kind=<class 'nodepool_ocb.model.records.NodeRole'>, name='n1.example.com', below='ntp')
-    >>> place("/ocb/nodes/n1.example.com/noderoles/ntp/wall")
+    >>> parse("/ocb/nodes/n1.example.com/noderoles/ntp")
+    WorldPath(kind=<class 'nodepool_ocb.model.records.NodeRole'>, name='n1.example.com', below='ntp')
+    >>> parse("/ocb/nodes/n1.example.com/noderoles/ntp/wall")
     """
     match path.split("/")[2:]:
         case ["nodes", fqdn, "noderoles", role]:
-            return Place(NodeRole, fqdn, role)
+            return WorldPath(NodeRole, fqdn, role)
         case ["nodes", fqdn, child] if child in _OF_NODE:
-            return Place(_OF_NODE[child], fqdn)
+            return WorldPath(_OF_NODE[child], fqdn)
         case ["deployments", name, "roles", role]:
-            return Place(DeploymentRole, name, role)
+            return WorldPath(DeploymentRole, name, role)
         case ["deployments", name, "clusters", role]:
-            return Place(Gate, name, role)
+            return WorldPath(Gate, name, role)
         case ["daemons", kind, identity]:
-            return Place(Daemon, kind, identity)
+            return WorldPath(Daemon, kind, identity)
         case [section, name] if section in _SECTIONS:
-            return Place(_SECTIONS[section], name)
+            return WorldPath(_SECTIONS[section], name)
         case ["cluster"]:
-            return Place(Cluster)
+            return WorldPath(Cluster)
         case ["structure"]:
-            return Place(Structure)
+            return WorldPath(Structure)
     return None
 
 
@@ -74,12 +74,12 @@ _SECTIONS: Final[Mapping[str, Kind]] = {
 }  # fmt: skip
 
 
-def misnamed(at: Place) -> str | None:
-    """Why nothing of this name can be at a place, in the form of a reason; None where it can.
+def misnamed(at: WorldPath) -> str | None:
+    """Why nothing can have this name, in the form of a reason; None where it can.
 
     What is put there by hand all the same is as good as unreadable: such a name would be two words of an order.
 
-    >>> misnamed(Place(NodeRole, "n1.example.com", "a@b"))
+    >>> misnamed(WorldPath(NodeRole, "n1.example.com", "a@b"))
     "'a@b' can be no name of a role: small letters, digits, '-', '_' and '.', at most 63"
     """
     if at.kind in (NodeRole, Node, Fence, Claim) and not is_node(at.name):
@@ -119,8 +119,8 @@ class Listing(NamedTuple):
         for deployment, roles in self.gates.items():
             yield from (paths.gate(deployment, role) for role in roles)
 
-    def has(self, at: Place) -> bool:
-        """Whether the place, or for what may come and go below a node that node, was there."""
+    def has(self, at: WorldPath) -> bool:
+        """Whether it was there; for what may come and go below a node, whether that node was."""
         of_sections = {Role: self.roles, Deployment: self.deployments, RolloutPointer: self.rollouts}
         below = {NodeRole: self.nodes, DeploymentRole: self.deployments, Gate: self.gates, Daemon: self.daemons}
         if at.kind in below:

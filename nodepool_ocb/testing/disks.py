@@ -63,8 +63,8 @@ class SmallDisk:
 
     def read_only(self) -> None:
         """Nothing in the folder can be opened for writing; what is open stays so."""
-        place = str(self.folder)
-        subprocess.run(["mount", "--bind", "-o", "ro", place, place], check=True, capture_output=True)
+        folder = str(self.folder)
+        subprocess.run(["mount", "--bind", "-o", "ro", folder, folder], check=True, capture_output=True)
         self._protected = True
 
     def writable(self) -> None:

@@ -58,12 +58,12 @@ IMPOSTORS: Final[Mapping[str, Says]] = {
 
 
 class Impostor:
-    """Takes every connection at a place, and says to each what it says; a context manager."""
+    """Takes every connection at an address, and says to each what it says; a context manager."""
 
-    def __init__(self, place: tuple[str, int], says: Says) -> None:
+    def __init__(self, address: tuple[str, int], says: Says) -> None:
         self._says = says
         self._over = threading.Event()
-        self._listener = socket.create_server(place)
+        self._listener = socket.create_server(address)
         self._listener.settimeout(0.1)
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._listen, name="impostor", daemon=True)

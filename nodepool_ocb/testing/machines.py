@@ -127,7 +127,7 @@ class Farm:
         """Which machine has this name."""
         return int(fqdn.partition(".")[0].removeprefix("m"))
 
-    def place(self, machine: int) -> tuple[str, int]:
+    def address(self, machine: int) -> tuple[str, int]:
         """Where it listens."""
         one = self._machines[machine]
         return one.host, one.port

@@ -65,9 +65,9 @@ def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer |
 
     chains = _chains(vertex)
     own = why(vertex)
-    told = {reason.subject for reason in own}
+    named = {reason.subject for reason in own}
     causes = [Cause(each, chain, why(each)) for each, chain in chains.items()]
-    far = [_ancestor_failed(cause) for cause in causes if _failed(cause) and cause.vertex.name not in told]
+    far = [_ancestor_failed(cause) for cause in causes if _failed(cause) and cause.vertex.name not in named]
     near = [reason for reason in own if reason.code is Code.PARENT_ERROR]
     rest = [reason for reason in own if reason.code is not Code.PARENT_ERROR]
     return Explanation(vertex, (*near, *far, *rest), tuple(causes))

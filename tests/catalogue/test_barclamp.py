@@ -102,7 +102,7 @@ def test_a_whole_role(tmp_path: Path) -> None:
         ),
         (
             "attribs: [{name: a, map: a, default: 1}, {name: b, map: a/b, default: 2}]",
-            "3: @.attribs[b].map: place a/b lies inside a",
+            "3: @.attribs[b].map: a/b lies inside a",
         ),
         ("provides: [r]", "3: @.provides[0]: a role that provides itself says nothing"),
         ("  - {name: r, jig: script, script: gone.sh}", "3: @.script: file"),

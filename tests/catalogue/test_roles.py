@@ -45,12 +45,12 @@ def test_a_role_has_the_attributes_of_what_it_provides_and_its_own_go_first() ->
 
 
 def test_a_key_is_an_attribute_or_a_place() -> None:
-    assert rules.place(CATALOGUE, "chrony", "servers") == "ntp/servers"
-    assert rules.place(CATALOGUE, "chrony", "a/b/0") == "a/b/0"
+    assert rules.attribute_path(CATALOGUE, "chrony", "servers") == "ntp/servers"
+    assert rules.attribute_path(CATALOGUE, "chrony", "a/b/0") == "a/b/0"
     with pytest.raises(NotFound, match="role chrony has no attribute server; did you mean `servers`"):
-        rules.place(CATALOGUE, "chrony", "server")
+        rules.attribute_path(CATALOGUE, "chrony", "server")
     with pytest.raises(NotFound, match="role base has no attribute x; it has: none"):
-        rules.place(CATALOGUE, "base", "x")
+        rules.attribute_path(CATALOGUE, "base", "x")
     with pytest.raises(NotFound, match="role chrny is not known; did you mean `chrony`"):
         rules.attributes(CATALOGUE, "chrny")
 

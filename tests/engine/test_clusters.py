@@ -239,15 +239,15 @@ def test_a_member_that_succeeds_while_others_have_not_moves_nobody_and_the_last_
     made = world()
     first, second = members(made, 2, State.TRANSITION)
     below = children(made, 40, State.BLOCKED)
-    made.turned.clear()
+    made.edges.turned.clear()
     moved = apply({first: Event.SUCCEED}, 1.0)
     assert set(moved) == {first}
     commands.advance(made, moved)
-    assert not made.turned
+    assert not made.edges.turned
     moved = apply({second: Event.SUCCEED}, 2.0)
     assert set(moved) == {second, *below}
     commands.advance(made, moved)
-    assert made.turned == set(below)
+    assert made.edges.turned == set(below)
 
 
 # -- binding --

@@ -45,7 +45,7 @@ def test_every_jig_is_found_by_its_name() -> None:
     ("told", "outcome"),
     [
         (order({"a": 1}), Succeeded({"a": 1})),
-        (order(fail=True), Failed("told to fail", exit_code=1)),
+        (order(fail=True), Failed("asked to fail", exit_code=1)),
         (order(fail="no disk"), Failed("no disk", exit_code=1)),
         (order({"fail": False}, fail=True), Succeeded({"fail": False})),
         (order(hang=True, timeout_seconds=0.1), Failed("timed out after 0.1 s")),
@@ -104,7 +104,7 @@ def test_a_role_that_raises_leaves_its_traceback_in_the_log_of_the_run(
 def test_whatever_a_role_raises_is_its_failure_at_once(provided: RoleProvidedJig) -> None:
     outcome = provided.run(order({"mute": True}, timeout_seconds=60.0), threading.Event())
     assert isinstance(outcome, Failed)
-    assert outcome.reason == "Mute: it cannot be told as text"
+    assert outcome.reason == "Mute: it cannot be shown as text"
 
 
 def test_a_role_without_code_is_said() -> None:

@@ -33,7 +33,7 @@ def test_a_machine_that_lets_us_in_is_alive(machine: Any) -> None:
     [
         ("echo This account is disabled", "the login runs something else than .*: This account is disabled$"),
         ("echo not allowed: $SSH_ORIGINAL_COMMAND", "something else .*: not allowed: printf"),
-        ("true", "the login runs something else than the command that it is told$"),
+        ("true", "the login runs something else than the command that it is sent$"),
         ("echo This account is not available.; exit 1", "exit code 1: This account is not available.$"),
     ],
 )

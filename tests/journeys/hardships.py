@@ -69,7 +69,7 @@ def impostor(says: Says) -> Hardship:
 
     def place_taken(fleet: Fleet, machine: int) -> Mend:
         fleet.farm.unplug(machine)
-        taker = Impostor(fleet.farm.place(machine), says)
+        taker = Impostor(fleet.farm.address(machine), says)
 
         def plugged_in() -> None:
             taker.close()

@@ -36,7 +36,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
-from nodepool_ocb.store.worldpaths import Place, misnamed
+from nodepool_ocb.store.worldpaths import WorldPath, misnamed
 
 PATH = "/ocb/somewhere"
 
@@ -174,28 +174,28 @@ def test_schemas_of_documents_have_the_ranges_of_the_records() -> None:
 @pytest.mark.parametrize(
     "at",
     [
-        Place(NodeRole, "n.example.com", "a@b"),
-        Place(NodeRole, "n.example.com", "two words"),
-        Place(NodeRole, "n.example.com", "rôle"),
-        Place(NodeRole, "n.example.com", "role\n"),
-        Place(NodeRole, "N.example.com", "role"),
-        Place(Node, "-n.example.com"),
-        Place(Role, "Role"),
-        Place(Deployment, "a" * 64),
-        Place(RolloutPointer, "a b"),
-        Place(Fence, "n1 x"),
-        Place(Claim, "n1 x"),
-        Place(Gate, "a b", "role"),
-        Place(Gate, "a", "the role"),
-        Place(DeploymentRole, "a b", "role"),
-        Place(DeploymentRole, "a", "the role"),
-        Place(Node, ".".join(["n" * 60] * 5)),
+        WorldPath(NodeRole, "n.example.com", "a@b"),
+        WorldPath(NodeRole, "n.example.com", "two words"),
+        WorldPath(NodeRole, "n.example.com", "rôle"),
+        WorldPath(NodeRole, "n.example.com", "role\n"),
+        WorldPath(NodeRole, "N.example.com", "role"),
+        WorldPath(Node, "-n.example.com"),
+        WorldPath(Role, "Role"),
+        WorldPath(Deployment, "a" * 64),
+        WorldPath(RolloutPointer, "a b"),
+        WorldPath(Fence, "n1 x"),
+        WorldPath(Claim, "n1 x"),
+        WorldPath(Gate, "a b", "role"),
+        WorldPath(Gate, "a", "the role"),
+        WorldPath(DeploymentRole, "a b", "role"),
+        WorldPath(DeploymentRole, "a", "the role"),
+        WorldPath(Node, ".".join(["n" * 60] * 5)),
     ],
     ids=str,
 )
-def test_what_can_be_no_name_is_no_place(at: Place) -> None:
+def test_what_can_be_no_name_is_no_place(at: WorldPath) -> None:
     assert misnamed(at)
-    assert misnamed(Place(NodeRole, "n1.example.com", "ntp-client_2.x")) is None
+    assert misnamed(WorldPath(NodeRole, "n1.example.com", "ntp-client_2.x")) is None
 
 
 def test_an_order_whose_names_are_no_single_words_is_not_given() -> None:

@@ -92,7 +92,7 @@ class Judging:
             return
         log.warning("%s does not answer; others are asked to look: %s", fqdn, reason)
         changes = suspected(view, context.identity, reason, context.session.now())
-        context.send(changes, partial(self._told, fqdn, reason), f"suspicion of {fqdn}")
+        context.send(changes, partial(self._suspicion_written, fqdn, reason), f"suspicion of {fqdn}")
 
     def refused(self, view: NodeView, reason: str) -> None:
         """The machine did not let us in, and no other annealer is to be asked about it."""
@@ -114,7 +114,7 @@ class Judging:
             return False
         return view.record.alive or not any(other.record is not None and other.record.alive for other in others)
 
-    def _told(self, fqdn: str, reason: str, refused: OcbError | None) -> None:
+    def _suspicion_written(self, fqdn: str, reason: str, refused: OcbError | None) -> None:
         if refused is None:
             self._suspected[fqdn] = reason
 

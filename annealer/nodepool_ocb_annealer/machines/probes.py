@@ -30,6 +30,7 @@ from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, Prober, Unreachable
 from nodepool_ocb.model.records import Change, Node
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines.judging import Judging, probed
 from nodepool_ocb_annealer.machines.relapses import Relapses
 
@@ -53,7 +54,7 @@ class Context(Protocol):
     """What probing needs of the annealer."""
 
     world: World
-    agenda: Agenda
+    agenda: Agenda[Appointment]
     ranking: Ranking
     settings: AnnealerSettings
     session: Session
@@ -72,7 +73,7 @@ class Probing:
         self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
         self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
-        self._told: dict[str, str] = {}  # the newest reason that we wrote of it
+        self._reasons: dict[str, str] = {}  # the newest reason that we wrote of it
         self._under_way: dict[str, float] = {}  # since when it is to be asked (monotonic): others may go before
         self._relapses = Relapses()
 
@@ -99,7 +100,7 @@ class Probing:
                 wait = context.settings.probe_seconds * random.uniform(0.5, 1.0)
             else:
                 wait = max(context.settings.dead_probe_seconds * random.uniform(0.0, 0.2), self._pause(fqdn, node))
-            context.agenda.at(now + wait, ("probe", fqdn))
+            context.agenda.at(now + wait, Appointment(Matter.PROBE, fqdn))
 
     def probe(self, fqdn: str) -> None:
         """The appointment: ask now, unless somebody works on the node."""
@@ -116,7 +117,7 @@ class Probing:
         context = self._context
         if context.prober is None or context.judging.standing.trouble is None:
             return
-        context.agenda.at(time.monotonic() + context.settings.dead_probe_seconds, ("trial", ""))
+        context.agenda.at(time.monotonic() + context.settings.dead_probe_seconds, Appointment(Matter.TRIAL))
         context.prober.forget_keys()
         asked = [view for view in context.world.nodes.values() if probed(view) and view.name not in self._under_way]
         alive = [view for view in asked if view.record is not None and view.record.alive]
@@ -182,7 +183,7 @@ class Probing:
     def _alive(self, view: NodeView, node: Node, answer: Alive) -> None:
         metrics.PROBES.labels("alive").inc()
         context, fqdn = self._context, view.name
-        for known in (self._failures, self._seen, self._told):
+        for known in (self._failures, self._seen, self._reasons):
             known.pop(fqdn, None)
         context.judging.answered(view)
         if not (node.alive or node.dying):
@@ -198,7 +199,7 @@ class Probing:
         failures = self._count(view.name, began)
         again = node.alive and failures == 1 and not self._context.judging.asked(node)
         if again:
-            self._context.agenda.at(time.monotonic() + CONFIRM_SECONDS, ("probe", view.name))
+            self._context.agenda.at(time.monotonic() + CONFIRM_SECONDS, Appointment(Matter.PROBE, view.name))
         return again
 
     def _failed(self, view: NodeView, node: Node, reason: str) -> None:
@@ -211,10 +212,12 @@ class Probing:
         context.judging.refused(view, reason)
         if context.judging.own_fault(view, reason) and node.alive:
             log.warning("%s does not take the key; others are asked before it is called dead: %s", view.name, reason)
-            context.agenda.at(time.monotonic() + context.settings.dead_probe_seconds, ("probe", view.name))
+            context.agenda.at(
+                time.monotonic() + context.settings.dead_probe_seconds, Appointment(Matter.PROBE, view.name)
+            )
         elif self._is_news(view.name, node, reason):
             log.warning("%s is not alive: %s", view.name, reason)
-            self._told[view.name] = reason
+            self._reasons[view.name] = reason
             changes = died(view, context.session.now(), reason)
             context.send(changes, partial(self._written, view.name), f"{view.name} not alive")
 
@@ -226,11 +229,11 @@ class Probing:
         self._seen[fqdn] = reason
         if node.alive or not (node.reason or "").startswith(reason.partition(":")[0] + ":"):
             return True
-        return again and reason not in (node.reason, self._told.get(fqdn))
+        return again and reason not in (node.reason, self._reasons.get(fqdn))
 
     def _written(self, fqdn: str, refused: OcbError | None) -> None:
         if refused is not None:
-            self._told.pop(fqdn, None)
+            self._reasons.pop(fqdn, None)
 
     def _count(self, fqdn: str, began: float) -> int:
         """How many failures in a row this is, which was asked for at ``began``; one that lay long back then is none."""
@@ -246,7 +249,9 @@ class Probing:
         well = view.record.alive and view.record.suspicion is None
         wait = settings.probe_seconds if well else settings.dead_probe_seconds
         wait = max(wait, self._pause(view.name, view.record))
-        self._context.agenda.at(time.monotonic() + wait * random.uniform(0.9, 1.1), ("probe", view.name))
+        self._context.agenda.at(
+            time.monotonic() + wait * random.uniform(0.9, 1.1), Appointment(Matter.PROBE, view.name)
+        )
 
     def _pause(self, fqdn: str, node: Node) -> float:
         """For how long it is left alone, as it answers probes and runs find it dead."""

@@ -30,6 +30,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.tree import Touched
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.rollouts import driving
 from nodepool_ocb_annealer.rollouts.driving import Driven, Move
 
@@ -48,7 +49,7 @@ class Context(Protocol):
     session: Session
     cache: Cache
     world: World
-    agenda: Agenda
+    agenda: Agenda[Appointment]
     ranking: Ranking
     identity: str
     daemon: Daemon
@@ -82,7 +83,7 @@ class Rolling:
         self._driven: dict[str, _Drive] = {}  # by deployment
         self._free_since: dict[str, float] = {}  # monotonic: since nobody is seen to drive it
         self._broken_until: dict[str, float] = {}  # monotonic: it could not go on, and is left alone till then
-        self._told: dict[str, str] = {}  # why it could not, for as long as that stays the same
+        self._faults: dict[str, str] = {}  # why it could not, for as long as that stays the same
 
     def __len__(self) -> int:
         return len(self._driven)
@@ -129,7 +130,7 @@ class Rolling:
             self._context.send([Delete(drive.lock.contender, 0)], lambda _: None, f"lock of {drive.driven.name}")
 
     def _appoint(self, deployment: str, when: float) -> None:
-        self._context.agenda.at(max(when, time.monotonic()), ("rollout", deployment))
+        self._context.agenda.at(max(when, time.monotonic()), Appointment(Matter.ROLLOUT, deployment))
 
     # -- an appointment --
 
@@ -162,15 +163,15 @@ class Rolling:
             raise
         except Exception as wrong:  # one rollout that cannot go on must not cost the others
             metrics.TURN_FAILURES.inc()
-            self._tell_once(deployment, wrong)
+            self._log_once(deployment, wrong)
             self._broken_until[deployment] = time.monotonic() + BROKEN_SECONDS
             self._appoint(deployment, self._broken_until[deployment])
 
-    def _tell_once(self, deployment: str, wrong: Exception) -> None:
+    def _log_once(self, deployment: str, wrong: Exception) -> None:
         """It is tried again every few seconds, for as long as nobody mends it."""
-        if self._told.get(deployment) != str(wrong):
+        if self._faults.get(deployment) != str(wrong):
             log.error("the rollout of deployment %s: %s", deployment, wrong, exc_info=not isinstance(wrong, OcbError))
-            self._told[deployment] = str(wrong)
+            self._faults[deployment] = str(wrong)
 
     def _wanted(self, deployment: str, stored: Stored[RolloutPointer]) -> bool:
         """Whether it is under way, nobody drives it, and it is our turn."""
@@ -265,7 +266,7 @@ class Rolling:
             return
         if refused is None:
             drive.refusals = 0
-            self._told.pop(deployment, None)
+            self._faults.pop(deployment, None)
             drive.driven = move.after
             drive.concerned = driving.concerned(move.after)
             _tell(drive.driven, move)
@@ -276,7 +277,7 @@ class Rolling:
         drive.reread = not isinstance(refused, Stale) or refused.path.startswith(ours)
         drive.not_before = time.monotonic() + min(PAUSE_SECONDS * 2 ** min(drive.refusals, 10), BROKEN_SECONDS)
         if isinstance(refused, Invalid):
-            self._tell_once(deployment, refused)
+            self._log_once(deployment, refused)
             drive.not_before = time.monotonic() + BROKEN_SECONDS
         self._appoint(deployment, drive.not_before)
 

@@ -23,7 +23,7 @@ from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout,
 from nodepool_ocb.rollout.step import Action, Directive, Step, step, watched
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.rollouts import Versions
-from nodepool_ocb.store.worldpaths import place
+from nodepool_ocb.store.worldpaths import parse
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = 
 
 def _noderoles(paths: Iterable[str]) -> list[str]:
     """Those of the paths that are noderoles', as these are named."""
-    places = (place(path) for path in paths)
+    places = (parse(path) for path in paths)
     return [noderole_name(at.below, at.name) for at in places if at is not None and at.kind is NodeRole]
 
 

@@ -56,8 +56,8 @@ def read(session: Session, sources: Sources) -> Blobs:
     for vertex in {
         v.name: v for v in (sources.vertex, *sources.active, *(v for row in sources.above for v in row))
     }.values():
-        place = vertex.role, vertex.node.name
-        wanted += [paths.wall(*place), paths.system(*place), paths.user(*place)]
+        key = vertex.role, vertex.node.name
+        wanted += [paths.wall(*key), paths.system(*key), paths.user(*key)]
     return dict(zip(wanted, session.get_many(wanted), strict=True))
 
 
@@ -65,8 +65,8 @@ def visible(sources: Sources, read: Blobs) -> dict[str, Json]:
     """What the jig is given; raises Spoiled."""
 
     def own(vertex: Vertex) -> list[Mapping[str, Json]]:
-        place = vertex.role, vertex.node.name
-        layers = (paths.wall(*place), paths.system(*place), paths.user(*place))
+        key = vertex.role, vertex.node.name
+        layers = (paths.wall(*key), paths.system(*key), paths.user(*key))
         return [codec.attributes(read[path]) for path in layers]
 
     layers: list[Mapping[str, Json]] = []

@@ -24,6 +24,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, NodeRole
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs import endings
@@ -42,7 +43,7 @@ class Context(Protocol):
 
     session: Session
     world: World
-    agenda: Agenda
+    agenda: Agenda[Appointment]
     working: Working
     tidying: Tidying
     judging: Judging
@@ -316,7 +317,9 @@ class Executor:
             self._wait(attempt)
 
     def _wait(self, attempt: Attempt) -> None:
-        self._context.agenda.at(time.monotonic() + attempt.state.wait_seconds, ("end", attempt.fqdn))
+        self._context.agenda.at(
+            time.monotonic() + attempt.state.wait_seconds, Appointment(Matter.WRITE_END, attempt.fqdn)
+        )
 
     def _record(self, attempt: Attempt) -> None:
         context, ending, outcome = self._context, attempt.ending, attempt.answer.outcome

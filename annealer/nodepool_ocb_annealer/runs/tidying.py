@@ -21,6 +21,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Delete
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.runs import logs as runlogs
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Context(Protocol):
     """What tidying needs of the annealer."""
 
     session: Session
-    agenda: Agenda
+    agenda: Agenda[Appointment]
     settings: AnnealerSettings
 
     @property
@@ -83,7 +84,7 @@ class Tidying:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _appoint(self, after_seconds: float) -> None:
-        self._context.agenda.at(time.monotonic() + after_seconds, ("tidy", ""))
+        self._context.agenda.at(time.monotonic() + after_seconds, Appointment(Matter.TIDY))
 
     def _tidy(self, noted: set[str], settings: AnnealerSettings, active: set[str] | None) -> None:
         """In the thread; ``active`` where the logs are looked at, too."""

@@ -1,4 +1,4 @@
-"""Backend ``command``: any program makes the image; it is told of the task by its environment.
+"""Backend ``command``: any program makes the image; its environment describes the task.
 
 NODEPOOL_OCB_IMAGE (name), _BUILD (id), _FORMATS (separated by blanks), _OUTPUT_<FORMAT> (for each format the file that it
 must make; QCOW2, TAR ...), _MANIFEST (a folder that it may make), _WORK (where it starts, and what is cleared up).
@@ -37,7 +37,7 @@ class CommandBackend:
     def command(self, task: Task) -> Command:
         options: Mapping[str, Any] = task.image.options
         image = task.image
-        told = {
+        variables = {
             "IMAGE": image.name,
             "BUILD": task.build,
             "FORMATS": " ".join(task.outputs),
@@ -45,7 +45,7 @@ class CommandBackend:
             "MANIFEST": str(task.manifest),
             **{output_name(format): str(file) for format, file in task.outputs.items()},
         }
-        env = {**image.env_vars, **{f"NODEPOOL_OCB_{name}": value for name, value in told.items()}}
+        env = {**image.env_vars, **{f"NODEPOOL_OCB_{name}": value for name, value in variables.items()}}
         return Command(
             argv=tuple(options["argv"]),
             env=env,

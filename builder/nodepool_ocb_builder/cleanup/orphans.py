@@ -57,8 +57,8 @@ class Orphans:
         for path, since in self._first_seen.items():
             if now >= since + grace:
                 faults = remove_all([path])
-                told = logging.WARNING if faults else logging.INFO
-                log.log(told, "%s has no record: %s", path, "; ".join(faults) or "removed")
+                level = logging.WARNING if faults else logging.INFO
+                log.log(level, "%s has no record: %s", path, "; ".join(faults) or "removed")
 
 
 def _named(views: Mapping[str, ImageView], unread: Iterable[str]) -> set[str]:

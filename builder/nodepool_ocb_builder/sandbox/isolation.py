@@ -156,7 +156,7 @@ def start(command: Command, *, log: Path, work: Path, timeout_seconds: float) ->
 def sweep(work_root: Path) -> list[str]:
     """End and remove every build that lies in a folder: call it before this builder starts its first one.
 
-    What could not be removed is told in sentences.
+    What could not be removed is named in sentences.
     """
     faults = []
     for work in sorted(work_root.glob(f"*{WORK_SUFFIX}")):

@@ -127,7 +127,7 @@ def _standings(name: str, request: int, deadline: float | None) -> Iterator[tupl
         for opened, images in imaging.followed(deadline, TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS):
             view = images.get(name)
             now = standing(view, request, opened.now())
-            with suppress(Unavailable):  # who is there is only told; the images say when it matters
+            with suppress(Unavailable):  # only a remark: the images say when it matters
                 builders = imaging.builders(opened)
             if now.outcome is None:
                 show(now, builders)
@@ -188,13 +188,13 @@ def _tell(
     view, now = last
     build = now.build
     outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
-    told = imaging.build_row(view, build) if view and build else None
-    document: dict[str, Json] = {"outcome": outcome, "image": name, "request": request, "build": told}
+    row = imaging.build_row(view, build) if view and build else None
+    document: dict[str, Json] = {"outcome": outcome, "image": name, "request": request, "build": row}
     if now.outcome == "failed" and build is not None:
         for line in (build.record.tail or "").splitlines()[-LINES:]:
             output.say(f"| {click.unstyle(line)}")
         output.say(f"the whole log: nodepool-ocb image log {name} {build.id}")
     shown = {"outcome": outcome, "image": name, "request": request, "build": build.id if build else None}
-    if told is not None:
-        shown |= {key: told[key] for key in ("state", "since", "formats", "builder", "reason")}
-    output.thing({**document, "changes": session.told(changes)}, build.id if build else "", output.fields(shown))
+    if row is not None:
+        shown |= {key: row[key] for key in ("state", "since", "formats", "builder", "reason")}
+    output.thing({**document, "changes": session.change_rows(changes)}, build.id if build else "", output.fields(shown))

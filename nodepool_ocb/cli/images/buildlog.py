@@ -89,11 +89,11 @@ class Source:
     def ask(self, offset: int, wait_seconds: float) -> tuple[str, Found]:
         """The next piece and where it is from: the first place that has the log; else what the likeliest place said."""
         said: list[tuple[str, Found]] = []
-        for place in self.addresses:
-            answer = logs.ask(place, self.build.record.filename, offset, wait_seconds)
+        for address in self.addresses:
+            answer = logs.ask(address, self.build.record.filename, offset, wait_seconds)
             if isinstance(answer, Piece | Shorter):
-                return f"http://{place}", answer
-            said.append((place, answer))
+                return f"http://{address}", answer
+            said.append((address, answer))
         if self.file:
             self.look()  # a file says nothing of its build: that first, so that what is read then is all of it
         if self.file:
@@ -106,7 +106,7 @@ class Printed(msgspec.Struct):
     """What came of it: how far the log was read, and whether that is all there is of it."""
 
     offset: int = 0
-    place: str = ""
+    address: str = ""
     whole: bool = False
     reason: str = ""
 
@@ -116,37 +116,37 @@ def print_log(source: Source, out: Callable[[bytes], None], *, follow: bool, sta
 
     No byte is given twice, and none is left out; where that cannot be promised, it is said.
     """
-    told = Printed(offset=start)
+    printed = Printed(offset=start)
     target: int | None = None  # without follow: the size at the first answer
-    for place, piece in _pieces(source, told, follow):
+    for address, piece in _pieces(source, printed, follow):
         out(piece.data)
-        told.offset, told.place = piece.reached, place
+        printed.offset, printed.address = piece.reached, address
         target = piece.size if target is None else target
-        if told.offset >= target if not follow else piece.last and _ended(source):
-            told.whole = True
+        if printed.offset >= target if not follow else piece.last and _ended(source):
+            printed.whole = True
             break
-        if piece.last or (not piece.data and place == str(source.file)):
+        if piece.last or (not piece.data and address == str(source.file)):
             time.sleep(PAUSE_SECONDS)  # nobody waited on our behalf
-    return told
+    return printed
 
 
-def _pieces(source: Source, told: Printed, follow: bool) -> Iterator[tuple[str, Piece]]:
-    """Pieces from ``told.offset`` on, and where they are from; ``told.reason`` says why there are no more."""
+def _pieces(source: Source, printed: Printed, follow: bool) -> Iterator[tuple[str, Piece]]:
+    """Pieces from ``printed.offset`` on, and where they are from; ``printed.reason`` says why there are no more."""
     silent_since: float | None = None
     while True:
-        place, found = source.ask(told.offset, WAIT_SECONDS if follow else 0.0)
+        address, found = source.ask(printed.offset, WAIT_SECONDS if follow else 0.0)
         if isinstance(found, Piece):
             silent_since = None
-            yield place, found
+            yield address, found
         elif isinstance(found, Shorter):
             output.say(f"the log has lost its end, from byte {found.size} on: its host went down; going on there")
-            told.offset = found.size
+            printed.offset = found.size
         else:
-            told.reason = found.reason if isinstance(found, Unreached) else f"{place} has no such log"
+            printed.reason = found.reason if isinstance(found, Unreached) else f"{address} has no such log"
             if silent_since is None:
                 silent_since = time.monotonic()
                 if follow and not source.ended:
-                    output.say(f"{told.reason}; trying again, from byte {max(told.offset, 0)} on")
+                    output.say(f"{printed.reason}; trying again, from byte {max(printed.offset, 0)} on")
             if _given_up(source, found, follow, silent_since):
                 return
             time.sleep(PAUSE_SECONDS)

@@ -94,8 +94,8 @@ def _plain(record: Record) -> dict[str, Json]:
     """As it is in ZooKeeper, with what a later version added."""
     from nodepool_ocb.store.client import codec
 
-    told: dict[str, Json] = json.loads(codec.encode(record))
-    return told
+    document: dict[str, Json] = json.loads(codec.encode(record))
+    return document
 
 
 # -- import --

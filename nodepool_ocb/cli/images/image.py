@@ -71,16 +71,16 @@ def list_(watch: bool) -> None:
 
 
 def _watch() -> None:
-    told: dict[str, dict[str, Json]] = {}
+    shown: dict[str, dict[str, Json]] = {}
     paused = configured.paused()
     for _, found in imaging.followed(None):
         rows = {name: imaging.row(view, paused) for name, view in sorted(found.items())}
         for name, row in rows.items():
-            if told.get(name) != row:
+            if shown.get(name) != row:
                 output.line(row)
-        for name in sorted(told.keys() - rows.keys()):
+        for name in sorted(shown.keys() - rows.keys()):
             output.line({"name": name, "builds": None})
-        told = rows
+        shown = rows
 
 
 @command.command()
@@ -187,7 +187,7 @@ def unpause(name: str) -> None:
 
 @command.command()
 @name_argument
-@click.option("--build", "id", help="Only this build; all unless told.")
+@click.option("--build", "id", help="Only this build; the default is all.")
 @click.option("--force", is_flag=True, help="Also where no ready build is left.")
 @yes_option
 @dry_run_option

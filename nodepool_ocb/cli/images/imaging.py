@@ -1,4 +1,4 @@
-"""Images as commands see them: read, found by their names, told in rows, and changed.
+"""Images as commands see them: read, found by their names, shown in rows, and changed.
 
 A build is shown as it stands and not as its record says: one that says ``building`` and that nobody works on any more was
 aborted, an upload of that kind has failed.
@@ -198,16 +198,16 @@ def _until(until: float | None) -> str:
 def build_row(view: ImageView, build: BuildView) -> dict[str, Json]:
     """A build as it stands, with its uploads."""
     state = stands(view, build)
-    told = {"build": build.id, **output.plain(build.record), "state": str(state), "since": build.record.state_time}
+    row = {"build": build.id, **output.plain(build.record), "state": str(state), "since": build.record.state_time}
     if state is not build.record.state:
-        told["reason"] = f"{build.record.builder} does not work on it any more"
-    return {**told, "uploads": [upload_row(view.name, upload) for upload in build.uploads]}
+        row["reason"] = f"{build.record.builder} does not work on it any more"
+    return {**row, "uploads": [upload_row(view.name, upload) for upload in build.uploads]}
 
 
 def upload_row(name: str, upload: UploadView) -> dict[str, Json]:
     """An upload as it stands; its ``name`` is what ``upload delete`` takes."""
     state = upload_stands(upload)
-    told = {
+    row = {
         "name": f"{name} {upload.build} {upload.provider} {upload.id}",
         "image": name,
         "build": upload.build,
@@ -218,8 +218,8 @@ def upload_row(name: str, upload: UploadView) -> dict[str, Json]:
         "since": upload.record.state_time,
     }
     if state is not upload.record.state:
-        told["reason"] = f"{upload.record.builder or 'its builder'} does not send it any more"
-    return told
+        row["reason"] = f"{upload.record.builder or 'its builder'} does not send it any more"
+    return row
 
 
 # -- changing --

@@ -63,7 +63,7 @@ def _whence(source: Source, printed: Printed) -> str:
     """Where the log is from, and how much of it that was."""
     record = source.build.record
     if printed.whole:
-        return f"from {printed.place}"
+        return f"from {printed.address}"
     read = f"read up to byte {printed.offset}; " if printed.offset > 0 else ""
     end = "now its end, as recorded" if record.tail else "no end of it is recorded"
     return f"{read}{printed.reason}; {end}{f'; whole log: {record.log}' if record.log else ''}"

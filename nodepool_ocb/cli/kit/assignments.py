@@ -1,4 +1,4 @@
-"""``KEY=VALUE`` of command lines: fields of a node, or places in attributes. Pure; every fault is told at once."""
+"""``KEY=VALUE`` of command lines: fields of a node, or paths in attributes. Pure; every fault is reported at once."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ def strict_json(text: str) -> Json:
         raise ValueError("it is nested too deep") from None
 
 
-def assigned(blob: Mapping[str, Json], assignments: Iterable[str], place: Callable[[str], str]) -> dict[str, Json]:
-    """The blob with a value at each ``place`` of a key: ``KEY=JSON``. Raises Invalid, and what ``place`` raises."""
+def assigned(blob: Mapping[str, Json], assignments: Iterable[str], path_of: Callable[[str], str]) -> dict[str, Json]:
+    """The blob with the value of each ``KEY=JSON`` at its path. Raises Invalid, and what ``path_of`` raises."""
     changed = dict(blob)
     problems: list[str] = []
     for key, text in pairs(assignments):
-        where = place(key)
+        where = path_of(key)
         if not all(where.split("/")):
-            problems.append(f"{key}: a place is written a/b/c")
+            problems.append(f"{key}: a path is written a/b/c")
             continue
         try:
             changed = attributes.write(changed, where, strict_json(text))

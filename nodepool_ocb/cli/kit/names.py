@@ -44,10 +44,10 @@ def record_of(view: NodeView) -> Node:
 def noderole_of(world: World, name: str) -> Vertex:
     """NotFound also for what is not written ``role@fqdn``."""
     try:
-        place = paths.split_noderole(name)
+        key = paths.split_noderole(name)
     except ValueError as wrong:
         raise NotFound(str(wrong)) from None
-    unreadable.refuse(world, [paths.noderole(*place)])
+    unreadable.refuse(world, [paths.noderole(*key)])
     vertex = world.vertex(name)
     if vertex is None:
         raise unknown("noderole", name, (each.name for each in world.vertices()))

@@ -1,4 +1,4 @@
-"""What every command shares: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, and how names are told.
+"""What every command shares: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, and how names are read.
 
 The values are kept in click's ``meta``, which a command and its groups share: the nearest to the end of the line wins.
 """
@@ -47,7 +47,7 @@ def _common() -> list[click.Option]:
             type=click.Choice(FORMATS),
             callback=_keep,
             expose_value=False,
-            help="How the answer is written; table unless told.",
+            help="How the answer is written; the default is table.",
         ),
         click.Option(
             ["--config"],

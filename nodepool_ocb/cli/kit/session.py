@@ -139,7 +139,7 @@ def report(changes: Sequence[Change], dry_run: bool = False, explanations: Seque
     """Print what was, or would be, changed: one document. A dry run that found any exits with 10."""
     from nodepool_ocb.cli.kit import output
 
-    rows = told(changes)
+    rows = change_rows(changes)
     document = {"dry_run": dry_run, "changes": rows, "explanations": list(explanations), **more}
     if output.chosen() == "name":
         output.things(rows, ("name",))
@@ -155,9 +155,9 @@ def report(changes: Sequence[Change], dry_run: bool = False, explanations: Seque
         raise click.exceptions.Exit(10)
 
 
-def told(changes: Iterable[Change]) -> list[dict[str, Json]]:
+def change_rows(changes: Iterable[Change]) -> list[dict[str, Json]]:
     """Changes as people name them."""
-    return [row for change in changes if (row := _told(change)) is not None]
+    return [row for change in changes if (row := _row(change)) is not None]
 
 
 def _owner(path: str) -> str:
@@ -190,9 +190,9 @@ def _of_image(path: str) -> tuple[str, str] | None:
     return None
 
 
-def _told(change: Change) -> dict[str, Json] | None:
+def _row(change: Change) -> dict[str, Json] | None:
     """A change as people name it; None for what only keeps order (checks, fences, gates, the structure, empty znodes)."""
-    from nodepool_ocb.store.worldpaths import place
+    from nodepool_ocb.store.worldpaths import parse
 
     data = None if isinstance(change, Check | Delete) else change.data
     verb = {"Create": "create", "Delete": "delete"}.get(type(change).__name__, "change")
@@ -205,7 +205,7 @@ def _told(change: Change) -> dict[str, Json] | None:
             "name": of_image[1],
             "state": None if state is None else str(state),
         }
-    what = place(change.path)
+    what = parse(change.path)
     if isinstance(change, Check | Raise) or (what is None and data is None) or isinstance(data, Gate):
         return None
     if what is None:

@@ -73,20 +73,20 @@ def _document(explanation: Explanation) -> dict[str, Json]:
             "noderole": cause.vertex.name,
             "state": str(cause.vertex.record.state),
             "chain": [each.name for each in cause.chain],
-            "reasons": [_told(reason) for reason in cause.reasons],
+            "reasons": [_reason(reason) for reason in cause.reasons],
         }
         for cause in explanation.causes
     ]
-    reasons = [_told(reason) for reason in explanation.reasons]
+    reasons = [_reason(reason) for reason in explanation.reasons]
     record = vertex.record
     return {
         "noderole": vertex.name, "state": str(record.state), "since": record.since, "reasons": reasons, "causes": causes
     }  # fmt: skip
 
 
-def _told(reason: Reason) -> dict[str, Json]:
-    told = ("code", "subject", "since", "text", "advice")
-    return {key: msgspec.to_builtins(getattr(reason, key)) for key in told}
+def _reason(reason: Reason) -> dict[str, Json]:
+    keys = ("code", "subject", "since", "text", "advice")
+    return {key: msgspec.to_builtins(getattr(reason, key)) for key in keys}
 
 
 def _words(explanation: Explanation, run: dict[str, Json] | None, now: float) -> str:
@@ -94,15 +94,15 @@ def _words(explanation: Explanation, run: dict[str, Json] | None, now: float) ->
     lines = [f"{vertex.name} is {vertex.record.state}{_since(vertex.record.since, now)}"]
     for number, reason in enumerate(explanation.reasons, 1):
         lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   → {reason.advice}"]
-    told = {(reason.code, reason.subject) for reason in explanation.reasons}
-    told |= {(Code.FAILED, reason.subject) for reason in explanation.reasons if reason.code is Code.PARENT_ERROR}
+    shown = {(reason.code, reason.subject) for reason in explanation.reasons}
+    shown |= {(Code.FAILED, reason.subject) for reason in explanation.reasons if reason.code is Code.PARENT_ERROR}
     if not explanation.reasons:
         lines.append("nothing holds it back: an annealer may start it at any moment")
     for cause in explanation.causes:
         lines.append(f"waits for: {' ← '.join(each.name for each in cause.chain)} ({cause.vertex.record.state})")
-        fresh = [reason for reason in cause.reasons if (reason.code, reason.subject) not in told]
+        fresh = [reason for reason in cause.reasons if (reason.code, reason.subject) not in shown]
         lines += [f"   {reason.code}: {reason.text}\n   → {reason.advice}" for reason in fresh]
-        told |= {(reason.code, reason.subject) for reason in fresh}
+        shown |= {(reason.code, reason.subject) for reason in fresh}
     if run:
         how = runs.how(run["outcome"], run["exit_code"])
         why = f": {run['reason']}" if run.get("reason") else ""
@@ -122,7 +122,7 @@ def _since(since: float, now: float) -> str:
 @click.command(cls=Verb)
 @name_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
-@click.option("--run", help="Which run; the newest unless told.")
+@click.option("--run", help="Which run; the default is the newest.")
 def log(name: str, follow: bool, run: str | None) -> None:
     """The output of a noderole's newest run: the whole, where its file is on this machine; else its end."""
     if follow and output.chosen() != "table":
@@ -163,18 +163,18 @@ def _file(world: World, vertex: Vertex, run: str, record: Run | None) -> tuple[s
 
 
 def _print(name: str, run: str, record: Run | None, where: tuple[str | None, Path | None]) -> None:
-    place, file = where
+    path, file = where
     text = file.read_text(errors="replace") if file else (record.tail if record else None) or ""
-    told = output.plain(record) if record else {}
-    document = {"noderole": name, "run": run, **told, "log": place, "output": text}
+    fields = output.plain(record) if record else {}
+    document = {"noderole": name, "run": run, **fields, "log": path, "output": text}
     output.say(_about(name, run, record, where))
     output.text(document, text)
 
 
 def _about(name: str, run: str, record: Run | None, where: tuple[str | None, Path | None]) -> str:
-    place, file = where
+    path, file = where
     how = runs.how(record.outcome, record.exit_code) if record else "still running"
-    whole = f"{'whole output' if file else 'the end; whole output'} in {place}" if place else "only the end is kept"
+    whole = f"{'whole output' if file else 'the end; whole output'} in {path}" if path else "only the end is kept"
     return f"{name}, run {run}: {how}; {whole}"
 
 

@@ -75,8 +75,8 @@ def list_(states: Sequence[str], deployment: str | None, fqdn: str | None, role:
 def row(vertex: Vertex) -> dict[str, Json]:
     """A noderole at a glance."""
     record = vertex.record
-    told = ("state", "since", "deployment", "generation", "attempt", "run", "refresh", "once", "reason", "by")
-    return {"noderole": vertex.name, **{key: msgspec.to_builtins(getattr(record, key)) for key in told}}
+    keys = ("state", "since", "deployment", "generation", "attempt", "run", "refresh", "once", "reason", "by")
+    return {"noderole": vertex.name, **{key: msgspec.to_builtins(getattr(record, key)) for key in keys}}
 
 
 def _watch(wanted: Callable[[Vertex], bool]) -> None:
@@ -123,7 +123,7 @@ def wait(names: Sequence[str], timeout_seconds: float | None) -> None:
 @click.argument("assignments", nargs=-1, required=True, metavar="PATH/TO=JSON...")
 @dry_run_option
 def set_(name: str, assignments: Sequence[str], dry_run: bool) -> None:
-    """Set attributes of a noderole, as its user: by the attribute's name, or at a place a/b/c.
+    """Set attributes of a noderole, as its user: by the attribute's name, or at a path a/b/c.
 
     What the role's schemas refuse is not written.
     """
@@ -135,7 +135,7 @@ def set_(name: str, assignments: Sequence[str], dry_run: bool) -> None:
         user = runs.layer(opened, path)
         before = user.value
         catalogue = {each: known.record for each, known in world.roles.items()}
-        after = assigning.assigned(before, assignments, lambda key: rules.place(catalogue, vertex.role, key))
+        after = assigning.assigned(before, assignments, lambda key: rules.attribute_path(catalogue, vertex.role, key))
         shared = world.deployment_roles.get((vertex.record.deployment, vertex.role))
         where = paths.deployment_role(vertex.record.deployment, vertex.role)
         shares = [Check(where, shared.version)] if shared else []

@@ -127,7 +127,7 @@ def change_and_wait(
     if choose is None or dry_run:
         session.report(changes, dry_run)
     else:
-        wait(choose, timeout_seconds, changes=session.told(changes))
+        wait(choose, timeout_seconds, changes=session.change_rows(changes))
 
 
 def _standings(following: Iterable[tuple[World, Touched]], choose: Choose) -> Iterator[tuple[World, WaitProgress]]:
@@ -180,11 +180,11 @@ def _live(stack: ExitStack) -> Callable[[World, WaitProgress], None]:
 
 def rows(world: World, names: Iterable[str]) -> list[dict[str, Json]]:
     """Each noderole with its state; None for one that is gone."""
-    told: list[dict[str, Json]] = []
+    made: list[dict[str, Json]] = []
     for name in names:
         vertex = world.vertex(name)
         record = vertex.record if vertex else None
-        told.append(
+        made.append(
             {
                 "noderole": name,
                 "state": str(record.state) if record else None,
@@ -192,7 +192,7 @@ def rows(world: World, names: Iterable[str]) -> list[dict[str, Json]]:
                 "reason": record.reason if record else None,
             }
         )
-    return told
+    return made
 
 
 def _error(now: WaitProgress) -> OcbError | None:

@@ -1,4 +1,4 @@
-"""Rollouts as commands see them: found by their names, read, told in rows and words, and steered.
+"""Rollouts as commands see them: found by their names, read, shown in rows and words, and changed.
 
 A rollout is written ``DEPLOYMENT/ID``; the deployment alone means its newest. What a person asks is one transaction: it
 changes what the engine decides from, and the annealer that drives the rollout does the rest.
@@ -66,8 +66,8 @@ def find(opened: Session, written: str | None, deployment: str | None) -> Key:
     first, slash, id = (written or "").partition("/")
     if first and not slash and (deployment or first.isdecimal()) and first not in known:
         first, id = "", first
-    place = _deployment(known, first or deployment)
-    return Key(place, id.zfill(10) if id else _newest(opened, place))
+    found = _deployment(known, first or deployment)
+    return Key(found, id.zfill(10) if id else _newest(opened, found))
 
 
 def _deployment(known: Sequence[str], wanted: str | None) -> str:
@@ -233,24 +233,24 @@ def node_row(rollout: Rollout, node: str) -> dict[str, Json]:
     }
 
 
-def tables(told: Mapping[str, Json]) -> list[RenderableType]:
+def tables(document: Mapping[str, Json]) -> list[RenderableType]:
     """A document of ``document`` for people."""
-    about = {key: told[key] for key in ("rollout", "strategy", "state", "reason", "since", "started", "by")}
-    about["driver"] = words(told)["driver"]
-    about["nodes"] = ", ".join(f"{len(nodes)} {state}" for state, nodes in told["nodes"].items()) or None
+    about = {key: document[key] for key in ("rollout", "strategy", "state", "reason", "since", "started", "by")}
+    about["driver"] = words(document)["driver"]
+    about["nodes"] = ", ".join(f"{len(nodes)} {state}" for state, nodes in document["nodes"].items()) or None
     parts: list[RenderableType] = [
         output.fields(about),
         "",
-        output.table(map(group_words, told["groups"]), GROUP_COLUMNS),
+        output.table(map(group_words, document["groups"]), GROUP_COLUMNS),
     ]
-    if told["failed"]:
-        parts += ["", output.table(told["failed"], NODE_COLUMNS)]
-    if told["next"]:
-        parts += ["", output.verbatim(["to go on:", *(f"  {line}" for line in told["next"][:MOST_LINES])])]
+    if document["failed"]:
+        parts += ["", output.table(document["failed"], NODE_COLUMNS)]
+    if document["next"]:
+        parts += ["", output.verbatim(["to go on:", *(f"  {line}" for line in document["next"][:MOST_LINES])])]
     return parts
 
 
-# -- steering --
+# -- commands --
 
 
 def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]]) -> Rollout:

@@ -67,11 +67,11 @@ def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bo
     if watch:
         rolloutwatch.watch(key)
         return
-    told = rolling.document(key, found, holder)
+    document = rolling.document(key, found, holder)
     if as_report:
-        output.text({**told, "report": report(found)}, report(found))
+        output.text({**document, "report": report(found)}, report(found))
     else:
-        output.thing(told, str(key), *rolling.tables(told))
+        output.thing(document, str(key), *rolling.tables(document))
 
 
 @command.command()
@@ -92,7 +92,7 @@ def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_s
     rolloutwatch.wait(key, timeout_seconds, fail_fast)
 
 
-# -- steering --
+# -- commands --
 
 
 @command.command()

@@ -58,18 +58,22 @@ def start(
     chosen = _with_phases(_chosen(file, whole, name), phases)
     with session.session() as opened:
         world = session.load(opened)
-        place = _deployment(world, deployment)
-        nodes = _nodes(world, place)
+        deployment = _deployment(world, deployment)
+        nodes = _nodes(world, deployment)
         plan = planning.plan(chosen, nodes)
         rollout = planning.begin(chosen, nodes, opened.now(), session.me())
-        _refuse(opened, world, place, rollout)
+        _refuse(opened, world, deployment, rollout)
         _refuse_criteria(plan, force)
         if dry_run:
-            strategy.show(chosen, plan, {"name": chosen.name, "deployment": place, "inventory": rollout.head.inventory})
+            strategy.show(
+                chosen, plan, {"name": chosen.name, "deployment": deployment, "inventory": rollout.head.inventory}
+            )
             raise click.exceptions.Exit(10)
         strategy.remark(plan)
-        committed = [Check(paths.deployment(each), world.deployments[each].version) for each in below(world, place)]
-        key = Key(place, rollouts.begin(opened, place, rollout, committed))
+        committed = [
+            Check(paths.deployment(each), world.deployments[each].version) for each in below(world, deployment)
+        ]
+        key = Key(deployment, rollouts.begin(opened, deployment, rollout, committed))
         rolling.warn_of_nobody(opened)
     if wait:
         output.say(f"rollout {key} begins")
@@ -116,20 +120,20 @@ def _deployment(world: World, wanted: str | None) -> str:
     return own[0] if own else SYSTEM
 
 
-def _nodes(world: World, place: str) -> Mapping[str, Node]:
+def _nodes(world: World, deployment: str) -> Mapping[str, Node]:
     from nodepool_ocb.rollout.selectors import inventory
 
     unreadable.refuse_inventory(world)
-    return inventory(world, place)
+    return inventory(world, deployment)
 
 
-def _refuse(opened: Session, world: World, place: str, rollout: Rollout) -> None:
+def _refuse(opened: Session, world: World, deployment: str, rollout: Rollout) -> None:
     """Raises Conflict, Invalid or NotFound where it could not be carried out."""
     from nodepool_ocb.store import lines
 
-    _refuse_another(opened, place)
-    lines.entered(opened, place)
-    for each in below(world, place):
+    _refuse_another(opened, deployment)
+    lines.entered(opened, deployment)
+    for each in below(world, deployment):
         if world.deployments[each].record.state is DeploymentState.PROPOSED:
             advice = (
                 f"nodepool-ocb deployment commit {each} --no-noderoles lets them in, and leaves the rest to the rollout"
@@ -141,18 +145,18 @@ def _refuse(opened: Session, world: World, place: str, rollout: Rollout) -> None
         for role in phase.roles:
             if role not in world.roles:
                 raise unknown("role", role, world.roles)
-    _refuse_nothing(world, place, rollout)
+    _refuse_nothing(world, deployment, rollout)
 
 
-def _refuse_another(opened: Session, place: str) -> None:
+def _refuse_another(opened: Session, deployment: str) -> None:
     from nodepool_ocb.rollout.records import RolloutState
     from nodepool_ocb.store import rollouts
 
-    newest = rollouts.newest(opened, place)
-    found = rollouts.read(opened, place, newest) if newest is not None else None
+    newest = rollouts.newest(opened, deployment)
+    found = rollouts.read(opened, deployment, newest) if newest is not None else None
     if newest is None or found is None or found[0].over:
         return
-    key, head = Key(place, newest), found[0].head
+    key, head = Key(deployment, newest), found[0].head
     holder = rolling.driver(opened, key)
     who = f"{holder.daemon} on {holder.host} drives it" if holder else "nobody drives it now"
     since = output.age(opened.now() - head.started)
@@ -163,21 +167,21 @@ def _refuse_another(opened: Session, place: str) -> None:
     )
 
 
-def _refuse_nothing(world: World, place: str, rollout: Rollout) -> None:
+def _refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
     """Raises Conflict where it would commit nothing; says which of what is PROPOSED it would not commit."""
     from nodepool_ocb.rollout.observer import Observer
 
-    observer = Observer(world, place, rollout)
+    observer = Observer(world, deployment, rollout)
     grouped = {node for members in rollout.members.values() for node in members}
     phases = range(len(rollout.head.strategy.phases))
     taken = {vertex for node in grouped for phase in phases for vertex in observer.noderoles(node, phase)}
-    within = frozenset(below(world, place))
+    within = frozenset(below(world, deployment))
     there = [vertex for node in rollout.nodes for vertex in world.nodes[node].noderoles.values()]
     proposed = {v for v in there if v.record.state is State.PROPOSED and v.record.deployment in within}
     if not proposed & taken:
         many = f"; {len(proposed)} noderoles are in no phase of it, or on nodes in no group" if proposed else ""
         raise Conflict(
-            f"nothing that this rollout would commit in deployment {place} is PROPOSED{many};"
+            f"nothing that this rollout would commit in deployment {deployment} is PROPOSED{many};"
             " bind roles first, or: nodepool-ocb noderole list --state PROPOSED"
         )
     if proposed - taken:

@@ -62,12 +62,12 @@ def _criteria(group: Group) -> str | None:
     'at least 50% successful, at most 0 failed'
     """
     wanted = group.success_criteria
-    told = (
+    phrases = (
         (wanted.percent_successful_nodes, "at least {}% successful"),
         (wanted.minimum_successful_nodes, "at least {} successful"),
         (wanted.maximum_failed_nodes, "at most {} failed"),
     )
-    return ", ".join(words.format(number) for number, words in told if number is not None) or None
+    return ", ".join(words.format(number) for number, words in phrases if number is not None) or None
 
 
 def _document(strategy: Strategy) -> dict[str, Json]:
@@ -111,7 +111,7 @@ def show(strategy: Strategy, made: Plan, about: Mapping[str, Json]) -> None:
 
 def unmet(made: Plan) -> list[str]:
     """A sentence for each criterion that cannot be met."""
-    return [f"group {group}: {text}" for group, told in made.unmet.items() for text in told]
+    return [f"group {group}: {text}" for group, reasons in made.unmet.items() for text in reasons]
 
 
 def _rows(strategy: Strategy, made: Plan) -> list[dict[str, Json]]:

@@ -120,14 +120,14 @@ def watch(key: Key) -> None:
 
 def _lines(key: Key, following: Iterator[View]) -> None:
     """A JSON object a line for the rollout, each group and each node, now and whenever it changes."""
-    told: dict[tuple[str, str], Mapping[str, Json]] = {}
+    shown: dict[tuple[str, str], Mapping[str, Json]] = {}
     for rollout, holder, _ in following:
         if rollout is None:
             output.line({"kind": "rollout", "rollout": str(key), "state": None})
             raise NotFound(f"rollout {key} was deleted")
         for name, row in _things(key, rollout, holder):
-            if told.get(name) != row:
-                told[name] = row
+            if shown.get(name) != row:
+                shown[name] = row
                 output.line(row)
         if rollout.over:
             return
@@ -163,16 +163,17 @@ class _Live:
         from rich.console import Group
 
         assert view.rollout is not None, "what is gone is not shown"
-        told = rolling.document(key, view.rollout, view.holder)
-        groups = told["groups"]
+        document = rolling.document(key, view.rollout, view.holder)
+        groups = document["groups"]
         if len(groups) > LIVE_GROUPS:
             groups = sorted(groups, key=lambda row: row["state"] not in AT_WORK)[:LIVE_GROUPS]
         room = self._live.console.width
         words = map(rolling.group_words, groups)
         parts = [output.picture(words, rolling.GROUP_COLUMNS, ("since", "critical"), room)]
-        head = f"rollout {key}: {told['state']}, {len(told['nodes'].get('success', []))} of {view.rollout.head.nodes} nodes done"
-        if len(groups) < len(told["groups"]):
-            head += f"; {len(groups)} of {len(told['groups'])} groups, those at work first"
+        done = len(document["nodes"].get("success", []))
+        head = f"rollout {key}: {document['state']}, {done} of {view.rollout.head.nodes} nodes done"
+        if len(groups) < len(document["groups"]):
+            head += f"; {len(groups)} of {len(document['groups'])} groups, those at work first"
         self._live.update(Group(head, *parts, *([] if view.annealers else [rolling.NOBODY])), refresh=True)
 
 
@@ -222,9 +223,9 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
         ended = TimedOut(f"rollout {key} goes on beyond the time-out; to wait on: nodepool-ocb rollout wait {key}")
     if last is not None and last.rollout is not None:
         outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
-        told = rolling.document(key, last.rollout, last.holder)
+        document = rolling.document(key, last.rollout, last.holder)
         words = report(last.rollout)
-        output.text({"outcome": outcome, **told, "report": words}, str(key) if output.chosen() == "name" else words)
+        output.text({"outcome": outcome, **document, "report": words}, str(key) if output.chosen() == "name" else words)
     if ended is not None:
         raise ended
 
@@ -274,8 +275,8 @@ def _error(key: Key, now: RolloutProgress, rollout: Rollout | None) -> OcbError 
     if now.group is not None:
         return InError(f"rollout {key}: {now.sentence}: {rolloutlines.promote(str(key), rollout, now.group)}")
     assert now.outcome is not None, "what is open has no error"
-    told = now.sentence if now.sentence.startswith(now.outcome) else f"{now.outcome}: {now.sentence}"
-    return InError(f"rollout {key}: {told}{_advice(key, rollout) if rollout.over else ''}")
+    sentence = now.sentence if now.sentence.startswith(now.outcome) else f"{now.outcome}: {now.sentence}"
+    return InError(f"rollout {key}: {sentence}{_advice(key, rollout) if rollout.over else ''}")
 
 
 def _advice(key: Key, rollout: Rollout) -> str:

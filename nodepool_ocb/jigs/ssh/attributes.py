@@ -60,8 +60,8 @@ def _lines(path: str, value: Json) -> Iterator[str]:
             yield from _lines(below + part, held)
     elif isinstance(value, list | tuple):
         yield f"\t{path}\tl{'/'.join(map(str, range(len(value))))}\n"
-        for place, held in enumerate(value):
-            yield from _lines(f"{below}{place}", held)
+        for index, held in enumerate(value):
+            yield from _lines(f"{below}{index}", held)
     elif isinstance(value, str):
         yield f"\t{path}\tt{_escaped(value)}\n"
     else:
@@ -87,14 +87,14 @@ def apply(attributes: dict[str, Json], written: bytes) -> dict[str, Json]:
 
 
 def _writes(written: bytes) -> Iterator[tuple[str, str, bytes]]:
-    place = 0
-    while place < len(written):
-        head = _HEAD.match(written, place)
-        place = head.end() + int(head["size"]) if head else 0
-        if head is None or written[place : place + 1] != b"\n":
+    index = 0
+    while index < len(written):
+        head = _HEAD.match(written, index)
+        index = head.end() + int(head["size"]) if head else 0
+        if head is None or written[index : index + 1] != b"\n":
             raise ValueError("what write_attribute wrote is damaged")
-        yield head["kind"].decode(), head["path"].decode("utf-8", "replace"), written[head.end() : place]
-        place += 1
+        yield head["kind"].decode(), head["path"].decode("utf-8", "replace"), written[head.end() : index]
+        index += 1
 
 
 def _value(kind: str, path: str, text: bytes) -> Json:
@@ -134,7 +134,7 @@ def _put(root: dict[str, Json], path: str, value: Json) -> None:
         holder = _step(holder, key, path)
     if isinstance(holder, dict):
         holder[last] = value
-    elif _place(holder, last, path) == len(holder):
+    elif _index(holder, last, path) == len(holder):
         holder.append(value)
     else:
         holder[int(last)] = value
@@ -146,15 +146,15 @@ def _step(holder: Any, key: str, path: str) -> Any:
         if not isinstance(holder.get(key), dict | list):
             holder[key] = {}
         return holder[key]
-    place = _place(holder, key, path)
-    if place == len(holder):
+    index = _index(holder, key, path)
+    if index == len(holder):
         holder.append({})
-    elif not isinstance(holder[place], dict | list):
-        holder[place] = {}
-    return holder[place]
+    elif not isinstance(holder[index], dict | list):
+        holder[index] = {}
+    return holder[index]
 
 
-def _place(holder: list[Json], key: str, path: str) -> int:
+def _index(holder: list[Json], key: str, path: str) -> int:
     if not (key.isascii() and key.isdigit() and int(key) <= len(holder)):
-        raise ValueError(f"write_attribute {path}: {key!r} is no place in a list of {len(holder)}, nor the next")
+        raise ValueError(f"write_attribute {path}: {key!r} is no index in a list of {len(holder)}, nor the next")
     return int(key)

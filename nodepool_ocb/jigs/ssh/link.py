@@ -252,11 +252,11 @@ def _connect(
 ) -> Link | Unreachable:
     timeout = settings.connect_timeout_seconds
     try:
-        places = socket.getaddrinfo(*parse(address), type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(*parse(address), type=socket.SOCK_STREAM)
     except (ValueError, OSError) as error:
         return Unreachable("resolve", f"{address}: {_words(error)}")
     try:
-        sock = _socket(places, timeout)
+        sock = _socket(addresses, timeout)
         transport = _Transport(sock)
     except OSError as error:
         if error.errno in OURS:
@@ -275,15 +275,15 @@ def _connect(
     return Link(fqdn, node, transport, keepalive)
 
 
-def _socket(places: Sequence[tuple[Any, ...]], timeout_seconds: float) -> _Socket:
-    """Connected to the first place that takes us; raises the last OSError."""
+def _socket(addresses: Sequence[tuple[Any, ...]], timeout_seconds: float) -> _Socket:
+    """Connected to the first address that takes us; raises the last OSError."""
     failure: OSError | None = None
-    for family, kind, protocol, _, place in places:
+    for family, kind, protocol, _, address in addresses:
         sock = _Socket(family, kind, protocol)
         try:
             sock.settimeout(timeout_seconds)
             sock.allow(BANNER_BYTES, "before SSH begins")
-            sock.connect(place)
+            sock.connect(address)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             dead_ms = int(3000 * min(KEEPALIVE_SECONDS, timeout_seconds))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, dead_ms)

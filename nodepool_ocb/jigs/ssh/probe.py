@@ -1,4 +1,4 @@
-"""Whether a machine is there: its connection is opened or used, and it prints a word that it is told.
+"""Whether a machine is there: its connection is opened or used, and it prints a word that we send.
 
 A shell may say more before that, as a runner's may.
 """
@@ -78,7 +78,7 @@ class Prober:
         return Alive(None if node.host_keys else answer.host_key)
 
     def _word(self, link: Link) -> Unreachable | None:
-        """Have a new word printed: a login that runs something else, whatever it is told, prints another."""
+        """Have a new word printed: a login that runs something else, whatever it is sent, prints another."""
         timeout = self._pool.settings.connect_timeout_seconds
         halves = secrets.token_hex(8), secrets.token_hex(8)  # who repeats the command does not print the word
         try:
@@ -100,10 +100,10 @@ class Prober:
             return Unreachable("run", link.fault or "the command printf ended without an exit code")
         if code == 0 and word in said.splitlines():
             return None
-        told = f": {words[:WORDS_CHARACTERS]}" if (words := " ".join(said.split())) else ""
+        output = f": {words[:WORDS_CHARACTERS]}" if (words := " ".join(said.split())) else ""
         if code > 0:
-            return Unreachable("run", f"the command printf ended with exit code {code}{told}")
-        return Unreachable("run", f"the login runs something else than the command that it is told{told}")
+            return Unreachable("run", f"the command printf ended with exit code {code}{output}")
+        return Unreachable("run", f"the login runs something else than the command that it is sent{output}")
 
     def close(self) -> None:
         """Close all connections; the jigs share them."""

@@ -92,16 +92,16 @@ class Ear:
             return
         heard, self._buffer = self._buffer + data, b""
         begin = 0  # what stands before it has been given
-        while self._section != "FOLLOWING" and (place := heard.find(self._mark, begin)) >= 0:
-            end = heard.find(b"\n", place + len(self._mark))
-            if place > begin:
-                yield Data(self._section, heard[begin:place])
-            if (len(heard) if end < 0 else end) - place > FRAME_BYTES:
+        while self._section != "FOLLOWING" and (position := heard.find(self._mark, begin)) >= 0:
+            end = heard.find(b"\n", position + len(self._mark))
+            if position > begin:
+                yield Data(self._section, heard[begin:position])
+            if (len(heard) if end < 0 else end) - position > FRAME_BYTES:
                 raise Nonsense(f"a frame of more than {FRAME_BYTES} bytes")
             if end < 0:
-                self._buffer = heard[place:]
+                self._buffer = heard[position:]
                 return
-            word, *arguments = heard[place + len(self._mark) : end].decode("utf-8", "replace").split(" ")
+            word, *arguments = heard[position + len(self._mark) : end].decode("utf-8", "replace").split(" ")
             begin = end + 1
             self._section = word if word in ("OUTPUT", "WRITTEN", "FOLLOWING") else ""
             yield Frame(word, tuple(arguments))
@@ -113,11 +113,11 @@ class Ear:
     def _held(self, heard: bytes, begin: int) -> int:
         """How many bytes at the end, from ``begin`` on, may be the begin of a mark."""
         first = max(begin, len(heard) - len(self._mark))
-        place = heard.rfind(b"\n", first)
-        while place >= 0:
-            if self._mark.startswith(heard[place:]):
-                return len(heard) - place
-            place = heard.rfind(b"\n", first, place)
+        position = heard.rfind(b"\n", first)
+        while position >= 0:
+            if self._mark.startswith(heard[position:]):
+                return len(heard) - position
+            position = heard.rfind(b"\n", first, position)
         return 0
 
 
@@ -185,12 +185,12 @@ def follow(order: Order, run: str, offset: int) -> bytes:
 @lru_cache(maxsize=1)
 def installer() -> tuple[str, str]:
     """What installs the runner in a state directory, and the name under which it does."""
-    texts = {place: files("nodepool_ocb.jigs.ssh").joinpath(file).read_text() for place, file in PROGRAMS.items()}
+    texts = {program: files("nodepool_ocb.jigs.ssh").joinpath(file).read_text() for program, file in PROGRAMS.items()}
     digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
     folder = f"new-{digest}.$1"  # $1: the process that installs
     lines = [f'mkdir -p "{folder}/bin"']
-    for place, text in texts.items():
-        lines.append(f"cat >\"{folder}/{place}\" <<'{_END}'\n{text}{_END}")
+    for program, text in texts.items():
+        lines.append(f"cat >\"{folder}/{program}\" <<'{_END}'\n{text}{_END}")
     lines.append(f'chmod 700 "{folder}"/bin/*')
     lines.append(f'timeout --version 2>/dev/null | grep -q GNU || : >"{folder}/apart"')
     # Two may install at once: the first to rename wins, and mv -T is not everywhere.

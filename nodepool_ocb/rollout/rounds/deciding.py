@@ -114,11 +114,11 @@ class _Deciding:
         if (allowed is None and percent is None) or self._head.state not in (RS.RUNNING, RS.STOPPING):
             return
         count = sum(progress.state in LOST for progress in self._rollout.nodes.values()) - self._head.breaker_offset
-        told = f"the breaker tripped: {count} of {self._head.nodes} nodes failed, and no more than"
+        message = f"the breaker tripped: {count} of {self._head.nodes} nodes failed, and no more than"
         if allowed is not None and count > allowed:
-            self._turn(RS.CANCELLING, f"{told} {allowed} may")
+            self._turn(RS.CANCELLING, f"{message} {allowed} may")
         elif percent is not None and count * 100 > percent * self._head.nodes:
-            self._turn(RS.CANCELLING, f"{told} {percent} percent may")
+            self._turn(RS.CANCELLING, f"{message} {percent} percent may")
 
     def _react(self) -> None:
         """Stop or cancel, where a critical group failed that asks for it."""
@@ -222,8 +222,8 @@ class _Deciding:
 
     def _work(self, name: str, record: GroupRecord) -> bool:
         if ahead(record.phase_since, self._now):
-            told = f"{self._phases[record.phase].name} began under a clock that was ahead: its time counts from now"
-            return self._put(name, replace(record, phase_since=self._now), told)
+            message = f"{self._phases[record.phase].name} began under a clock that was ahead: its time counts from now"
+            return self._put(name, replace(record, phase_since=self._now), message)
         at = groups.standing(self._rollout, record)
         if at.own:
             self._at_rest[name] = (record, self._head.state)
@@ -234,8 +234,8 @@ class _Deciding:
         left = at.unsent + at.others
         if late and self._head.strategy.on_timeout is OnTimeout.FAIL and left + at.unknown:
             seconds = groups.deadline(self._phases, record) - record.phase_since
-            told = f"{phase} ran out of time after {seconds:g} s: {at.unknown} unknown, {left} not sent; {count}"
-            return self._fail(name, record, phase, told, unmet)
+            message = f"{phase} ran out of time after {seconds:g} s: {at.unknown} unknown, {left} not sent; {count}"
+            return self._fail(name, record, phase, message, unmet)
         if left and not late and not groups.hopeless(self._rollout, record):
             if self._head.state is not RS.CANCELLING:
                 self._at_rest[name] = (record, self._head.state)
@@ -255,8 +255,8 @@ class _Deciding:
             return self._put(name, done, f"succeeded: {count}")
         batch = record.group.batches[record.batch]
         if batch.pause and record.promoted <= record.batch:
-            told = f"pauses after batch {record.batch + 1}: {count}; it goes on when somebody promotes it"
-            return self._put(name, replace(record, state=GS.PAUSED, detail=told), told)
+            message = f"pauses after batch {record.batch + 1}: {count}; it goes on when somebody promotes it"
+            return self._put(name, replace(record, state=GS.PAUSED, detail=message), message)
         return self._next_batch(name, record)
 
     def _next_batch(self, name: str, record: GroupRecord) -> bool:

@@ -36,7 +36,7 @@ def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decis
             begun = rollout.groups[progress.group].begun if progress.group else 0
             after = replace(progress, state=NS.UNKNOWN, since=now, late=begun, reason=late[progress.group])
         if after is not None:
-            found.append(Decision(name, after, _told(after)))
+            found.append(Decision(name, after, _message(after)))
     return found
 
 
@@ -104,5 +104,5 @@ def _failed(progress: Progress, there: Seen, reason: str, now: float) -> Progres
     return replace(progress, state=NS.FAILURE, since=now, reason=brief(reason)).noting(there.errors)
 
 
-def _told(progress: Progress) -> str:
+def _message(progress: Progress) -> str:
     return f"{progress.state}: {progress.reason}" if progress.reason else str(progress.state)

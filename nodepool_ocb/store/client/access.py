@@ -43,7 +43,7 @@ def _loopback(host: str) -> bool:
 
 
 class Acls:
-    """The ACL of every place: from ``rights.TABLE`` where each kind has a user, else the same for all znodes.
+    """The ACL of every znode: from ``rights.TABLE`` where each kind has a user, else the same for all znodes.
 
     That is all rights for whoever made it, or for everybody. The maker is the user alone where there is one: ``auth`` would
     let in whoever has the same certificate, too.
@@ -72,10 +72,10 @@ class Acls:
 
     def packed(self, path: str) -> bytes:
         """The same as ZooKeeper takes it."""
-        place = rights.row(path).path if self._users else ""
-        if place not in self._known:
-            self._known[place] = frames.access(self.of(path))
-        return self._known[place]
+        row = rights.row(path).path if self._users else ""
+        if row not in self._known:
+            self._known[row] = frames.access(self.of(path))
+        return self._known[row]
 
 
 def bits(letters: str) -> int:
@@ -93,10 +93,10 @@ def words(acl: Sequence[Grant]) -> list[str]:
     >>> words([Grant(1, "sasl", "builder"), Grant(31, "sasl", "ocb")])
     ['sasl:builder:r', 'sasl:ocb:cdrwa']
     """
-    told = sorted(acl, key=lambda each: each[1:])
+    grants = sorted(acl, key=lambda each: each[1:])
     return [
         f"{scheme}:{identity}:" + "".join(letter for letter in rights.ALL if granted & _BITS[letter])
-        for granted, scheme, identity in told
+        for granted, scheme, identity in grants
     ]
 
 

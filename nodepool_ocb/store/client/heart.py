@@ -22,13 +22,13 @@ from kazoo.retry import KazooRetry
 
 from nodepool_ocb.store.client import diagnosis
 
-LATE_PLACE_SECONDS: Final = 60.0  # that a late server is tried after the others
+LATE_SERVER_SECONDS: Final = 60.0  # that a late server is tried after the others
 LATE_SHARE: Final = 8  # a server that was late twice is given 4/8 of the time, to begin with 2/8
 LEAST_LATE_SECONDS: Final = 1.0  # a busy server needs as much
 ROUND_SECONDS: Final = 0.2  # between two rounds through all addresses, but for the jitter
 OPINIONS: Final = 2  # servers that say the session is over, before it is: one that was frozen is behind the times
 
-Place = tuple[str, str, int]  # the host's name, its address, the port
+Server = tuple[str, str, int]  # the host's name, its address, the port
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -67,11 +67,11 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         self._socket: Any = None
         self.addresses = 1  # that there are to connect to
         self._heard = 0.0  # when anything came from the server; monotonic, as all times here
-        self._late_places: dict[
-            Place, tuple[int, float]
+        self._late_servers: dict[
+            Server, tuple[int, float]
         ] = {}  # servers that were late: how often in a row, and when last
         self._answer_seconds = 0.0  # that the server may take which we connect to now
-        self._expiries: list[Place] = []  # servers in a row that said the session is over; one may stand there twice
+        self._expiries: list[Server] = []  # servers in a row that said the session is over; one may stand there twice
 
     @property
     def owed_since(self) -> float | None:
@@ -83,21 +83,21 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         """With any server."""
         return patience(self.client._session_timeout / 1000, self.addresses)
 
-    def _expand_client_hosts(self) -> list[Place]:
-        found: list[Place] = super()._expand_client_hosts()
+    def _expand_client_hosts(self) -> list[Server]:
+        found: list[Server] = super()._expand_client_hosts()
         self.addresses = max(1, len(found))
-        since = time.monotonic() - LATE_PLACE_SECONDS
-        self._late_places = {place: late for place, late in self._late_places.items() if late[1] > since}
+        since = time.monotonic() - LATE_SERVER_SECONDS
+        self._late_servers = {server: late for server, late in self._late_servers.items() if late[1] > since}
         return sorted(found, key=self._last)  # of those that are alike: by chance
 
-    def _last(self, place: Place) -> tuple[bool, float]:
+    def _last(self, server: Server) -> tuple[bool, float]:
         """Who said that the session is over is asked after all others, and then who was late, the newest last."""
-        return place in self._expiries, self._late_places.get(place, (0, 0.0))[1]
+        return server in self._expiries, self._late_servers.get(server, (0, 0.0))[1]
 
-    def _expect(self, place: Place) -> None:
+    def _expect(self, server: Server) -> None:
         """Connecting to this server may take so long: after it was late less, and then more and more again."""
         late = self.patience.late
-        times, _ = self._late_places.get(place, (0, 0.0))
+        times, _ = self._late_servers.get(server, (0, 0.0))
         self._answer_seconds = late * min(2**times, LATE_SHARE) / LATE_SHARE if times else late
         self.handler.connect_seconds = self._answer_seconds
 
@@ -115,7 +115,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
             self._xid = 0
             read_ms, timeout_ms = self._connect(host, hostip, port)
             self._expiries.clear()
-            self._late_places.pop((host, hostip, port), None)
+            self._late_servers.pop((host, hostip, port), None)
             retry.reset()
             self._converse(read_ms / 1000, timeout_ms / 1000)
             client._session_callback(KeeperState.CLOSED)
@@ -125,7 +125,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
             client._session_callback(KeeperState.AUTH_FAILED)
             return STOP_CONNECTING
         except SessionExpiredError:
-            self._told_expired((host, hostip, port))
+            self._session_expired((host, hostip, port))
         except (ConnectionDropped, self.handler.timeout_exception) as error:
             self._dropped((host, hostip, port), error)
         except Exception:
@@ -136,9 +136,9 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
                 self._socket.close()
         return None
 
-    def _told_expired(self, place: Place) -> None:
+    def _session_expired(self, server: Server) -> None:
         """A leader that was frozen ends sessions which live on at the others; so another server is asked, too."""
-        self._expiries.append(place)
+        self._expiries.append(server)
         if len(self._expiries) < OPINIONS and self.addresses > 1:
             self.logger.warning("Session has expired, says one server; asking another")
             return
@@ -146,9 +146,9 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         self.logger.warning("Session has expired")
         self.client._session_callback(KeeperState.EXPIRED_SESSION)
 
-    def _dropped(self, place: Place, error: Exception) -> None:
+    def _dropped(self, server: Server, error: Exception) -> None:
         if isinstance(error, self.handler.timeout_exception) or isinstance(diagnosis.cause_of(error), TimeoutError):
-            self._late_places[place] = self._late_places.get(place, (0, 0.0))[0] + 1, time.monotonic()
+            self._late_servers[server] = self._late_servers.get(server, (0, 0.0))[0] + 1, time.monotonic()
         self.logger.warning("Connection dropped: %s", error)
         if self.client._state != KeeperState.CONNECTING:
             self.client._session_callback(KeeperState.CONNECTING)

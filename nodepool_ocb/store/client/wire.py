@@ -34,7 +34,7 @@ from kazoo.protocol.states import KeeperState
 from nodepool_ocb.store.client import diagnosis
 from nodepool_ocb.store.client.answers import Answer, Completion, NotSent
 from nodepool_ocb.store.client.frames import Raw, Reply
-from nodepool_ocb.store.client.heart import Beating, Place
+from nodepool_ocb.store.client.heart import Beating, Server
 from nodepool_ocb.store.client.sockets import Handler
 from nodepool_ocb.telemetry.logs import Repeats
 
@@ -123,7 +123,7 @@ class Connection(Beating):
         self.client.connected_again()
         return timeouts
 
-    def _expand_client_hosts(self) -> list[Place]:
+    def _expand_client_hosts(self) -> list[Server]:
         found = super()._expand_client_hosts()
         if not found:
             self.failure = diagnosis.UNRESOLVED

@@ -13,18 +13,18 @@ _OVER: Final = struct.pack("!iiqi16sb", 0, 0, 0, 16, bytes(16), 0)  # a time-out
 
 
 class Forgetful(Impostor):
-    """Listens on 127.0.0.1 until closed; ``told`` counts the clients that it has told so."""
+    """Listens on 127.0.0.1 until closed; ``answered`` counts the clients that it has answered so."""
 
     def __init__(self) -> None:
-        self.told = 0
-        super().__init__(("127.0.0.1", 0), self._tell)
+        self.answered = 0
+        super().__init__(("127.0.0.1", 0), self._answer)
 
     @property
     def hosts(self) -> str:
         """The connection string."""
         return f"127.0.0.1:{self.port}"
 
-    def _tell(self, client: socket.socket, _: threading.Event) -> None:
+    def _answer(self, client: socket.socket, _: threading.Event) -> None:
         if client.recv(4096):
-            self.told += 1
+            self.answered += 1
             client.sendall(struct.pack("!i", len(_OVER)) + _OVER)

@@ -47,7 +47,7 @@ class Server:
 
     ``fsync`` off makes tests quicker and measurements untrue. ``settings`` are more lines of zoo.cfg,
     ``properties`` more ``-D``; with ``tls`` the lines must say everything about certificates, and ``port`` is
-    the TLS port, a free one unless told.
+    the TLS port, by default a free one.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ import pytest
 
 from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.model.records import Node, Set
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines import probes
 from nodepool_ocb_annealer.machines.probes import IN_A_ROW_SECONDS, Probing
 from tests.annealer.machines.test_judging import Context as Judged
@@ -36,7 +37,7 @@ class Context(Judged):
     def ask(self, after_seconds: float, takes_seconds: float) -> None:
         """Keep the appointment, as late, and take the answer, after so long: others may be asked first."""
         self.now += after_seconds
-        assert list(self.agenda.due(self.now)) == [("probe", "n0")]
+        assert list(self.agenda.due(self.now)) == [Appointment(Matter.PROBE, "n0")]
         self.probing.probe("n0")
         self.now += takes_seconds
         self.inbox.get(timeout=60.0)()

@@ -22,7 +22,7 @@ from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.strategy import Strategy
 from nodepool_ocb.store.client import codec, transaction
 from nodepool_ocb.store.rollouts import Versions
-from nodepool_ocb.store.worldpaths import place
+from nodepool_ocb.store.worldpaths import parse
 from nodepool_ocb_annealer.rollouts.driving import Driven, Move, move
 from tests.journeys.staging import document
 
@@ -74,7 +74,7 @@ class Place:
                 raise Stale(change.path, change.path)
         for change in changes:
             if isinstance(change, Set) and isinstance(change.data, NodeRole):
-                at = place(change.path)
+                at = parse(change.path)
                 assert at is not None
                 self.world.put_noderole(at.name, at.below, change.data, change.version + 1)
             elif isinstance(change, Set):
@@ -83,7 +83,7 @@ class Place:
         self.writes.append(len(changes))
 
     def _version(self, path: str) -> int:
-        at = place(path)
+        at = parse(path)
         if at is not None and at.kind is NodeRole:
             return self.world.nodes[at.name].noderoles[at.below].version
         return self.znodes[path][1]

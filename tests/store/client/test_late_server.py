@@ -106,8 +106,8 @@ def test_one_server_alone_ends_no_session(zookeeper: Server, until: Until) -> No
     with Forgetful() as wrong, Proxy(zookeeper.port) as proxy:
         hosts = f"{wrong.hosts},{proxy.hosts}"
         with Session(ZooKeeperSettings(hosts=hosts, session_timeout_seconds=20.0)) as session:
-            known, told, connections = session.id, wrong.told, session.connections
-            while wrong.told < told + 10:  # by chance it is asked first or last: ten times leave no doubt
+            known, answered, connections = session.id, wrong.answered, session.connections
+            while wrong.answered < answered + 10:  # by chance it is asked first or last: ten times leave no doubt
                 proxy.cut()
                 proxy.heal()  # at once: who finds nobody else asks the wrong one twice, and that is enough
                 until(lambda seen=connections: session.connections > seen, 30.0)

@@ -1,0 +1,160 @@
+"""A noderole among its neighbours, the cluster that stands between many, and the node that carries both.
+
+Each knows its world, and asks it for what is not beside it. Nothing here changes them: ``World`` and ``Edges`` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Claim, Fence, Node, NodeRole, State
+
+if TYPE_CHECKING:  # the world holds vertices, and each vertex names its world
+    from nodepool_ocb.engine.world.world import World
+
+
+class Vertex(msgspec.Struct, eq=False, gc=False):
+    """A noderole in the graph. ``version`` is -1 for one that is planned and not written yet."""
+
+    name: str
+    role: str
+    node: NodeView
+    record: NodeRole
+    version: int = -1
+    mzxid: int = 0
+    waiting: int = 0  # parents that are not satisfied or do not exist; a cluster counts as one
+    below: Sequence[Vertex] = ()  # the noderoles that name this one as a parent
+
+    @property
+    def hooks(self) -> tuple[str, ...]:
+        """The hooks that its role has."""
+        stored = self.node.world.roles.get(self.role)
+        return stored.record.hooks if stored else ()
+
+    @property
+    def clusters(self) -> Sequence[ClusterView]:
+        """The clusters that it is a member of."""
+        if not self.record.serves:
+            return ()
+        return [self.node.world.cluster_view(role, self.record.deployment) for role in self.record.serves]
+
+    @property
+    def above(self) -> list[Vertex | ClusterView]:
+        """The parents that exist, clusters unopened; looked up, for it is asked seldom and would cost much memory."""
+        found = map(self.node.world.parent, self.record.parents)
+        return [parent for parent in found if parent is not None]
+
+    @property
+    def parents(self) -> list[Vertex]:
+        """The noderoles that it waits for and that exist, each once."""
+        return list(opened(self.above))
+
+    @property
+    def children(self) -> Sequence[Vertex]:
+        """The noderoles that wait for it, each once."""
+        if not self.record.serves:
+            return self.below
+        return list(dict.fromkeys([*self.below, *(child for cluster in self.clusters for child in cluster.below)]))
+
+    @property
+    def certain(self) -> bool:
+        """Whether every record of its world can be read."""
+        return not self.node.world.unreadable
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether its record cannot be read; ``record`` is then the last good one."""
+        unreadable = self.node.world.unreadable
+        return bool(unreadable) and paths.noderole(self.role, self.node.name) in unreadable
+
+    @property
+    def unknown(self) -> list[str]:
+        """The names of the noderoles that it waits for, or may wait for, and whose records cannot be read."""
+        world = self.node.world
+        if not world.unreadable:
+            return []
+        return [hidden for name in self.record.parents for hidden in world.hidden(name)]
+
+    @property
+    def lacking(self) -> int:
+        """How many parents are known not to be satisfied: ``waiting``, without what only an unreadable record makes wait."""
+        world = self.node.world
+        return self.waiting - (sum(map(world.doubts, self.record.parents)) if world.unreadable else 0)
+
+
+class ClusterView(msgspec.Struct, eq=False):
+    """The noderoles that serve as one role in one deployment, and those that wait for all of them.
+
+    ``gate`` is the version of its gate, never newer than the members that are shown (store.cache); -1 where there is none.
+    """
+
+    role: str
+    deployment: str
+    name: str  # "role@*deployment"
+    gate: int = -1
+    mzxid: int = 0
+    members: dict[Vertex, None] = {}
+    below: list[Vertex] = []
+    waiting: int = 1  # members that are not satisfied; 1 where there is no member
+
+
+class NodeView(msgspec.Struct, eq=False):
+    """A node and what hangs below it. ``record`` is None while only its children have been seen."""
+
+    name: str
+    world: World
+    record: Node | None = None
+    version: int = -1
+    mzxid: int = 0
+    fence: int = -1
+    newest: Fence | None = None  # what the fence says of the newest claim
+    claim: Claim | None = None
+    claim_owner: int = 0  # the session that holds the claim
+    claim_version: int = -1
+    noderoles: dict[str, Vertex] = {}
+    ready: set[Vertex] = set()  # those whose own state lets an annealer take them
+
+    @property
+    def epoch(self) -> int:
+        """That of its newest claim. It never falls, not even where the node is deleted and created again."""
+        return (self.record.epoch_base if self.record else 0) + self.fence
+
+    @property
+    def busy(self) -> Vertex | None:
+        """The noderole in TRANSITION on this node, if there is one."""
+        return next((v for v in self.noderoles.values() if v.record.state is State.TRANSITION), None)
+
+
+def opened(above: Iterable[Vertex | ClusterView]) -> dict[Vertex, None]:
+    """The noderoles themselves, with the members of the clusters among them; each once."""
+    found: dict[Vertex, None] = {}
+    for each in dict.fromkeys(above):
+        if isinstance(each, ClusterView):
+            found |= each.members
+        else:
+            found[each] = None
+    return found
+
+
+def ordered_with(vertex: Vertex) -> str | None:
+    """The jig with which the newest run of a noderole in TRANSITION was ordered; None where nothing says so."""
+    newest = vertex.node.newest
+    return newest.jig if newest is not None and newest.run == vertex.record.run else None
+
+
+def ancestors(vertex: Vertex) -> list[list[Vertex]]:
+    """Everything above a noderole, by distance: parents first, each noderole at its greatest distance only."""
+    distance: dict[Vertex, int] = {}
+    level, depth = opened(vertex.above), 1
+    while level and depth <= len(distance) + 1:  # in a circle there would be no end
+        for parent in level:
+            distance[parent] = depth
+        level, depth = opened(grand for parent in level for grand in parent.above), depth + 1
+    rows: list[list[Vertex]] = [[] for _ in range(max(distance.values(), default=0))]
+    for parent in sorted(distance, key=lambda v: v.name):
+        rows[distance[parent] - 1].append(parent)
+    return rows

@@ -1,0 +1,250 @@
+"""The whole of what was read, by kind: put and dropped record by record, and looked up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+import msgspec.structs
+
+from nodepool_ocb.engine.noderole import claimable, satisfied
+from nodepool_ocb.engine.world.edges import Edges
+from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import (
+    Claim,
+    Cluster,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    Fence,
+    Node,
+    NodeRole,
+    Record,
+    Role,
+    RolloutPointer,
+    Structure,
+)
+
+T = TypeVar("T", bound=Record)
+
+
+class Stored(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A record as it was read: with the version that a write must carry."""
+
+    record: T
+    version: int
+    mzxid: int = 0
+
+
+class World:
+    """One consistent-enough view of the tree below ``/ocb``."""
+
+    def __init__(self) -> None:
+        self.spoiled: dict[str, str] = {}  # path of attributes that cannot be decoded, of which somebody knows → why
+        self.cluster: Stored[Cluster] | None = None
+        self.structure: Stored[Structure] | None = Stored(Structure(), 0)  # a new tree's; never newer than the rest
+        self.roles: dict[str, Stored[Role]] = {}
+        self.deployments: dict[str, Stored[Deployment]] = {}
+        self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
+        self.nodes: dict[str, NodeView] = {}
+        self.daemons: dict[str, dict[str, Daemon]] = {}
+        self.rollouts: dict[str, Stored[RolloutPointer]] = {}  # by deployment
+        self.edges = Edges(self.nodes)
+        self.clusters = self.edges.clusters  # by name
+        self.unreadable: dict[str, str] = {}  # path of a record that cannot be decoded → why
+
+    @property
+    def annealers(self) -> dict[str, Daemon]:
+        return self.daemons.get("annealer", {})
+
+    def may_run(self, annealer: str) -> bool:
+        """Whether an annealer is registered, be it by a record that cannot be read: somebody's session holds that."""
+        return annealer in self.annealers or paths.daemon("annealer", annealer) in self.unreadable
+
+    # -- looking up --
+
+    def vertex(self, name: str) -> Vertex | None:
+        """The noderole ``role@fqdn``, or None."""
+        role, _, fqdn = name.partition("@")
+        node = self.nodes.get(fqdn)
+        return node.noderoles.get(role) if node else None
+
+    def parent(self, name: str) -> Vertex | ClusterView | None:
+        """What a record's ``parents`` names: a noderole, or a cluster that has members; or None."""
+        role, _, fqdn = name.partition("@")
+        node = self.nodes.get(fqdn)
+        if node is not None:
+            return node.noderoles.get(role)
+        cluster = self.clusters.get(name)
+        return cluster if cluster is not None and cluster.members else None
+
+    def cluster_view(self, role: str, deployment: str) -> ClusterView:
+        """The cluster of this role, made empty where nothing has been seen of it."""
+        return self.edges.cluster(role, deployment)
+
+    def below(self, name: str) -> Sequence[Vertex]:
+        """The children of a noderole; of one that was never seen, those that it may have."""
+        vertex = self.vertex(name)
+        if vertex is not None:
+            return vertex.children
+        clusters = (cluster for cluster in self.clusters.values() if self._may_serve(name, cluster.role))
+        return [*self.edges.awaiting(name), *(child for cluster in clusters for child in cluster.below)]
+
+    def vertices(self) -> Iterator[Vertex]:
+        for node in self.nodes.values():
+            yield from node.noderoles.values()
+
+    def depth(self, vertex: Vertex) -> int:
+        """How many noderoles stand above it on the longest way up; 0 at the top."""
+        return self.edges.depth(vertex)
+
+    def role_of(self, vertex: Vertex) -> Role:
+        """Raises NotFound where the role was never imported here."""
+        stored = self.roles.get(vertex.role)
+        if stored is None:
+            raise NotFound(f"role {vertex.role} is not known; import the barclamp that defines it")
+        return stored.record
+
+    # -- what cannot be read --
+
+    def hides(self, name: str) -> bool:
+        """Whether the record of the noderole ``role@fqdn`` is there and cannot be read."""
+        role, _, fqdn = name.partition("@")
+        return paths.noderole(role, fqdn) in self.unreadable
+
+    def hidden(self, name: str) -> list[str]:
+        """The noderoles that a record's ``parents`` means by this name, as far as they are there and cannot be read.
+
+        One that was never seen may be in any deployment, so it counts for every cluster that its role may serve.
+        """
+        of_cluster = paths.split_cluster(name)
+        if of_cluster is None:
+            return [name] if self.hides(name) else []
+        cluster = self.clusters.get(name)
+        seen = [member.name for member in cluster.members if member.unreadable] if cluster is not None else []
+        return seen + [each for each in self._never_seen() if self._may_serve(each, of_cluster[0])]
+
+    def doubts(self, name: str) -> bool:
+        """Whether a parent counts as not satisfied only because of what cannot be read."""
+        if not self.hidden(name):
+            return False
+        parent = self.parent(name)
+        if isinstance(parent, ClusterView):
+            known = (member for member in parent.members if not member.unreadable)
+            return parent.waiting > 0 and all(satisfied(member.record) for member in known)
+        return parent is None or not satisfied(parent.record)
+
+    def _never_seen(self) -> Iterator[str]:
+        for path in self.unreadable:
+            match path.split("/")[2:]:
+                case ["nodes", fqdn, "noderoles", role] if self.vertex(f"{role}@{fqdn}") is None:
+                    yield f"{role}@{fqdn}"
+
+    def _may_serve(self, name: str, role: str) -> bool:
+        own = name.partition("@")[0]
+        stored = self.roles.get(own)
+        return own == role or (stored is not None and role in stored.record.provides)
+
+    # -- what was read --
+
+    def put_cluster(self, stored: Stored[Cluster] | None) -> None:
+        self.cluster = stored
+
+    def put_structure(self, stored: Stored[Structure] | None) -> None:
+        self.structure = stored
+
+    def put_role(self, name: str, stored: Stored[Role]) -> None:
+        self.roles[sys.intern(name)] = stored
+
+    def drop_role(self, name: str) -> None:
+        self.roles.pop(name, None)
+
+    def put_deployment(self, name: str, stored: Stored[Deployment]) -> None:
+        self.deployments[name] = stored
+
+    def drop_deployment(self, name: str) -> None:
+        self.deployments.pop(name, None)
+
+    def put_deployment_role(self, deployment: str, role: str, stored: Stored[DeploymentRole]) -> None:
+        self.deployment_roles[deployment, role] = stored
+
+    def drop_deployment_role(self, deployment: str, role: str) -> None:
+        self.deployment_roles.pop((deployment, role), None)
+
+    def put_daemon(self, kind: str, identity: str, record: Daemon) -> None:
+        self.daemons.setdefault(kind, {})[identity] = record
+
+    def drop_daemon(self, kind: str, identity: str) -> None:
+        self.daemons.get(kind, {}).pop(identity, None)
+
+    def put_rollouts(self, deployment: str, stored: Stored[RolloutPointer]) -> None:
+        self.rollouts[deployment] = stored
+
+    def drop_rollouts(self, deployment: str) -> None:
+        self.rollouts.pop(deployment, None)
+
+    def node(self, fqdn: str) -> NodeView:
+        """The node of this name, made empty where it has not been seen."""
+        view = self.nodes.get(fqdn)
+        if view is None:
+            fqdn = sys.intern(fqdn)
+            view = self.nodes[fqdn] = NodeView(fqdn, self)
+        return view
+
+    def put_node(self, fqdn: str, record: Node, version: int, mzxid: int = 0) -> NodeView:
+        view = self.node(fqdn)
+        view.record, view.version, view.mzxid = record, version, mzxid
+        return view
+
+    def drop_node(self, fqdn: str) -> None:
+        view = self.nodes.get(fqdn)
+        if view is not None:
+            for role in list(view.noderoles):
+                self.drop_noderole(fqdn, role)
+            del self.nodes[fqdn]
+
+    def put_fence(self, fqdn: str, version: int, newest: Fence | None = None) -> None:
+        view = self.node(fqdn)
+        view.fence, view.newest = version, newest
+
+    def put_claim(self, fqdn: str, claim: Claim | None, owner: int = 0, version: int = -1) -> None:
+        view = self.node(fqdn)
+        view.claim, view.claim_owner, view.claim_version = claim, owner, version
+
+    def put_gate(self, deployment: str, role: str, version: int, mzxid: int = 0) -> None:
+        cluster = self.cluster_view(role, deployment)
+        cluster.gate, cluster.mzxid = version, mzxid
+
+    def put_noderole(self, fqdn: str, role: str, record: NodeRole, version: int = -1, mzxid: int = 0) -> Vertex:
+        """Put a noderole, new or changed, in its place in the graph."""
+        node = self.node(fqdn)
+        vertex = node.noderoles.get(role)
+        if vertex is None:
+            vertex = self.edges.place(node, role, record, version, mzxid)
+            if claimable(record):
+                node.ready.add(vertex)
+            return vertex
+        if claimable(record) != claimable(vertex.record):
+            (node.ready.discard if vertex in node.ready else node.ready.add)(vertex)
+        self.edges.change(vertex, record, version, mzxid)
+        return vertex
+
+    def drop_noderole(self, fqdn: str, role: str) -> None:
+        node = self.nodes.get(fqdn)
+        vertex = node.noderoles.get(role) if node else None
+        if vertex is not None:
+            vertex.node.ready.discard(vertex)
+            self.edges.remove(vertex)
+
+
+def node_of(world: World, fqdn: str) -> NodeView:
+    """Raises NotFound, or Conflict where its record was never read whole."""
+    view = world.nodes.get(fqdn)
+    if paths.node(fqdn) in world.unreadable and (view is None or view.record is None):
+        raise Conflict(f"the record {paths.node(fqdn)} cannot be read; nodepool-ocb status says why")
+    if view is None or view.record is None:
+        raise NotFound(f"node {fqdn} does not exist; see: nodepool-ocb node list")
+    return view
