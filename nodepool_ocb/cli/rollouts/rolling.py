@@ -20,6 +20,7 @@ from nodepool_ocb.model.records import Json, LockOwner
 from nodepool_ocb.rollout.records import LOST, Decision, GroupState, Rollout, RolloutRecord
 from nodepool_ocb.rollout.report import ORDER, finish
 from nodepool_ocb.views import rolloutlines
+from nodepool_ocb.views.view import whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -142,7 +143,7 @@ def row(key: Key, head: RolloutRecord, holder: LockOwner | None) -> dict[str, Js
         "by": head.by,
         "groups": len(head.groups),
         "nodes": head.nodes,
-        "driver": output.plain(holder) if holder else None,
+        "driver": whole(holder) if holder else None,
     }
 
 

@@ -44,7 +44,7 @@ def list_() -> None:
     with session.session() as opened:
         opened.sync()
         found = rolling.rows(opened)
-    output.things(found, LIST_COLUMNS, key="rollout", words=rolling.words)
+    output.things(found, LIST_COLUMNS, key="rollout", shown=map(rolling.words, found))
 
 
 @command.command()

@@ -19,6 +19,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, DeploymentState, Node, State
+from nodepool_ocb.views.times import age
 
 if TYPE_CHECKING:
     from nodepool_ocb.rollout.plan import Plan
@@ -159,7 +160,7 @@ def _refuse_another(opened: Session, deployment: str) -> None:
     key, head = Key(deployment, newest), found[0].head
     holder = rolling.driver(opened, key)
     who = f"{holder.daemon} on {holder.host} drives it" if holder else "nobody drives it now"
-    since = output.age(opened.now() - head.started)
+    since = age(opened.now() - head.started)
     end = "" if head.state is RolloutState.CANCELLING else f", or end it: nodepool-ocb rollout cancel {key}"
     raise Conflict(
         f"rollout {key} is under way: {head.by or 'somebody'} started it {since} ago, it is {head.state}, and {who};"
