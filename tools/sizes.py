@@ -16,7 +16,6 @@ PRODUCT: Final = ("nodepool_ocb", "annealer", "builder", "launcher", "schemas")
 KNOWN: Final = frozenset(
     {
         "annealer/nodepool_ocb_annealer/annealer.py",
-        "annealer/nodepool_ocb_annealer/claims.py",
         "annealer/nodepool_ocb_annealer/hooks.py",
     }
 )

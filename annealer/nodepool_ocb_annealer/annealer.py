@@ -97,7 +97,7 @@ class Annealer:
         self._to_settle: list[Vertex] = []  # that came due in this turn
         self.meetings: Mapping[Matter, Callable[[str], None]] = {
             Matter.CONSIDER: self.claims.consider,
-            Matter.WRITE_END: self.claims.retry,
+            Matter.WRITE_END: self.claims.held.due,
             Matter.SETTLE: self._settle,
             Matter.GO_ON_DYING: self._go_on_with,
             Matter.SWEEP: lambda _: self._sweep(),
@@ -119,7 +119,7 @@ class Annealer:
 
     def lost(self) -> None:
         """The session is over: every claim is void now, before the next turn. Called on the connection thread."""
-        self.claims.stop()
+        self.claims.held.stop()
         self.wake.set()
 
     # -- the turn --
@@ -405,7 +405,7 @@ class Annealer:
             self.register(state="draining")
             self.rolling.release()
         if time.monotonic() - self._draining_since >= self.settings.drain_seconds:
-            self.claims.release()
+            self.claims.held.release()
 
     # -- writing --
 
