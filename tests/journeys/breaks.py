@@ -40,7 +40,7 @@ BREAKS: Final = {
         f"{SEES}::test_defaults_of_the_own_role_stand_above_those_of_a_parent",
     ),
     "the wall is never written": Break(
-        "annealer/nodepool_ocb_annealer/runs/run.py",
+        "annealer/nodepool_ocb_annealer/runs/running.py",
         "attributes.wall_changes(attempt.grant.vertex, blobs, sent, returned)",
         "[]",
         f"{HOOKS}::test_a_jig_sees_what_on_transition_set_and_what_it_gives_back_is_on_the_wall",
@@ -58,7 +58,7 @@ BREAKS: Final = {
         f"{HOOKS}::test_a_hook_of_a_deployment_sets_its_attributes",
     ),
     "on_transition is never called": Break(
-        "annealer/nodepool_ocb_annealer/runs/run.py",
+        "annealer/nodepool_ocb_annealer/runs/running.py",
         'if "on_transition" not in attempt.role.hooks:',
         "if True:",
         f"{HOOKS}::test_a_jig_sees_what_on_transition_set_and_what_it_gives_back_is_on_the_wall",
