@@ -28,7 +28,7 @@ from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.tree import Touched
+from nodepool_ocb.store.touched import Touched
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer import memory
 from nodepool_ocb_annealer.appointments import Appointment, Matter
@@ -77,7 +77,7 @@ class Annealer:
         self.tidying = Tidying(self)
         self.meetings: Mapping[Matter, Callable[[str], None]] = {
             Matter.CONSIDER: self.claims.consider,
-            Matter.WRITE_END: self.claims.retry,
+            Matter.WRITE_END: self.claims.held.due,
             Matter.SETTLE: self.settling.settle,
             Matter.GO_ON_DYING: self.settling.go_on_dying,
             Matter.PROBE: self.probing.probe,
@@ -97,7 +97,7 @@ class Annealer:
 
     def lost(self) -> None:
         """The session is over: every claim is void now, before the next turn. Called on the connection thread."""
-        self.claims.stop()
+        self.claims.held.stop()
         self.turns.wake.set()
 
     # -- what is read --
@@ -232,7 +232,7 @@ class Annealer:
         """Hand over the rollouts; nodes that are held after ``drain_seconds`` are given back, and others attach to their runs."""
         self.rolling.release()
         if seconds >= self.settings.drain_seconds:
-            self.claims.release()
+            self.claims.held.release()
 
     def close(self) -> None:
         """End the threads; runs on machines go on."""

@@ -14,7 +14,8 @@ from nodepool_ocb.engine import structure, unreadable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Json, Role, Set
+from nodepool_ocb.model.records import Change, Create, Role, Set
+from nodepool_ocb.views import roles as shown
 
 if TYPE_CHECKING:
     from nodepool_ocb.catalogue.barclamp import Imported
@@ -34,16 +35,12 @@ def check(files: Sequence[str]) -> None:
     from nodepool_ocb.catalogue import barclamp
 
     found = barclamp.load(files)
-    rows: list[dict[str, Json]] = [
-        {"name": name, "barclamp": role.barclamp, "jig": role.jig, "flags": list(role.flags)}
-        for name, role in found.roles.items()
-    ]
-    document = {"roles": rows, "warnings": list(found.warnings), "problems": list(found.problems)}
+    document = shown.checked(found)
     _complain(found.warnings)
     if output.chosen() == "name":
-        output.things(rows, ("name",))
+        output.things(document.roles, ("name",))
     else:
-        output.thing(document, "", output.table(rows, ("name", "barclamp", "jig", "flags")))
+        output.thing(document, "", output.table(document.roles, ("name", "barclamp", "jig", "flags")))
     if found.problems:
         raise Invalid(found.problems)
 
@@ -73,8 +70,7 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
             _complain(outcome[0].warnings if outcome else ())
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
-    notes = {"warnings": list(outcome[0].warnings), "problems": list(outcome[0].problems)}
-    session.report(changes, dry_run, **notes)
+    session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
 
 
 def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,13 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Create, DeploymentRole, DeploymentState, Json, Set, State
+from nodepool_ocb.model.records import Change, Check, Create, DeploymentRole, DeploymentState, Set, State
+from nodepool_ocb.views import deployments as shown
+from nodepool_ocb.views.deployments import Branch
 
 if TYPE_CHECKING:
+    from rich.tree import Tree
+
     from nodepool_ocb.store.client.session import Session
 
 name_argument = click.argument("name", shell_complete=completion.deployments)
@@ -56,30 +59,7 @@ def create(name: str, parent: str) -> None:
 @command.command("list")
 def list_() -> None:
     """Every deployment, with the states of what is bound in it."""
-    output.things(rows(connection.world()), ("name", "parent", "state", "noderoles", "since"))
-
-
-def rows(world: World) -> list[dict[str, Json]]:
-    """Deployments at a glance, parents before children."""
-    counts: dict[str, Counter[str]] = {}
-    for vertex in world.vertices():
-        counts.setdefault(vertex.record.deployment, Counter())[str(vertex.record.state)] += 1
-    order = deployments.below(world, deployments.SYSTEM) if deployments.SYSTEM in world.deployments else []
-    made: list[dict[str, Json]] = []
-    for name in [*order, *sorted(world.deployments.keys() - set(order))]:
-        record = world.deployments[name].record
-        states = ", ".join(f"{count} {state}" for state, count in sorted(counts.get(name, Counter()).items()))
-        made.append(
-            {
-                "name": name,
-                "parent": record.parent,
-                "state": str(record.state),
-                "noderoles": states or None,
-                "since": record.since,
-                "by": record.by,
-            }
-        )
-    return made
+    output.things(shown.rows(connection.world()), ("name", "parent", "state", "noderoles", "since"))
 
 
 @command.command()
@@ -87,34 +67,19 @@ def rows(world: World) -> list[dict[str, Json]]:
 def show(name: str) -> None:
     """One deployment: its place in the tree, its roles with their attributes, and its noderoles."""
     world = connection.world()
-    record = deployment_of(world, name).record
-    roles: list[dict[str, Json]] = [
-        {"role": role, "user": dict(stored.record.user), "system": dict(stored.record.system)}
-        for (deployment, role), stored in sorted(world.deployment_roles.items())
-        if deployment == name
-    ]
-    bound: list[dict[str, Json]] = [
-        {"noderole": vertex.name, "state": str(vertex.record.state), "since": vertex.record.since}
-        for vertex in sorted(_bound(world, name), key=lambda each: each.name)
-    ]
-    about = {"name": name, **output.plain(record), "below": deployments.below(world, name)[1:]}
-    tables = (output.table(roles, ("role", "user", "system")), output.table(bound, ("noderole", "state", "since")))
-    output.thing({**about, "roles": roles, "noderoles": bound}, name, output.fields(about), _tree(world, name), *tables)
+    deployment_of(world, name)
+    document = shown.document(world, name)
+    about = output.fields(document, but=("roles", "noderoles"))
+    roles = output.table(document.roles, ("role", "user", "system"))
+    bound = output.table(document.noderoles, ("noderole", "state", "since"))
+    output.thing(document, name, about, _tree(shown.tree(world, name)), roles, bound)
 
 
-def _tree(world: World, name: str) -> Any:
-    """The deployment with all above and below it."""
+def _tree(branch: Branch) -> Tree:
     from rich.tree import Tree
 
-    line = [name]
-    while (parent := world.deployments[line[-1]].record.parent) in world.deployments and parent not in line:
-        line.append(str(parent))
-    made = branch = Tree(line[-1])
-    for each in line[-2::-1]:
-        branch = branch.add(each)
-    branches = {name: branch}
-    for each in deployments.below(world, name)[1:]:
-        branches[each] = branches[str(world.deployments[each].record.parent)].add(each)
+    made = Tree(branch.name)
+    made.children += map(_tree, branch.below)
     return made
 
 

@@ -9,10 +9,11 @@ import click
 from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun
-from nodepool_ocb.cli.rollouts import rolling
-from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Json, LockOwner
+from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.views import locks as shown
+from nodepool_ocb.views.locks import LockRow
+from nodepool_ocb.views.rollouts.rows import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -28,11 +29,11 @@ def list_() -> None:
     """Every claim on a node, and every lock on a rollout, an image's builds or a build's uploads: whose, and since when."""
     with session.session() as opened:
         world = session.load(opened)
-        found = [*rows(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
+        found = [*shown.claims(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
     output.things(found, ("kind", "name", "owner", "host", "purpose", "since"))
 
 
-def locks(opened: Session, images: imaging.Images) -> list[dict[str, Json]]:
+def locks(opened: Session, images: imaging.Images) -> list[LockRow]:
     """The locks of builders, builds before uploads."""
     from nodepool_ocb.store.locks import holders
 
@@ -43,48 +44,13 @@ def locks(opened: Session, images: imaging.Images) -> list[dict[str, Json]]:
     found = holders(opened, [paths.upload_lock(*each) for each in uploads])
     for (name, build, provider), holder in zip(uploads, found, strict=True):
         held["upload", f"{name}-{build} {provider}"] = holder
-    return [_lock(kind, name, holder) for (kind, name), holder in sorted(held.items()) if holder is not None]
+    return shown.locks({key: held[key] for key in sorted(held)})
 
 
-def rollout_locks(opened: Session) -> list[dict[str, Json]]:
+def rollout_locks(opened: Session) -> list[LockRow]:
     """Who drives which rollout."""
     from nodepool_ocb.store import rollouts
 
-    listed = rollouts.list_(opened)
-    return [_lock("rollout", rolling.name(each.deployment, each.id), each.holder) for each in listed if each.holder]
-
-
-def _lock(kind: str, name: str, holder: LockOwner) -> dict[str, Json]:
-    return {
-        "kind": kind,
-        "name": name,
-        "owner": holder.daemon,
-        "host": holder.host,
-        "pid": holder.pid,
-        "purpose": holder.purpose,
-        "since": holder.since,
-    }
-
-
-def rows(world: World) -> list[dict[str, Json]]:
-    """The claims, by node."""
-    made: list[dict[str, Json]] = []
-    for fqdn, view in sorted(world.nodes.items()):
-        if view.claim is not None:
-            owner = world.annealers.get(view.claim.annealer)
-            made.append(
-                {
-                    "kind": "node",
-                    "name": fqdn,
-                    "node": fqdn,
-                    "owner": view.claim.annealer,
-                    "host": owner.host if owner else None,
-                    "session": f"0x{view.claim_owner:x}",
-                    "noderole": view.claim.noderole,
-                    "purpose": view.claim.noderole,
-                    "run": view.claim.run,
-                    "epoch": view.claim.epoch,
-                    "since": view.claim.since,
-                }
-            )
-    return made
+    return shown.locks(
+        {("rollout", str(Key(each.deployment, each.id))): each.holder for each in rollouts.list_(opened)}
+    )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from nodepool_ocb.cli.kit import assignments as assigning
 from nodepool_ocb.cli.kit import completion, output
@@ -21,13 +19,11 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete, Json, Node, State
+from nodepool_ocb.model.records import Change, Delete, Node, State
+from nodepool_ocb.views import nodes as shown
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
-
-#: The order in which a node's noderoles tell of it: errors hide behind nothing.
-WORST: Final = (State.ERROR, State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED, State.ACTIVE)
 
 
 @click.group(cls=Noun)
@@ -86,61 +82,21 @@ def active_jigs(world: World) -> set[str] | None:
 @click.option("--label", "labels", multiple=True, metavar="K=V")
 def list_(deployment: str | None, tags: Sequence[str], labels: Sequence[str]) -> None:
     """Every node, with its worst noderole's state."""
-    wanted = assigning.labels(labels).items()
     world = connection.world()
     if deployment is not None:
         deployment_of(world, deployment)
-    rows = [
-        row(view)
-        for _, view in sorted(world.nodes.items())
-        if (node := view.record) is not None
-        and deployment in (None, node.deployment)
-        and set(tags) <= set(node.tags)
-        and wanted <= node.labels.items()
-    ]
     columns = ("name", "deployment", "alive", "available", "state", "noderoles", "tags", "since", "reason")
-    output.things(rows, columns)
-
-
-def row(view: NodeView) -> dict[str, Json]:
-    """A node at a glance: ``state`` is its worst noderole's, ``noderoles`` says how many are in which."""
-    node = record_of(view)
-    counts = Counter(vertex.record.state for vertex in view.noderoles.values())
-    states = [state for state in WORST if counts[state]]
-    return {
-        "name": view.name,
-        "deployment": node.deployment,
-        "alive": node.alive or node.virtual,
-        "available": node.available,
-        "state": str(states[0]) if states else None,
-        "noderoles": ", ".join(f"{counts[state]} {state}" for state in states) or None,
-        "tags": list(node.tags),
-        "labels": dict(node.labels),
-        "rack": node.rack,
-        "since": node.since,
-        "reason": node.reason,
-        "busy": view.claim.noderole if view.claim else None,
-    }
+    output.things(shown.rows(world, deployment, tags, assigning.labels(labels)), columns)
 
 
 @command.command()
 @click.argument("fqdn", shell_complete=completion.nodes)
 def show(fqdn: str) -> None:
     """One node, and its noderoles."""
-    world = connection.world()
-    view = node_of(world, fqdn)
-    below: list[dict[str, Json]] = [
-        {"noderole": v.name, "state": str(v.record.state), "since": v.record.since, "reason": v.record.reason}
-        for v in sorted(view.noderoles.values(), key=lambda each: (WORST.index(each.record.state), each.name))
-    ]
-    node = {
-        "name": fqdn,
-        **output.plain(record_of(view)),
-        "epoch": view.epoch,
-        "claim": msgspec.to_builtins(view.claim),
-    }
-    table = output.table(below, ("noderole", "state", "since", "reason"))
-    output.thing({**node, "noderoles": below}, fqdn, output.fields(node), table)
+    view = node_of(connection.world(), fqdn)
+    node = shown.document(view, record_of(view))
+    table = output.table(node.noderoles, ("noderole", "state", "since", "reason"))
+    output.thing(node, fqdn, output.fields(node, but=("noderoles",)), table)
 
 
 @command.command("set")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import click
 import msgspec
 
-from nodepool_ocb.cli import daemon, deployment, lock, node
 from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb
@@ -18,6 +17,9 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.images import builders, rules
 from nodepool_ocb.model.records import BuildState, Json, State, UploadState
 from nodepool_ocb.rollout.records import OVER, RolloutState
+from nodepool_ocb.views import daemons, deployments, locks, nodes
+from nodepool_ocb.views.rollouts.rows import RolloutRow
+from nodepool_ocb.views.rollouts.tables import words
 
 
 @click.command(cls=Verb)
@@ -40,40 +42,40 @@ def command() -> None:
 
 
 def glance(
-    world: World, images: imaging.Images, rollouts: Sequence[dict[str, Json]], running: builders.Builders
+    world: World, images: imaging.Images, rollouts: Sequence[RolloutRow], running: builders.Builders
 ) -> dict[str, Json]:
     """The document. Pure."""
     counts = Counter(vertex.record.state for vertex in world.vertices())
     failed = sorted((v for v in world.vertices() if v.record.state is State.ERROR), key=lambda each: each.name)
-    rows = [node.row(view) for _, view in sorted(world.nodes.items()) if view.record]
+    rows = nodes.rows(world)
     return {
         "cluster": world.cluster.record.id if world.cluster else None,
-        "noderoles": {str(state): counts[state] for state in node.WORST},
+        "noderoles": {str(state): counts[state] for state in nodes.WORST},
         "errors": [{"noderole": v.name, "since": v.record.since, "reason": v.record.reason} for v in failed],
         "nodes": {
             "all": len(rows),
-            "not_alive": [_brief(row) for row in rows if not row["alive"]],
-            "not_available": [_brief(row) for row in rows if not row["available"]],
+            "not_alive": [_brief(row) for row in rows if not row.alive],
+            "not_available": [_brief(row) for row in rows if not row.available],
         },
         "rollouts": glance_at_rollouts(rollouts),
         "images": {**glance_at_images(images), **glance_at_builders(images, running)},
         "hooks_without_code": [msgspec.to_builtins(each) for each in hookcode.all_missing(world)],
-        "deployments": deployment.rows(world),
-        "daemons": daemon.rows({**world.daemons, "builder": running}),
-        "claims": lock.rows(world),
+        "deployments": deployments.rows(world),
+        "daemons": daemons.rows({**world.daemons, "builder": running}),
+        "claims": locks.claims(world),
     }
 
 
-def glance_at_rollouts(rows: Sequence[dict[str, Json]]) -> dict[str, Json]:
+def glance_at_rollouts(rows: Sequence[RolloutRow]) -> dict[str, Json]:
     """The newest of each deployment, as far as they failed or are under way. Pure."""
-    newest: dict[str, dict[str, Json]] = {}
+    newest: dict[str, RolloutRow] = {}
     for row in rows:
-        newest.setdefault(str(row["deployment"]), row)
+        newest.setdefault(row.deployment, row)
     lost = (RolloutState.FAILED, RolloutState.CANCELLED)
     return {
         "all": len(rows),
-        "failed": [row for row in newest.values() if row["state"] in lost],
-        "under_way": [row for row in newest.values() if row["state"] not in OVER],
+        "failed": [row for row in newest.values() if row.state in lost],
+        "under_way": [row for row in newest.values() if row.state not in OVER],
     }
 
 
@@ -140,19 +142,19 @@ def _advice(images: dict[str, Json]) -> Iterator[str]:
         yield "builders are configured differently: give all of them one nodepool.yaml"
 
 
-def _brief(row: dict[str, Json]) -> dict[str, Json]:
-    return {key: row[key] for key in ("name", "since", "reason")}
+def _brief(row: nodes.NodeRow) -> dict[str, Json]:
+    return {"name": row.name, "since": row.since, "reason": row.reason}
 
 
 def _print(document: dict[str, Json]) -> None:
-    nodes, images, rollouts = document["nodes"], document["images"], document["rollouts"]
-    under_way = [rolling.words(row) for row in rollouts["under_way"]]
+    machines, images, rollouts = document["nodes"], document["images"], document["rollouts"]
+    under_way = list(map(words, rollouts["under_way"]))
     made = [{"of": of, "states": imaging.counted(images[of])} for of in ("builds", "uploads") if images[of]]
     counts = [{"state": state, "noderoles": count} for state, count in document["noderoles"].items()]
     sections = (
         (
             "DAEMONS THAT ARE NOT READY",
-            [row for row in document["daemons"] if row["trouble"]],
+            [row for row in document["daemons"] if row.trouble],
             ("kind", "id", "trouble"),
         ),
         ("IN ERROR", document["errors"], ("noderole", "since", "reason")),
@@ -169,8 +171,8 @@ def _print(document: dict[str, Json]) -> None:
         ("HOOKS WHOSE CODE NO ANNEALER HAS", document["hooks_without_code"], ("role", "hook", "waiting")),
         ("NODEROLES", counts, ("state", "noderoles")),
         ("ROLLOUTS UNDER WAY", under_way, ("rollout", "state", "since", "started", "by", "driver", "reason")),
-        (f"NODES NOT ALIVE, OF {nodes['all']}", nodes["not_alive"], ("name", "since", "reason")),
-        (f"NODES NOT AVAILABLE, OF {nodes['all']}", nodes["not_available"], ("name", "since", "reason")),
+        (f"NODES NOT ALIVE, OF {machines['all']}", machines["not_alive"], ("name", "since", "reason")),
+        (f"NODES NOT AVAILABLE, OF {machines['all']}", machines["not_available"], ("name", "since", "reason")),
         (f"IMAGES: {images['all']}", made, ("of", "states")),
         ("IMAGES BEING BUILT", images["building"], ("image", "build", "builder", "since")),
         ("DEPLOYMENTS", document["deployments"], ("name", "parent", "state", "noderoles", "since")),
@@ -179,8 +181,8 @@ def _print(document: dict[str, Json]) -> None:
         ("CANNOT BE READ", document["quarantined"], ("path", "reason")),
     )
     shown = [part for title, rows, columns in sections if rows for part in (title, output.table(rows, columns), "")]
-    kinds = {daemon["kind"] for daemon in document["daemons"]}
-    if "annealer" not in kinds and (nodes["all"] or not images["all"]):
+    kinds = {daemon.kind for daemon in document["daemons"]}
+    if "annealer" not in kinds and (machines["all"] or not images["all"]):
         output.say("no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer")
     if "builder" not in kinds and images["all"]:
         output.say(imaging.NOBODY)

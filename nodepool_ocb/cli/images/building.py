@@ -24,6 +24,7 @@ from nodepool_ocb.images import rules
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import BuildRequest, BuildState, Change, Create, Daemon, Json, Set
+from nodepool_ocb.views.times import age
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -159,7 +160,7 @@ def _live(stack: ExitStack) -> Show:
 
     def show(now: BuildProgress, builders: Mapping[str, Daemon]) -> None:
         since = now.build.record.started if now.build else 0.0
-        parts = [now.sentence, output.age(time.time() - (since or begun))]
+        parts = [now.sentence, age(time.time() - (since or begun))]
         if not builders:
             parts = [imaging.NOBODY, parts[1]]
         elif now.build is not None:

@@ -19,6 +19,7 @@ from nodepool_ocb.images import rules
 from nodepool_ocb.images.rules import BuildView, ImageView, NotDue, Wanted
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import BuildState, Change, Check, Create, Delete, Json, Pause, Set
+from nodepool_ocb.views.view import whole
 
 LIST_COLUMNS: Final = (
     "name",
@@ -67,7 +68,7 @@ def list_(watch: bool) -> None:
         output.say(imaging.NOBODY)
     paused = configured.paused()
     rows = [imaging.row(view, paused) for _, view in sorted(found.items())]
-    output.things(rows, LIST_COLUMNS, words=imaging.words)
+    output.things(rows, LIST_COLUMNS, shown=map(imaging.words, rows))
 
 
 def _watch() -> None:
@@ -90,7 +91,7 @@ def show(name: str) -> None:
     with session.session() as opened:
         view = imaging.image_of(imaging.load(opened), name)
     at = _held_back(view)
-    holder = output.plain(view.holder) if view.holder else None
+    holder = whole(view.holder) if view.holder else None
     about = {**imaging.row(view, configured.paused()), "next_attempt": at, "builder": holder}
     builds = [imaging.build_row(view, build) for build in view.builds]
     uploads = [upload for build in builds for upload in build["uploads"]]

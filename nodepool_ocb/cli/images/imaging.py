@@ -20,6 +20,8 @@ from nodepool_ocb.images import rules
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Build, BuildState, Change, Daemon, Json, UploadState
+from nodepool_ocb.views.times import age
+from nodepool_ocb.views.view import whole
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -158,8 +160,8 @@ def row(view: ImageView, paused: Mapping[str, str] = {}) -> dict[str, Json]:
         "builds": dict(Counter(str(stands(view, build)) for build in view.builds)),
         "uploads": {"ready": sum(each.record.state is UploadState.READY for each in sent), "all": len(sent)},
         "failures": len(rules.failures(view)),
-        "request": output.plain(view.request.record) if view.request else None,
-        "pause": output.plain(view.pause.record) if view.pause and view.pause.on(time.time()) else None,
+        "request": whole(view.request.record) if view.request else None,
+        "pause": whole(view.pause.record) if view.pause and view.pause.on(time.time()) else None,
         "paused_in": paused.get(view.name),
         "builder": holder.host if holder else None,
     }
@@ -168,7 +170,7 @@ def row(view: ImageView, paused: Mapping[str, str] = {}) -> dict[str, Json]:
 def words(row: Mapping[str, Json], reasons: bool = False) -> dict[str, Json]:
     """A row of ``row`` for a table; with ``reasons``, also why a build or a pause was asked for."""
     uploads, request, pause = row["uploads"], row["request"], row["pause"]
-    asked = request and f"{request['by'] or 'somebody'}, {output.age(time.time() - request['at'])} ago"
+    asked = request and f"{request['by'] or 'somebody'}, {age(time.time() - request['at'])} ago"
     paused = pause and f"{pause['by'] or 'somebody'}{_until(pause['until'])}"
     if reasons:
         asked = asked and ": ".join(filter(None, (asked, request["reason"])))
@@ -192,13 +194,13 @@ def counted(states: Mapping[str, int]) -> str | None:
 
 
 def _until(until: float | None) -> str:
-    return f", {output.age(until - time.time())} left" if until is not None else ""
+    return f", {age(until - time.time())} left" if until is not None else ""
 
 
 def build_row(view: ImageView, build: BuildView) -> dict[str, Json]:
     """A build as it stands, with its uploads."""
     state = stands(view, build)
-    row = {"build": build.id, **output.plain(build.record), "state": str(state), "since": build.record.state_time}
+    row = {"build": build.id, **whole(build.record), "state": str(state), "since": build.record.state_time}
     if state is not build.record.state:
         row["reason"] = f"{build.record.builder} does not work on it any more"
     return {**row, "uploads": [upload_row(view.name, upload) for upload in build.uploads]}
@@ -213,7 +215,7 @@ def upload_row(name: str, upload: UploadView) -> dict[str, Json]:
         "build": upload.build,
         "provider": upload.provider,
         "upload": upload.id,
-        **output.plain(upload.record),
+        **whole(upload.record),
         "state": str(state),
         "since": upload.record.state_time,
     }

@@ -8,20 +8,23 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
-
-import msgspec
 
 from nodepool_ocb.cli.kit import terminal
 from nodepool_ocb.cli.kit.options import asked
-from nodepool_ocb.model.records import Json, Record
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.views import view as viewing
+from nodepool_ocb.views.times import age
+from nodepool_ocb.views.view import View
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
+
+Shown = View | Mapping[str, Json]
 
 COLOURS: Final[Mapping[str, str]] = {
     "PROPOSED": "magenta",
@@ -81,40 +84,42 @@ def say(text: str) -> None:
 
 
 def things(
-    rows: Sequence[Mapping[str, Json]],
-    columns: Sequence[str],
-    key: str = "name",
-    words: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
+    rows: Sequence[Shown], columns: Sequence[str], key: str = "name", shown: Iterable[Shown] | None = None
 ) -> None:
     """A list of things: their ``columns`` in a table, everything in JSON and YAML, ``key`` alone as names.
 
-    ``words`` makes of a row what the table shows.
+    ``shown`` are rows for the table alone.
     """
     if chosen() == "table":
-        render(table(map(words, rows), columns))
+        render(table(rows if shown is None else shown, columns))
     else:
-        _write([dict(row) for row in rows], [str(row[key]) for row in rows])
+        plain = [_json(row) for row in rows]
+        _write(plain, [str(row[key]) for row in plain])
 
 
-def thing(value: Mapping[str, Json], name: str, *shown: RenderableType) -> None:
+def thing(value: Shown, name: str, *shown: RenderableType) -> None:
     """One thing: ``shown`` for people, or its fields where nothing is given to show."""
     if chosen() == "table":
         render(*(shown or (fields(value),)))
     else:
-        _write(dict(value), [name])
+        _write(_json(value), [name])
 
 
-def text(value: Mapping[str, Json], words: str) -> None:
+def text(value: Shown, words: str) -> None:
     """One thing that is text for people."""
     if chosen() == "table":
         terminal.text(words.rstrip("\n"))
     else:
-        _write(dict(value), words.splitlines())
+        _write(_json(value), words.splitlines())
 
 
-def line(value: Mapping[str, Json]) -> None:
+def line(value: Shown) -> None:
     """One JSON object in a line, at once, as ``--watch`` gives them."""
-    terminal.document(value, indent=None)
+    terminal.document(_json(value), indent=None)
+
+
+def _json(value: Shown) -> dict[str, Json]:
+    return viewing.plain(value) if isinstance(value, View) else viewing.of_mapping(value)
 
 
 def _write(value: Json, names: Iterable[str]) -> None:
@@ -126,12 +131,6 @@ def _write(value: Json, names: Iterable[str]) -> None:
         case _:
             for name in names:
                 terminal.text(name)
-
-
-def plain(record: Record) -> dict[str, Json]:
-    """A record with all its fields, defaults too, and what a later version added."""
-    known = {name: msgspec.to_builtins(getattr(record, name)) for name in record.__struct_fields__ if name != "unknown"}
-    return {**(record.unknown or {}), **known}
 
 
 # -- for people --
@@ -165,14 +164,14 @@ def _fixed(part: RenderableType) -> bool:
     return isinstance(part, Table) and part.show_header
 
 
-def table(rows: Iterable[Mapping[str, Json]], columns: Sequence[str]) -> Table:
+def table(rows: Iterable[Shown], columns: Sequence[str]) -> Table:
     """A plain table; columns named ``since`` hold ages, states have their colour.
 
     On a terminal that is too narrow, columns that say nothing are left out, then long texts are folded.
     """
     from rich.table import Table
 
-    shown = [{column: cell(column, row.get(column)) for column in columns} for row in rows]
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(_json, rows)]
     widths = narrowed(
         {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
         [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)],
@@ -212,14 +211,14 @@ def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict
     return kept
 
 
-def picture(rows: Iterable[Mapping[str, Json]], columns: Sequence[str], spare: Sequence[str], room: int) -> Table:
+def picture(rows: Iterable[Shown], columns: Sequence[str], spare: Sequence[str], room: int) -> Table:
     """A table that changes before one's eyes: one line a row, cut to ``room``, so that nothing in it jumps.
 
     Where it is too wide, columns that say nothing go, then those of ``spare`` in turn, then the end of the last column.
     """
     from rich.table import Table
 
-    shown = [{column: cell(column, row.get(column)) for column in columns} for row in rows]
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(_json, rows)]
     widths = cut(
         {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
         [*(each for each in columns if shown and all(str(row[each]) == "-" for row in shown)), *spare],
@@ -261,15 +260,16 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def fields(value: Mapping[str, Json]) -> Table:
-    """The fields of one thing, one a row."""
+def fields(*values: Shown, but: Collection[str] = ()) -> Table:
+    """The fields of one thing, one a row; ``but`` are left out."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
-    for key, each in value.items():
-        made.add_row(visible(key), cell(key, each))
+    for key, each in (pair for value in values for pair in _json(value).items()):
+        if key not in but:
+            made.add_row(visible(key), cell(key, each))
     return made
 
 
@@ -298,19 +298,3 @@ def _words(column: str, value: Json) -> str:
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def age(seconds: float) -> str:
-    """How long ago, in the largest two units.
-
-    >>> age(4), age(3900.0), age(180_000)
-    ('4s', '1h5m', '2d2h')
-    """
-    left = max(0, int(seconds))
-    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-    parts: list[str] = []
-    for name, size in units:
-        count, left = divmod(left, size)
-        if count or parts:
-            parts.append(f"{count}{name}")
-    return "".join(part for part in parts[:2] if not part.startswith("0")) or "0s"

@@ -1,0 +1,46 @@
+"""The daemons that are running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.views.view import View
+
+
+class DaemonRow(View, frozen=True, kw_only=True):
+    """A daemon at a glance."""
+
+    kind: str
+    id: str
+    state: str
+    trouble: str | None  # why it is not ready
+    host: str
+    pid: int
+    version: str
+    slots: int
+    jigs: tuple[str, ...]
+    pages: str | None
+    started: float
+
+
+def rows(running: Mapping[str, Mapping[str, Daemon | None]]) -> list[DaemonRow]:
+    """The daemons (kind → id → record), by kind and id; one whose record cannot be read (None) is left out."""
+    return [
+        DaemonRow(
+            kind=kind,
+            id=identity,
+            state=daemon.state,
+            trouble=daemon.trouble,
+            host=daemon.host,
+            pid=daemon.pid,
+            version=daemon.version,
+            slots=daemon.slots,
+            jigs=daemon.jigs,
+            pages=daemon.pages,
+            started=daemon.started,
+        )
+        for kind, daemons in sorted(running.items())
+        for identity, daemon in sorted(daemons.items())
+        if daemon is not None
+    ]

@@ -1,0 +1,113 @@
+"""Deployments: one a row, one with its roles and noderoles, and its place in the tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from nodepool_ocb.engine import deployments
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model.records import Deployment, DeploymentState, Json, State
+from nodepool_ocb.views.view import View
+
+
+class DeploymentRow(View, frozen=True, kw_only=True):
+    """A deployment at a glance."""
+
+    name: str
+    parent: str | None
+    state: DeploymentState
+    noderoles: str | None  # how many are in which state: "1 ERROR, 3 ACTIVE"
+    since: float
+    by: str | None
+
+
+class Configured(View, frozen=True, kw_only=True):
+    """A role with the attributes that it has in the whole deployment."""
+
+    role: str
+    user: Mapping[str, Json]
+    system: Mapping[str, Json]
+
+
+class Bound(View, frozen=True, kw_only=True):
+    """A noderole that is bound in it."""
+
+    noderole: str
+    state: State
+    since: float
+
+
+class DeploymentDocument(View, frozen=True, kw_only=True):
+    """One deployment."""
+
+    name: str
+    record: Deployment
+    below: tuple[str, ...]  # the deployments below it
+    roles: tuple[Configured, ...]
+    noderoles: tuple[Bound, ...]
+
+
+class Branch(View, frozen=True):
+    """A deployment of the tree with those that are shown below it."""
+
+    name: str
+    below: tuple[Branch, ...] = ()
+
+
+def rows(world: World) -> list[DeploymentRow]:
+    """All of them, parents before children."""
+    counts: dict[str, Counter[State]] = {}
+    for vertex in world.vertices():
+        counts.setdefault(vertex.record.deployment, Counter())[vertex.record.state] += 1
+    order = deployments.below(world, deployments.SYSTEM) if deployments.SYSTEM in world.deployments else []
+    names = [*order, *sorted(world.deployments.keys() - set(order))]
+    return [_row(name, world.deployments[name].record, counts.get(name, Counter())) for name in names]
+
+
+def _row(name: str, record: Deployment, counts: Counter[State]) -> DeploymentRow:
+    return DeploymentRow(
+        name=name,
+        parent=record.parent,
+        state=record.state,
+        noderoles=", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or None,
+        since=record.since,
+        by=record.by,
+    )
+
+
+def document(world: World, name: str) -> DeploymentDocument:
+    """One that is there."""
+    roles = [
+        Configured(role=role, user=stored.record.user, system=stored.record.system)
+        for (deployment, role), stored in sorted(world.deployment_roles.items())
+        if deployment == name
+    ]
+    bound = [
+        Bound(noderole=vertex.name, state=vertex.record.state, since=vertex.record.since)
+        for vertex in sorted(world.vertices(), key=lambda each: each.name)
+        if vertex.record.deployment == name
+    ]
+    return DeploymentDocument(
+        name=name,
+        record=world.deployments[name].record,
+        below=tuple(deployments.below(world, name)[1:]),
+        roles=tuple(roles),
+        noderoles=tuple(bound),
+    )
+
+
+def tree(world: World, name: str) -> Branch:
+    """A deployment with all above and all below it, from the top."""
+    children: dict[str, list[str]] = {}
+    for each in deployments.below(world, name)[1:]:
+        children.setdefault(str(world.deployments[each].record.parent), []).append(each)
+
+    def branch(each: str) -> Branch:
+        return Branch(each, tuple(map(branch, children.get(each, ()))))
+
+    made, seen = branch(name), [name]
+    while (parent := world.deployments[seen[-1]].record.parent) in world.deployments and parent not in seen:
+        seen.append(str(parent))
+        made = Branch(seen[-1], (made,))
+    return made

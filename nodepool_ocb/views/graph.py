@@ -1,0 +1,95 @@
+"""Which noderole waits for which: as JSON, for Graphviz, and for Mermaid; drawn from parents to children."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from nodepool_ocb.engine.world import Vertex
+from nodepool_ocb.model.records import State
+from nodepool_ocb.views.view import View
+
+FILL: Final = {
+    State.PROPOSED: "#e8d5f0",
+    State.BLOCKED: "#fff3bf",
+    State.TODO: "#d0ebff",
+    State.TRANSITION: "#a5d8ff",
+    State.ACTIVE: "#c3f0ca",
+    State.ERROR: "#ffc9c9",
+}
+
+
+class Corner(View, frozen=True, kw_only=True):
+    """A noderole of the graph."""
+
+    name: str
+    state: State
+    deployment: str
+
+
+class Graph(View, frozen=True, kw_only=True):
+    """The noderoles, and the edges between them: (parent, child)."""
+
+    nodes: tuple[Corner, ...]
+    edges: tuple[tuple[str, str], ...]
+
+
+def document(vertices: Sequence[Vertex]) -> Graph:
+    """These noderoles with the edges among them."""
+    corners = (Corner(name=v.name, state=v.record.state, deployment=v.record.deployment) for v in vertices)
+    return Graph(nodes=tuple(corners), edges=tuple(_edges(vertices)))
+
+
+def around(vertex: Vertex) -> set[Vertex]:
+    """All above and all below a noderole, and itself."""
+    found = {vertex}
+    for above in (True, False):
+        queue = [vertex]
+        while queue:
+            each = queue.pop()
+            fresh = [other for other in (each.parents if above else each.children) if other not in found]
+            found.update(fresh)
+            queue += fresh
+    return found
+
+
+def dot(vertices: Sequence[Vertex]) -> str:
+    """For Graphviz: one cluster a node."""
+    lines = ["digraph noderoles {", '  rankdir="LR";', '  node [shape="box", style="filled,rounded"];']
+    for fqdn, bound in _by_node(vertices):
+        lines += [f"  subgraph {json.dumps(f'cluster_{fqdn}')} {{", f"    label={json.dumps(fqdn)};"]
+        for vertex in bound:
+            label = json.dumps(f"{vertex.role}\n{vertex.record.state}")
+            lines.append(f'    {json.dumps(vertex.name)} [label={label}, fillcolor="{FILL[vertex.record.state]}"];')
+        lines.append("  }")
+    lines += [f"  {json.dumps(parent)} -> {json.dumps(child)};" for parent, child in _edges(vertices)]
+    return "\n".join([*lines, "}"])
+
+
+def mermaid(vertices: Sequence[Vertex]) -> str:
+    """For Mermaid's flowcharts, as Markdown viewers draw them."""
+    numbers = {vertex.name: f"n{number}" for number, vertex in enumerate(vertices)}
+    lines = ["flowchart LR"]
+    for fqdn, bound in _by_node(vertices):
+        lines.append(f"  subgraph {json.dumps(fqdn)}")
+        for vertex in bound:
+            state = vertex.record.state
+            lines.append(f'    {numbers[vertex.name]}["{vertex.role}<br/>{state}"]:::{state}')
+        lines.append("  end")
+    lines += [f"  {numbers[parent]} --> {numbers[child]}" for parent, child in _edges(vertices)]
+    lines += [f"  classDef {state} fill:{colour}" for state, colour in FILL.items()]
+    return "\n".join(lines)
+
+
+def _by_node(vertices: Iterable[Vertex]) -> Iterable[tuple[str, list[Vertex]]]:
+    found: dict[str, list[Vertex]] = {}
+    for vertex in vertices:
+        found.setdefault(vertex.node.name, []).append(vertex)
+    return found.items()
+
+
+def _edges(vertices: Sequence[Vertex]) -> Iterator[tuple[str, str]]:
+    shown = set(vertices)
+    for child in vertices:
+        yield from ((parent.name, child.name) for parent in child.parents if parent in shown)

@@ -1,0 +1,79 @@
+"""Who works on what now: claims on nodes, and locks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.views.view import View
+
+
+class ClaimRow(View, frozen=True, kw_only=True):
+    """The claim of an annealer on a node."""
+
+    kind: str  # "node"
+    name: str  # the node
+    node: str  # the same
+    owner: str
+    host: str | None  # None where the annealer is not registered
+    session: str  # of ZooKeeper: "0x100..."
+    noderole: str
+    purpose: str  # the same
+    run: str
+    epoch: int
+    since: float
+
+
+class LockRow(View, frozen=True, kw_only=True):
+    """A lock that somebody holds."""
+
+    kind: str
+    name: str
+    owner: str
+    host: str
+    pid: int
+    purpose: str
+    since: float
+
+
+def claims(world: World) -> list[ClaimRow]:
+    """The claims, by node."""
+    found: list[ClaimRow] = []
+    for fqdn, view in sorted(world.nodes.items()):
+        if view.claim is None:
+            continue
+        owner = world.annealers.get(view.claim.annealer)
+        found.append(
+            ClaimRow(
+                kind="node",
+                name=fqdn,
+                node=fqdn,
+                owner=view.claim.annealer,
+                host=owner.host if owner else None,
+                session=f"0x{view.claim_owner:x}",
+                noderole=view.claim.noderole,
+                purpose=view.claim.noderole,
+                run=view.claim.run,
+                epoch=view.claim.epoch,
+                since=view.claim.since,
+            )
+        )
+    return found
+
+
+def locks(holders: Mapping[tuple[str, str], LockOwner | None]) -> list[LockRow]:
+    """The locks ((kind, name) → who holds it) that somebody holds, in the order given."""
+    return [
+        LockRow(
+            kind=kind,
+            name=name,
+            owner=holder.daemon,
+            host=holder.host,
+            pid=holder.pid,
+            purpose=holder.purpose,
+            since=holder.since,
+        )
+        for (kind, name), holder in holders.items()
+        if holder is not None
+    ]

@@ -1,0 +1,92 @@
+"""Nodes: one a row, and one with its noderoles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.model.records import Claim, Node, State
+from nodepool_ocb.views.view import View
+
+#: The order in which a node's noderoles tell of it: errors hide behind nothing.
+WORST: Final = (State.ERROR, State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED, State.ACTIVE)
+
+
+class NodeRow(View, frozen=True, kw_only=True):
+    """A node at a glance."""
+
+    name: str
+    deployment: str
+    alive: bool  # a virtual one always is
+    available: bool
+    state: State | None  # its worst noderole's
+    noderoles: str | None  # how many are in which state: "1 ERROR, 3 ACTIVE"
+    tags: tuple[str, ...]
+    labels: Mapping[str, str]
+    rack: str | None
+    since: float
+    reason: str | None
+    busy: str | None  # the noderole for which it is claimed
+
+
+class Bound(View, frozen=True, kw_only=True):
+    """A noderole of the node."""
+
+    noderole: str
+    state: State
+    since: float
+    reason: str | None
+
+
+class NodeDocument(View, frozen=True, kw_only=True):
+    """One node."""
+
+    name: str
+    record: Node
+    epoch: int
+    claim: Claim | None
+    noderoles: tuple[Bound, ...]  # the worst first
+
+
+def rows(
+    world: World, deployment: str | None = None, tags: Sequence[str] = (), labels: Mapping[str, str] | None = None
+) -> list[NodeRow]:
+    """The nodes by name: those of the deployment, with all of these tags and labels."""
+    return [
+        _row(view, node)
+        for _, view in sorted(world.nodes.items())
+        if (node := view.record) is not None
+        and deployment in (None, node.deployment)
+        and set(tags) <= set(node.tags)
+        and (labels or {}).items() <= node.labels.items()
+    ]
+
+
+def _row(view: NodeView, node: Node) -> NodeRow:
+    counts = Counter(vertex.record.state for vertex in view.noderoles.values())
+    states = [state for state in WORST if counts[state]]
+    return NodeRow(
+        name=view.name,
+        deployment=node.deployment,
+        alive=node.alive or node.virtual,
+        available=node.available,
+        state=states[0] if states else None,
+        noderoles=", ".join(f"{counts[state]} {state}" for state in states) or None,
+        tags=node.tags,
+        labels=node.labels,
+        rack=node.rack,
+        since=node.since,
+        reason=node.reason,
+        busy=view.claim.noderole if view.claim else None,
+    )
+
+
+def document(view: NodeView, node: Node) -> NodeDocument:
+    """The node with the record ``node``."""
+    ordered = sorted(view.noderoles.values(), key=lambda each: (WORST.index(each.record.state), each.name))
+    bound = (
+        Bound(noderole=v.name, state=v.record.state, since=v.record.since, reason=v.record.reason) for v in ordered
+    )
+    return NodeDocument(name=view.name, record=node, epoch=view.epoch, claim=view.claim, noderoles=tuple(bound))

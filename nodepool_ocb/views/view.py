@@ -1,0 +1,73 @@
+"""What a view is: a value that people are shown, and the JSON that is made of it.
+
+Commands print views and HTTP pages may: their fields are the keys of JSON and YAML, in this order, and the columns of tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from nodepool_ocb.model.records import Json, Record
+
+R_co = TypeVar("R_co", bound=Record, covariant=True)
+
+
+class View(msgspec.Struct, frozen=True):
+    """What people are shown of one thing.
+
+    A field called ``record`` (a record from ZooKeeper, or another struct) or ``row`` (another view): all its fields stand in
+    its place, and a field after it that has the name of one of these replaces its value. A field that is
+    ``msgspec.UNSET`` is left out.
+    """
+
+
+class Whole(View, Generic[R_co], frozen=True):
+    """A record with all its fields."""
+
+    record: R_co
+
+
+def plain(view: View) -> dict[str, Json]:
+    """The view as JSON.
+
+    >>> from nodepool_ocb.model.records import Pause
+    >>> plain(Whole(Pause(by="root", at=1.0, unknown={"later": True})))
+    {'later': True, 'by': 'root', 'reason': None, 'at': 1.0, 'until': None}
+    """
+    made: dict[str, Json] = {}
+    for name, value in _fields(view):
+        if name == "record":
+            made |= whole(value)
+        elif name == "row":
+            made |= plain(value)
+        else:
+            made[name] = _json(value)
+    return made
+
+
+def whole(record: msgspec.Struct) -> dict[str, Json]:
+    """A record with all its fields, defaults too, and what a later version added."""
+    known = {name: msgspec.to_builtins(value) for name, value in _fields(record) if name != "unknown"}
+    return {**(getattr(record, "unknown", None) or {}), **known}
+
+
+def _fields(value: msgspec.Struct) -> Iterator[tuple[str, Json]]:
+    pairs = ((name, getattr(value, name)) for name in value.__struct_fields__)
+    return ((name, each) for name, each in pairs if each is not msgspec.UNSET)
+
+
+def of_mapping(values: Mapping[str, Json]) -> dict[str, Json]:
+    return {str(key): _json(each) for key, each in values.items()}
+
+
+def _json(value: Json) -> Json:
+    if isinstance(value, View):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return of_mapping(value)
+    if isinstance(value, tuple | list):
+        return [_json(each) for each in value]
+    return msgspec.to_builtins(value)

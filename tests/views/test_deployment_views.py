@@ -1,0 +1,62 @@
+"""Deployments as they are shown."""
+
+from __future__ import annotations
+
+from nodepool_ocb.engine.world import Stored
+from nodepool_ocb.model.records import Deployment, DeploymentRole, State
+from nodepool_ocb.views import deployments
+from nodepool_ocb.views.deployments import Branch
+from nodepool_ocb.views.view import plain
+from tests.views.small import BASE, MIDDLE, TOP, put, small
+
+
+def test_deployments_stand_below_their_parents_and_count_what_is_bound_by_state() -> None:
+    world = small()
+    put(world, MIDDLE, State.ACTIVE)
+    world.put_deployment("alone", Stored(Deployment(parent="gone"), 0))
+    rows = deployments.rows(world)
+    assert [(row.name, row.parent) for row in rows] == [("system", None), ("lab", "system"), ("alone", "gone")]
+    assert list(plain(rows[1]).items()) == [
+        ("name", "lab"),
+        ("parent", "system"),
+        ("state", "COMMITTED"),
+        ("noderoles", "1 ACTIVE, 1 BLOCKED, 1 ERROR"),
+        ("since", 5.0),
+        ("by", "root"),
+    ]
+
+
+def test_one_deployment_has_its_record_what_is_below_it_its_roles_and_its_noderoles_by_name() -> None:
+    world = small()
+    world.put_deployment("rack", Stored(Deployment(parent="lab"), 0))
+    world.put_deployment_role("lab", "base", Stored(DeploymentRole(user={"a": 1}), 0))
+    assert plain(deployments.document(world, "lab")) == {
+        "name": "lab",
+        "parent": "system",
+        "state": "COMMITTED",
+        "since": 5.0,
+        "by": "root",
+        "below": ["rack"],
+        "roles": [{"role": "base", "user": {"a": 1}, "system": {}}],
+        "noderoles": [
+            {"noderole": BASE, "state": "ERROR", "since": 1.0},
+            {"noderole": MIDDLE, "state": "BLOCKED", "since": 2.0},
+            {"noderole": TOP, "state": "BLOCKED", "since": 2.0},
+        ],
+    }
+
+
+def test_the_tree_has_all_above_and_all_below_a_deployment_and_nothing_beside_it() -> None:
+    world = small()
+    for name, parent in (("b", "lab"), ("a", "lab"), ("c", "a"), ("beside", "system")):
+        world.put_deployment(name, Stored(Deployment(parent=parent), 0))
+    below = Branch("lab", (Branch("a", (Branch("c"),)), Branch("b")))
+    assert deployments.tree(world, "lab") == Branch("system", (below,))
+    assert deployments.tree(world, "c") == Branch("system", (Branch("lab", (Branch("a", (Branch("c"),)),)),))
+
+
+def test_deployments_in_a_circle_are_drawn_once() -> None:
+    world = small()
+    for name, parent in (("a", "b"), ("b", "a")):
+        world.put_deployment(name, Stored(Deployment(parent=parent), 0))
+    assert deployments.tree(world, "a") == Branch("b", (Branch("a", (Branch("b"),)),))

@@ -1,0 +1,40 @@
+"""The graph as it is drawn."""
+
+from __future__ import annotations
+
+from nodepool_ocb.model.records import State
+from nodepool_ocb.views import graph
+from nodepool_ocb.views.view import plain
+from tests.views.small import BASE, MIDDLE, N1, N2, TOP, put, small
+
+
+def test_the_graph_has_the_noderoles_that_are_given_and_the_edges_among_them() -> None:
+    world = small()
+    vertices = [vertex for name in (BASE, MIDDLE) if (vertex := world.vertex(name))]
+    assert plain(graph.document(vertices)) == {
+        "nodes": [
+            {"name": BASE, "state": "ERROR", "deployment": "lab"},
+            {"name": MIDDLE, "state": "BLOCKED", "deployment": "lab"},
+        ],
+        "edges": [[BASE, MIDDLE]],
+    }
+
+
+def test_around_a_noderole_is_all_above_and_below_it_and_nothing_beside_it() -> None:
+    world = small()
+    put(world, f"other@{N1}", State.TODO, BASE)
+    middle = world.vertex(MIDDLE)
+    assert middle
+    assert {vertex.name for vertex in graph.around(middle)} == {BASE, MIDDLE, TOP}
+
+
+def test_drawings_have_a_box_for_each_node_and_an_arrow_for_each_edge() -> None:
+    world = small()
+    put(world, f"far@{N2}", State.ACTIVE, TOP)
+    vertices = sorted(world.vertices(), key=lambda vertex: vertex.name)
+    dot, mermaid = graph.dot(vertices), graph.mermaid(vertices)
+    assert f'    "{BASE}" [label="base\\nERROR", fillcolor="#ffc9c9"];' in dot
+    assert (dot.count("subgraph"), dot.count("->")) == (2, 3)
+    assert f'  "{TOP}" -> "far@{N2}";' in dot
+    assert '    n0["base<br/>ERROR"]:::ERROR' in mermaid
+    assert (mermaid.count("subgraph"), mermaid.count("-->")) == (2, 3)

@@ -1,0 +1,58 @@
+"""Nodes as they are shown."""
+
+from __future__ import annotations
+
+from nodepool_ocb.model.records import State
+from nodepool_ocb.views import nodes
+from nodepool_ocb.views.view import plain
+from tests.views.small import BASE, MIDDLE, N1, N2, TOP, put, small
+
+
+def test_a_node_at_a_glance_tells_its_worst_state_and_whether_it_is_busy() -> None:
+    first, second = nodes.rows(small())
+    assert list(plain(first).items()) == [
+        ("name", N1),
+        ("deployment", "lab"),
+        ("alive", False),
+        ("available", True),
+        ("state", "ERROR"),
+        ("noderoles", "1 ERROR, 2 BLOCKED"),
+        ("tags", ["web"]),
+        ("labels", {"room": "1"}),
+        ("rack", None),
+        ("since", 3.0),
+        ("reason", "connect: refused"),
+        ("busy", BASE),
+    ]
+    assert (second.name, second.alive, second.available, second.state, second.noderoles) == (
+        N2,
+        True,
+        False,
+        None,
+        None,
+    )
+
+
+def test_nodes_are_chosen_by_deployment_tags_and_labels() -> None:
+    world = small()
+    assert [row.name for row in nodes.rows(world, "lab")] == [N1]
+    assert [row.name for row in nodes.rows(world, tags=["web"], labels={"room": "1"})] == [N1]
+    assert nodes.rows(world, tags=["web", "db"]) == nodes.rows(world, labels={"room": "2"}) == []
+
+
+def test_one_node_has_all_of_its_record_its_claim_and_its_noderoles_the_worst_first() -> None:
+    world = small()
+    put(world, MIDDLE, State.TODO)
+    view = world.nodes[N1]
+    assert view.record
+    document = plain(nodes.document(view, view.record))
+    assert list(document)[:2] == ["name", "deployment"]
+    assert list(document)[-3:] == ["epoch", "claim", "noderoles"]
+    assert (document["addresses"], document["user"], document["epoch"]) == ((), "root", 6)
+    assert document["claim"] == {"schema": 1, "annealer": "a1", "noderole": BASE, "run": "r1", "epoch": 6, "since": 8.0}
+    assert [(each["noderole"], each["state"]) for each in document["noderoles"]] == [
+        (BASE, "ERROR"),
+        (MIDDLE, "TODO"),
+        (TOP, "BLOCKED"),
+    ]
+    assert document["noderoles"][0] == {"noderole": BASE, "state": "ERROR", "since": 1.0, "reason": "disk full"}
