@@ -87,6 +87,14 @@ def test_a_whole_role(tmp_path: Path) -> None:
     )
 
 
+def test_defaults_of_attributes_that_share_a_place_are_merged(tmp_path: Path) -> None:
+    attribs = (
+        "[{name: a, map: x, default: {b: 1, c: 1}}, {name: d, map: x, default: {c: 2}}, {name: e, map: y, default: 3}]"
+    )
+    found = imported(tmp_path, f"  - {{name: r, jig: noop, attribs: {attribs}}}")
+    assert found.roles["r"].template == {"x": {"b": 1, "c": 2}, "y": 3}
+
+
 @pytest.mark.parametrize(
     ("roles", "problem"),
     [
