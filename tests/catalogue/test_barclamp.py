@@ -162,6 +162,12 @@ def test_what_does_no_harm_is_a_warning(tmp_path: Path, roles: str, warning: str
     assert found.roles.keys() == {"good", "r"}
 
 
+def test_flags_of_opencrowbar_that_change_nothing_here_are_taken_in_silence(tmp_path: Path) -> None:
+    legacy = "[service, powersave, server, leader, cohort]"
+    found = imported(tmp_path, f"  - {{name: r, jig: noop, flags: {legacy}}}")
+    assert (*found.warnings, *found.problems) == ()
+
+
 def test_misplaced_flags_and_self_requirements_are_mended(tmp_path: Path) -> None:
     found = imported(
         tmp_path, "  - {name: r, jig: noop, flags: [implicit], requires: [r, milestone, s]}\n  - {name: s, jig: noop}\n"
