@@ -35,7 +35,7 @@ from nodepool_ocb.model.records import Change, Create, Daemon, Delete, Set, Stat
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session, ZnodeStat
-from nodepool_ocb.store.tree import Touched
+from nodepool_ocb.store.touched import Touched
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.logs import failed
 from nodepool_ocb_annealer import memory

@@ -35,7 +35,7 @@ from nodepool_ocb.model.records import Change, Check, Create, Daemon, Delete, No
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Znode
 from nodepool_ocb.store.subtree import judged, subtree
-from nodepool_ocb.store.tree import Touched
+from nodepool_ocb.store.touched import Touched
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 

@@ -70,8 +70,7 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
             _complain(outcome[0].warnings if outcome else ())
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
-    notes = {"warnings": list(outcome[0].warnings), "problems": list(outcome[0].problems)}
-    session.report(changes, dry_run, **notes)
+    session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
 
 
 def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:

@@ -21,6 +21,7 @@ import msgspec
 from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.engine import structure, unreadable
 from nodepool_ocb.engine.noderole import bound
+from nodepool_ocb.engine.parents import Draft, explicit
 from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, node_of
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import limits, paths
@@ -83,24 +84,11 @@ def plan_all(
         raise Conflict(f"node {view.name} is being deleted; nothing can be bound to it")
     if chosen not in world.deployments:
         raise NotFound(f"deployment {chosen} does not exist; nodepool-ocb deployment create {chosen}")
-    binder = _Binder(world, view, chosen, jigs, _explicit(world, parents))
+    binder = _Binder(world, view, chosen, jigs, explicit(world, parents))
     for role in roles:
         binder.bind(role)
     binder.want_attributes()
     return binder.finished(now, by)
-
-
-def _explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
-    chosen: dict[str, list[Vertex]] = {}
-    for name in names:
-        vertex = world.vertex(name)
-        if vertex is None:
-            raise NotFound(f"parent {name} does not exist; see: nodepool-ocb noderole list")
-        if _leaves(vertex.node):
-            raise Conflict(f"node {vertex.node.name} is being deleted; nothing new can depend on {name}")
-        for each in (vertex.role, *world.role_of(vertex).provides):
-            chosen.setdefault(each, []).append(vertex)
-    return chosen
 
 
 class _Binder:
@@ -112,13 +100,11 @@ class _Binder:
         view: NodeView,
         deployment: str,
         jigs: Collection[str] | None,
-        explicit: Mapping[str, list[Vertex]],
+        given: Mapping[str, list[Vertex]],
     ) -> None:
-        self._world, self._view, self._deployment = world, view, deployment
-        self._jigs, self._explicit = jigs, explicit
-        self._parents: dict[str, set[str]] = {}  # new role → names of its parents, in the order of binding
+        self._world, self._view, self._deployment, self._jigs = world, view, deployment, jigs
+        self._draft = Draft(world, view, deployment, given)
         self._explanations: list[str] = []
-        self._line = lineage(world, deployment)
 
     def bind(self, role: str, because: str | None = None) -> None:
         """Plan the role and all that it needs; iteratively, for chains may be long."""
@@ -128,41 +114,31 @@ class _Binder:
             name, needs = stack[-1]
             need = next(needs, None)
             if need is None:
-                self._parents[name] = self._parents.pop(name)  # after its parents: the order of creation
+                self._draft.parents[name] = self._draft.parents.pop(name)  # after its parents: the order of creation
                 stack.pop()
                 continue
             pending = [name for name, _ in stack]
             if need in pending:
                 circle = " → ".join([*pending[pending.index(need) :], need])
                 raise Conflict(f"roles require each other in a circle: {circle}; take one of these requirements away")
-            self._role(need, name)
-            names, why = self._find(need, pending)
+            self._draft.role(need, name)
+            names, why = self._draft.find(need, pending)
             if not names:
                 self._begin(need, name, stack)
-                names, why = [self._own(need)], "found nowhere, so bound on the same node"
-            self._parents[name].update(names)
-            self._explanations.append(f"{self._name(name)} ← {', '.join(sorted(names))}: {why}")
+                names, why = [self._draft.own(need)], "found nowhere, so bound on the same node"
+            self._draft.parents[name].update(names)
+            self._explanations.append(f"{self._draft.name(name)} ← {', '.join(sorted(names))}: {why}")
 
     def _begin(self, role: str, because: str | None, stack: list[tuple[str, Iterator[str]]]) -> None:
-        definition = self._role(role, because)
-        if role in self._view.noderoles or role in self._parents:
+        definition = self._draft.role(role, because)
+        if role in self._view.noderoles or role in self._draft.parents:
             return
         self._permit(role, definition, because)
         shared = self._world.deployment_roles.get((self._deployment, role))
         if shared is not None and shared.record.deleting:
             raise Conflict(f"deployment {self._deployment} is being deleted; nothing can be bound in it")
-        self._parents[role] = set()
+        self._draft.parents[role] = set()
         stack.append((role, iter(sorted(set(definition.requires) - {role}))))
-
-    def _role(self, name: str, because: str | None = None) -> Role:
-        stored = self._world.roles.get(name)
-        if stored is None:
-            if because is None:
-                raise NotFound(f"role {name} is not known; import its barclamp: nodepool-ocb barclamp import FILE")
-            raise Conflict(
-                f"role {because} requires {name}, which no imported barclamp defines; import the one that does"
-            )
-        return stored.record
 
     def _permit(self, role: str, definition: Role, because: str | None) -> None:
         """Raises Conflict where the role may not be bound to the node."""
@@ -182,7 +158,7 @@ class _Binder:
                 f"role {role}{wanted_by} acts on a machine with jig {definition.jig}, and {self._view.name} is virtual;"
                 " bind it to a node that has an address"
             )
-        for other in (*self._view.noderoles, *self._parents):
+        for other in (*self._view.noderoles, *self._draft.parents):
             self._permit_beside(role, definition, other, wanted_by)
 
     def _permit_beside(self, role: str, definition: Role, other: str, wanted_by: str) -> None:
@@ -196,63 +172,6 @@ class _Binder:
                 f"role {role}{wanted_by} and {other}, which is bound {where}, stand in for each other; one of them is enough"
             )
 
-    # -- finding a parent --
-
-    def _find(self, need: str, pending: Collection[str] = ()) -> tuple[list[str], str]:
-        """The noderoles that serve as ``need``, and why these; none where it must be bound.
-
-        What is ``pending`` waits for this very answer and cannot be it.
-        """
-        if need in self._explicit:
-            return [vertex.name for vertex in self._explicit[need]], "given explicitly"
-        stored = self._world.roles.get(need)
-        able = {need} | {name for name, each in self._world.roles.items() if need in each.record.provides}
-        cluster = stored is not None and "cluster" in stored.record.flags
-        planned = [name for name in self._parents if name not in pending]
-        here = [self._name(name) for name in sorted(able) if name in self._view.noderoles or name in planned][:1]
-        implicit = stored is not None and "implicit" in stored.record.flags
-        if not cluster and (here or implicit):
-            return here, "bound on the same node"
-        for deployment in self._line:
-            found = self._in_deployment(deployment, able)
-            if cluster and (found or (deployment == self._deployment and any(name in able for name in planned))):
-                named = self._members(need, deployment, found, here)
-                return named, f"every one of role {need} in deployment {deployment}"
-            if found:
-                return [found[0].name], f"the first of role {need} in deployment {deployment}"
-        return here, "bound on the same node"
-
-    def _members(self, need: str, deployment: str, found: Iterable[Vertex], here: Iterable[str]) -> list[str]:
-        """The cluster, and by themselves those that are no members of it: bound before the role was one, or elsewhere."""
-        cluster = paths.cluster_name(need, deployment)
-        members = set(self._above(cluster))
-        names = {vertex.name for vertex in found}.union(here) - members
-        return sorted({*names, cluster} if members else names)
-
-    def _own(self, role: str) -> str:
-        """What names the noderole of a role that this bind makes: its cluster, where it is a member of its own."""
-        serves = role in self._serves(role)
-        return paths.cluster_name(role, self._deployment) if serves else self._name(role)
-
-    def _serves(self, role: str) -> list[str]:
-        """The cluster roles that a noderole of this role counts as."""
-        roles = self._world.roles
-        counts_as = (each for each in {role, *self._role(role).provides} if each in roles)
-        return sorted(each for each in counts_as if "cluster" in roles[each].record.flags)
-
-    def _in_deployment(self, deployment: str, able: Collection[str]) -> list[Vertex]:
-        found = [
-            vertex
-            for node in self._world.nodes.values()
-            if not _leaves(node)
-            for name in able
-            if (vertex := node.noderoles.get(name)) is not None and vertex.record.deployment == deployment
-        ]
-        return sorted(found, key=lambda vertex: (vertex.node.name, vertex.role))
-
-    def _name(self, role: str) -> str:
-        return paths.noderole_name(role, self._view.name)
-
     # -- what else becomes a parent --
 
     def want_attributes(self) -> None:
@@ -260,61 +179,35 @@ class _Binder:
         declared = {
             attrib.name: name for name, each in sorted(self._world.roles.items()) for attrib in each.record.attribs
         }
-        for role, parents in self._parents.items():
-            wanted = {declared[name] for name in self._role(role).wants_attribs if name in declared} - {role}
+        for role, parents in self._draft.parents.items():
+            wanted = {declared[name] for name in self._draft.role(role).wants_attribs if name in declared} - {role}
             for need in sorted(wanted):
-                names, why = self._find(need)
-                fresh = [name for name in names if name not in parents and not self._reaches(name, role)]
+                names, why = self._draft.find(need)
+                fresh = [name for name in names if name not in parents and not self._draft.reaches(name, role)]
                 parents.update(fresh)
                 self._explanations += [
-                    f"{self._name(role)} ← {name}: it declares what is wanted; {why}" for name in fresh
+                    f"{self._draft.name(role)} ← {name}: it declares what is wanted; {why}" for name in fresh
                 ]
-
-    def _reaches(self, start: str, role: str) -> bool:
-        """Whether the planned noderole of ``role`` stands above ``start`` already: another edge would close a circle."""
-        target, seen, queue = self._name(role), set[str](), [start]
-        while queue:
-            name = queue.pop()
-            if name == target:
-                return True
-            if name not in seen:
-                seen.add(name)
-                queue += self._above(name)
-        return False
-
-    def _above(self, name: str) -> Iterable[str]:
-        """What a noderole names as its parents, and the members of a cluster; those of this bind included."""
-        of_cluster = paths.split_cluster(name)
-        if of_cluster is not None:
-            cluster = self._world.clusters.get(name)
-            members = [vertex.name for vertex in cluster.members] if cluster else []
-            planned = self._parents if of_cluster[1] == self._deployment else ()
-            return members + [self._name(each) for each in planned if of_cluster[0] in self._serves(each)]
-        role, fqdn = paths.split_noderole(name)
-        if fqdn == self._view.name and role in self._parents:
-            return self._parents[role]
-        vertex = self._world.vertex(name)
-        return vertex.record.parents if vertex else ()
 
     # -- the plan --
 
     def finished(self, now: float, by: str | None) -> Plan:
         """Check the whole, and say what is to be written."""
         self._refuse_circles()
-        for role, parents in self._parents.items():
+        for role, parents in self._draft.parents.items():
             self._permit_above(role)
             if len(parents) > MOST_PARENTS:
                 raise Conflict(
-                    f"{self._name(role)} would have {len(parents)} parents, and a claim can check {MOST_PARENTS};"
+                    f"{self._draft.name(role)} would have {len(parents)} parents, and a claim can check {MOST_PARENTS};"
                     " put a noop role on a virtual node between them"
                 )
-        new = [(self._name(role), self._record(role, now, by)) for role in self._in_order()]
+        new = [(self._draft.name(role), self._record(role, now, by)) for role in self._in_order()]
         changes: list[Change] = [
             Check(paths.deployment(self._deployment), self._world.deployments[self._deployment].version)
         ]
         if self._view.version >= 0:
             changes.append(Check(paths.node(self._view.name), self._view.version))
-        for role in self._parents:
+        for role in self._draft.parents:
             if (self._deployment, role) not in self._world.deployment_roles:
                 changes.append(Create(paths.deployment_role(self._deployment, role), self._deployment_role(role)))
         for name, record in new:
@@ -327,31 +220,31 @@ class _Binder:
     def _refuse_circles(self) -> None:
         """Raises Conflict where a new noderole would stand above itself: as a member of a cluster, or by given parents."""
         graph: dict[str, list[str]] = {}
-        queue = [self._name(role) for role in self._parents]
+        queue = [self._draft.name(role) for role in self._draft.parents]
         while queue:
             name = queue.pop()
             if name not in graph:
-                graph[name] = list(self._above(name))
+                graph[name] = list(self._draft.above(name))
                 queue += graph[name]
         for knot in components(graph):
-            if not knot.names.isdisjoint(map(self._name, self._parents)):
+            if not knot.names.isdisjoint(map(self._draft.name, self._draft.parents)):
                 raise Conflict(f"noderoles would wait for each other in a circle: {knot}; give another parent")
 
     def _permit_above(self, role: str) -> None:
         """Roles in a ``provides`` relation are not above or below each other (seed 001)."""
-        own = self._role(role)
-        seen, queue = set[str](), list(self._parents[role])
+        own = self._draft.role(role)
+        seen, queue = set[str](), list(self._draft.parents[role])
         while queue:
             name = queue.pop()
             if name in seen:
                 continue
             seen.add(name)
-            queue += self._above(name)
+            queue += self._draft.above(name)
             above = paths.split_noderole(name)[0]
             stored = self._world.roles.get(above)
             if above in own.provides or (stored and role in stored.record.provides):
                 raise Conflict(
-                    f"{self._name(role)} would stand below {name}, and one of them stands in for the other;"
+                    f"{self._draft.name(role)} would stand below {name}, and one of them stands in for the other;"
                     " bind it where it does not depend on it"
                 )
 
@@ -359,7 +252,7 @@ class _Binder:
         """The new roles, parents first, else by name: the same for the same graph."""
         order: list[str] = []
         done: set[str] = set()
-        stack = [iter(sorted(self._parents))]
+        stack = [iter(sorted(self._draft.parents))]
         path: list[str] = []
         while stack:
             role = next(stack[-1], None)
@@ -370,33 +263,27 @@ class _Binder:
             elif role not in done:
                 done.add(role)
                 path.append(role)
-                own = (paths.split_noderole(name) for name in self._named(role))
-                stack.append(iter(sorted(r for r, fqdn in own if fqdn == self._view.name and r in self._parents)))
+                own = (paths.split_noderole(name) for name in self._draft.named(role))
+                stack.append(iter(sorted(r for r, fqdn in own if fqdn == self._view.name and r in self._draft.parents)))
         return order
 
-    def _named(self, role: str) -> Iterator[str]:
-        """The noderoles above one of this bind, clusters opened."""
-        for name in self._parents[role]:
-            if paths.split_cluster(name):
-                yield from self._above(name)
-            else:
-                yield name
-
     def _record(self, role: str, now: float, by: str | None) -> NodeRole:
-        hooks = tuple(hook for hook in self._role(role).hooks if hook == "on_proposed")
-        parents = tuple(sorted(self._parents[role]))
+        hooks = tuple(hook for hook in self._draft.role(role).hooks if hook == "on_proposed")
+        parents = tuple(sorted(self._draft.parents[role]))
         return bound(
             now,
             by,
             deployment=self._deployment,
             parents=parents,
-            serves=tuple(self._serves(role)),
+            serves=tuple(self._draft.serves(role)),
             generation=structure.stored(self._world).record.generation,
             hooks=hooks,
         )
 
     def _deployment_role(self, role: str) -> DeploymentRole:
-        return DeploymentRole(hooks=tuple(hook for hook in self._role(role).hooks if hook == "on_deployment_create"))
+        return DeploymentRole(
+            hooks=tuple(hook for hook in self._draft.role(role).hooks if hook == "on_deployment_create")
+        )
 
     def _gates(self, new: Iterable[tuple[str, NodeRole]]) -> list[Change]:
         """A member that joins raises the gate of its cluster, and the first makes it."""
@@ -411,7 +298,7 @@ class _Binder:
 
     def _parents_stand(self, raised: Collection[str]) -> Iterator[Check]:
         """Parents that exist are still there when the new noderoles are written; of clusters, their gates."""
-        for name in sorted({name for parents in self._parents.values() for name in parents}):
+        for name in sorted({name for parents in self._draft.parents.values() for name in parents}):
             parent = self._world.parent(name)
             if isinstance(parent, ClusterView):
                 path, version = paths.gate(parent.deployment, parent.role), parent.gate
@@ -419,20 +306,6 @@ class _Binder:
                 path, version = paths.noderole(parent.role, parent.node.name), parent.version
             if parent is not None and path not in raised:
                 yield Check(path, version)
-
-
-def _leaves(node: NodeView) -> bool:
-    return node.record is not None and node.record.deleting
-
-
-def lineage(world: World, deployment: str) -> list[str]:
-    """A deployment and its ancestors, nearest first."""
-    line: list[str] = []
-    name: str | None = deployment
-    while name is not None and name in world.deployments and name not in line:
-        line.append(name)
-        name = world.deployments[name].record.parent
-    return line
 
 
 def removable(vertex: Vertex) -> list[Vertex]:

@@ -26,7 +26,8 @@ from nodepool_ocb.model.records import Change, Check, Delete, Gate, Json, Record
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, ZnodeStat
-from nodepool_ocb.store.tree import Touched, Tree
+from nodepool_ocb.store.touched import Touched
+from nodepool_ocb.store.tree import Tree
 from nodepool_ocb.store.worldpaths import parse
 
 

@@ -14,10 +14,8 @@ import gc
 import uuid
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
 from nodepool_ocb.engine.world import Stored, Vertex, World
-from nodepool_ocb.errors import Conflict, Invalid, Spoiled, Stale
+from nodepool_ocb.errors import Conflict, Invalid, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import is_name, is_node
 from nodepool_ocb.model.records import (
@@ -40,27 +38,9 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.touched import Touched
+from nodepool_ocb.store.unreadable import Unreadable
 from nodepool_ocb.store.worldpaths import Listing, WorldPath, listing, misnamed, parse
-
-
-class Touched(msgspec.Struct):
-    """What changed in a world: noderoles (gone ones too), nodes by name, and whether anything of the other kinds did.
-
-    ``turned`` are those that wait for more or fewer parents than before; ``nodes`` holds the nodes of all of them.
-    """
-
-    vertices: set[Vertex] = msgspec.field(default_factory=set)
-    turned: set[Vertex] = msgspec.field(default_factory=set)
-    nodes: set[str] = msgspec.field(default_factory=set)
-    roles: bool = False
-    deployments: bool = False
-    daemons: bool = False
-    rollouts: bool = False
-    attributes: bool = False  # some that could not be read can be again
-
-    def __bool__(self) -> bool:
-        others = self.roles or self.deployments or self.daemons or self.rollouts or self.attributes
-        return bool(self.vertices or self.nodes or others)
 
 
 def _prefixes(nodes: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
@@ -84,7 +64,7 @@ class Tree:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._hidden: dict[WorldPath, tuple[str, int]] = {}  # where a record cannot be decoded: its path and mzxid
+        self._unreadable = Unreadable(world)
         self._touched = Touched()
 
     def touched(self) -> Touched:
@@ -124,15 +104,7 @@ class Tree:
 
     def put_attributes(self, path: str, znode: Znode | None) -> None:
         """What was read where attributes could not be read; nothing happens where they never were."""
-        if path not in self.world.spoiled:
-            return
-        try:
-            codec.attributes(znode)
-        except Spoiled as wrong:
-            self.world.spoiled[path] = str(wrong)
-        else:
-            del self.world.spoiled[path]
-            self._touched.attributes = True
+        self._touched.attributes |= self._unreadable.mended(path, znode)
 
     def spoil(self, path: str, reason: str) -> None:
         """Somebody came across attributes that cannot be read."""
@@ -145,7 +117,7 @@ class Tree:
         touched = self._touched
         for fqdn, roles in nodes.items():
             shown = self.world.nodes[fqdn].noderoles if fqdn in self.world.nodes else {}
-            odd = bool(self._hidden) or not is_node(fqdn)
+            odd = bool(self._unreadable) or not is_node(fqdn)
             for role, znode in zip(roles, znodes, strict=False):
                 if odd or znode is None or role in shown or not is_name(role):
                     vertex = shown.get(role)
@@ -180,8 +152,8 @@ class Tree:
     def mzxid(self, at: WorldPath) -> int:
         """Of what was read there last; 0 where nothing is, and for what the world keeps no mzxid of."""
         world = self.world
-        if at in self._hidden:
-            return self._hidden[at][1]
+        if at in self._unreadable:
+            return self._unreadable.mzxid(at)
         shown: Vertex | Stored[Role] | Stored[Deployment] | Stored[DeploymentRole] | Stored[RolloutPointer] | None = (
             None
         )
@@ -304,37 +276,17 @@ class Tree:
     # -- what cannot be decoded --
 
     def _hide(self, at: WorldPath, znode: Znode, reason: str) -> None:
-        """Leave what is shown there, and say that it counts no more."""
-        self._hidden[at] = znode.path, znode.mzxid
-        self.world.unreadable[znode.path] = reason
-        self._touch(at)
+        self._unreadable.hide(at, znode, reason)
+        self._touched.concerned(self.world, at)
 
     def _unhide(self, at: WorldPath) -> None:
-        """What is there is known again, or gone."""
-        if at in self._hidden:
-            path, _ = self._hidden.pop(at)
-            del self.world.unreadable[path]
-            self._touch(at)
-
-    def _touch(self, at: WorldPath) -> None:
-        """All whom it concerns whether a record can be read."""
-        world, touched = self.world, self._touched
-        if at.kind is NodeRole:
-            name = paths.noderole_name(at.below, at.name)
-            vertex = world.vertex(name)
-            children = world.below(name)
-            touched.vertices.update(children if vertex is None else (vertex, *children))
-            touched.nodes.update(child.node.name for child in children)
-        touched.nodes.update({at.name} if at.kind in (Node, NodeRole, Claim) else ())
-        touched.roles |= at.kind is Role
-        touched.deployments |= at.kind in (Deployment, DeploymentRole)
-        touched.daemons |= at.kind is Daemon
-        touched.rollouts |= at.kind is RolloutPointer
+        if self._unreadable.unhide(at):
+            self._touched.concerned(self.world, at)
 
     def _gone(self, listed: Listing) -> Iterator[str]:
         """What was read once and is not there any more, leaves first."""
         world = self.world
-        yield from [path for at, (path, _) in self._hidden.items() if not listed.has(at)]
+        yield from self._unreadable.gone(listed)
         for fqdn, view in list(world.nodes.items()):
             for role in view.noderoles.keys() - set(listed.nodes.get(fqdn, ())):
                 yield paths.noderole(role, fqdn)

@@ -16,12 +16,17 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.readiness import Code, Reason, why_not
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model.records import Run, State
 from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.blockers import Kind
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views import rolloutlines
+from nodepool_ocb.views.noderoles import ended
+from nodepool_ocb.views.times import age
+from nodepool_ocb.views.view import View
+
+TAIL_LINES: Final = 15  # of a failed run
 
 #: deployment → the name of its newest rollout, and that
 RolloutPointer = Mapping[str, tuple[str, Rollout]]
@@ -54,6 +59,34 @@ class Explanation(msgspec.Struct, frozen=True):
     def failed(self) -> Vertex | None:
         among = [self.vertex, *(cause.vertex for cause in self.causes)]
         return next((vertex for vertex in among if vertex.record.state is State.ERROR), None)
+
+
+class CauseRow(View, frozen=True, kw_only=True):
+    """A cause, as it is shown."""
+
+    noderole: str
+    state: State
+    chain: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+
+
+class FailedRun(View, frozen=True):
+    """The newest run of the noderole to look at first."""
+
+    run: str
+    noderole: str
+    record: Run
+
+
+class ExplanationDocument(View, frozen=True, kw_only=True):
+    """An explanation, as it is shown."""
+
+    noderole: str
+    state: State
+    since: float
+    reasons: tuple[Reason, ...]
+    causes: tuple[CauseRow, ...]
+    failed_run: FailedRun | None
 
 
 def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer | None = None) -> Explanation:
@@ -141,3 +174,64 @@ def _chains(vertex: Vertex) -> dict[Vertex, tuple[Vertex, ...]]:
                 found[parent] = chains[parent]
     order = sorted(found, key=lambda v: (v.record.state is not State.ERROR, len(found[v]), v.name))
     return {each: found[each] for each in order}
+
+
+# -- as it is shown --
+
+
+def document(explanation: Explanation, run: FailedRun | None) -> ExplanationDocument:
+    """All of it as names and reasons."""
+    vertex = explanation.vertex
+    causes = (
+        CauseRow(
+            noderole=cause.vertex.name,
+            state=cause.vertex.record.state,
+            chain=tuple(each.name for each in cause.chain),
+            reasons=cause.reasons,
+        )
+        for cause in explanation.causes
+    )
+    return ExplanationDocument(
+        noderole=vertex.name,
+        state=vertex.record.state,
+        since=vertex.record.since,
+        reasons=explanation.reasons,
+        causes=tuple(causes),
+        failed_run=run,
+    )
+
+
+def words(document: ExplanationDocument, now: float) -> str:
+    """For people: what was said above is not said again below."""
+    lines = [f"{document.noderole} is {document.state}{_since(document.since, now)}"]
+    for number, reason in enumerate(document.reasons, 1):
+        lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   → {reason.advice}"]
+    if not document.reasons:
+        lines.append("nothing holds it back: an annealer may start it at any moment")
+    lines += _words_of_causes(document)
+    if document.failed_run:
+        lines += _words_of_run(document.failed_run, now)
+    return "\n".join(lines)
+
+
+def _words_of_causes(document: ExplanationDocument) -> Iterator[str]:
+    shown = {(reason.code, reason.subject) for reason in document.reasons}
+    shown |= {(Code.FAILED, reason.subject) for reason in document.reasons if reason.code is Code.PARENT_ERROR}
+    for cause in document.causes:
+        yield f"waits for: {' ← '.join(cause.chain)} ({cause.state})"
+        fresh = [reason for reason in cause.reasons if (reason.code, reason.subject) not in shown]
+        yield from (f"   {reason.code}: {reason.text}\n   → {reason.advice}" for reason in fresh)
+        shown |= {(reason.code, reason.subject) for reason in fresh}
+
+
+def _words_of_run(run: FailedRun, now: float) -> Iterator[str]:
+    record = run.record
+    why = f": {record.reason}" if record.reason else ""
+    yield f"the newest run of {run.noderole}: {ended(record)}{_since(record.ended, now)}{why}"
+    yield from (f"   | {line}" for line in (record.tail or "").splitlines()[-TAIL_LINES:])
+    if record.log:
+        yield f"   whole output: {record.log}"
+
+
+def _since(since: float, now: float) -> str:
+    return f" (since {age(now - since)})" if since else ""

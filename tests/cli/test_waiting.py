@@ -16,26 +16,20 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.main import cli
-from nodepool_ocb.cli.noderoles.waiting import Choose, standing, wait
+from nodepool_ocb.cli.noderoles.waiting import Choose, wait
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import (
     Claim,
     Create,
     Daemon,
-    Deployment,
-    DeploymentState,
     Json,
-    Node,
-    NodeRole,
-    Role,
     Run,
     State,
 )
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.views.explanation import explain
 from tests.cli.background_command import Later
 from tests.fixtures.commands import Ocb
 
@@ -172,66 +166,3 @@ def test_log_follows_the_file_until_the_run_ends(
         becomes(BASE, State.ACTIVE, run="r1")
         assert following.stdout.read() == "done\n"
     assert following.returncode == 0
-
-
-# -- pure --
-
-
-def chain(levels: int, first: State) -> World:
-    """r0 ← r1 ← ...: r0 in a state, all below BLOCKED."""
-    world = World()
-    world.put_deployment("d", Stored(Deployment(state=DeploymentState.COMMITTED), 0))
-    world.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop",)))
-    world.put_node("n", Node(alive=True), 0)
-    world.put_fence("n", 0)
-    for level in range(levels):
-        role = f"r{level}"
-        world.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
-        parents = (f"r{level - 1}@n",) if level else ()
-        state = State.BLOCKED if level else first
-        world.put_noderole("n", role, NodeRole(state=state, since=5.0, deployment="d", parents=parents, reason="bang"))
-    return world
-
-
-def test_nine_levels_down_the_failed_ancestor_is_named() -> None:
-    world = chain(10, State.ERROR)
-    vertex = world.vertex("r9@n")
-    assert vertex is not None
-    explanation = explain(world, vertex, now=9.0)
-    first = explanation.reasons[0]
-    assert (first.code, first.subject, first.since) == ("PARENT_ERROR", "r0@n", 5.0)
-    assert "9 levels above" in first.text
-    assert [each.name for each in explanation.causes[0].chain] == [f"r{level}@n" for level in range(9, -1, -1)]
-    assert explanation.failed is world.vertex("r0@n")
-
-
-def test_what_merely_waits_is_explained_by_its_cause() -> None:
-    world = chain(4, State.TODO)
-    world.put_node("n", Node(alive=False, reason="connect: refused"), 1)
-    vertex = world.vertex("r3@n")
-    assert vertex is not None
-    explanation = explain(world, vertex, now=9.0)
-    assert explanation.reasons[0].code == "PARENT_WAITING"
-    assert [reason.code for reason in explanation.causes[0].reasons] == ["NODE_NOT_ALIVE"]
-
-
-@pytest.mark.parametrize(
-    ("first", "outcome"),
-    [(State.ERROR, "error"), (State.PROPOSED, "error"), (State.TODO, None), (State.TRANSITION, None)],
-)
-def test_standing(first: State, outcome: str | None) -> None:
-    assert standing(chain(5, first), ["r4@n"]).outcome == outcome
-    assert standing(chain(5, first), ["r4@n", "gone@n"]).outcome == "deleted"
-
-
-def test_a_refresh_that_is_pending_is_not_ready() -> None:
-    world = chain(1, State.ACTIVE)
-    assert standing(world, ["r0@n"]).outcome == "active"
-    world.put_noderole("n", "r0", NodeRole(state=State.ACTIVE, since=5.0, deployment="d", refresh=True))
-    assert standing(world, ["r0@n"]).outcome is None
-
-
-def test_a_proposed_deployment_cannot_become_active() -> None:
-    world = chain(2, State.TODO)
-    world.put_deployment("d", Stored(Deployment(), 1))
-    assert standing(world, ["r1@n"]).outcome == "error"

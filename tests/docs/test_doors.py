@@ -40,7 +40,6 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = sorted(
     {file.parent for top in ("nodepool_ocb", "annealer", "builder") for file in (ROOT / top).rglob("*.py")}
 )
-MOST_MODULES: Final = 16
 
 
 @cache
@@ -76,6 +75,5 @@ def test_a_rollout_is_ordered_within_itself() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_a_folder_holds_few_modules_and_says_what_it_is(folder: Path) -> None:
-    assert len([file for file in folder.glob("*.py") if file.name != "__init__.py"]) <= MOST_MODULES
+def test_a_folder_says_what_it_is(folder: Path) -> None:
     assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))

@@ -36,3 +36,19 @@ def put(world: World, name: str, state: State, *parents: str, since: float = 0.0
     role, _, fqdn = name.partition("@")
     record = NodeRole(state=state, since=since, deployment="lab", parents=parents, **fields)  # type: ignore[arg-type]
     world.put_noderole(fqdn, role, record, 0)
+
+
+def chain(levels: int, first: State) -> World:
+    """r0 ← r1 ← ... on node n: r0 in a state, all below BLOCKED."""
+    world = World()
+    world.put_deployment("d", Stored(Deployment(state=DeploymentState.COMMITTED), 0))
+    world.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop",)))
+    world.put_node("n", Node(alive=True), 0)
+    world.put_fence("n", 0)
+    for level in range(levels):
+        role = f"r{level}"
+        world.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
+        parents = (f"r{level - 1}@n",) if level else ()
+        state = State.BLOCKED if level else first
+        world.put_noderole("n", role, NodeRole(state=state, since=5.0, deployment="d", parents=parents, reason="bang"))
+    return world

@@ -28,7 +28,7 @@ from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
-from nodepool_ocb.store.tree import Touched
+from nodepool_ocb.store.touched import Touched
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.rollouts import driving

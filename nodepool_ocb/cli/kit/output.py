@@ -262,14 +262,14 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def fields(value: Shown, *, but: Collection[str] = ()) -> Table:
+def fields(*values: Shown, but: Collection[str] = ()) -> Table:
     """The fields of one thing, one a row; ``but`` are left out."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
-    for key, each in _json(value).items():
+    for key, each in (pair for value in values for pair in _json(value).items()):
         if key not in but:
             made.add_row(visible(key), cell(key, each))
     return made

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec.structs import replace
@@ -21,8 +21,10 @@ from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Create, Delete, Gate, Json, Raise, Record
+from nodepool_ocb.model import limits
+from nodepool_ocb.model.records import Change
+from nodepool_ocb.views import changes as shown
+from nodepool_ocb.views.changes import ChangeRow, ChangesDocument
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
@@ -135,15 +137,18 @@ def parts(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
 # -- telling what was changed --
 
 
-def report(changes: Sequence[Change], dry_run: bool = False, explanations: Sequence[str] = (), **more: Json) -> None:
-    """Print what was, or would be, changed: one document. A dry run that found any exits with 10."""
+def report(changes: Sequence[Change], dry_run: bool = False, explanations: Sequence[str] = (), **more: Any) -> None:
+    """Print what was, or would be, changed: one document. A dry run that found any exits with 10.
+
+    ``more`` are fields of the document.
+    """
     from nodepool_ocb.cli.kit import output
 
     rows = change_rows(changes)
-    document = {"dry_run": dry_run, "changes": rows, "explanations": list(explanations), **more}
     if output.chosen() == "name":
         output.things(rows, ("name",))
     elif output.chosen() != "table":
+        document = ChangesDocument(dry_run=dry_run, changes=rows, explanations=tuple(explanations), **more)
         output.thing(document, "")
     elif rows:
         for explanation in explanations if dry_run else ():
@@ -155,68 +160,8 @@ def report(changes: Sequence[Change], dry_run: bool = False, explanations: Seque
         raise click.exceptions.Exit(10)
 
 
-def change_rows(changes: Iterable[Change]) -> list[dict[str, Json]]:
+def change_rows(changes: Iterable[Change]) -> tuple[ChangeRow, ...]:
     """Changes as people name them."""
-    return [row for change in changes if (row := _row(change)) is not None]
+    from nodepool_ocb.store import worldpaths
 
-
-def _owner(path: str) -> str:
-    """Whose attributes stand at a path.
-
-    >>> _owner("/ocb/nodes/n1.example.com/noderoles/ntp-client/user")
-    'ntp-client@n1.example.com (user)'
-    """
-    match path.split("/")[2:]:
-        case ["nodes", fqdn, "noderoles", role, layer]:
-            return f"{paths.noderole_name(role, fqdn)} ({layer})"
-    return path.removeprefix(paths.ROOT + "/")
-
-
-def _of_image(path: str) -> tuple[str, str] | None:
-    """What stands at a path below an image: its kind and its name.
-
-    >>> _of_image("/nodepool/image/jammy/builds/0000000007/provider/west/images/0000000001")
-    ('upload', 'jammy-0000000007 west 0000000001')
-    """
-    match path.removeprefix(paths.IMAGES + "/").split("/"):
-        case [image, "request-build"]:
-            return "build request", image
-        case [image, "pause"]:
-            return "pause", image
-        case [image, "builds", build]:
-            return "build", f"{image}-{build}"
-        case [image, "builds", build, "provider", provider, "images", upload]:
-            return "upload", f"{image}-{build} {provider} {upload}"
-    return None
-
-
-def _row(change: Change) -> dict[str, Json] | None:
-    """A change as people name it; None for what only keeps order (checks, fences, gates, the structure, empty znodes)."""
-    from nodepool_ocb.store.worldpaths import parse
-
-    data = None if isinstance(change, Check | Delete) else change.data
-    verb = {"Create": "create", "Delete": "delete"}.get(type(change).__name__, "change")
-    state = getattr(data, "state", None) if isinstance(data, Record) else None
-    of_image = _of_image(change.path) if change.path.startswith(paths.IMAGES + "/") else None
-    if of_image is not None and not isinstance(change, Check):
-        return {
-            "change": verb,
-            "kind": of_image[0],
-            "name": of_image[1],
-            "state": None if state is None else str(state),
-        }
-    what = parse(change.path)
-    if isinstance(change, Check | Raise) or (what is None and data is None) or isinstance(data, Gate):
-        return None
-    if what is None:
-        return {"change": verb, "kind": "attributes", "name": _owner(change.path), "state": None}
-    kind = what.kind.__name__
-    if kind == "Structure" or (kind in ("Fence", "Claim") and isinstance(change, Create | Delete)):
-        return None
-    names = {"NodeRole": f"{what.below}@{what.name}", "DeploymentRole": f"{what.below} in {what.name}"}
-    return {
-        "change": verb,
-        "kind": {"NodeRole": "noderole", "DeploymentRole": "deployment role"}.get(kind, kind.lower()),
-        "name": names.get(kind, what.name),
-        "state": None if state is None else str(state),
-    }
+    return shown.rows(changes, worldpaths.parse)

@@ -16,16 +16,14 @@ from nodepool_ocb.cli.kit.names import noderole_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.noderoles import runs
 from nodepool_ocb.cli.rollouts import rolling
-from nodepool_ocb.engine.readiness import Code, Reason
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Json, NodeRole, Run, State
+from nodepool_ocb.model.records import NodeRole, Run, State
 from nodepool_ocb.rollout.records import Rollout
-from nodepool_ocb.views.explanation import Explanation, RolloutPointer, line
-from nodepool_ocb.views.explanation import explain as explained
-from nodepool_ocb.views.times import age
-from nodepool_ocb.views.view import whole
+from nodepool_ocb.views import explanation as explaining
+from nodepool_ocb.views.explanation import FailedRun, RolloutPointer, line
+from nodepool_ocb.views.noderoles import RunOutput, ended
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -43,12 +41,12 @@ def explain(name: str) -> None:
         vertex = noderole_of(world, name)
         if vertex.record.state is not State.ACTIVE or vertex.record.refresh:
             world.spoiled |= runs.spoiled(opened, vertex)
-        explanation = explained(world, vertex, now, _rollouts(opened, line(world, vertex.record.deployment)))
+        explanation = explaining.explain(world, vertex, now, _rollouts(opened, line(world, vertex.record.deployment)))
         failed = explanation.failed
         last = runs.recorded(opened, failed)[-1:] if failed else []
-    run = {"run": last[0][0], "noderole": failed.name, **whole(last[0][1])} if failed and last else None
-    document = _document(explanation)
-    output.text({**document, "failed_run": run}, _words(explanation, run, now))
+    run = FailedRun(last[0][0], failed.name, last[0][1]) if failed and last else None
+    shown = explaining.document(explanation, run)
+    output.text(shown, explaining.words(shown, now))
 
 
 def _rollouts(opened: Session, deployments: Iterable[str]) -> RolloutPointer:
@@ -66,56 +64,6 @@ def _rollouts(opened: Session, deployments: Iterable[str]) -> RolloutPointer:
         if newest is not None and read is not None:
             found[deployment] = rolling.name(deployment, newest), read[0]
     return found
-
-
-def _document(explanation: Explanation) -> dict[str, Json]:
-    vertex = explanation.vertex
-    causes = [
-        {
-            "noderole": cause.vertex.name,
-            "state": str(cause.vertex.record.state),
-            "chain": [each.name for each in cause.chain],
-            "reasons": [_reason(reason) for reason in cause.reasons],
-        }
-        for cause in explanation.causes
-    ]
-    reasons = [_reason(reason) for reason in explanation.reasons]
-    record = vertex.record
-    return {
-        "noderole": vertex.name, "state": str(record.state), "since": record.since, "reasons": reasons, "causes": causes
-    }  # fmt: skip
-
-
-def _reason(reason: Reason) -> dict[str, Json]:
-    keys = ("code", "subject", "since", "text", "advice")
-    return {key: msgspec.to_builtins(getattr(reason, key)) for key in keys}
-
-
-def _words(explanation: Explanation, run: dict[str, Json] | None, now: float) -> str:
-    vertex = explanation.vertex
-    lines = [f"{vertex.name} is {vertex.record.state}{_since(vertex.record.since, now)}"]
-    for number, reason in enumerate(explanation.reasons, 1):
-        lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   → {reason.advice}"]
-    shown = {(reason.code, reason.subject) for reason in explanation.reasons}
-    shown |= {(Code.FAILED, reason.subject) for reason in explanation.reasons if reason.code is Code.PARENT_ERROR}
-    if not explanation.reasons:
-        lines.append("nothing holds it back: an annealer may start it at any moment")
-    for cause in explanation.causes:
-        lines.append(f"waits for: {' ← '.join(each.name for each in cause.chain)} ({cause.vertex.record.state})")
-        fresh = [reason for reason in cause.reasons if (reason.code, reason.subject) not in shown]
-        lines += [f"   {reason.code}: {reason.text}\n   → {reason.advice}" for reason in fresh]
-        shown |= {(reason.code, reason.subject) for reason in fresh}
-    if run:
-        how = runs.how(run["outcome"], run["exit_code"])
-        why = f": {run['reason']}" if run.get("reason") else ""
-        lines.append(f"the newest run of {run['noderole']}: {how}{_since(run['ended'], now)}{why}")
-        lines += [f"   | {line}" for line in (run.get("tail") or "").splitlines()[-15:]]
-        lines += [f"   whole output: {run['log']}"] if run.get("log") else []
-    return "\n".join(lines)
-
-
-def _since(since: float, now: float) -> str:
-    return f" (since {age(now - since)})" if since else ""
 
 
 # -- log --
@@ -167,15 +115,14 @@ def _file(world: World, vertex: Vertex, run: str, record: Run | None) -> tuple[s
 def _print(name: str, run: str, record: Run | None, where: tuple[str | None, Path | None]) -> None:
     path, file = where
     text = file.read_text(errors="replace") if file else (record.tail if record else None) or ""
-    fields = whole(record) if record else {}
-    document = {"noderole": name, "run": run, **fields, "log": path, "output": text}
+    document = RunOutput(noderole=name, run=run, record=record or msgspec.UNSET, log=path, output=text)
     output.say(_about(name, run, record, where))
     output.text(document, text)
 
 
 def _about(name: str, run: str, record: Run | None, where: tuple[str | None, Path | None]) -> str:
     path, file = where
-    how = runs.how(record.outcome, record.exit_code) if record else "still running"
+    how = ended(record) if record else "still running"
     whole = f"{'whole output' if file else 'the end; whole output'} in {path}" if path else "only the end is kept"
     return f"{name}, run {run}: {how}; {whole}"
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import assignments as assigning
@@ -21,8 +20,8 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Json, State
-from nodepool_ocb.views.view import whole
+from nodepool_ocb.model.records import Change, Check, State
+from nodepool_ocb.views import noderoles as shown
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -69,24 +68,17 @@ def list_(states: Sequence[str], deployment: str | None, fqdn: str | None, role:
     for name, find in ((deployment, deployment_of), (fqdn, node_of), (role, role_of)):
         if name is not None:
             find(world, name)
-    rows = [row(vertex) for vertex in sorted(world.vertices(), key=lambda each: each.name) if wanted(vertex)]
+    rows = [shown.row(vertex) for vertex in sorted(world.vertices(), key=lambda each: each.name) if wanted(vertex)]
     output.things(rows, ("noderole", "state", "deployment", "since", "reason"), key="noderole")
-
-
-def row(vertex: Vertex) -> dict[str, Json]:
-    """A noderole at a glance."""
-    record = vertex.record
-    keys = ("state", "since", "deployment", "generation", "attempt", "run", "refresh", "once", "reason", "by")
-    return {"noderole": vertex.name, **{key: msgspec.to_builtins(getattr(record, key)) for key in keys}}
 
 
 def _watch(wanted: Callable[[Vertex], bool]) -> None:
     for world, touched in waiting.worlds(None):
         for vertex in sorted(touched.vertices, key=lambda each: each.name):
             if world.vertex(vertex.name) is None:
-                output.line({"noderole": vertex.name, "state": None})
+                output.line(shown.Gone(vertex.name))
             elif wanted(vertex):
-                output.line(row(vertex))
+                output.line(shown.row(vertex))
 
 
 @command.command()
@@ -95,14 +87,12 @@ def show(name: str) -> None:
     """One noderole: its record, its neighbours, its attributes, and its runs."""
     with session.session() as opened:
         vertex = noderole_of(session.load(opened), name)
-        kept = [{"run": run, **whole(record)} for run, record in runs.recorded(opened, vertex)]
-        layers = runs.attributes(opened, vertex)
-    record = {"noderole": name, **whole(vertex.record)}
-    children = [child.name for child in vertex.children]
-    tables = [output.fields({**record, "children": children, **layers})]
-    if kept:
-        tables.append(output.table(kept, ("run", "outcome", "generation", "exit_code", "started", "ended", "log")))
-    output.thing({**record, "children": children, "attributes": layers, "runs": kept}, name, *tables)
+        document = shown.document(vertex, runs.attributes(opened, vertex), runs.recorded(opened, vertex))
+    tables = [output.fields(document, document.attributes, but=("attributes", "runs"))]
+    if document.runs:
+        columns = ("run", "outcome", "generation", "exit_code", "started", "ended", "log")
+        tables.append(output.table(document.runs, columns))
+    output.thing(document, name, *tables)
 
 
 @command.command()

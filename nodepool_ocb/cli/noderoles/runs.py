@@ -11,6 +11,7 @@ from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Json, Run, Set
+from nodepool_ocb.views.noderoles import Layers
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -32,23 +33,14 @@ def recorded(opened: Session, vertex: Vertex) -> list[tuple[str, Run]]:
     return sorted(found, key=lambda each: (each[1].ended, each[0]))
 
 
-def how(outcome: str, exit_code: int | None) -> str:
-    """How a run ended.
-
-    >>> how("failed", 3), how("lost", None)
-    ('failed, exit code 3', 'lost, no exit code')
-    """
-    return f"{outcome}, exit code {exit_code}" if exit_code is not None else f"{outcome}, no exit code"
-
-
-def attributes(opened: Session, vertex: Vertex) -> dict[str, Json]:
-    """The noderole's own layers: user, system, wall; {} for one that nobody set."""
+def attributes(opened: Session, vertex: Vertex) -> Layers:
+    """The noderole's own layers."""
     from nodepool_ocb.store.client import codec
 
     role, fqdn = vertex.role, vertex.node.name
     layers = {"user": paths.user(role, fqdn), "system": paths.system(role, fqdn), "wall": paths.wall(role, fqdn)}
     znodes = opened.get_many(list(layers.values()))
-    return {layer: codec.attributes(znode) for layer, znode in zip(layers, znodes, strict=True)}
+    return Layers(**{layer: codec.attributes(znode) for layer, znode in zip(layers, znodes, strict=True)})
 
 
 def spoiled(opened: Session, vertex: Vertex) -> dict[str, str]:

@@ -1,8 +1,4 @@
-"""Waiting until noderoles are ACTIVE: woken by ZooKeeper's watches, and over at once when the answer is known.
-
-Known is: all are ACTIVE; one is gone; or one cannot become ACTIVE before somebody acts: it, or what it waits for, is in
-ERROR, PROPOSED, or in a deployment that is PROPOSED. A machine that is not alive may come back: waiting goes on.
-"""
+"""Waiting until noderoles are ACTIVE: woken by ZooKeeper's watches, and over at once when the answer is known."""
 
 from __future__ import annotations
 
@@ -12,77 +8,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec import UNSET, UnsetType
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.follow import Following
-from nodepool_ocb.engine.noderole import satisfied
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
-from nodepool_ocb.model.records import DeploymentState, Json, State
+from nodepool_ocb.views.changes import ChangeRow
+from nodepool_ocb.views.progress import WaitDocument, WaitProgress, awaited, held_up, of_noderoles
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.cache import Cache
     from nodepool_ocb.store.client.session import Session
-    from nodepool_ocb.store.tree import Touched
+    from nodepool_ocb.store.touched import Touched
 
 Choose = Callable[[World], Iterable[str]]
-
-
-class WaitProgress(msgspec.Struct, frozen=True):
-    """How far the awaited noderoles are."""
-
-    ready: tuple[str, ...]
-    waiting: tuple[str, ...]
-    gone: tuple[str, ...]
-    stuck: tuple[str, ...]  # sentences: what is in the way and stays there until somebody acts
-
-    @property
-    def outcome(self) -> str | None:
-        """active, deleted or error; None while it is open."""
-        if self.gone:
-            return "deleted"
-        return "error" if self.stuck else None if self.waiting else "active"
-
-
-def standing(world: World, names: Iterable[str]) -> WaitProgress:
-    """Pure; costs in proportion to the noderoles and what is above them."""
-    ready, waiting, gone = [], [], []
-    for name in names:
-        vertex = world.vertex(name)
-        if world.hides(name):
-            waiting.append(name)
-        elif vertex is None:
-            gone.append(name)
-        elif vertex.record.state is State.ACTIVE and not vertex.record.refresh:
-            ready.append(name)
-        else:
-            waiting.append(name)
-    above = _unsatisfied(vertex for name in waiting if (vertex := world.vertex(name)))
-    stuck = [sentence for vertex in above if (sentence := _stuck(world, vertex))]
-    return WaitProgress(tuple(ready), tuple(waiting), tuple(gone), tuple(sorted(stuck)))
-
-
-def _unsatisfied(vertices: Iterable[Vertex]) -> Iterator[Vertex]:
-    queue = list(dict.fromkeys(vertices))
-    seen = set(queue)
-    for vertex in queue:  # grows while it is walked
-        yield vertex
-        fresh = [parent for parent in vertex.parents if parent not in seen and not satisfied(parent.record)]
-        seen.update(fresh)
-        queue += fresh
-
-
-def _stuck(world: World, vertex: Vertex) -> str | None:
-    record = vertex.record
-    if record.state is State.ERROR:
-        return f"{vertex.name} is in ERROR: {record.reason or 'no reason was recorded'}"
-    if record.state is State.PROPOSED:
-        return f"{vertex.name} is PROPOSED; nodepool-ocb noderole commit {vertex.name}"
-    deployment = world.deployments.get(record.deployment)
-    if deployment is None or deployment.record.state is DeploymentState.PROPOSED:
-        return f"{vertex.name} is in deployment {record.deployment}, which is not COMMITTED"
-    return None
 
 
 def worlds(deadline: float | None) -> Iterator[tuple[World, Touched]]:
@@ -97,7 +37,7 @@ def worlds(deadline: float | None) -> Iterator[tuple[World, Touched]]:
     return ((world, touched) for touched in Following(deadline).changes(make))
 
 
-def wait(choose: Choose, timeout_seconds: float | None, **more: Json) -> None:
+def wait(choose: Choose, timeout_seconds: float | None, changes: tuple[ChangeRow, ...] | UnsetType = UNSET) -> None:
     """Wait until the chosen noderoles are ACTIVE, and print how it ended: one document.
 
     Raises InError, NotFound (deleted meanwhile), or TimedOut. ``choose`` is asked again with every change.
@@ -113,7 +53,7 @@ def wait(choose: Choose, timeout_seconds: float | None, **more: Json) -> None:
                 break
     except TimedOut as error:
         ended = error
-    _tell(last, ended, more)
+    _tell(last, ended, changes)
     if ended is not None:
         raise ended
 
@@ -138,28 +78,14 @@ def _standings(following: Iterable[tuple[World, Touched]], choose: Choose) -> It
         said: set[str] = set()
         for world, _ in following:
             known |= dict.fromkeys(choose(world))
-            now = standing(world, known)
+            now = of_noderoles(world, known)
             if show:
                 show(world, now)
-            for line in held_up(world, now.waiting):
+            for line in held_up(world, now.waiting, time.time()):
                 if line not in said:
                     said.add(line)
                     output.say(line)
             yield world, now
-
-
-def held_up(world: World, names: Iterable[str]) -> list[str]:
-    """What only a person or a machine's return can end: one sentence for each node, jig or missing annealer, ten at most."""
-    from nodepool_ocb.engine.readiness import Code, why_not
-
-    lasting = {Code.NODE_NOT_ALIVE, Code.NODE_NOT_AVAILABLE, Code.JIG_INACTIVE, Code.NO_ANNEALER, Code.UNREADABLE}
-    found: dict[tuple[Code, str], str] = {}
-    for name in names:
-        vertex = world.vertex(name)
-        for reason in why_not(world, vertex, time.time()) if vertex else ():
-            if reason.code in lasting and len(found) < 10:
-                found.setdefault((reason.code, reason.subject), f"waiting: {reason.text}; {reason.advice}")
-    return list(found.values())
 
 
 def _live(stack: ExitStack) -> Callable[[World, WaitProgress], None]:
@@ -173,26 +99,9 @@ def _live(stack: ExitStack) -> Callable[[World, WaitProgress], None]:
 
     def show(world: World, now: WaitProgress) -> None:
         progress.update(task, total=len(now.ready) + len(now.waiting), completed=len(now.ready))
-        live.update(Group(progress, output.table(rows(world, now.waiting[:12]), ("noderole", "state", "since"))))
+        live.update(Group(progress, output.table(awaited(world, now.waiting[:12]), ("noderole", "state", "since"))))
 
     return show
-
-
-def rows(world: World, names: Iterable[str]) -> list[dict[str, Json]]:
-    """Each noderole with its state; None for one that is gone."""
-    made: list[dict[str, Json]] = []
-    for name in names:
-        vertex = world.vertex(name)
-        record = vertex.record if vertex else None
-        made.append(
-            {
-                "noderole": name,
-                "state": str(record.state) if record else None,
-                "since": record.since if record else None,
-                "reason": record.reason if record else None,
-            }
-        )
-    return made
 
 
 def _error(now: WaitProgress) -> OcbError | None:
@@ -201,15 +110,17 @@ def _error(now: WaitProgress) -> OcbError | None:
     return InError("\n".join(now.stuck)) if now.outcome == "error" else None
 
 
-def _tell(last: tuple[World, WaitProgress] | None, ended: OcbError | None, more: dict[str, Json]) -> None:
+def _tell(
+    last: tuple[World, WaitProgress] | None, ended: OcbError | None, changes: tuple[ChangeRow, ...] | UnsetType
+) -> None:
     if last is None:
         return
     world, now = last
     names = sorted([*now.ready, *now.waiting, *now.gone])
     outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
-    table = rows(world, names)
-    document = {"outcome": outcome, "stuck": list(now.stuck), "noderoles": table, **more}
+    rows = tuple(awaited(world, names))
     if output.chosen() == "name":
-        output.things(table, ("noderole",), key="noderole")
+        output.things(rows, ("noderole",), key="noderole")
     else:
-        output.thing(document, "", output.table(table, ("noderole", "state", "since", "reason")))
+        table = output.table(rows, ("noderole", "state", "since", "reason"))
+        output.thing(WaitDocument(outcome=outcome, stuck=now.stuck, noderoles=rows, changes=changes), "", table)

@@ -1,0 +1,152 @@
+"""Where a parent is found: among the noderoles that exist, and those that a bind is about to make.
+
+Pure, and the answer is the same whichever order the world's roles and nodes came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Role
+
+
+def explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
+    """The noderoles of these names, by each role that they count as; raises NotFound, or Conflict for one that goes."""
+    chosen: dict[str, list[Vertex]] = {}
+    for name in names:
+        vertex = world.vertex(name)
+        if vertex is None:
+            raise NotFound(f"parent {name} does not exist; see: nodepool-ocb noderole list")
+        if leaves(vertex.node):
+            raise Conflict(f"node {vertex.node.name} is being deleted; nothing new can depend on {name}")
+        for each in (vertex.role, *world.role_of(vertex).provides):
+            chosen.setdefault(each, []).append(vertex)
+    return chosen
+
+
+class Draft:
+    """What one bind would make: ``parents`` has for each new role the names of its parents, in the order of binding."""
+
+    def __init__(self, world: World, view: NodeView, deployment: str, given: Mapping[str, list[Vertex]]) -> None:
+        self.parents: dict[str, set[str]] = {}
+        self._world, self._view, self._deployment, self._given = world, view, deployment, given
+        self._line = lineage(world, deployment)
+
+    def name(self, role: str) -> str:
+        """The noderole of a role on the node that is bound to."""
+        return paths.noderole_name(role, self._view.name)
+
+    def role(self, name: str, because: str | None = None) -> Role:
+        """Raises NotFound for an unknown role, Conflict where another role requires it."""
+        stored = self._world.roles.get(name)
+        if stored is None:
+            if because is None:
+                raise NotFound(f"role {name} is not known; import its barclamp: nodepool-ocb barclamp import FILE")
+            raise Conflict(
+                f"role {because} requires {name}, which no imported barclamp defines; import the one that does"
+            )
+        return stored.record
+
+    def find(self, need: str, pending: Collection[str] = ()) -> tuple[list[str], str]:
+        """The noderoles that serve as ``need``, and why these; none where it must be bound.
+
+        What is ``pending`` waits for this very answer and cannot be it.
+        """
+        if need in self._given:
+            return [vertex.name for vertex in self._given[need]], "given explicitly"
+        stored = self._world.roles.get(need)
+        able = {need} | {name for name, each in self._world.roles.items() if need in each.record.provides}
+        cluster = stored is not None and "cluster" in stored.record.flags
+        planned = [name for name in self.parents if name not in pending]
+        here = [self.name(name) for name in sorted(able) if name in self._view.noderoles or name in planned][:1]
+        implicit = stored is not None and "implicit" in stored.record.flags
+        if not cluster and (here or implicit):
+            return here, "bound on the same node"
+        for deployment in self._line:
+            found = self._in_deployment(deployment, able)
+            if cluster and (found or (deployment == self._deployment and any(name in able for name in planned))):
+                named = self._members(need, deployment, found, here)
+                return named, f"every one of role {need} in deployment {deployment}"
+            if found:
+                return [found[0].name], f"the first of role {need} in deployment {deployment}"
+        return here, "bound on the same node"
+
+    def _members(self, need: str, deployment: str, found: Iterable[Vertex], here: Iterable[str]) -> list[str]:
+        """The cluster, and by themselves those that are no members of it: bound before the role was one, or elsewhere."""
+        cluster = paths.cluster_name(need, deployment)
+        members = set(self.above(cluster))
+        names = {vertex.name for vertex in found}.union(here) - members
+        return sorted({*names, cluster} if members else names)
+
+    def own(self, role: str) -> str:
+        """What names the noderole of a role that this bind makes: its cluster, where it is a member of its own."""
+        serves = role in self.serves(role)
+        return paths.cluster_name(role, self._deployment) if serves else self.name(role)
+
+    def serves(self, role: str) -> list[str]:
+        """The cluster roles that a noderole of this role counts as."""
+        roles = self._world.roles
+        counts_as = (each for each in {role, *self.role(role).provides} if each in roles)
+        return sorted(each for each in counts_as if "cluster" in roles[each].record.flags)
+
+    def _in_deployment(self, deployment: str, able: Collection[str]) -> list[Vertex]:
+        found = [
+            vertex
+            for node in self._world.nodes.values()
+            if not leaves(node)
+            for name in able
+            if (vertex := node.noderoles.get(name)) is not None and vertex.record.deployment == deployment
+        ]
+        return sorted(found, key=lambda vertex: (vertex.node.name, vertex.role))
+
+    def above(self, name: str) -> Iterable[str]:
+        """What a noderole names as its parents, and the members of a cluster; those of this bind included."""
+        of_cluster = paths.split_cluster(name)
+        if of_cluster is not None:
+            cluster = self._world.clusters.get(name)
+            members = [vertex.name for vertex in cluster.members] if cluster else []
+            planned = self.parents if of_cluster[1] == self._deployment else ()
+            return members + [self.name(each) for each in planned if of_cluster[0] in self.serves(each)]
+        role, fqdn = paths.split_noderole(name)
+        if fqdn == self._view.name and role in self.parents:
+            return self.parents[role]
+        vertex = self._world.vertex(name)
+        return vertex.record.parents if vertex else ()
+
+    def reaches(self, start: str, role: str) -> bool:
+        """Whether the planned noderole of ``role`` stands above ``start`` already: another edge would close a circle."""
+        target, seen, queue = self.name(role), set[str](), [start]
+        while queue:
+            name = queue.pop()
+            if name == target:
+                return True
+            if name not in seen:
+                seen.add(name)
+                queue += self.above(name)
+        return False
+
+    def named(self, role: str) -> Iterator[str]:
+        """The noderoles above one of this bind, clusters opened."""
+        for name in self.parents[role]:
+            if paths.split_cluster(name):
+                yield from self.above(name)
+            else:
+                yield name
+
+
+def leaves(node: NodeView) -> bool:
+    """Whether it is being deleted."""
+    return node.record is not None and node.record.deleting
+
+
+def lineage(world: World, deployment: str) -> list[str]:
+    """A deployment and its ancestors, nearest first."""
+    line: list[str] = []
+    name: str | None = deployment
+    while name is not None and name in world.deployments and name not in line:
+        line.append(name)
+        name = world.deployments[name].record.parent
+    return line
