@@ -112,10 +112,10 @@ class Builder:
         self._session = began
         self._patience.comes("sweep", context.settings.sweep_seconds)
 
-    def _hindrance(self) -> str | None:
+    def _blocker(self) -> str | None:
         """Why this host cannot build now."""
         directory = self.context.directory
-        return space.hindrance(directory.folder, directory.logs, self.context.settings.free_bytes)
+        return space.blocker(directory.folder, directory.logs, self.context.settings.free_bytes)
 
     def not_ready(self) -> str | None:
         """Why this builder is of no use now, as it was said last; from any thread."""
@@ -130,7 +130,7 @@ class Builder:
 
     def _say_trouble(self) -> None:
         """Once in the log, and in what is registered next; how much room there is changes all the time."""
-        trouble, before = self._failing or self._hindrance(), self.daemon.trouble
+        trouble, before = self._failing or self._blocker(), self.daemon.trouble
         if space.kind(trouble) != space.kind(before):
             log.warning("not ready: %s", trouble) if trouble else log.info("ready again")
             self.daemon = replace(self.daemon, trouble=trouble)
@@ -214,9 +214,9 @@ class Builder:
         decision = due(view, self.context.wanted(image), now, self.context.settings.retry_seconds)
         if not isinstance(decision, Due):
             return float("inf") if decision.at is None else max(0.0, decision.at - now)
-        if hindrance := self._hindrance():
+        if blocker := self._blocker():
             if self._patience.may_say(("space", view.name), self.context.settings.sweep_seconds):
-                log.warning("%s is due and cannot be built: %s", view.name, hindrance)
+                log.warning("%s is due and cannot be built: %s", view.name, blocker)
             return float("inf")  # until the next sweep
         building = Building(self.context, image)
         if self._patience.start(self.builds, view.name, building.run):

@@ -22,12 +22,23 @@ PAGE: Final = ROOT / "docs/glossary.md"
 PACKAGES: Final = ("nodepool_ocb", "annealer/nodepool_ocb_annealer", "builder/nodepool_ocb_builder")
 ENUMS: Final = (State, DeploymentState, Event, NodeState, GroupState, RolloutState, BuildState, UploadState)
 #: The rooms, and the modules of ports, every public class of which is a word.
-ROOMS: Final = ("model", "engine", "rollout", "images", "daemon", "jigs/jig.py", "providers/provider.py", "providers/stamp.py")
+ROOMS: Final = (
+    "model",
+    "engine",
+    "rollout",
+    "images",
+    "daemon",
+    "jigs/jig.py",
+    "providers/provider.py",
+    "providers/stamp.py",
+)
 #: Words that were given up, since each had several meanings or none; docs and code have another for each.
 GIVEN_UP: Final = frozenset(
-    "Hold Held Holding Holder Crew Patience Shelf Site Standing Rollouts Knot Told Place Yard Staged Disturbed"
-    " hindrance heeded forgiven steering stepping telling insist told _told _telling _hope _bury"
-    " yard staged disturbed ending END".split()
+    """
+    Hold Held Holding Holder Crew Patience Shelf Site Standing Rollouts Knot Told Place Yard Staged Disturbed
+    hindrance heeded forgiven steering stepping telling insist told _told _telling _hope _bury
+    yard staged disturbed ending END
+    """.split()  # noqa: SIM905 - a list of forty quoted words is no easier to read
 )
 
 

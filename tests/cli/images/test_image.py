@@ -483,9 +483,9 @@ def test_delete_marks_builds_and_keeps_the_last_ready_one(builder: Builder, ask:
     refused = ocb("image", "delete", "jammy", "--yes")
     assert refused.exit_code == 4
     assert "--force" in refused.stderr
-    told = ocb("image", "delete", "jammy", "--yes", "--force", "-o", "json")
+    answer = ocb("image", "delete", "jammy", "--yes", "--force", "-o", "json")
     going = {f"jammy-{id}" for id in (second, failed, building)}
-    assert {row["name"] for row in json.loads(told.stdout)["changes"]} == going
+    assert {row["name"] for row in json.loads(answer.stdout)["changes"]} == going
     assert ask("image", "delete", "jammy", "--yes")["changes"] == []
 
 
