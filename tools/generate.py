@@ -12,6 +12,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +22,7 @@ import click
 from prometheus_client import Counter, Gauge, Histogram
 
 from nodepool_ocb.cli.main import cli as command_line
-from nodepool_ocb.engine import noderole
+from nodepool_ocb.engine import noderole, run
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout import records as rollout
@@ -111,6 +112,73 @@ def _blockable() -> list[State]:
 
 def _moves(event: noderole.Event) -> Iterator[str]:
     return (f"{before} → {after}" for (before, each), after in noderole.AFTER.items() if each is event)
+
+
+# -- runs.md --
+
+
+def runs() -> str:
+    """A run as a machine: prose, what a death does in each phase, and the whole table from run.py."""
+    said = comments(run)
+    parts = [
+        "# The phases of a run\n",
+        NOTICE.format(source="nodepool_ocb/engine/run.py"),
+        prose(inspect.getdoc(run)),
+        "\n```mermaid\nstateDiagram-v2\n    [*] --> CLAIMING: claim",
+        *_steps(),
+        "```\n",
+    ]
+    for phase in run.Phase:
+        parts += [f"## {phase}\n", _sentence(said["Phase", phase.name]) + " " + run.ABOUT[phase].stands + "\n"]
+        if phase is not run.Phase.OVER:
+            parts += [table(("what happens", "what follows"), _blows(phase)), table(RULE_HEAD, _rules_of(phase))]
+    for title, of in (("Events", run.Event), ("Instructions", run.Do)):
+        parts += [f"## {title}\n", table((title.lower()[:-1], "meaning"), _meanings(of, said))]
+    return "\n".join(parts)
+
+
+RULE_HEAD = ("event", "where", "next phase", "instructions")
+
+
+def _sentence(comment: str) -> str:
+    return comment[0].upper() + comment[1:] + "."
+
+
+def _meanings(of: type[StrEnum], said: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, str]]:
+    return ((f"`{each.value}`", said[of.__name__, each.name]) for each in of)
+
+
+def _steps() -> Iterator[str]:
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for rule in run.RULES:
+        if rule.to is not rule.phase and rule.event is not run.Event.SESSION_LOST:
+            found.setdefault((rule.phase, rule.to), {})[rule.event] = None
+    for (before, after), events in found.items():
+        yield f"    {before} --> {after}: {', '.join(events)}"
+
+
+def _blows(phase: run.Phase) -> Iterator[tuple[str, str]]:
+    yield "`kill -9` of the annealer", run.ABOUT[phase].killed
+    yield "`SIGSTOP` of the annealer", run.ABOUT[phase].frozen
+    events = (run.Event.SESSION_LOST, run.Event.CANCEL, run.Event.DRAINED)
+    for name, event in zip(("the session is lost", "the run is cancelled", "the annealer drains"), events, strict=True):
+        yield f"{name} (`{event}`)", _follows(phase, event)
+
+
+def _follows(phase: run.Phase, event: run.Event) -> str:
+    rules = [rule for rule in run.RULES if (rule.phase, rule.event) == (phase, event)]
+    if all(rule.to is phase and not rule.do for rule in rules):
+        return run.ABOUT[phase].ignored
+    said = comments(run)
+    done = [said["Do", do.name] for rule in rules for do in rule.do]
+    return _sentence("; ".join([*done, f"then `{rules[-1].to}`"]))
+
+
+def _rules_of(phase: run.Phase) -> Iterator[tuple[str, str, str, str]]:
+    for rule in run.RULES:
+        if rule.phase is phase:
+            where = (rule.when.__doc__ or "") if rule.when else ""
+            yield f"`{rule.event}`", where, f"`{rule.to}`", ", ".join(f"`{do}`" for do in rule.do)
 
 
 # -- records.md --
@@ -273,6 +341,7 @@ def _modules(place: Path) -> str:
 PAGES = {
     "../ARCHITECTURE.md": architecture(),
     "states.md": states(),
+    "runs.md": runs(),
     "records.md": records(),
     "metrics.md": counted(),
     "commands.md": commands(),

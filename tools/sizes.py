@@ -15,8 +15,6 @@ MOST_MODULES: Final = 16  # of a folder, without its __init__.py
 PRODUCT: Final = ("nodepool_ocb", "annealer", "builder", "launcher", "schemas")
 KNOWN: Final = frozenset(
     {
-        "annealer/nodepool_ocb_annealer/annealer.py",
-        "annealer/nodepool_ocb_annealer/claims.py",
         "annealer/nodepool_ocb_annealer/hooks.py",
     }
 )

@@ -14,7 +14,6 @@ class Matter(StrEnum):
     WRITE_END = "end"  # node: write again how its run ended
     SETTLE = "settle"  # noderole: move it where its neighbours force it, if nobody did
     GO_ON_DYING = "dying"  # node: tell more of its noderoles that it is dead
-    SWEEP = "sweep"  # nothing: read everything, and look at everything
     PROBE = "probe"  # node: ask whether it is alive
     TRIAL = "trial"  # nothing: ask any machine, to see whether this host's trouble is over
     TIDY = "tidy"  # nothing: remove what old runs left

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from nodepool_ocb.catalogue.code import Hooked, find, installed, look_again
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine import attributes, liveness, nodes, structure, unreadable
 from nodepool_ocb.engine.claim import Grant, settling, writes
@@ -31,7 +32,7 @@ from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, Denied, NotFound, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.jigs.raised import sentence
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Create, Daemon, Delete, NodeRole, Set, State
+from nodepool_ocb.model.records import Change, Check, Create, Delete, NodeRole, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Znode
 from nodepool_ocb.store.subtree import judged, subtree
@@ -58,9 +59,8 @@ class Context(Protocol):
     ranking: Ranking
     settings: AnnealerSettings
     identity: str
-    daemon: Daemon
+    registration: Registration
 
-    def register(self, *, code: tuple[str, ...]) -> None: ...
     def spoiled(self, path: str, reason: str) -> None: ...
     def post(self, call: Callable[[], None]) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
@@ -112,9 +112,9 @@ class Hooking:
         """What was not installed here may be by now: then we say so, and it is run."""
         if self._said:
             look_again()
-            if installed() != self._context.daemon.code:
+            if installed() != self._context.registration.record.code:
                 self._said.clear()
-                self._context.register(code=installed())
+                self._context.registration.change(code=installed())
 
     def due(self, matter: Matter, about: str) -> None:
         """An appointment has come: run the hook, unless it runs already."""

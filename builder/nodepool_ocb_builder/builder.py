@@ -1,28 +1,26 @@
-"""One turn of the builder: read what changed, decide by the rules (nodepool_ocb.images.rules), begin what is due.
+"""The builder's mind: it decides by the rules (nodepool_ocb.images.rules), and begins what is due.
 
-All state here is a cache and can be lost. What takes long is done by crews of threads: builds, uploads, tidying up. The
-turn wakes by ZooKeeper's watches, as work ends, and when something falls due; an idle builder asks nothing.
+All state here is a cache and can be lost. What takes long is done by pools of workers: builds, uploads, tidying up. How a
+turn goes is in ``daemon.turns``; between turns an idle builder asks nothing.
 """
 
 from __future__ import annotations
 
 import logging
 import platform
-import sys
-import threading
 import time
-from contextlib import suppress
+from functools import partial
 from typing import Final
 
-from msgspec.structs import replace
-
 from nodepool_ocb.daemon.backoff import Backoff
+from nodepool_ocb.daemon.registration import Registration
+from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.daemon.workers import WorkerPool
-from nodepool_ocb.errors import NoCluster, Taken, Unavailable
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.images.rules import Due, ImageView, due, due_uploads
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import BuildState, Daemon
+from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb.telemetry import metrics
@@ -32,115 +30,82 @@ from nodepool_ocb_builder.build import Building
 from nodepool_ocb_builder.cleanup.housekeeping import Housekeeping
 from nodepool_ocb_builder.company import Company
 from nodepool_ocb_builder.context import Context
-from nodepool_ocb_builder.registration import register
 from nodepool_ocb_builder.sandbox import isolation
 from nodepool_ocb_builder.upload import Uploading, elsewhere
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS: Final = 0.5  # while ZooKeeper does not answer
 EQUIPMENT_SECONDS: Final = 600.0  # between two complaints about a program that is not installed
 ABANDON_SECONDS: Final = 8.0  # after all was told to end: what is still not over is left as if we had died
 CLOSE_SECONDS: Final = 3.0
 
 
 class Builder:
-    """The builder's mind. ``turn`` is to be called whenever ``wake`` is set, or after the seconds that it gave."""
+    """All on the turn thread, but for ``idle_about``."""
 
     def __init__(self, context: Context, daemon: Daemon) -> None:
-        self.wake = threading.Event()
-        self.stop = threading.Event()  # set by a signal: begin nothing more, and end
-        self.context, self.daemon = context, daemon
-        self.cache = ImageCache(context.session, self.wake.set)
-        self.builds = WorkerPool("build", context.settings.build_workers, self.wake.set)
-        self.uploads = WorkerPool("upload", context.settings.upload_workers, self.wake.set)
+        self.context = context
+        taken = partial(company.namesake, context.directory)
+        self.registration = Registration(context.session, Kind.BUILDER, context.builder_id, daemon, taken)
+        self.turns = Turns(context.session, self.registration, self)
+        wake = self.turns.wake.set
+        self.cache = ImageCache(context.session, wake)
+        self.builds = WorkerPool("build", context.settings.build_workers, wake)
+        self.uploads = WorkerPool("upload", context.settings.upload_workers, wake)
         self._building: dict[str, Building] = {}  # by image
-        self._patience = Backoff()
-        self._keeping = Housekeeping(context, self._patience, self.wake.set)
+        self._backoff = Backoff()
+        self._keeping = Housekeeping(context, self._backoff, wake)
         self._counted: set[str] = set()  # the images that metrics are there for
         self._swept_builds = False
-        self._failing: str | None = None  # why turn after turn fails
-        self._registered_in = 0  # the session of our registration
-        self._session = 0  # the session in which the cache was loaded
         self._company = Company()
-        self._draining_since: float | None = None
+        self.trouble: str | None = None  # why it cannot build, as the newest sweep found it
 
-    # -- the turn --
+    # -- what is read --
 
-    def turn(self) -> float:
-        """Read, decide, begin; gives the seconds until the next turn is due by itself."""
-        session = self.context.session
-        if session.dead:
-            log.critical("the connection to ZooKeeper is dead for good: ending, to be started again")
-            sys.exit(1)
-        if self.stop.is_set():
-            self._drain()
-        if not session.trusted:
-            return AGAIN_SECONDS
-        try:
-            if session.id != self._session:
-                self._load()
-            elif self._patience.comes("sweep", self.context.settings.sweep_seconds):
-                self._sweep()
-            else:
-                self.cache.refresh()
-            now = session.now()
-        except Unavailable as gone:
-            log.warning("ZooKeeper: %s", gone)
-            return AGAIN_SECONDS
-        except NoCluster:
-            session.close()  # what is under way is of another cluster: nothing of it is written here
-            raise
-        waits = [self._look_at(view, now) for view in self.cache.images.values()]
-        if not self.stop.is_set():
-            self._keeping.look_around(self.cache, self._at_work())
-        self._count()
-        return max(0.05, min([*waits, *self._patience.appointments(), self.context.settings.sweep_seconds]))
+    @property
+    def sweep_seconds(self) -> float:
+        """From one sweep to the next."""
+        return self.context.settings.sweep_seconds
 
-    def _load(self) -> None:
-        """A new session: say that we are there, see that every image is known, read all."""
+    def load(self) -> None:
+        """A new session: register, see that every image is known, read all."""
         session, context = self.context.session, self.context
-        began = session.id
         context.cluster = clusters.current(session, context.cluster).id
         context.directory.belong(context.cluster)
-        self._register()
+        self.registration.change(providers=tuple(context.uploaders), images=company.settings(context))
+        self.registration.write()
         self._sweep_builds()
         session.ensure(*map(paths.builds, context.diskimages))
         context.locks.sweep()
         self.cache.load()
-        self._look_who_lives()
-        self._session = began
-        self._patience.comes("sweep", context.settings.sweep_seconds)
+        self._look_around()
+
+    def refresh(self) -> None:
+        """Read the images that something happened to."""
+        self.cache.refresh()
+
+    def sweep(self) -> None:
+        """Read everything."""
+        self.context.locks.sweep()
+        known = self.cache.cluster
+        self.cache.sweep()
+        if self.cache.cluster != known:  # made anew below a session that lives on
+            clusters.current(self.context.session, self.context.cluster)
+        self._look_around()
+
+    def _look_around(self) -> None:
+        """See whether this host can build, and who else is there."""
+        context, trouble = self.context, self._blocker()
+        if space.kind(trouble) != space.kind(self.trouble):  # how much room there is changes all the time
+            self.trouble = trouble
+        builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
+        context.gone = self._company.look(context.session, builders, context.settings.gone_seconds)
+        self.registration.compare(self._company.said(context.builder_id))
 
     def _blocker(self) -> str | None:
         """Why this host cannot build now."""
         directory = self.context.directory
         return space.blocker(directory.folder, directory.logs, self.context.settings.free_bytes)
-
-    def not_ready(self) -> str | None:
-        """Why this builder is of no use now, as it was said last; from any thread."""
-        return self.daemon.trouble if self.context.session.trusted else "ZooKeeper does not answer"
-
-    def failing(self, why: str | None) -> None:
-        """Why turn after turn fails; None: one ended well again. Raises Taken and Unavailable."""
-        self._failing = why
-        if self.context.session.trusted and self.context.session.id == self._registered_in:
-            self._say_trouble()
-            self._register()
-
-    def _say_trouble(self) -> None:
-        """Once in the log, and in what is registered next; how much room there is changes all the time."""
-        trouble, before = self._failing or self._blocker(), self.daemon.trouble
-        if space.kind(trouble) != space.kind(before):
-            log.warning("not ready: %s", trouble) if trouble else log.info("ready again")
-            self.daemon = replace(self.daemon, trouble=trouble)
-
-    def _register(self) -> None:
-        context = self.context
-        self.daemon = replace(self.daemon, providers=tuple(context.uploaders), images=company.settings(context))
-        session = context.session.id
-        register(context.session, context.directory, self.daemon)
-        self._registered_in = session
 
     def _sweep_builds(self) -> None:
         """End what an earlier process left here: once, and not before the directory is known to be ours alone."""
@@ -151,7 +116,7 @@ class Builder:
 
     def served_at(self, address: str | None) -> None:
         """HOST:PORT of our pages, or that there are none; before the first turn, or before ``reconfigured``."""
-        self.daemon = replace(self.daemon, pages=address)
+        self.registration.change(pages=address)
 
     def doing(self) -> str:
         """What it does now, in one sentence."""
@@ -159,7 +124,7 @@ class Builder:
         uploads = len(self.uploads.busy)
         work = [f"building {', '.join(building)}"] if building else []
         work += [f"{uploads} {'upload' if uploads == 1 else 'uploads'} under way"] if uploads else []
-        return ("draining: " if self._draining_since is not None else "") + ("; ".join(work) or "nothing to do")
+        return ("draining: " if self.turns.draining else "") + ("; ".join(work) or "nothing to do")
 
     def idle_about(self, name: str) -> bool:
         """Whether nothing is added to the log of a build any more; on any thread."""
@@ -169,33 +134,29 @@ class Builder:
         """The site has another configuration: everything is looked at again."""
         self.builds.size = self.context.settings.build_workers
         self.uploads.size = self.context.settings.upload_workers
-        self.daemon = replace(self.daemon, slots=self.context.settings.build_workers)
-        self._patience.hurry()
-        self._session = 0
-        self.wake.set()
+        self.registration.change(slots=self.context.settings.build_workers)
+        self._backoff.hurry()
+        self.turns.load_again()
 
-    def _sweep(self) -> None:
-        metrics.SWEEPS.inc()
-        self.context.locks.sweep()
-        known = self.cache.cluster
-        self.cache.sweep()
-        if self.cache.cluster != known:  # made anew below a session that lives on
-            clusters.current(self.context.session, self.context.cluster)
-        self._look_who_lives()
+    # -- what is done --
 
-    def _look_who_lives(self) -> None:
-        context = self.context
-        builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
-        self._say_trouble()
-        context.gone = self._company.look(context.session, builders, context.settings.gone_seconds)
-        if self._company.said(context.directory.builder_id) != self.daemon:
-            self._register()  # again: somebody has taken our znode away, or another has our name
+    def decide(self) -> float:
+        """Begin all that is due; gives the seconds until more will be."""
+        now = self.context.session.now()
+        waits = [self._look_at(view, now) for view in self.cache.images.values()]
+        if not self.turns.stop.is_set():
+            self._keeping.look_around(self.cache, self._at_work())
+        self._count()
+        return max(0.05, min([*waits, *self._backoff.appointments(), self.context.settings.sweep_seconds]))
+
+    def trouble_changed(self, trouble: str | None) -> None:
+        """Nothing follows: each image is looked at in each turn."""
 
     # -- one image --
 
     def _look_at(self, view: ImageView, now: float) -> float:
         """Begin what is due about an image; gives the seconds until something will be."""
-        if self.stop.is_set():
+        if self.turns.stop.is_set():
             return float("inf")
         building = self._at_work().get(view.name)
         working = building.id if building else None
@@ -215,13 +176,13 @@ class Builder:
         if not isinstance(decision, Due):
             return float("inf") if decision.at is None else max(0.0, decision.at - now)
         if blocker := self._blocker():
-            if self._patience.may_say(("space", view.name), self.context.settings.sweep_seconds):
+            if self._backoff.may_say(("space", view.name), self.context.settings.sweep_seconds):
                 log.warning("%s is due and cannot be built: %s", view.name, blocker)
             return float("inf")  # until the next sweep
         building = Building(self.context, image)
-        if self._patience.start(self.builds, view.name, building.run):
+        if self._backoff.start(self.builds, view.name, building.run):
             self._building[view.name] = building
-        return self._patience.left(view.name)
+        return self._backoff.left(view.name)
 
     def _for_us(self, image: Diskimage) -> bool:
         settings = self.context.settings
@@ -232,7 +193,7 @@ class Builder:
     def _equipped(self, image: Diskimage) -> bool:
         """Whether the backend's programs are installed here; where they are not, another builder may have them."""
         lacking = missing(self.context.backends[image.backend])
-        if lacking and self._patience.may_say(("programs", image.name), EQUIPMENT_SECONDS):
+        if lacking and self._backoff.may_say(("programs", image.name), EQUIPMENT_SECONDS):
             log.warning("%s cannot be built here: %s is not installed", image.name, ", ".join(lacking))
         return not lacking
 
@@ -249,11 +210,11 @@ class Builder:
             if key in self.uploads.busy or (limit is not None and busy >= limit):
                 continue
             if absent := elsewhere(context, view.name, each):
-                if self._patience.may_say(("elsewhere", *key[:2]), EQUIPMENT_SECONDS):
+                if self._backoff.may_say(("elsewhere", *key[:2]), EQUIPMENT_SECONDS):
                     log.warning("%s", absent)
                 continue
-            self._patience.start(self.uploads, key, Uploading(context, *key).run)
-            wait = min(wait, self._patience.left(key))
+            self._backoff.start(self.uploads, key, Uploading(context, *key).run)
+            wait = min(wait, self._backoff.left(key))
         return wait
 
     # -- what is counted --
@@ -276,29 +237,22 @@ class Builder:
     @property
     def drained(self) -> bool:
         """Whether nothing is being done any more, or nobody waits for it any longer."""
-        since = self._draining_since
         late = self.context.settings.drain_seconds + ABANDON_SECONDS
-        return not any(pool.busy for pool in self._crews()) or (since is not None and time.monotonic() >= since + late)
+        return not any(pool.busy for pool in self._pools()) or self.turns.drained_for(late)
 
-    def _crews(self) -> list[WorkerPool]:
-        return [self.builds, self.uploads, *self._keeping.crews()]
+    def _pools(self) -> list[WorkerPool]:
+        return [self.builds, self.uploads, *self._keeping.pools()]
 
-    def _drain(self) -> None:
-        """Begin nothing more; what has not ended after ``drain_seconds`` is ended, and its traces are removed."""
-        if self._draining_since is None:
-            self._draining_since = time.monotonic()
-            log.info("draining: %d builds, %d uploads", len(self.builds.busy), len(self.uploads.busy))
-            self.daemon = replace(self.daemon, state="draining")
-            with suppress(Taken, Unavailable):
-                self._register()
-        if time.monotonic() - self._draining_since >= self.context.settings.drain_seconds:
+    def drain(self, seconds: float) -> None:
+        """What has not ended after ``drain_seconds`` is ended, and its traces are removed."""
+        if seconds >= self.context.settings.drain_seconds:
             self.context.stopping.set()
 
     def close(self) -> None:
         """End all that is being done, as well as it can be in a few seconds."""
         self.context.stopping.set()
         ends = time.monotonic() + CLOSE_SECONDS
-        for pool in self._crews():
+        for pool in self._pools():
             pool.wait(max(0.0, ends - time.monotonic()))
         for uploader in self.context.uploaders.values():
             uploader.close()

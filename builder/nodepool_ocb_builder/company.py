@@ -6,17 +6,22 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images.builders import differences
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.model.records import Daemon, ImageSettings
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store import daemons
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_builder.context import Context
+from nodepool_ocb_builder.image_directory import ImageDirectory
 
 log = logging.getLogger(__name__)
 
@@ -70,3 +75,16 @@ def _settings(context: Context, image: Diskimage) -> ImageSettings:
     settings |= {"env_vars": sorted(image.env_vars), "carriers": sorted(context.carriers(image.name))}
     digest = hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()[:DIGEST_CHARACTERS]
     return ImageSettings(formats=image.formats, rebuild_age_seconds=image.rebuild_age_seconds, digest=digest)
+
+
+def namesake(directory: ImageDirectory, znode: Znode) -> str:
+    """That another session has registered our id with this znode, and what to do."""
+    who = "another builder"
+    with suppress(Invalid):
+        other = codec.decode(Daemon, znode)
+        who = f"the builder on {other.host}, process {other.pid},"
+    return (
+        f"{who} is registered with id {directory.builder_id}, which {directory.id_file} says too: if that builder has just"
+        f" died, its session ends soon, and this one goes on; if it lives, one directory is a copy of the other:"
+        f" remove {directory.id_file} where the copy is, and start again"
+    )

@@ -14,14 +14,12 @@ from typing import Final
 
 from nodepool_ocb import providers
 from nodepool_ocb.config import Settings
-from nodepool_ocb.daemon import reloading
 from nodepool_ocb.daemon.command import Asked
-from nodepool_ocb.daemon.reloading import Reload
+from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import nodepool
 from nodepool_ocb.images.nodepool import Nodepool
 from nodepool_ocb.providers.provider import Uploader
-from nodepool_ocb.telemetry import logs
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.backends import Backend
 from nodepool_ocb_builder.builder import Builder
@@ -34,31 +32,26 @@ FIXED: Final = ("zookeeper",)
 FIXED_OF_NODEPOOL: Final = {"images_dir": "images-dir", "build_log_dir": "build-log-dir", "zookeeper": "zookeeper-*"}
 
 
-class Reloading:
-    """Knows what counts. Call it on the turn thread."""
+def reloading(asked: Asked, settings: Settings, wants: Nodepool, builder: Builder) -> Reloading:
+    """Of a builder that was started with these."""
 
-    def __init__(self, asked: Asked, settings: Settings, wants: Nodepool, builder: Builder) -> None:
-        self._asked, self._settings, self._first, self._builder = asked, settings, wants, builder
-
-    def plan(self) -> Reload:
-        """What is to be done; raises Invalid where something of the new configuration cannot be used."""
-        fresh, waiting = reloading.kept(self._settings, self._asked.read(), FIXED)
-        wants = load(fresh, self._builder.context.backends)
-        unmoved = [
-            name for field, name in FIXED_OF_NODEPOOL.items() if getattr(wants, field) != getattr(self._first, field)
-        ]
+    def prepare(fresh: Settings) -> Reload:
+        """Raises Invalid where something of the new configuration cannot be used."""
+        read = load(fresh, builder.context.backends)
+        unmoved = [name for field, name in FIXED_OF_NODEPOOL.items() if getattr(read, field) != getattr(wants, field)]
         return Reload(
-            apply=partial(self._apply, fresh, wants, uploaders(wants)),
-            listen=self._asked.listen or listen(fresh),
+            apply=partial(_apply, fresh, read, uploaders(read), builder),
+            listen=asked.listen or listen(fresh),
             end_within_seconds=end_within_seconds(fresh),
-            waiting=(*waiting, *unmoved),
+            waiting=tuple(unmoved),
         )
 
-    def _apply(self, fresh: Settings, wants: Nodepool, uploaders: Mapping[str, Uploader]) -> None:
-        logs.setup_logging(fresh.log)
-        self._builder.context.configure(fresh.builder, wants, uploaders)
-        self._builder.reconfigured()
-        self._settings = fresh
+    return Reloading(settings, asked.read, FIXED, prepare)
+
+
+def _apply(fresh: Settings, wants: Nodepool, uploaders: Mapping[str, Uploader], builder: Builder) -> None:
+    builder.context.configure(fresh.builder, wants, uploaders)
+    builder.reconfigured()
 
 
 def listen(settings: Settings) -> str | None:

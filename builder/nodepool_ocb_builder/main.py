@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -14,16 +10,15 @@ from msgspec.structs import replace
 
 from nodepool_ocb import config
 from nodepool_ocb.daemon.command import Asked, program
-from nodepool_ocb.daemon.loop import serve
+from nodepool_ocb.daemon.life import live
+from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.http.logs import LogPage
-from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
-from nodepool_ocb_builder.configuration import Reloading, end_within_seconds, listen, load, uploaders
+from nodepool_ocb_builder.configuration import end_within_seconds, listen, load, reloading, uploaders
 from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.image_directory import ImageDirectory
 
@@ -43,43 +38,24 @@ def run(asked: Asked, settings: config.Settings) -> None:
         raise Invalid(f"{settings.builder.nodepool}: key `images-dir` is missing; name the directory to keep images in")
     folder = Path(wants.images_dir)
     directory = ImageDirectory(folder, Path(wants.build_log_dir) if wants.build_log_dir else folder / LOGS)
-    session = Session(settings.zookeeper, on_lost=lambda: builder.wake.set(), on_connected=lambda: builder.wake.set())
+    session = Session(
+        settings.zookeeper, on_lost=lambda: builder.turns.wake.set(), on_connected=lambda: builder.turns.wake.set()
+    )
     context = Context(session, directory, settings.builder, wants, tools, uploaders(wants))
-    builder = Builder(context, _daemon(settings))
-    metrics.SessionCounts(session)
-    session.start()
+    builder = Builder(context, of_this_process(slots=settings.builder.build_workers))
     log.info("builder %s in %s with %d images", directory.builder_id, folder, len(wants.diskimages))
-
     try:
-        builder.daemon = replace(builder.daemon, started=session.now())
-        serve(
-            builder.turn,
-            builder.wake,
-            builder.stop,
-            reload=Reloading(asked, configured, wants, builder).plan,
-            drained=lambda: builder.drained,
-            ready=builder.not_ready,
-            doing=builder.doing,
+        live(
+            builder,
+            session,
+            reloading(asked, configured, wants, builder).plan,
             listen=asked.listen or listen(settings),
             pages={"logs": LogPage(directory.logs, builder.idle_about)},
             on_listening=builder.served_at,
-            on_failing=builder.failing,
             end_within_seconds=end_within_seconds(settings),
         )
     finally:
-        builder.close()
-        session.close()
         directory.close()
-
-
-def _daemon(settings: config.Settings) -> Daemon:
-    return Daemon(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        version=version("nodepool-ocb"),
-        started=time.time(),
-        slots=settings.builder.build_workers,
-    )
 
 
 main = program(

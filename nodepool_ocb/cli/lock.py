@@ -9,11 +9,11 @@ import click
 from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun
-from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.views import locks as shown
 from nodepool_ocb.views.locks import LockRow
+from nodepool_ocb.views.rollouts.rows import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -52,5 +52,5 @@ def rollout_locks(opened: Session) -> list[LockRow]:
     from nodepool_ocb.store import rollouts
 
     return shown.locks(
-        {("rollout", rolling.name(each.deployment, each.id)): each.holder for each in rollouts.list_(opened)}
+        {("rollout", str(Key(each.deployment, each.id))): each.holder for each in rollouts.list_(opened)}
     )

@@ -18,6 +18,8 @@ from nodepool_ocb.images import builders, rules
 from nodepool_ocb.model.records import BuildState, Json, State, UploadState
 from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.views import daemons, deployments, locks, nodes
+from nodepool_ocb.views.rollouts.rows import RolloutRow
+from nodepool_ocb.views.rollouts.tables import words
 
 
 @click.command(cls=Verb)
@@ -40,7 +42,7 @@ def command() -> None:
 
 
 def glance(
-    world: World, images: imaging.Images, rollouts: Sequence[dict[str, Json]], running: builders.Builders
+    world: World, images: imaging.Images, rollouts: Sequence[RolloutRow], running: builders.Builders
 ) -> dict[str, Json]:
     """The document. Pure."""
     counts = Counter(vertex.record.state for vertex in world.vertices())
@@ -64,16 +66,16 @@ def glance(
     }
 
 
-def glance_at_rollouts(rows: Sequence[dict[str, Json]]) -> dict[str, Json]:
+def glance_at_rollouts(rows: Sequence[RolloutRow]) -> dict[str, Json]:
     """The newest of each deployment, as far as they failed or are under way. Pure."""
-    newest: dict[str, dict[str, Json]] = {}
+    newest: dict[str, RolloutRow] = {}
     for row in rows:
-        newest.setdefault(str(row["deployment"]), row)
+        newest.setdefault(row.deployment, row)
     lost = (RolloutState.FAILED, RolloutState.CANCELLED)
     return {
         "all": len(rows),
-        "failed": [row for row in newest.values() if row["state"] in lost],
-        "under_way": [row for row in newest.values() if row["state"] not in OVER],
+        "failed": [row for row in newest.values() if row.state in lost],
+        "under_way": [row for row in newest.values() if row.state not in OVER],
     }
 
 
@@ -146,7 +148,7 @@ def _brief(row: nodes.NodeRow) -> dict[str, Json]:
 
 def _print(document: dict[str, Json]) -> None:
     machines, images, rollouts = document["nodes"], document["images"], document["rollouts"]
-    under_way = [rolling.words(row) for row in rollouts["under_way"]]
+    under_way = list(map(words, rollouts["under_way"]))
     made = [{"of": of, "states": imaging.counted(images[of])} for of in ("builds", "uploads") if images[of]]
     counts = [{"state": state, "noderoles": count} for state, count in document["noderoles"].items()]
     sections = (

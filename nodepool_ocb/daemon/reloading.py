@@ -1,17 +1,20 @@
 """A configuration that was read again: what of it counts at once, and what from the next start on.
 
-Pure. A daemon says which keys it cannot take over while it runs. Those keep the values that it has; every other key is
-as it was read.
+A daemon says which keys it cannot take over while it runs. Those keep the values that it has; every other key is as it was
+read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings
+from nodepool_ocb.telemetry.logs import setup_logging
 
 
 class Reload(msgspec.Struct, frozen=True):
@@ -21,6 +24,34 @@ class Reload(msgspec.Struct, frozen=True):
     listen: str | None  # HOST:PORT of the pages
     end_within_seconds: float  # of a signal
     waiting: tuple[str, ...] = ()  # what differs and counts from the next start on
+
+
+class Reloading:
+    """Knows the settings that count. Call it on the turn thread.
+
+    ``read`` gives the configuration as it is now, ``fixed`` are the keys that count from the next start on, and ``prepare``
+    says what the daemon is to do about settings: it checks them, and changes nothing.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        read: Callable[[], Settings],
+        fixed: Collection[str],
+        prepare: Callable[[Settings], Reload],
+    ) -> None:
+        self._settings, self._read, self._fixed, self._prepare = settings, read, fixed, prepare
+
+    def plan(self) -> Reload:
+        """What is to be done. Raises Invalid or NoCluster where something of the new configuration cannot be used."""
+        fresh, waiting = kept(self._settings, self._read(), self._fixed)
+        plan = self._prepare(fresh)
+        return replace(plan, apply=partial(self._apply, fresh, plan), waiting=(*waiting, *plan.waiting))
+
+    def _apply(self, fresh: Settings, plan: Reload) -> None:
+        setup_logging(fresh.log)
+        plan.apply()
+        self._settings = fresh
 
 
 def kept(running: Settings, read: Settings, fixed: Collection[str]) -> tuple[Settings, tuple[str, ...]]:

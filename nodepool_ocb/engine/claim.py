@@ -141,8 +141,20 @@ def releasing(grant: Grant) -> list[Change]:
 def leaving(grant: Grant, reason: str) -> list[Change]:
     """As releasing(), with a word in the noderole on why; who takes it over finds it there."""
     vertex = grant.vertex
-    told = replace(vertex.record, reason=reason)
-    return [*releasing(grant), *writes(vertex, told)]
+    if vertex.unreadable:
+        return releasing(grant)
+    return [*releasing(grant), *writes(vertex, replace(vertex.record, reason=reason))]
+
+
+def superseded(world: World, grant: Grant) -> bool:
+    """Whether the noderole, or its node, went on without the run of this grant: what it comes to is nobody's then."""
+    vertex, record = grant.vertex, grant.vertex.record
+    return (
+        world.vertex(vertex.name) is not vertex
+        or record.state is not State.TRANSITION
+        or record.run != grant.run
+        or vertex.node.fence != grant.fence
+    )
 
 
 def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Check]:

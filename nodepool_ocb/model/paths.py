@@ -197,5 +197,5 @@ def split_noderole(name: str) -> tuple[str, str]:
     """
     role, at, fqdn = name.partition("@")
     if not (role and at and fqdn):
-        raise ValueError(f"{name!r} is not a noderole; write ROLE@FQDN, as in ntp-client@n1.example.com")
+        raise ValueError(f"{name[:100]!r} is not a noderole; write ROLE@FQDN, as in ntp-client@n1.example.com")
     return role, fqdn

@@ -35,6 +35,7 @@ PhaseTime = Annotated[float, Meta(gt=0, le=PHASE_SECONDS)]  # seconds that a pha
 Name = Annotated[str, Meta(pattern=rf"^{NAME}\Z")]  # small letters, digits, "-", "_" and ".", at most 63
 RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")]  # one word, that may be in a path
 Login = Annotated[str, Meta(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]{1,128}\Z")]  # one word
+Noderole = Annotated[str, Meta(pattern=rf"^{NAME}@{LABEL}(\.{LABEL})*\Z", max_length=320)]  # role@fqdn
 Id = Annotated[str, Meta(pattern=r"^[0-9]{10}\Z")]  # of a rollout
 
 NODEROLE_HOOKS: Final = ("on_proposed", "on_todo", "on_blocked", "on_transition", "on_active", "on_error")

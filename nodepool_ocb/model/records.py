@@ -24,6 +24,7 @@ from nodepool_ocb.model.ranges import (
     Moment,
     Name,
     NodeHook,
+    Noderole,
     NoderoleHook,
     Number,
     Retries,
@@ -133,7 +134,7 @@ class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     satisfied; what is claimed below the cluster checks it instead of every member.
     """
 
-    by: str | None = None  # the member that raised it last: "role@fqdn"
+    by: Noderole | None = None  # the member that raised it last: "role@fqdn"
 
 
 class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -21,8 +21,8 @@ from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.blockers import Kind
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import Rollout
-from nodepool_ocb.views import rolloutlines
 from nodepool_ocb.views.noderoles import ended
+from nodepool_ocb.views.rollouts import lines as rolloutlines
 from nodepool_ocb.views.times import age
 from nodepool_ocb.views.view import View
 

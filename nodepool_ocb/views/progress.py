@@ -2,6 +2,9 @@
 
 Of noderoles is known: all are ACTIVE; one is gone; or one cannot become ACTIVE before somebody acts: it, or what it waits
 for, is in ERROR, PROPOSED, or in a deployment that is PROPOSED. A machine that is not alive may come back: waiting goes on.
+
+Of a rollout is known: it is over; it is gone; or nothing happens before somebody promotes a group that pauses. That no
+annealer runs says nothing: one may start.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import DeploymentState, State
+from nodepool_ocb.rollout import blockers
+from nodepool_ocb.rollout.groups import failed
+from nodepool_ocb.rollout.records import GroupState, Rollout
 from nodepool_ocb.views.changes import ChangeRow
+from nodepool_ocb.views.rollouts.rows import in_turn
 from nodepool_ocb.views.view import View
 
 #: What only a person or a machine's return can end.
@@ -124,3 +131,47 @@ def awaited(world: World, names: Iterable[str]) -> Iterator[AwaitedRow]:
             since=record.since if record else None,
             reason=record.reason if record else None,
         )
+
+
+# -- of a rollout --
+
+
+class RolloutProgress(msgspec.Struct, frozen=True):
+    """What is known of the end."""
+
+    outcome: str | None  # success, failed, cancelled, paused or deleted; None while it is open
+    sentence: str = ""
+    group: str | None = None  # that pauses
+
+
+def of_rollout(rollout: Rollout | None, fail_fast: bool = False) -> RolloutProgress:
+    """None is one that is gone. With ``fail_fast`` it is over as soon as a critical group has failed."""
+    if rollout is None:
+        return RolloutProgress("deleted", "it was deleted")
+    if rollout.over:
+        return RolloutProgress(str(rollout.head.state), rollout.head.reason or "")
+    ordered = ((name, rollout.groups[name]) for name in in_turn(rollout))
+    lost = [name for name, record in ordered if record.group.critical and failed(record)]
+    if fail_fast and lost:
+        return RolloutProgress("failed", f"critical group {lost[0]} failed: {rollout.groups[lost[0]].detail}")
+    paused = blockers.for_somebody(rollout)
+    if paused:
+        return RolloutProgress("paused", f"group {paused[0]} {rollout.groups[paused[0]].detail}", paused[0])
+    return RolloutProgress(None)
+
+
+def moved(rollout: Rollout) -> list[str]:
+    """Where each group stands that has begun, in a sentence."""
+    return [_moved(rollout, name) for name in in_turn(rollout) if rollout.groups[name].turn]
+
+
+def _moved(rollout: Rollout, group: str) -> str:
+    record = rollout.groups[group]
+    if record.state is GroupState.PAUSED:
+        return f"group {group} {record.detail}"
+    if record.state is GroupState.RUNNING:
+        batch = f" of batch {record.batch + 1}" if record.group.batches else ""
+        return f"group {group}: {rollout.head.strategy.phases[record.phase].name}{batch}"
+    if record.accepted is not None:
+        return f"group {group}: {record.state}, accepted: {record.accepted}"
+    return f"group {group}: {record.state}" + (f": {record.detail}" if record.detail else "")

@@ -5,7 +5,7 @@ Commands print views and HTTP pages may: their fields are the keys of JSON and Y
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -18,8 +18,9 @@ R_co = TypeVar("R_co", bound=Record, covariant=True)
 class View(msgspec.Struct, frozen=True):
     """What people are shown of one thing.
 
-    A field called ``record`` holds a record from ZooKeeper: all its fields stand in its place. A field after it that has the
-    name of one of these replaces its value. A field that is ``msgspec.UNSET`` is left out.
+    A field called ``record`` (a record from ZooKeeper, or another struct) or ``row`` (another view): all its fields stand in
+    its place, and a field after it that has the name of one of these replaces its value. A field that is
+    ``msgspec.UNSET`` is left out.
     """
 
 
@@ -38,27 +39,35 @@ def plain(view: View) -> dict[str, Json]:
     """
     made: dict[str, Json] = {}
     for name, value in _fields(view):
-        if name == "record" and isinstance(value, Record):
+        if name == "record":
             made |= whole(value)
+        elif name == "row":
+            made |= plain(value)
         else:
             made[name] = _json(value)
     return made
 
 
-def whole(record: Record) -> dict[str, Json]:
+def whole(record: msgspec.Struct) -> dict[str, Json]:
     """A record with all its fields, defaults too, and what a later version added."""
     known = {name: msgspec.to_builtins(value) for name, value in _fields(record) if name != "unknown"}
-    return {**(record.unknown or {}), **known}
+    return {**(getattr(record, "unknown", None) or {}), **known}
 
 
-def _fields(value: View | Record) -> Iterator[tuple[str, Json]]:
+def _fields(value: msgspec.Struct) -> Iterator[tuple[str, Json]]:
     pairs = ((name, getattr(value, name)) for name in value.__struct_fields__)
     return ((name, each) for name, each in pairs if each is not msgspec.UNSET)
+
+
+def of_mapping(values: Mapping[str, Json]) -> dict[str, Json]:
+    return {str(key): _json(each) for key, each in values.items()}
 
 
 def _json(value: Json) -> Json:
     if isinstance(value, View):
         return plain(value)
+    if isinstance(value, Mapping):
+        return of_mapping(value)
     if isinstance(value, tuple | list):
         return [_json(each) for each in value]
     return msgspec.to_builtins(value)

@@ -76,13 +76,14 @@ def test_a_host_that_fails_looks_at_what_waits_when_nothing_is_under_way_and_not
     context = Context(made)
     context.claims.consider("n2")
     failing(context)
-    under_way: Any = SimpleNamespace(fqdn="n9", confirmed=False, writing=True, slot=False, let_go=lambda: None)
-    context.claims._attempts["n9"] = under_way
+    under_way: Any = SimpleNamespace(fqdn="n9", slot=False, let_go=lambda: None)
+    context.claims.held._attempts["n9"] = under_way
     context.claims.consider("n1")
     settle(made, "a@n2")
     context.sent[0][1](None)  # this came to no end
     assert context.asked == ["claim of a@n2"]
-    context.claims._released(under_way, None)
+    context.claims.held._forget(under_way)
+    context.claims.feed()
     assert context.asked == ["claim of a@n2", "claim of a@n1"]
 
 
@@ -107,5 +108,5 @@ def test_one_that_is_to_be_cancelled_is_claimed_and_not_done_at_once() -> None:
     put(made, "a@n1", State.TODO, cancel_reason="time is up")
     context = Context(made)
     context.claims.consider("n1")
-    assert context.claims._attempts["n1"].grant.record.state is State.TRANSITION
+    assert context.claims.held._attempts["n1"].grant.record.state is State.TRANSITION
     assert context.asked == ["claim of a@n1"]

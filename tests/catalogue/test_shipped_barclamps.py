@@ -28,11 +28,12 @@ Run = Callable[..., tuple[subprocess.CompletedProcess[str], dict[str, Json]]]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Run a role's script below a root of its own, as the runner does: ``run(role, {place: value})``."""
+    ssh = Path(jigs.__file__).parent / "ssh"
     commands = tmp_path / "bin"
     commands.mkdir()
     for name in ("read_attribute", "write_attribute"):
         command = commands / name
-        command.write_bytes((Path(jigs.__file__).parent / "ssh" / f"{name}.sh").read_bytes())
+        command.write_bytes((ssh / f"{name}.sh").read_bytes())
         command.chmod(0o755)
     (tmp_path / "root").mkdir()
 
@@ -44,6 +45,7 @@ def run(tmp_path: Path) -> Run:
         (tmp_path / "run.written").unlink(missing_ok=True)
         (tmp_path / "script").write_text(IMPORTED.roles[role].script or "")
         environment = {"PATH": f"{commands}:{os.environ['PATH']}", "OCB_RUN": f"{tmp_path}/run"}
+        environment["OCB_LIBRARY"] = str(ssh / "library.sh")
         environment |= {"OCB_ROOT": str(tmp_path / "root"), "OCB_NODE": "n1.example.com"}
         done = subprocess.run(
             ["sh", tmp_path / "script"], env=environment, capture_output=True, text=True, timeout=20, check=False

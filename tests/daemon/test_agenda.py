@@ -39,3 +39,13 @@ def test_it_says_how_long_to_wait() -> None:
     assert agenda.seconds(4.0, at_most=60.0) == 6.0
     assert agenda.seconds(4.0, at_most=1.0) == 1.0
     assert agenda.seconds(12.0, at_most=60.0) == 0.0
+
+
+def test_an_appointment_that_was_replaced_does_not_bring_the_next_one_forward() -> None:
+    agenda = Agenda[str]()
+    agenda.at(9.0, "a")
+    agenda.at(2.0, "a")
+    assert list(agenda.due(3.0)) == ["a"]
+    agenda.at(20.0, "a")
+    assert list(agenda.due(10.0)) == []
+    assert list(agenda.due(20.0)) == ["a"]

@@ -132,12 +132,15 @@ def annealers(key: Path) -> Iterator[Callable[[], Annealer]]:
 
 def test_a_script_runs_and_attributes_go_in_and_out(machine: Machine, annealers: Callable[[], Annealer]) -> None:
     script = (
-        "read_attribute a/b/1; write_attribute a/c cafe; write_attribute --json d '[1, 2.5]'; busybox | head -n 1 >&2"
+        "read_attribute a/b/1; write_attribute a/c cafe; write_attribute --json d '[1, 2.5]'; busybox | head -n 1 >&2\n"
+        '. "$OCB_LIBRARY"; items a/b | put /root/items; items a/b | put /root/items'
     )
     outcome = annealers().run(machine.order(script, attributes={"a": {"b": ["x", "OK"]}}))
     assert isinstance(outcome, Succeeded)
     assert outcome.attributes == {"a": {"b": ["x", "OK"], "c": "cafe"}, "d": [1, 2.5]}
     assert "BusyBox" in outcome.tail
+    assert outcome.tail.count("wrote /root/items\n") == 1
+    assert machine.sh("cat /root/items") == "x\nOK\n"
 
 
 def test_a_lower_epoch_is_refused_and_a_finished_run_is_adopted(

@@ -28,7 +28,7 @@ from nodepool_ocb.jigs.ssh.protocol import Frame
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Set, Structure
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client import transaction
-from nodepool_ocb_annealer import annealer
+from nodepool_ocb_annealer import settling
 from nodepool_ocb_annealer.machines import judging
 from nodepool_ocb_annealer.main import main
 from nodepool_ocb_annealer.runs import run as running
@@ -189,7 +189,7 @@ def without_doubt() -> None:
     def placed(vertex: noderole.Placed, record: NodeRole, fewer: int, now: float) -> NodeRole:
         return noderole.settled(record, vertex.waiting - fewer, now)
 
-    noderole.placed = annealer.placed = placed  # type: ignore[attr-defined]
+    noderole.placed = settling.placed = placed  # type: ignore[attr-defined]
 
 
 def without_agreement() -> None:

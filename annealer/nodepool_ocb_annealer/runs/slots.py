@@ -1,7 +1,6 @@
-"""Slots, and what the outcome of a run means; what happens in a slot is in running.
+"""Slots: how many runs an annealer has on machines at once, and their threads. What happens in one is in running.
 
-A jig that acts on a machine takes a slot and runs in a thread of its own; an instant one (noop) is run where it is
-started. A machine that does not answer is asked once more before it counts as dead.
+A jig that acts on a machine takes a slot and runs in a thread of its own; an instant one (noop) needs none.
 """
 
 from __future__ import annotations
@@ -10,46 +9,31 @@ import contextlib
 import itertools
 import logging
 import secrets
-import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.engine import addressing, claim
-from nodepool_ocb.engine.liveness import died
-from nodepool_ocb.engine.noderole import Event, apply
-from nodepool_ocb.engine.readiness import LONGEST_BACKOFF_SECONDS
+from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import NodeView, Vertex, World, ordered_with
-from nodepool_ocb.jigs.jig import Failed, Fenced, Jig, Lost, Outcome, Succeeded, Unknown, Unreachable
+from nodepool_ocb.jigs.jig import Failed, Jig, Succeeded, Unknown
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Run, State
+from nodepool_ocb.model.records import Change, Role, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.runs import attributes
-from nodepool_ocb_annealer.runs.attempts import Attempt, Finished
-from nodepool_ocb_annealer.runs.run import Running
+from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.running import Running
 
 log = logging.getLogger(__name__)
 
-MOST_DOUBLINGS: Final = 20
 INSTANT: Final = Succeeded(attributes={}, exit_code=0, tail="", log=None)
 
-
-class Ending(msgspec.Struct, frozen=True):
-    """What a finished run comes to."""
-
-    alone: Callable[[], list[Change]]  # the transaction that writes it and gives the node back
-    smallest: Callable[[], list[Change]]  # the same without any neighbour
-    moved: dict[Vertex, NodeRole]
-    run: Run
-    event: Event | None  # None where the noderole stays as it is, for another annealer
-    may_pass_on: bool  # whether the same transaction may claim the next noderole of the node
+Done = Callable[[Answer], None]
 
 
 class Working:
@@ -114,10 +98,6 @@ class Working:
         self._running = Running(self._session, settings, self._jigs)
         metrics.SLOTS.set(settings.slots)
 
-    def vacate_all(self) -> None:
-        """Nothing is held any more."""
-        self._count(-self._busy)
-
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -135,23 +115,28 @@ class Working:
         """A name for a coming run on a node: sorts by epoch, and is a token that no other claim has."""
         return f"{view.epoch + 1:010d}-{self._token}{next(self._count_of_runs):x}"
 
-    def start(self, attempt: Attempt, done: Callable[[Finished], None], after_seconds: float = 0.0) -> Finished | None:
-        """Run the jig of what is held: gives what it came to where there is nothing to run, else ``done`` is called later."""
+    def start(self, attempt: Attempt, done: Done, after_seconds: float = 0.0) -> None:
+        """Give the jig its order: ``done`` is called with the answer, at once where there is nothing to run."""
         if self._instant(attempt.role, attempt.jig):
-            return Finished(Failed(attempt.cancel_reason) if attempt.cancel_reason else INSTANT, self._session.now())
+            done(Answer(Event.ENDED, INSTANT, self._session.now()))
+            return
         sources = attributes.sources(self._world, attempt.grant.vertex, attempt.role)
         running = self._running
+        self._answer(lambda: running.run(attempt, sources, after_seconds), done)
 
-        def work() -> None:
-            finished = running.run(attempt, sources, after_seconds)
-            if finished is not None:
-                self._post(partial(done, finished))
+    def end(self, attempt: Attempt, reason: str | None, done: Done, after_seconds: float = 0.0) -> None:
+        """Have what runs on the machine ended; as start(). ``reason``: None where its role has another jig now."""
+        if self._instant(attempt.role, attempt.jig):
+            done(Answer(Event.ENDED, Failed(str(reason)), self._session.now()))
+            return
+        running = self._running
+        self._answer(lambda: running.end(attempt, reason, after_seconds), done)
 
-        if self._submit(work):
-            return None
-        return Finished(Unknown("no thread could be started"), self._session.now())
+    def _answer(self, work: Callable[[], Answer], done: Done) -> None:
+        if not self._submit(lambda: self._post(partial(done, work()))):
+            done(Answer(Event.FAULT, Unknown("no thread could be started", begun=False), self._session.now()))
 
-    def read_wall_again(self, attempt: Attempt, finished: Finished, done: Callable[[Finished], None]) -> bool:
+    def read_wall(self, attempt: Attempt, answer: Answer, done: Done) -> bool:
         """Somebody wrote the wall meanwhile: what the jig gave back is to go on top of that.
 
         False where no thread can be had: nothing is lost, try again later.
@@ -162,13 +147,13 @@ class Working:
             try:
                 vertex = attempt.grant.vertex
                 path = paths.wall(vertex.role, attempt.fqdn)
-                if isinstance(finished.outcome, Succeeded) and finished.sent is not None:
+                if isinstance(answer.outcome, Succeeded) and answer.sent is not None:
                     read = {path: self._session.get(path)}
-                    results = attributes.wall_changes(vertex, read, finished.sent, finished.outcome.attributes)
+                    results = attributes.wall_changes(vertex, read, answer.sent, answer.outcome.attributes)
             except Exception as error:  # whatever it is, the outcome stands
                 log.warning("%s: %s", attempt.name, error)
-                results = list(finished.results)
-            self._post(lambda: done(replace(finished, results=results)))
+                results = list(answer.results)
+            self._post(lambda: done(replace(answer, event=Event.READ, results=results)))
 
         return self._submit(work)
 
@@ -186,112 +171,6 @@ class Working:
             log.warning("no thread for a slot: %s", error)
             return not _taken(ticket)
         return True
-
-    # -- what it comes to --
-
-    def ending(self, attempt: Attempt, finished: Finished, now: float) -> Ending:
-        """The changes that an outcome makes; raises Conflict where the state machine refuses it."""
-        grant, vertex, outcome = attempt.grant, attempt.grant.vertex, finished.outcome
-        role = attempt.role
-        run = self._record(grant, finished)
-        metrics.RUNS.labels(attempt.jig, run.outcome).inc()
-        if isinstance(outcome, Unreachable):
-            return self._dead(grant, outcome, run, now)
-        if vertex.record.cancel_reason:  # whatever it came to
-            moved = apply({vertex: Event.FAIL}, now, by=grant.annealer, reason=vertex.record.cancel_reason)
-            return self._of_run(grant, moved, run, Event.FAIL)
-        event, more = _event(outcome, grant.record, role, now)
-        moved = apply({vertex: event}, now, by=grant.annealer, reason=run.reason)
-        if more:
-            moved[vertex] = replace(moved[vertex], **more)
-        return self._of_run(grant, moved, run, event, finished.results)
-
-    @staticmethod
-    def _of_run(
-        grant: claim.Grant, moved: dict[Vertex, NodeRole], run: Run, event: Event, results: Sequence[Change] = ()
-    ) -> Ending:
-        alone = partial(claim.finishing, grant, moved, run, results)
-        own = {grant.vertex: moved[grant.vertex]}
-        smallest = partial(claim.finishing, grant, own, run, results)
-        return Ending(alone, smallest, moved, run, event, may_pass_on=event is Event.SUCCEED)
-
-    def untouched(self, attempt: Attempt, reason: str) -> list[Change]:
-        """Give back what was claimed and not begun, as if it had not been: that counts for no attempt."""
-        grant, vertex, now = attempt.grant, attempt.grant.vertex, self._session.now()
-        moved = apply({vertex: Event.DEFER}, now, by=grant.annealer, reason=reason)
-        moved[vertex] = replace(moved[vertex], attempt=grant.record.attempt - 1)
-        return claim.finishing(grant, moved, self._record(grant, Finished(Unknown(reason), now)))
-
-    @staticmethod
-    def _dead(grant: claim.Grant, outcome: Unreachable, run: Run, now: float) -> Ending:
-        reason = f"{outcome.step}: {outcome.reason}"
-        if paths.node(grant.fqdn) in grant.vertex.node.world.unreadable:
-            released = partial(claim.releasing, grant)
-            return Ending(released, released, {}, run, None, may_pass_on=False)
-        end = Check(paths.fence(grant.fqdn), grant.fence), Delete(paths.claim(grant.fqdn), grant.claim_version)
-        # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
-        changes = died(grant.vertex.node, now, reason, by=grant.annealer, ended=(grant.vertex, run), together=end)
-        log.warning("%s is not alive: %s", grant.fqdn, reason)
-        return Ending(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED, may_pass_on=False)
-
-    @staticmethod
-    def _record(grant: claim.Grant, finished: Finished) -> Run:
-        outcome = finished.outcome
-        told = outcome if isinstance(outcome, Succeeded | Failed) else None
-        return Run(
-            annealer=grant.annealer,
-            started=grant.started,
-            ended=finished.ended,
-            outcome=type(outcome).__name__.lower(),
-            generation=grant.record.generation,
-            epoch=grant.epoch,
-            exit_code=told.exit_code if told else None,
-            reason=_reason(outcome, grant),
-            tail=(told.tail or None) if told else None,
-            log=f"{socket.gethostname()}:{told.log}" if told and told.log else None,
-        )
-
-
-def _whose(grant: claim.Grant) -> str:
-    """Why a machine may obey a higher epoch, and the way out that lets no two jigs act on it."""
-    others = addressing.doubles(grant.vertex.node.world, grant.fqdn)
-    who = (
-        f"it seems to be node {', '.join(others)} too"
-        if others
-        else "it is another node too, of this cluster or another"
-    )
-    return (
-        f"{who}, or ZooKeeper was restored from an older copy. Of nodes that are one machine delete all, then create one again:"
-        " its epochs begin above those of the deleted; where another cluster has the machine, let one of both have it. Only when"
-        " nobody else gives it orders, and no run goes on there, remove the directory ssh.state_dir on it, and retry"
-    )
-
-
-def _reason(outcome: Outcome, grant: claim.Grant) -> str | None:
-    if isinstance(outcome, Fenced):
-        taken = f"the machine has taken an order of epoch {outcome.epoch}, and this one was of epoch {grant.epoch}"
-        return f"{taken}: {_whose(grant)}"
-    if isinstance(outcome, Unreachable):
-        return f"{outcome.step}: {outcome.reason}"
-    return None if isinstance(outcome, Succeeded) else outcome.reason
-
-
-def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[Event, dict[str, Any]]:
-    """The event of an outcome, and what else it sets in the record."""
-    if isinstance(outcome, Succeeded):
-        return Event.SUCCEED, {}
-    if isinstance(outcome, Lost):
-        return Event.LOSE, {"not_before": now + _pause(record, role)}
-    done = isinstance(outcome, Failed) and outcome.exit_code == 0  # and what it gave back cannot be kept
-    if isinstance(outcome, Failed) and record.attempt <= role.retries and not (done and "destructive" in role.flags):
-        return Event.DEFER, {"not_before": now + _pause(record, role)}
-    return Event.FAIL, {}
-
-
-def _pause(record: NodeRole, role: Role) -> float:
-    """Seconds from this attempt to the next: doubles with each."""
-    doublings = min(max(record.attempt - 1, 0), MOST_DOUBLINGS)
-    return float(min(role.backoff_seconds * 2**doublings, LONGEST_BACKOFF_SECONDS))
 
 
 def _taken(ticket: deque[None]) -> bool:

@@ -28,14 +28,14 @@ ASKING: Final = 2  # deletions and looks for leaks at one provider
 class Housekeeping:
     """Begun by the turn, on its thread; ``wake`` is called as each piece ends."""
 
-    def __init__(self, context: Context, patience: Backoff, wake: Callable[[], None]) -> None:
-        self._context, self._patience, self._wake = context, patience, wake
+    def __init__(self, context: Context, backoff: Backoff, wake: Callable[[], None]) -> None:
+        self._context, self._backoff, self._wake = context, backoff, wake
         self._tidiers = WorkerPool("tidy", TIDIERS, wake)
         self._asking: dict[str, WorkerPool] = {}  # by provider
         self._leaks = Leaks(context)
         self._orphans = Orphans(context)
 
-    def crews(self) -> list[WorkerPool]:
+    def pools(self) -> list[WorkerPool]:
         """All who may be at work."""
         return [self._tidiers, *self._asking.values()]
 
@@ -60,10 +60,10 @@ class Housekeeping:
         context, settings = self._context, self._context.settings
         names = [building.name for building in at_work.values()]
         work = partial(self._orphans.look, dict(cache.images), list(cache.quarantined), names)
-        self._patience.comes("orphans", settings.cleanup_seconds, partial(self._tidiers.start, "orphans", work))
+        self._backoff.comes("orphans", settings.cleanup_seconds, partial(self._tidiers.start, "orphans", work))
         for provider in context.uploaders if context.cluster else ():
             look = partial(self._asked(provider).start, "leaks", partial(self._leaks.look, provider))
-            self._patience.comes(("leaks", provider), settings.leak_seconds, look)
+            self._backoff.comes(("leaks", provider), settings.leak_seconds, look)
 
     def _tidier(self, view: ImageView, working: str | None, living: frozenset[str]) -> Tidier:
         context = self._context
@@ -83,8 +83,8 @@ class Housekeeping:
 
     def _begin(self, pool: WorkerPool, key: Hashable, work: Callable[[], None]) -> float:
         """When to try again, in seconds."""
-        self._patience.start(pool, key, work, LONGEST_SECONDS)
-        return self._patience.left(key)
+        self._backoff.start(pool, key, work, LONGEST_SECONDS)
+        return self._backoff.left(key)
 
     def _asked(self, provider: str) -> WorkerPool:
         return self._asking.setdefault(provider, WorkerPool(f"ask {provider}", ASKING, self._wake))

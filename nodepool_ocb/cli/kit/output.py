@@ -11,8 +11,6 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-import msgspec
-
 from nodepool_ocb.cli.kit import terminal
 from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.model.records import Json
@@ -121,7 +119,7 @@ def line(value: Shown) -> None:
 
 
 def _json(value: Shown) -> dict[str, Json]:
-    return viewing.plain(value) if isinstance(value, View) else msgspec.to_builtins(dict(value))
+    return viewing.plain(value) if isinstance(value, View) else viewing.of_mapping(value)
 
 
 def _write(value: Json, names: Iterable[str]) -> None:

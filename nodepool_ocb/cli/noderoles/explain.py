@@ -15,7 +15,6 @@ from nodepool_ocb.cli.kit import completion, output, session, terminal
 from nodepool_ocb.cli.kit.names import noderole_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.noderoles import runs
-from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import paths
@@ -24,6 +23,7 @@ from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views import explanation as explaining
 from nodepool_ocb.views.explanation import FailedRun, RolloutPointer, line
 from nodepool_ocb.views.noderoles import RunOutput, ended
+from nodepool_ocb.views.rollouts.rows import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -62,7 +62,7 @@ def _rollouts(opened: Session, deployments: Iterable[str]) -> RolloutPointer:
             output.say(f"warning: a rollout is left out: {wrong}")
             continue
         if newest is not None and read is not None:
-            found[deployment] = rolling.name(deployment, newest), read[0]
+            found[deployment] = str(Key(deployment, newest)), read[0]
     return found
 
 

@@ -12,7 +12,8 @@ from nodepool_ocb.cli.rollouts.rolling import deployment_option, rollout_argumen
 from nodepool_ocb.cli.rollouts.start import start
 from nodepool_ocb.cli.rollouts.strategy import check, plan, select
 from nodepool_ocb.rollout import commands
-from nodepool_ocb.rollout.report import report
+from nodepool_ocb.views.rollouts import rows as shown
+from nodepool_ocb.views.rollouts import tables
 
 LIST_COLUMNS = ("rollout", "strategy", "state", "since", "started", "by", "groups", "nodes", "driver", "reason")
 
@@ -44,7 +45,7 @@ def list_() -> None:
     with session.session() as opened:
         opened.sync()
         found = rolling.rows(opened)
-    output.things(found, LIST_COLUMNS, key="rollout", shown=map(rolling.words, found))
+    output.things(found, LIST_COLUMNS, key="rollout", shown=map(tables.words, found))
 
 
 @command.command()
@@ -67,11 +68,12 @@ def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bo
     if watch:
         rolloutwatch.watch(key)
         return
-    document = rolling.document(key, found, holder)
+    document = shown.document(key, found, holder)
     if as_report:
-        output.text({**document, "report": report(found)}, report(found))
+        with_report = shown.reported(document, found)
+        output.text(with_report, with_report.report)
     else:
-        output.thing(document, str(key), *rolling.tables(document))
+        output.thing(document, str(key), *rolling.parts(document))
 
 
 @command.command()

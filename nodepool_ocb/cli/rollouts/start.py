@@ -12,13 +12,13 @@ from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb, did_you_mean, dry_run_option, timeout_option, unknown
 from nodepool_ocb.cli.rollouts import rolling, strategy, watch
-from nodepool_ocb.cli.rollouts.rolling import Key
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.deployments import SYSTEM, below
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, DeploymentState, Node, State
+from nodepool_ocb.views.rollouts.rows import Key, row
 from nodepool_ocb.views.times import age
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def start(
         _refuse(opened, world, deployment, rollout)
         _refuse_criteria(plan, force)
         if dry_run:
-            strategy.show(
-                chosen, plan, {"name": chosen.name, "deployment": deployment, "inventory": rollout.head.inventory}
-            )
+            strategy.show(chosen, plan, deployment, rollout.head.inventory)
             raise click.exceptions.Exit(10)
         strategy.remark(plan)
         committed = [
@@ -80,7 +78,7 @@ def start(
         output.say(f"rollout {key} begins")
         watch.wait(key, timeout_seconds)
     else:
-        rolling.print_row(rolling.row(key, rollout.head, None))
+        rolling.print_row(row(key, rollout.head, None))
 
 
 # -- the strategy --
@@ -200,7 +198,9 @@ def _refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
 
 
 def _refuse_criteria(plan: Plan, force: bool) -> None:
-    unmet = strategy.unmet(plan)
+    from nodepool_ocb.views.rollouts import strategies
+
+    unmet = strategies.unmet(plan)
     if unmet and not force:
         raise Invalid([f"{each}; --force starts it all the same" for each in unmet])
     for each in unmet:

@@ -15,6 +15,7 @@ from nodepool_ocb.model.records import Change
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import NodeState, Rollout
 from nodepool_ocb.views.explanation import RolloutPointer, line
+from nodepool_ocb.views.rollouts.rows import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -88,7 +89,6 @@ class _Own:
 
 def _under_way(opened: Session, world: World, deployments: Iterable[str]) -> Mapping[str, tuple[str, Rollout]]:
     """The rollouts under way of these deployments and of those above them; raises Invalid for one that cannot be read."""
-    from nodepool_ocb.cli.rollouts.rolling import name
     from nodepool_ocb.store import rollouts
 
     found: dict[str, tuple[str, Rollout]] = {}
@@ -97,5 +97,5 @@ def _under_way(opened: Session, world: World, deployments: Iterable[str]) -> Map
         newest = stored.record.newest if stored is not None and not stored.record.over else None
         read = rollouts.read(opened, deployment, newest) if newest is not None else None
         if newest is not None and read is not None and not read[0].over:
-            found[deployment] = name(deployment, newest), read[0]
+            found[deployment] = str(Key(deployment, newest)), read[0]
     return found

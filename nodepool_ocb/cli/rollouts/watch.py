@@ -1,39 +1,29 @@
-"""A rollout as it goes on: ``rollout show --watch``, and waiting for its end.
-
-Known is: it is over; it is gone; or nothing happens before somebody promotes a group that pauses. That no annealer runs says
-nothing: one may start.
-"""
+"""A rollout as it goes on: ``rollout show --watch``, and waiting for its end."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.follow import Following
 from nodepool_ocb.cli.rollouts import rolling
-from nodepool_ocb.cli.rollouts.rolling import Key
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Json, LockOwner
-from nodepool_ocb.rollout import blockers
-from nodepool_ocb.rollout.groups import failed
-from nodepool_ocb.rollout.records import GroupState, Rollout, RolloutState
-from nodepool_ocb.rollout.report import report
-from nodepool_ocb.rollout.rounds.deciding import AT_WORK
-from nodepool_ocb.views import rolloutlines
+from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.rollout.records import Rollout, RolloutState
+from nodepool_ocb.views.progress import RolloutProgress, moved, of_rollout
+from nodepool_ocb.views.rollouts import lines, rows, tables
+from nodepool_ocb.views.rollouts.rows import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 TICK_SECONDS: Final = 5.0  # annealers come and go
 SHARE: Final = 4  # times as long as a read took nothing is read: a large rollout changes all the time
-LIVE_GROUPS: Final = 30
 
 
 class View(NamedTuple):
@@ -115,31 +105,22 @@ def watch(key: Key) -> None:
             live.show(key, last)
     if last is None or last.rollout is None:
         raise NotFound(f"rollout {key} was deleted")
-    output.render(*rolling.tables(rolling.document(key, last.rollout, last.holder)))
+    output.render(*rolling.parts(rows.document(key, last.rollout, last.holder)))
 
 
 def _lines(key: Key, following: Iterator[View]) -> None:
     """A JSON object a line for the rollout, each group and each node, now and whenever it changes."""
-    shown: dict[tuple[str, str], Mapping[str, Json]] = {}
+    shown: dict[tuple[str, str], rows.WatchLine] = {}
     for rollout, holder, _ in following:
         if rollout is None:
-            output.line({"kind": "rollout", "rollout": str(key), "state": None})
+            output.line(rows.Gone(rollout=str(key)))
             raise NotFound(f"rollout {key} was deleted")
-        for name, row in _things(key, rollout, holder):
+        for name, row in rows.watched(key, rollout, holder):
             if shown.get(name) != row:
                 shown[name] = row
                 output.line(row)
         if rollout.over:
             return
-
-
-def _things(key: Key, rollout: Rollout, holder: LockOwner | None) -> Iterator[tuple[tuple[str, str], dict[str, Json]]]:
-    """What came of it last: nodes, then groups, then the rollout."""
-    for node in rollout.nodes:
-        yield ("node", node), {"kind": "node", "rollout": str(key), **rolling.node_row(rollout, node)}
-    for group in rolling.in_turn(rollout):
-        yield ("group", group), {"kind": "group", "rollout": str(key), **rolling.group_row(rollout, group)}
-    yield ("rollout", ""), {"kind": "rollout", **rolling.row(key, rollout.head, holder)}
 
 
 class _Live:
@@ -163,45 +144,13 @@ class _Live:
         from rich.console import Group
 
         assert view.rollout is not None, "what is gone is not shown"
-        document = rolling.document(key, view.rollout, view.holder)
-        groups = document["groups"]
-        if len(groups) > LIVE_GROUPS:
-            groups = sorted(groups, key=lambda row: row["state"] not in AT_WORK)[:LIVE_GROUPS]
+        picture = tables.picture(rows.document(key, view.rollout, view.holder))
         room = self._live.console.width
-        words = map(rolling.group_words, groups)
-        parts = [output.picture(words, rolling.GROUP_COLUMNS, ("since", "critical"), room)]
-        done = len(document["nodes"].get("success", []))
-        head = f"rollout {key}: {document['state']}, {done} of {view.rollout.head.nodes} nodes done"
-        if len(groups) < len(document["groups"]):
-            head += f"; {len(groups)} of {len(document['groups'])} groups, those at work first"
-        self._live.update(Group(head, *parts, *([] if view.annealers else [rolling.NOBODY])), refresh=True)
+        table = output.picture(picture.groups, rolling.GROUP_COLUMNS, ("since", "critical"), room)
+        self._live.update(Group(picture.head, table, *([] if view.annealers else [rolling.NOBODY])), refresh=True)
 
 
 # -- wait --
-
-
-class RolloutProgress(msgspec.Struct, frozen=True):
-    """What is known of the end."""
-
-    outcome: str | None  # success, failed, cancelled, paused or deleted; None while it is open
-    sentence: str = ""
-    group: str | None = None  # that pauses
-
-
-def standing(rollout: Rollout | None, fail_fast: bool = False) -> RolloutProgress:
-    """Pure."""
-    if rollout is None:
-        return RolloutProgress("deleted", "it was deleted")
-    if rollout.over:
-        return RolloutProgress(str(rollout.head.state), rollout.head.reason or "")
-    ordered = ((name, rollout.groups[name]) for name in rolling.in_turn(rollout))
-    lost = [name for name, record in ordered if record.group.critical and failed(record)]
-    if fail_fast and lost:
-        return RolloutProgress("failed", f"critical group {lost[0]} failed: {rollout.groups[lost[0]].detail}")
-    paused = blockers.for_somebody(rollout)
-    if paused:
-        return RolloutProgress("paused", f"group {paused[0]} {rollout.groups[paused[0]].detail}", paused[0])
-    return RolloutProgress(None)
 
 
 def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> None:
@@ -215,7 +164,7 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
     ended: OcbError | None = None
     try:
         for last in _shown(key, views(key, deadline)):
-            now = standing(last.rollout, fail_fast)
+            now = of_rollout(last.rollout, fail_fast)
             if now.outcome:
                 ended = _error(key, now, last.rollout)
                 break
@@ -223,9 +172,9 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
         ended = TimedOut(f"rollout {key} goes on beyond the time-out; to wait on: nodepool-ocb rollout wait {key}")
     if last is not None and last.rollout is not None:
         outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
-        document = rolling.document(key, last.rollout, last.holder)
-        words = report(last.rollout)
-        output.text({"outcome": outcome, **document, "report": words}, str(key) if output.chosen() == "name" else words)
+        report = rows.reported(rows.document(key, last.rollout, last.holder), last.rollout)
+        document = rows.Awaited(outcome, report.row, report.report)
+        output.text(document, str(key) if output.chosen() == "name" else report.report)
     if ended is not None:
         raise ended
 
@@ -245,26 +194,13 @@ def _shown(key: Key, following: Iterator[View]) -> Iterator[View]:
 
 def _say(view: View, said: set[str]) -> None:
     assert view.rollout is not None, "what is gone says nothing"
-    lines = [_moved(view.rollout, name) for name in rolling.in_turn(view.rollout) if view.rollout.groups[name].turn]
+    sentences = moved(view.rollout)
     if not view.annealers and not view.rollout.over:
-        lines.append(rolling.NOBODY)
-    for line in lines:
+        sentences.append(rolling.NOBODY)
+    for line in sentences:
         if line not in said:
             said.add(line)
             output.say(line)
-
-
-def _moved(rollout: Rollout, group: str) -> str:
-    """Where a group stands, in a sentence."""
-    record = rollout.groups[group]
-    if record.state is GroupState.PAUSED:
-        return f"group {group} {record.detail}"
-    if record.state is GroupState.RUNNING:
-        batch = f" of batch {record.batch + 1}" if record.group.batches else ""
-        return f"group {group}: {rollout.head.strategy.phases[record.phase].name}{batch}"
-    if record.accepted is not None:
-        return f"group {group}: {record.state}, accepted: {record.accepted}"
-    return f"group {group}: {record.state}" + (f": {record.detail}" if record.detail else "")
 
 
 def _error(key: Key, now: RolloutProgress, rollout: Rollout | None) -> OcbError | None:
@@ -273,14 +209,7 @@ def _error(key: Key, now: RolloutProgress, rollout: Rollout | None) -> OcbError 
     if now.outcome == RolloutState.SUCCESS:
         return None
     if now.group is not None:
-        return InError(f"rollout {key}: {now.sentence}: {rolloutlines.promote(str(key), rollout, now.group)}")
+        return InError(f"rollout {key}: {now.sentence}: {lines.promote(str(key), rollout, now.group)}")
     assert now.outcome is not None, "what is open has no error"
     sentence = now.sentence if now.sentence.startswith(now.outcome) else f"{now.outcome}: {now.sentence}"
-    return InError(f"rollout {key}: {sentence}{_advice(key, rollout) if rollout.over else ''}")
-
-
-def _advice(key: Key, rollout: Rollout) -> str:
-    """What to do about an end that is not well."""
-    if rollout.head.state is RolloutState.CANCELLED:
-        return f"; to go on: {rolloutlines.resume(str(key), rollout)}"
-    return f"; mend the cause, then: {rolloutlines.retry(str(key), rollout)}"
+    return InError(f"rollout {key}: {sentence}{f'; {lines.advice(str(key), rollout)}' if rollout.over else ''}")

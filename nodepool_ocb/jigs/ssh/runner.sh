@@ -283,7 +283,8 @@ act() { # becomes the script; recorded before that, under the lock, so that no r
   exec 7>&-
   trap - HUP
   umask 022
-  export PATH="$here/bin:$PATH" OCB_RUN="$files" OCB_ATTRIBUTES="$files.attributes.json" OCB_ROLE="${key%@*}" OCB_NODE="$node"
+  export PATH="$here/bin:$PATH" OCB_LIBRARY="$here/library.sh"
+  export OCB_RUN="$files" OCB_ATTRIBUTES="$files.attributes.json" OCB_ROLE="${key%@*}" OCB_NODE="$node"
   interpreter=sh
   IFS= read -r first <"$files.script"
   case $first in '#!'*) interpreter=${first#??} ;; esac

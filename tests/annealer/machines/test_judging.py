@@ -12,13 +12,14 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine.liveness import suspected
+from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Outcome, Succeeded, Unreachable
 from nodepool_ocb.model.records import Change, Daemon, Node, State, Suspicion
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
-from nodepool_ocb_annealer.runs.attempts import Finished
+from nodepool_ocb_annealer.runs.attempts import Answer
 from nodepool_ocb_annealer.runs.slots import Working
 from tests.engine.test_claim import put, world
 
@@ -36,7 +37,9 @@ class Context:
         self.jigs: Any = {"noop": SimpleNamespace(instant=False, attaches=True)}
         self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call())
         if outcome is not None:
-            self.working.start = lambda *_: Finished(outcome, 1.0)  # type: ignore[method-assign]
+            event = Event.UNREACHED if isinstance(outcome, Unreachable) else Event.ENDED
+            answer = Answer(event, outcome, 1.0)
+            self.working.start = lambda _, done, __: done(answer)  # type: ignore[method-assign]
         self.judging = Judging(self)
         self.claims = Claims(self)
         self.sent: list[list[Change]] = []

@@ -128,15 +128,15 @@ def test_work_that_has_ended_is_written_once_though_zookeeper_blinks_just_then(b
 def annealing(fleet: Fleet, proxy: Proxy, jig: Any, slots: int) -> Iterator[None]:
     """An annealer in this process that has only this jig, and sees ZooKeeper through the proxy."""
     settings = ZooKeeperSettings(hosts=proxy.hosts + fleet.chroot, session_timeout_seconds=10.0)
-    session = Session(settings, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.wake.set())
+    session = Session(settings, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.turns.wake.set())
     daemon = Daemon(host="h", pid=1, version="1", started=0.0, jigs=(jig.name,), slots=slots)
     annealer = Annealer(session, AnnealerSettings(slots=slots, log_dir=None), {jig.name: jig}, None, "a0", daemon)
     over = threading.Event()
 
     def turn() -> None:
         while not over.is_set():
-            annealer.wake.clear()
-            annealer.wake.wait(min(annealer.turn(), 0.2))
+            annealer.turns.wake.clear()
+            annealer.turns.wake.wait(min(annealer.turns.turn(), 0.2))
 
     session.start()
     turning = threading.Thread(target=turn)

@@ -12,19 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from nodepool_ocb.cli.rollouts.watch import standing
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.rollout import commands, plan
-from nodepool_ocb.rollout.records import GroupState, NodeState, Rollout, apply
-from nodepool_ocb.rollout.strategy import Batch, Criteria, Group, Strategy
+from nodepool_ocb.rollout.records import GroupState
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal
 from tests.cli.background_command import Later
-from tests.cli.rollouts.driving import LAB, NODES, STRATEGY, Driver, Ends, all_well, failing
+from tests.cli.rollouts.driving import LAB, STRATEGY, Driver, Ends, all_well, failing
 from tests.cli.test_waiting import COMMAND
 from tests.fixtures.commands import Ocb
 
@@ -276,28 +272,3 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # its other side is closed
         return b""
-
-
-# -- pure --
-
-
-def rollout_of(*groups: Group, parallel_groups: int = 1) -> Rollout:
-    return plan.begin(Strategy(groups=groups, parallel_groups=parallel_groups), NODES, now=1.0)
-
-
-def in_state(rollout: Rollout, group: str, state: GroupState) -> Rollout:
-    record = replace(rollout.groups[group], state=state)
-    return replace(rollout, groups={**rollout.groups, group: record})
-
-
-def test_a_rollout_waits_for_somebody_only_when_nothing_moves_by_itself() -> None:
-    canary = Group(name="a", batches=(Batch(nodes=1, pause=True),), success_criteria=Criteria())
-    other = Group(name="b")
-    paused = in_state(rollout_of(canary, other), "a", GroupState.PAUSED)
-    assert standing(paused).outcome == "paused"
-    assert standing(apply(paused, commands.promote(paused, "a", 1))).outcome is None
-    assert standing(in_state(rollout_of(canary, other, parallel_groups=2), "a", GroupState.PAUSED)).outcome is None
-    assert standing(in_state(paused, "b", GroupState.RUNNING)).outcome is None
-    flying = replace(paused.nodes["ntp01"], state=NodeState.SENT)
-    assert standing(replace(paused, nodes={**paused.nodes, "ntp01": flying})).outcome is None
-    assert standing(None).outcome == "deleted"

@@ -153,16 +153,23 @@ class Canaries:
         """Each canary is run once more, and is ACTIVE again."""
         self.until(lambda: all(map(self._well, self.names)), "every canary is ACTIVE", seconds)
         wanted = {name: self._refresh(name) for name in self.names}
-        self.until(
-            lambda: all(self._well(name) and self.record(name).generation >= wanted[name] for name in wanted),
-            "every canary was run again and is ACTIVE",
-            seconds,
-        )
+
+        def silent() -> dict[str, NodeRole]:
+            records = {name: self.record(name) for name in wanted}
+            return {
+                name: record
+                for name, record in records.items()
+                if not (_well(record) and record.generation >= wanted[name])
+            }
+
+        try:
+            self.until(lambda: not silent(), "every canary was run again and is ACTIVE", seconds)
+        except AssertionError as missed:
+            raise AssertionError(f"{missed}: {silent()}\n{self.said()[-3000:]}") from None
         assert all(annealer.running() for annealer in self.annealers), "both annealers run"
 
     def _well(self, name: str) -> bool:
-        record = self.record(name)
-        return record.state is State.ACTIVE and not record.refresh
+        return _well(self.record(name))
 
     def _refresh(self, name: str) -> int:
         """The generation that is to be reached."""
@@ -223,6 +230,10 @@ class Canaries:
         while not holds():
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
             time.sleep(0.01)
+
+
+def _well(record: NodeRole) -> bool:
+    return record.state is State.ACTIVE and not record.refresh
 
 
 def _count(pid: int, what: str) -> int:

@@ -137,7 +137,7 @@ def read_each(folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: list[tuple[
         result = CliRunner().invoke(cli, command.format(path).split(), catch_exceptions=True)
         said = f"{name}, {command}: exit code {result.exit_code}\n{result.output[:2000]}\n{result.exception!r}"
         assert result.exit_code in (0, 1, 2, 3, 7), said
-        assert "unexpected" not in result.output, said
+        assert "unexpected error" not in result.output, said
         assert "Traceback" not in result.output, said
         assert not any(letter in result.output for letter in "\x1b\x07\u202e"), said
         assert not Path(MARK).exists(), said

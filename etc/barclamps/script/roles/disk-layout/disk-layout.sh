@@ -1,8 +1,7 @@
 #!/bin/sh
 # Partitions a disk. Not idempotent: its role is destructive, and runs once.
 set -eu
-root=${OCB_ROOT:-$(read_attribute ocb/root /)}
-root=${root%/}
+. "$OCB_LIBRARY"
 
 device=$(read_attribute disk/device null)
 mark=$root/var/lib/nodepool-ocb/disk-layout

@@ -1,8 +1,7 @@
 #!/bin/sh
 # Tells what the machine is. Writes nothing on it.
 set -eu
-root=${OCB_ROOT:-$(read_attribute ocb/root /)}
-root=${root%/}
+. "$OCB_LIBRARY"
 
 write_attribute inventory/kernel "$(uname -r)"
 write_attribute inventory/architecture "$(uname -m)"

@@ -1,12 +1,7 @@
 #!/bin/sh
 # Installs packages. Below another root they are listed there: that is no system of its own.
 set -eu
-root=${OCB_ROOT:-$(read_attribute ocb/root /)}
-root=${root%/}
-
-items() { # items PLACE: the items of a list of texts, one a line
-  for item in $(read_attribute --keys "$1"); do read_attribute "$1/$item"; done
-}
+. "$OCB_LIBRARY"
 
 wanted=$(items packages/install)
 if [ -z "$wanted" ]; then

@@ -43,5 +43,12 @@ def all_of(name: str, rollout: Rollout) -> Iterator[str]:
         yield resume(name, rollout)
 
 
+def advice(name: str, rollout: Rollout) -> str:
+    """What to do about an end that is not well."""
+    if rollout.head.state is RolloutState.CANCELLED:
+        return f"to go on: {resume(name, rollout)}"
+    return f"mend the cause, then: {retry(name, rollout)}"
+
+
 def _attempt(attempt: int) -> str:
     return f" --attempt {attempt}" if attempt > 1 else ""

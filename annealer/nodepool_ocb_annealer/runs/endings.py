@@ -1,0 +1,145 @@
+"""What the outcome of a run means: its record, the event for its noderole, and the transaction that writes both."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import addressing, claim
+from nodepool_ocb.engine.liveness import died
+from nodepool_ocb.engine.noderole import Event, apply
+from nodepool_ocb.engine.readiness import LONGEST_BACKOFF_SECONDS
+from nodepool_ocb.engine.world import Vertex
+from nodepool_ocb.jigs.jig import Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Run
+
+MOST_DOUBLINGS: Final = 20
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """What a finished run comes to."""
+
+    together: Callable[[], list[Change]]  # the transaction that writes it and gives the node back
+    alone: Callable[[], list[Change]]  # the same without any neighbour
+    moved: dict[Vertex, NodeRole]
+    run: Run
+    event: Event | None  # None where the noderole stays as it is, for another annealer
+    results: Sequence[Change] = ()  # the wall
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether the same transaction may claim the next noderole of the node."""
+        return self.event is Event.SUCCEED
+
+
+def ending(
+    grant: claim.Grant, role: Role, outcome: Outcome, ended: float, results: Sequence[Change], now: float
+) -> Ending:
+    """What an outcome comes to; raises Conflict where the state machine of noderoles refuses it.
+
+    ``role``: as it was claimed; ``results``: the wall; times are Unix seconds.
+    """
+    vertex = grant.vertex
+    run = _record(grant, outcome, ended)
+    if isinstance(outcome, Unreachable):
+        return _dead(grant, outcome, run, now)
+    if vertex.record.cancel_reason:  # whatever it came to
+        moved = apply({vertex: Event.FAIL}, now, by=grant.annealer, reason=vertex.record.cancel_reason)
+        return _of_run(grant, moved, run, Event.FAIL)
+    event, more = _event(outcome, grant.record, role, now)
+    moved = apply({vertex: event}, now, by=grant.annealer, reason=run.reason)
+    if more:
+        moved[vertex] = replace(moved[vertex], **more)
+    return _of_run(grant, moved, run, event, results)
+
+
+def untouched(grant: claim.Grant, reason: str, now: float) -> list[Change]:
+    """Give back what was claimed and not begun, as if it had not been: that counts for no attempt."""
+    vertex = grant.vertex
+    moved = apply({vertex: Event.DEFER}, now, by=grant.annealer, reason=reason)
+    moved[vertex] = replace(moved[vertex], attempt=grant.record.attempt - 1)
+    return claim.finishing(grant, moved, _record(grant, Unknown(reason), now))
+
+
+def _of_run(
+    grant: claim.Grant, moved: dict[Vertex, NodeRole], run: Run, event: Event, results: Sequence[Change] = ()
+) -> Ending:
+    own = {grant.vertex: moved[grant.vertex]}
+    together = partial(claim.finishing, grant, moved, run, results)
+    alone = partial(claim.finishing, grant, own, run, results)
+    return Ending(together, alone, moved, run, event, results)
+
+
+def _dead(grant: claim.Grant, outcome: Unreachable, run: Run, now: float) -> Ending:
+    reason = f"{outcome.step}: {outcome.reason}"
+    if paths.node(grant.fqdn) in grant.vertex.node.world.unreadable:
+        released = partial(claim.releasing, grant)
+        return Ending(released, released, {}, run, None)
+    end = Check(paths.fence(grant.fqdn), grant.fence), Delete(paths.claim(grant.fqdn), grant.claim_version)
+    # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
+    changes = died(grant.vertex.node, now, reason, by=grant.annealer, ended=(grant.vertex, run), together=end)
+    return Ending(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED)
+
+
+def _record(grant: claim.Grant, outcome: Outcome, ended: float) -> Run:
+    known = outcome if isinstance(outcome, Succeeded | Failed) else None
+    return Run(
+        annealer=grant.annealer,
+        started=grant.started,
+        ended=ended,
+        outcome=type(outcome).__name__.lower(),
+        generation=grant.record.generation,
+        epoch=grant.epoch,
+        exit_code=known.exit_code if known else None,
+        reason=_reason(outcome, grant),
+        tail=(known.tail or None) if known else None,
+        log=f"{socket.gethostname()}:{known.log}" if known and known.log else None,
+    )
+
+
+def _whose(grant: claim.Grant) -> str:
+    """Why a machine may obey a higher epoch, and the way out that lets no two jigs act on it."""
+    others = addressing.doubles(grant.vertex.node.world, grant.fqdn)
+    who = (
+        f"it seems to be node {', '.join(others)} too"
+        if others
+        else "it is another node too, of this cluster or another"
+    )
+    return (
+        f"{who}, or ZooKeeper was restored from an older copy. Of nodes that are one machine delete all, then create one again:"
+        " its epochs begin above those of the deleted; where another cluster has the machine, let one of both have it. Only when"
+        " nobody else gives it orders, and no run goes on there, remove the directory ssh.state_dir on it, and retry"
+    )
+
+
+def _reason(outcome: Outcome, grant: claim.Grant) -> str | None:
+    if isinstance(outcome, Fenced):
+        taken = f"the machine has taken an order of epoch {outcome.epoch}, and this one was of epoch {grant.epoch}"
+        return f"{taken}: {_whose(grant)}"
+    if isinstance(outcome, Unreachable):
+        return f"{outcome.step}: {outcome.reason}"
+    return None if isinstance(outcome, Succeeded) else outcome.reason
+
+
+def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[Event, dict[str, Any]]:
+    """The event of an outcome, and what else it sets in the record."""
+    if isinstance(outcome, Succeeded):
+        return Event.SUCCEED, {}
+    if isinstance(outcome, Lost):
+        return Event.LOSE, {"not_before": now + _pause(record, role)}
+    done = isinstance(outcome, Failed) and outcome.exit_code == 0  # and what it gave back cannot be kept
+    if isinstance(outcome, Failed) and record.attempt <= role.retries and not (done and "destructive" in role.flags):
+        return Event.DEFER, {"not_before": now + _pause(record, role)}
+    return Event.FAIL, {}
+
+
+def _pause(record: NodeRole, role: Role) -> float:
+    """Seconds from this attempt to the next: doubles with each."""
+    doublings = min(max(record.attempt - 1, 0), MOST_DOUBLINGS)
+    return float(min(role.backoff_seconds * 2**doublings, LONGEST_BACKOFF_SECONDS))

@@ -1,0 +1,383 @@
+"""Carries out what engine.run instructs for the nodes that this annealer holds, and tells it what becomes of that.
+
+All on the turn thread. Before anything is heard of a run, the world is asked what it says of the noderole: whether it went
+on without this run, is to be cancelled, or cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Protocol
+
+from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.engine import claim, instants
+from nodepool_ocb.engine import run as machine
+from nodepool_ocb.engine.noderole import Event as Happened
+from nodepool_ocb.engine.run import Do, Event, Phase
+from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
+from nodepool_ocb.jigs.jig import Failed, Jig, Lost, Unreachable
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, NodeRole
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.machines.faults import Faults
+from nodepool_ocb_annealer.machines.judging import Judging
+from nodepool_ocb_annealer.runs import endings
+from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.slots import Working
+from nodepool_ocb_annealer.runs.tidying import Tidying
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS: Final = 1.0  # until the machine, or ZooKeeper, is asked once more
+COUNT: Final = {event: metrics.TRANSITIONS.labels(event) for event in Happened}
+
+
+class Context(Protocol):
+    """What carrying out needs of the annealer."""
+
+    session: Session
+    world: World
+    agenda: Agenda[Appointment]
+    working: Working
+    tidying: Tidying
+    judging: Judging
+    jigs: dict[str, Jig]
+    identity: str
+
+    @property
+    def draining(self) -> bool: ...
+    def spoiled(self, path: str, reason: str) -> None: ...
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
+
+
+class Queue(Protocol):
+    """Who says which noderole is next; Claims is one."""
+
+    def consider(self, fqdn: str) -> None: ...
+    def feed(self) -> None: ...
+    def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None: ...
+    def carry(self, view: NodeView, ended: instants.Ended | None = None) -> instants.Carried | None: ...
+    def carried(self, carried: instants.Carried) -> None: ...
+    def claimed(self, fqdn: str) -> None: ...
+    def refused(self, vertex: Vertex, refused: OcbError) -> None: ...
+
+
+class Executor:
+    """The runs on the nodes that are held, one for each node."""
+
+    def __init__(self, context: Context, queue: Queue, faults: Faults) -> None:
+        self._context, self._queue, self._faults = context, queue, faults
+        self._attempts: dict[str, Attempt] = {}
+        self._recorded: set[str] = set()  # runs that end with a take-over and have their record already
+        self._carry_out: Mapping[Do, Callable[[Attempt], None]] = {
+            Do.START: self._start,
+            Do.AGAIN: partial(self._start, after_seconds=AGAIN_SECONDS),
+            Do.STOP: lambda attempt: attempt.stop.set(),
+            Do.END: self._end,
+            Do.END_AGAIN: partial(self._end, after_seconds=AGAIN_SECONDS),
+            Do.LOSE: self._lose,
+            Do.JUDGE: self._judge,
+            Do.WRITE: self._write,
+            Do.WRITE_ALONE: partial(self._write, alone=True),
+            Do.WRITE_FAILURE: self._write_failure,
+            Do.READ_WALL: self._read_wall,
+            Do.WAIT: self._wait,
+            Do.RECORD: self._record,
+            Do.HAND_OVER: self._hand_over,
+            Do.LET_GO: Attempt.let_go,
+            Do.QUARANTINE: self._quarantine,
+            Do.BLAME_HOST: self._blame_host,
+            Do.BLAME_LINK: self._blame_link,
+            Do.PUT_BACK: self._put_back,
+            Do.LEAVE: self._leave,
+            Do.RELEASE: self._release,
+            Do.VACATE: lambda attempt: context.working.vacate(attempt),
+            Do.FORGET: self._forget,
+            Do.FEED: lambda _: queue.feed(),
+            Do.CLAIM_LATER: self._claim_later,
+            Do.LOOK: self._look_again,
+        }
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def __contains__(self, fqdn: str) -> bool:
+        return fqdn in self._attempts
+
+    def runs(self) -> set[str]:
+        """The runs that go on here."""
+        return {attempt.grant.run for attempt in self._attempts.values()}
+
+    # -- what is heard --
+
+    def begin(self, vertex: Vertex) -> None:
+        """Claim a noderole; raises Conflict or NotFound where the view is not whole enough to claim from."""
+        context, view = self._context, vertex.node
+        run = context.working.name_run(view)
+        grant = claim.take(context.world, vertex, context.identity, run, context.session.now())
+        changes = claim.claiming(context.world, grant, recorded=vertex.record.run in self._recorded)
+        attempt = self._attempts[view.name] = self._attempt(grant, context.session.id)
+        context.working.occupy(attempt)
+        context.send(changes, partial(self._claimed, attempt), f"claim of {attempt.name}")
+
+    def look(self, fqdn: str) -> None:
+        """See what the world says of the run on a node, if there is one."""
+        attempt = self._attempts.get(fqdn)
+        if attempt is not None:
+            self._look(attempt)
+
+    def due(self, fqdn: str) -> None:
+        """The appointment to write an outcome again has come; the world has been read meanwhile."""
+        attempt = self._attempts.get(fqdn)
+        if attempt is not None:
+            self._hear(attempt, Event.DUE)
+
+    def void(self) -> None:
+        """The session is over: nothing is ours any more."""
+        for attempt in list(self._attempts.values()):
+            log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", attempt.name)
+            self._hear(attempt, Event.SESSION_LOST)
+        self._recorded.clear()
+
+    def stop(self) -> None:
+        """Tell every jig to leave its run alone; from any thread."""
+        for attempt in list(self._attempts.values()):
+            attempt.let_go()
+
+    def release(self) -> None:
+        """Give back every node: the runs go on, and others attach to them."""
+        for attempt in list(self._attempts.values()):
+            self._hear(attempt, Event.DRAINED)
+
+    def _hear(self, attempt: Attempt, event: Event, **learnt: Any) -> None:
+        if event is not Event.SESSION_LOST:
+            self._look(attempt)
+        self._step(attempt, event, hidden=attempt.grant.vertex.unreadable, **learnt)
+
+    def _look(self, attempt: Attempt) -> None:
+        reason = attempt.grant.vertex.record.cancel_reason
+        if claim.superseded(self._context.world, attempt.grant):
+            self._step(attempt, Event.SUPERSEDED)
+        elif reason and not attempt.state.cancel_reason:
+            self._step(attempt, Event.CANCEL, cancel_reason=reason)
+
+    def _step(self, attempt: Attempt, event: Event, **learnt: Any) -> None:
+        attempt.state, instructions = machine.step(attempt.state, event, **learnt)
+        for do in instructions:
+            self._carry_out[do](attempt)
+
+    def _answered(self, attempt: Attempt, answer: Answer) -> None:
+        """What a slot gave back."""
+        if answer.outcome is not None:
+            attempt.answer = answer
+        state = attempt.state
+        self._hear(
+            attempt,
+            answer.event,
+            ordered=state.ordered or answer.ordered,
+            begun=state.begun or answer.begun,
+            returned=bool(answer.results),
+        )
+
+    # -- claiming --
+
+    def _attempt(self, grant: claim.Grant, session: int) -> Attempt:
+        return Attempt(grant, self._context.world.role_of(grant.vertex), session, self._context.jigs)
+
+    def _claimed(self, attempt: Attempt, refused: OcbError | None) -> None:
+        if attempt.state.phase is Phase.OVER:
+            return
+        if refused is None:
+            self._queue.claimed(attempt.fqdn)
+            self._begun(attempt)
+            return
+        attempt.refused = refused
+        vertex, before = attempt.grant.vertex, attempt.grant.vertex.record.run
+        own = paths.run(vertex.role, attempt.fqdn, before) if before else None
+        if isinstance(refused, Stale) and refused.path == own and not refused.absent:
+            self._recorded.add(str(before))
+        self._hear(attempt, Event.REFUSED)
+
+    def _begun(self, attempt: Attempt) -> None:
+        COUNT[Happened.CLAIM].inc()
+        if attempt.grant.previous_epoch is not None:
+            metrics.TAKEOVERS.inc()
+            log.info("%s: taken over from epoch %d", attempt.name, attempt.grant.previous_epoch)
+        self._hear(attempt, Event.CLAIMED)
+
+    def _claim_later(self, attempt: Attempt) -> None:
+        assert attempt.refused is not None, "REFUSED is heard of those alone"
+        self._queue.refused(attempt.grant.vertex, attempt.refused)
+
+    def _hand_over(self, attempt: Attempt) -> None:
+        following = attempt.following
+        assert isinstance(following, Attempt), "PASSED_ON is heard of those alone"
+        self._attempts[attempt.fqdn] = following
+        self._context.working.pass_on(attempt, following)
+        self._begun(following)
+
+    # -- running --
+
+    def _start(self, attempt: Attempt, after_seconds: float = 0.0) -> None:
+        self._context.working.start(attempt, partial(self._answered, attempt), after_seconds)
+
+    def _end(self, attempt: Attempt, after_seconds: float = 0.0) -> None:
+        reason = attempt.state.cancel_reason
+        self._context.working.end(attempt, reason, partial(self._answered, attempt), after_seconds)
+
+    def _lose(self, attempt: Attempt) -> None:
+        epoch = attempt.grant.epoch if attempt.state.ordered else attempt.grant.previous_epoch
+        lost = Lost(f"it was started under epoch {epoch}, and nobody saw it end")
+        self._answered(attempt, Answer(Event.ENDED, lost, self._context.session.now()))
+
+    def _judge(self, attempt: Attempt) -> None:
+        self._hear(attempt, Event.DOUBTED if self._doubted(attempt) else Event.DEAD)
+
+    def _doubted(self, attempt: Attempt) -> bool:
+        """Whether it is not known yet if the machine answers others."""
+        view, judging, outcome = attempt.grant.vertex.node, self._context.judging, attempt.answer.outcome
+        node = view.record
+        if node is None or not (node.alive and node.available) or not isinstance(outcome, Unreachable):
+            return False
+        reason = f"{outcome.step}: {outcome.reason}"
+        if not judging.agreed(node):
+            judging.suspect(view, reason)
+            return True
+        judging.refused(view, reason)
+        return judging.own_fault(view, reason)
+
+    # -- what becomes of it --
+
+    def _write(self, attempt: Attempt, alone: bool = False) -> None:
+        context, answer = self._context, attempt.answer
+        assert answer.outcome is not None, "ENDED and DEAD bring one"
+        try:
+            attempt.ending = endings.ending(
+                attempt.grant, attempt.role, answer.outcome, answer.ended, answer.results, context.session.now()
+            )
+        except Conflict as refused:
+            log.error("%s: %s", attempt.name, refused)
+            self._step(attempt, Event.NOT_ALLOWED)
+            return
+        alone = alone or attempt.state.oversized > 0
+        attempt.following, changes = (None, attempt.ending.alone()) if alone else self._follow(attempt, attempt.ending)
+        context.send(changes, partial(self._written, attempt), f"end of {attempt.name}")
+
+    def _follow(
+        self, attempt: Attempt, ending: endings.Ending
+    ) -> tuple[Attempt | instants.Carried | None, list[Change]]:
+        """What comes next on the same node, if anything does, and the transaction that ends this run."""
+        context, grant, view = self._context, attempt.grant, attempt.grant.vertex.node
+        if context.draining or not ending.passes_on:
+            return None, ending.together()
+        vertex = self._queue.next(view, ending.moved)
+        if vertex is None or not context.working.room(vertex, instead_of=attempt):
+            return None, ending.together()
+        if context.working.instant(vertex):
+            ended = instants.Ended(grant, ending.moved[grant.vertex], ending.run, ending.results)
+            carried = self._queue.carry(view, ended)
+            return (carried, carried.changes) if carried is not None else (None, ending.together())
+        record, run = ending.moved.get(vertex, vertex.record), context.working.name_run(view)
+        try:
+            following = claim.take_next(context.world, grant, vertex, record, run, context.session.now())
+            changes = claim.passing_on(context.world, grant, ending.moved, ending.run, following, ending.results)
+        except (Conflict, NotFound):
+            return None, ending.together()
+        return self._attempt(following, attempt.session), changes
+
+    def _written(self, attempt: Attempt, refused: OcbError | None) -> None:
+        attempt.refused = refused
+        wall = paths.wall(attempt.grant.vertex.role, attempt.fqdn)
+        if refused is None:
+            event = Event.PASSED_ON if isinstance(attempt.following, Attempt) else Event.WRITTEN
+        elif isinstance(refused, Invalid):
+            event = Event.TOO_LARGE
+            log.warning("%s: its end is too large: %s", attempt.name, refused)
+        elif isinstance(refused, Stale) and refused.path == wall:
+            event = Event.WALL_CHANGED
+        else:
+            event = Event.REFUSED
+        self._hear(attempt, event)
+
+    def _write_failure(self, attempt: Attempt) -> None:
+        """A run is to blame for what it gave back itself, and for nothing else."""
+        answer = attempt.answer
+        failed = Failed(str(attempt.refused), getattr(answer.outcome, "exit_code", None))
+        attempt.answer = Answer(Event.ENDED, failed, answer.ended)
+        self._write(attempt)
+
+    def _read_wall(self, attempt: Attempt) -> None:
+        if not self._context.working.read_wall(attempt, attempt.answer, partial(self._answered, attempt)):
+            self._wait(attempt)
+
+    def _wait(self, attempt: Attempt) -> None:
+        self._context.agenda.at(
+            time.monotonic() + attempt.state.wait_seconds, Appointment(Matter.WRITE_END, attempt.fqdn)
+        )
+
+    def _record(self, attempt: Attempt) -> None:
+        context, ending, outcome = self._context, attempt.ending, attempt.answer.outcome
+        assert ending is not None, "it is written"
+        metrics.RUNS.labels(attempt.jig, ending.run.outcome).inc()
+        if ending.event is not None:
+            COUNT[ending.event].inc()
+        if ending.event is Happened.FAIL:
+            log.warning("%s is in ERROR: %s", attempt.name, attempt.answer.reason or "it was to end")
+        if ending.event is Happened.NODE_DIED:
+            log.warning("%s is not alive: %s", attempt.fqdn, ending.run.reason)
+        context.tidying.ended(attempt.grant, logs=attempt.slot)
+        if attempt.slot and not isinstance(outcome, Unreachable):
+            self._faults.well(attempt.fqdn)
+            if context.jigs[attempt.jig].attaches:
+                context.judging.answered(attempt.grant.vertex.node)
+        if isinstance(attempt.following, instants.Carried):
+            self._queue.carried(attempt.following)
+
+    # -- giving back --
+
+    def _quarantine(self, attempt: Attempt) -> None:
+        self._context.spoiled(attempt.answer.spoiled, attempt.answer.reason)
+        self._context.tidying.ended(attempt.grant, logs=attempt.slot)
+
+    def _blame_host(self, attempt: Attempt) -> None:
+        reason = attempt.answer.reason
+        log.warning("%s is left to others: %s", attempt.name, reason)
+        metrics.HOST_FAULTS.inc()
+        self._faults.fault(attempt.fqdn, time.monotonic(), reason)
+
+    def _blame_link(self, attempt: Attempt) -> None:
+        self._faults.unreached(attempt.fqdn, time.monotonic())
+
+    def _put_back(self, attempt: Attempt) -> None:
+        try:
+            changes = endings.untouched(attempt.grant, attempt.answer.reason, self._context.session.now())
+        except Conflict:  # its record cannot be read now
+            changes = claim.releasing(attempt.grant)
+        self._give_back(attempt, changes)
+
+    def _leave(self, attempt: Attempt) -> None:
+        self._give_back(attempt, claim.leaving(attempt.grant, attempt.answer.reason))
+
+    def _release(self, attempt: Attempt) -> None:
+        self._give_back(attempt, claim.releasing(attempt.grant))
+
+    def _give_back(self, attempt: Attempt, changes: list[Change]) -> None:
+        def released(_: OcbError | None) -> None:
+            self._step(attempt, Event.RELEASED)
+
+        self._context.send(changes, released, f"giving back {attempt.name}")
+
+    def _forget(self, attempt: Attempt) -> None:
+        attempt.let_go()
+        if self._attempts.get(attempt.fqdn) is attempt:
+            del self._attempts[attempt.fqdn]
+        self._context.working.vacate(attempt)
+
+    def _look_again(self, attempt: Attempt) -> None:
+        self._queue.consider(attempt.fqdn)

@@ -1,0 +1,189 @@
+"""One run, in a slot's thread: attributes in, a jig, attributes out; or its end.
+
+What goes wrong here is a fault of this host, and never the run's failure: the outcome is Unknown, and the machine is asked
+again, by this annealer or by another. Once an outcome is there, nothing is asked of ZooKeeper, of the disk or of the
+machine before it is handed over.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.engine import claim
+from nodepool_ocb.engine.run import Event
+from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
+from nodepool_ocb.jigs.jig import (
+    Detached,
+    Failed,
+    Jig,
+    Lost,
+    Order,
+    Outcome,
+    Succeeded,
+    Unknown,
+    Unreachable,
+    bounded,
+)
+from nodepool_ocb.jigs.raised import failed
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.hooks import on_transition
+from nodepool_ocb_annealer.runs import attributes
+from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+
+log = logging.getLogger(__name__)
+
+TRUST_SECONDS: Final = 0.1
+
+
+class Running:
+    """Runs what is held; any number of threads may call ``run`` and ``end``, which raise nothing."""
+
+    def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig]) -> None:
+        self._session, self._settings, self._jigs = session, settings, jigs
+
+    def run(self, attempt: Attempt, sources: attributes.Sources, after_seconds: float) -> Answer:
+        """Give the jig its order, and wait for what it comes to."""
+        attempt.stop.wait(after_seconds)
+        self._await_trust(attempt)
+        if attempt.stop.is_set():
+            return Answer(Event.LEFT)
+        given = Given()
+        try:
+            answer = self._work(attempt, sources, given)
+        except BaseException as error:  # a jig may raise anything, and a slot that is not given back is lost
+            answer = _fault(attempt, error, begun=given.ordered)
+        return self._stored(replace(answer, ordered=given.ordered))
+
+    def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> Answer:
+        """Have what runs on the machine ended; nothing of ours gives it orders meanwhile.
+
+        ``reason``: why, to be told as its failure; None where its role has another jig now, and it is to run anew.
+        """
+        attempt.gone.wait(after_seconds)
+        self._await_trust(attempt)
+        if attempt.gone.is_set():
+            return Answer(Event.LEFT)
+        try:
+            answer = self._cancel(attempt, reason)
+        except BaseException as error:
+            answer = _fault(attempt, error, begun=True)
+        return self._stored(answer)
+
+    def _stored(self, answer: Answer) -> Answer:
+        """With texts that can be stored, and the time when it ended."""
+        outcome = bounded(answer.outcome) if answer.outcome is not None else None
+        return replace(answer, outcome=outcome, ended=answer.ended or self._session.now())
+
+    def _await_trust(self, attempt: Attempt) -> None:
+        """Nothing starts while the claim may be gone; a new session has set ``stop``."""
+        while not (self._session.trusted and self._session.id == attempt.session):
+            if attempt.gone.wait(TRUST_SECONDS):
+                return
+
+    def _work(self, attempt: Attempt, sources: attributes.Sources, given: Given) -> Answer:
+        try:
+            if refusal := self._on_transition(attempt):
+                return Answer(Event.ENDED, refusal)
+            blobs = attributes.read(self._session, sources)
+            sent = attributes.visible(sources, blobs)
+        except (Stale, Unavailable, Denied) as gone:
+            log.warning("%s: %s", attempt.name, gone)
+            return Answer(Event.UNREAD, Unknown(f"ZooKeeper: {gone}", begun=False))
+        except Spoiled as wrong:  # nobody's failure: it waits until they are mended
+            return Answer(Event.SPOILED, Unknown(str(wrong), begun=False), spoiled=wrong.path)
+        except Invalid as wrong:  # in what the jig would be given, not in this host
+            return Answer(Event.ENDED, Failed(str(wrong)))
+        return self._ordered(attempt, blobs, sent, given)
+
+    def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: dict[str, Any], given: Given) -> Answer:
+        order = self._order(attempt, sent)
+        given.ordered = True
+        started = time.monotonic()
+        outcome = self._jigs[attempt.jig].run(order, attempt.stop)
+        ended = self._session.now()
+        if isinstance(outcome, Detached) and attempt.stop.is_set():
+            return Answer(Event.LEFT)
+        metrics.RUN_SECONDS.labels(attempt.jig).observe(time.monotonic() - started)
+        return _answer(attempt, outcome, ended, blobs, sent)
+
+    def _on_transition(self, attempt: Attempt) -> Failed | None:
+        """The failure of a run whose role's hook raised."""
+        if "on_transition" not in attempt.role.hooks:
+            return None
+        error = on_transition(self._session, attempt.grant, attempt.role.barclamp)
+        if error is None:
+            return None
+        return failed(error, self._log_file(attempt.grant), self._settings.log_run_bytes, "on_transition: ")
+
+    def _cancel(self, attempt: Attempt, reason: str | None) -> Answer:
+        refusal = self._jigs[attempt.jig].cancel(self._order(attempt, {}))
+        if isinstance(refusal, Unreachable):
+            return Answer(Event.UNREACHED, refusal, begun=True)
+        if refusal is not None:
+            return Answer(Event.ENDED, refusal)
+        if reason is not None:
+            return Answer(Event.ENDED, Failed(reason))
+        said = f"it was ended: its role has jig {attempt.role.jig} now, and had {attempt.jig}"
+        return Answer(Event.ENDED, Lost(said))
+
+    def _order(self, attempt: Attempt, sent: dict[str, Any]) -> Order:
+        grant = attempt.grant
+        record = grant.vertex.node.record
+        assert record is not None, "a claim checks the node"
+        return Order(
+            node=grant.fqdn,
+            record=record,
+            role=grant.vertex.role,
+            definition=attempt.role,
+            generation=grant.record.generation,
+            epoch=grant.epoch,
+            previous_epoch=grant.previous_epoch,
+            run=grant.run,
+            attributes=sent,
+            timeout_seconds=attempt.role.timeout_seconds,
+            log=self._log_file(grant),
+            log_bytes=self._settings.log_run_bytes,
+        )
+
+    def _log_file(self, grant: claim.Grant) -> Path | None:
+        folder = self._settings.log_dir
+        return Path(folder, grant.fqdn, f"{grant.vertex.role}-{grant.run}.log") if folder else None
+
+
+class Given(msgspec.Struct):
+    """What a thread has done so far."""
+
+    ordered: bool = False  # the jig was given its order
+
+
+def _answer(attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: dict[str, Any]) -> Answer:
+    """What a jig's answer comes to; nothing in here may lose it."""
+    match outcome:
+        case Unreachable():
+            return Answer(Event.UNREACHED, outcome, begun=outcome.begun)
+        case Unknown(_, begun):
+            return Answer(Event.FAULT, outcome, begun=begun)
+        case Detached(reason):  # nobody told it to let go
+            return Answer(Event.FAULT, Unknown(reason), begun=True)
+        case Succeeded(returned):
+            try:
+                results = attributes.wall_changes(attempt.grant.vertex, blobs, sent, returned)
+            except Exception as wrong:  # it is the answer that makes no sense
+                said = f"what it gave back cannot be kept: {type(wrong).__name__}: {wrong}"
+                return Answer(Event.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended)
+            return Answer(Event.ENDED, outcome, ended, results, sent)
+        case _:
+            return Answer(Event.ENDED, outcome, ended)
+
+
+def _fault(attempt: Attempt, error: BaseException, begun: bool) -> Answer:
+    log.warning("%s: this host failed at it", attempt.name, exc_info=error)
+    return Answer(Event.FAULT, Unknown(f"{type(error).__name__}: {error}", begun), begun=begun)

@@ -1,0 +1,64 @@
+"""Transactions that nobody waits for: what was written is shown at once, and what was refused is read again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from nodepool_ocb.daemon.turns import Turns
+from nodepool_ocb.errors import OcbError, Stale
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Create
+from nodepool_ocb.store.cache import Cache
+from nodepool_ocb.store.client.session import Session, ZnodeStat
+from nodepool_ocb.telemetry import metrics
+
+log = logging.getLogger(__name__)
+
+
+class Writing:
+    """Call it on the turn thread."""
+
+    def __init__(self, session: Session, cache: Cache, turns: Turns) -> None:
+        self._session, self._cache, self._turns = session, cache, turns
+        self._refused: dict[str, str] = {}  # what → why it was refused, where that is no race
+
+    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:
+        """Commit; ``then(refused)`` is called in a later turn, with the cache brought up to date.
+
+        A refusal, or an answer that was lost, makes the cache read again all that the changes name.
+        """
+        assert self._turns.here(), "decisions are made on the turn thread"
+        if changes:
+            self._cache.expect(changes)
+            self._session.commit_soon(
+                changes, lambda answer: self._turns.post(lambda: self._answered(changes, answer, then, what))
+            )
+
+    def _answered(
+        self,
+        changes: list[Change],
+        answer: list[ZnodeStat | None] | OcbError,
+        then: Callable[[OcbError | None], None],
+        what: str,
+    ) -> None:
+        if isinstance(answer, OcbError):
+            self._cache.refused(changes)
+            if isinstance(answer, Stale):
+                metrics.STALE.inc()
+                self._restore(answer)
+            news = not isinstance(answer, Stale) and self._refused.get(what) != str(answer)
+            if news:
+                self._refused[what] = str(answer)
+            log.log(logging.WARNING if news else logging.DEBUG, "%s: %s", what, answer)
+            then(answer)
+        else:
+            self._refused.pop(what, None)
+            self._cache.committed(changes, answer)
+            then(None)
+
+    def _restore(self, refused: Stale) -> None:
+        """What holds the records of a noderole's runs was deleted by hand: it is empty, and made again."""
+        folder = refused.path.rpartition("/")[0]
+        if refused.absent and folder.endswith("/runs") and refused.path.startswith(paths.NODES + "/"):
+            self._session.commit_soon([Create(folder)], lambda _: None)

@@ -1,0 +1,38 @@
+"""Calls that other threads want made on the turn thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.telemetry.logs import failed
+
+log = logging.getLogger(__name__)
+
+
+class Inbox:
+    """``wake`` is called as something comes in."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Have a call made; from any thread, and calls of one thread in their order."""
+        self._calls.put(call)
+        self._wake()
+
+    def take(self) -> None:
+        """Make the calls that are there, on this thread. One that raises is logged and counted, and costs no other."""
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                return
+            try:
+                call()
+            except Exception as error:
+                metrics.TURN_FAILURES.inc()
+                failed(log, error, "an answer could not be taken")

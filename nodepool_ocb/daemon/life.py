@@ -1,0 +1,69 @@
+"""The life of a daemon's process: a session, turns until a signal ends them, and an orderly end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from nodepool_ocb.daemon.loop import serve
+from nodepool_ocb.daemon.registration import Registration
+from nodepool_ocb.daemon.reloading import Reload
+from nodepool_ocb.daemon.turns import Turns
+from nodepool_ocb.http.page import Page
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry import metrics
+
+
+class Daemon(Protocol):
+    """What a daemon is made of."""
+
+    turns: Turns
+    registration: Registration
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing is left that it is to wait for before it ends."""
+
+    def doing(self) -> str:
+        """What it does now, in one sentence."""
+
+    def close(self) -> None:
+        """End its threads, within seconds."""
+
+
+def live(
+    daemon: Daemon,
+    session: Session,
+    reload: Callable[[], Reload],
+    *,
+    listen: str | None,
+    end_within_seconds: float,
+    pages: Mapping[str, Page] | None = None,
+    on_listening: Callable[[str | None], None] = lambda _: None,
+) -> None:
+    """Start the session, take turns until a signal ends them, and close both; the arguments are those of ``serve``.
+
+    Raises Unavailable where ZooKeeper cannot be reached at the start, and what ends ``serve``.
+    """
+    metrics.SessionCounts(session)
+    session.start()
+    turns, registration = daemon.turns, daemon.registration
+    try:
+        registration.change(started=session.now())
+        serve(
+            turns.turn,
+            turns.wake,
+            turns.stop,
+            reload=reload,
+            drained=lambda: daemon.drained,
+            ready=registration.not_ready,
+            doing=daemon.doing,
+            listen=listen,
+            pages=pages,
+            on_listening=on_listening,
+            on_failing=turns.failing,
+            end_within_seconds=end_within_seconds,
+        )
+    finally:
+        daemon.close()
+        session.close()

@@ -1,0 +1,123 @@
+"""Rollouts and their groups for tables, and for a picture that changes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.rollout.records import NodeState, RolloutState
+from nodepool_ocb.rollout.rounds.deciding import AT_WORK
+from nodepool_ocb.views.rollouts.rows import GroupRow, RolloutDocument, RolloutRow
+from nodepool_ocb.views.view import View, Whole
+
+LIVE_GROUPS: Final = 30  # of a picture
+
+
+class RolloutWords(View, frozen=True, kw_only=True):
+    """A rollout for a table."""
+
+    rollout: str
+    strategy: str
+    state: RolloutState
+    reason: str | None
+    by: str | None
+    groups: int
+    nodes: int
+    driver: str | None  # "a1 on h1"
+    since: float
+    started: float
+
+
+class GroupWords(View, frozen=True, kw_only=True):
+    """A group for a table."""
+
+    group: str
+    critical: bool
+    state: str  # "failed, accepted"
+    phase: str | None
+    batch: str | None
+    nodes: str | None  # "1 failure, 3 success"
+    since: float
+    detail: str | None
+
+
+class AboutRollout(View, frozen=True, kw_only=True):
+    """The head of a document for a table."""
+
+    rollout: str
+    strategy: str
+    state: RolloutState
+    reason: str | None
+    since: float
+    started: float
+    by: str | None
+    driver: str | None
+    nodes: str | None  # "1 failure, 3 success"
+
+
+class Picture(View, frozen=True):
+    """A rollout while it goes on, for a picture that changes."""
+
+    head: str
+    groups: tuple[GroupWords, ...]
+
+
+def words(row: RolloutRow) -> RolloutWords:
+    """A row for a table."""
+    return RolloutWords(
+        rollout=row.rollout,
+        strategy=row.strategy,
+        state=row.state,
+        reason=row.reason,
+        by=row.by,
+        groups=row.groups,
+        nodes=row.nodes,
+        driver=_words_of_driver(row.driver),
+        since=row.since,
+        started=row.started,
+    )
+
+
+def group_words(row: GroupRow) -> GroupWords:
+    """A group for a table."""
+    return GroupWords(
+        group=row.group,
+        critical=row.critical,
+        state=f"{row.state}, accepted" if row.accepted else str(row.state),
+        phase=row.phase,
+        batch=row.batch,
+        nodes=", ".join(f"{count} {state}" for state, count in row.nodes.items()) or None,
+        since=row.since,
+        detail=row.accepted or row.detail,
+    )
+
+
+def about(document: RolloutDocument) -> AboutRollout:
+    """The head of a document for a table."""
+    return AboutRollout(
+        rollout=document.rollout,
+        strategy=document.strategy,
+        state=document.state,
+        reason=document.reason,
+        since=document.since,
+        started=document.started,
+        by=document.by,
+        driver=_words_of_driver(document.driver),
+        nodes=", ".join(f"{len(nodes)} {state}" for state, nodes in document.nodes.items()) or None,
+    )
+
+
+def picture(document: RolloutDocument) -> Picture:
+    """Not more than LIVE_GROUPS groups, those at work first."""
+    nodes = sum(map(len, document.nodes.values()))
+    done = len(document.nodes.get(NodeState.SUCCESS, ()))
+    head = f"rollout {document.rollout}: {document.state}, {done} of {nodes} nodes done"
+    groups = document.groups
+    if len(groups) > LIVE_GROUPS:
+        groups = tuple(sorted(groups, key=lambda each: each.state not in AT_WORK)[:LIVE_GROUPS])
+        head += f"; {len(groups)} of {len(document.groups)} groups, those at work first"
+    return Picture(head, tuple(map(group_words, groups)))
+
+
+def _words_of_driver(driver: Whole[LockOwner] | None) -> str | None:
+    return f"{driver.record.daemon} on {driver.record.host}" if driver else None

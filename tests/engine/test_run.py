@@ -1,0 +1,261 @@
+"""A run as a machine: its table by itself, and every order of answers that a world can give."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import product
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.run import ASKED, RULES, Do, Event, Phase, Rule, RunState, step
+
+HEARD_AT_ONCE = {Do.START, Do.END, Do.LOSE, Do.JUDGE, Do.WRITE, Do.WRITE_ALONE, Do.WRITE_FAILURE, Do.HAND_OVER}
+GIVING_BACK = {Do.RELEASE, Do.LEAVE, Do.PUT_BACK}
+ENDS = {Do.FORGET, Do.HAND_OVER}
+
+
+def by_pair() -> Iterable[list[Rule]]:
+    pairs: dict[tuple[Phase, Event], list[Rule]] = {}
+    for rule in RULES:
+        pairs.setdefault((rule.phase, rule.event), []).append(rule)
+    return pairs.values()
+
+
+# -- the table --
+
+
+def test_of_the_rules_of_a_phase_and_an_event_the_last_alone_has_no_condition() -> None:
+    for rules in by_pair():
+        assert [rule.when is None for rule in rules] == [False] * (len(rules) - 1) + [True], rules
+
+
+def test_every_phase_ends_with_its_session_and_every_event_and_instruction_is_used() -> None:
+    assert {rule.phase for rule in RULES if rule.event is Event.SESSION_LOST} == set(Phase) - {Phase.OVER}
+    assert {rule.event for rule in RULES} == set(Event)
+    assert {do for rule in RULES for do in rule.do} == set(Do)
+
+
+def test_what_is_heard_while_an_instruction_is_carried_out_finds_no_other_instruction_waiting() -> None:
+    for rule in RULES:
+        assert not HEARD_AT_ONCE.intersection(rule.do[:-1]), rule
+
+
+def test_a_run_is_over_when_it_is_forgotten_and_never_else() -> None:
+    for rule in RULES:
+        assert len(ENDS.intersection(rule.do)) == (rule.to is Phase.OVER), rule
+        assert bool(GIVING_BACK.intersection(rule.do)) == (
+            rule.to is Phase.RELEASING and rule.phase is not Phase.RELEASING
+        ), rule
+
+
+def test_nothing_is_heard_of_a_run_that_is_over() -> None:
+    for event in Event:
+        assert step(RunState(phase=Phase.OVER), event) == (RunState(phase=Phase.OVER), ())
+
+
+def test_the_wait_doubles_and_stays_below_its_bound() -> None:
+    waits = [RunState(refusals=count).wait_seconds for count in range(12)]
+    assert waits[:3] == [0.01, 0.02, 0.04]
+    assert waits[9:] == [5.0] * 3
+    assert RunState(hidden=True).wait_seconds == 5.0
+
+
+# -- every order of answers --
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """What is under way outside of the machine, and what it has done."""
+
+    claim: str = "asked"  # asked, held, gone
+    slot: str = ""  # "", run, end
+    leaving: bool = False  # the jig was told to leave the run alone
+    gone: bool = False  # ... because the node is not ours any more
+    writing: bool = False
+    reading: bool = False
+    releasing: bool = False
+    due: bool = False  # an appointment
+    begun: bool = False  # the machine may have begun
+    cancelled: bool = False
+    superseded: bool = False
+    forgotten: bool = False
+    deciding: str = ""  # what the annealer finds out at once: judge, lose, "write" that may be refused at once
+
+
+World = tuple[RunState, Outside]
+
+
+def saturated(run: RunState) -> RunState:
+    """The same with counters that decide nothing any more cut off."""
+    most = {"faults": ASKED + 1, "unreached": ASKED + 1, "refusals": 1, "oversized": 3}
+    return replace(run, **{name: min(getattr(run, name), bound) for name, bound in most.items()})
+
+
+def answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
+    """What may be heard next: the event, what comes with it, and what changes outside."""
+    if outside.deciding == "judge":
+        found = product((Event.DEAD, Event.DOUBTED), (False, True))
+        yield from ((event, {"hidden": hidden}, {"deciding": ""}) for event, hidden in found)
+        return
+    if outside.deciding == "lose":
+        yield Event.ENDED, {}, {"deciding": ""}
+        return
+    if outside.claim == "asked":
+        yield Event.CLAIMED, {}, {"claim": "held"}
+        yield Event.REFUSED, {}, {"claim": "gone"}
+    if outside.slot:
+        yield from slot_answers(run, outside)
+    if outside.writing:
+        over = {"writing": False}
+        yield from ((event, {}, {**over, "claim": "gone"}) for event in (Event.WRITTEN, Event.PASSED_ON))
+        yield from ((event, {}, over) for event in (Event.TOO_LARGE, Event.WALL_CHANGED, Event.REFUSED))
+        yield Event.NOT_ALLOWED, {}, over
+    if outside.reading:
+        yield from ((Event.READ, {"hidden": hidden}, {"reading": False}) for hidden in (False, True))
+    if outside.due:
+        yield from ((Event.DUE, {"hidden": hidden}, {"due": False}) for hidden in (False, True))
+    if outside.releasing:
+        yield Event.RELEASED, {}, {"releasing": False, "claim": "gone"}
+    if outside.claim != "gone" and not outside.cancelled:
+        yield Event.CANCEL, {"cancel_reason": "asked for"}, {"cancelled": True}
+    if outside.claim == "held" and not (outside.superseded or outside.writing):
+        yield Event.SUPERSEDED, {}, {"superseded": True}
+    yield from ((event, {}, {}) for event in (Event.DRAINED, Event.SESSION_LOST))
+
+
+def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
+    over = {"slot": "", "leaving": False}
+    if outside.gone or (outside.leaving and outside.slot == "run"):
+        yield Event.LEFT, {}, over
+    if outside.slot == "run":
+        yield Event.UNREAD, {}, over
+        yield Event.SPOILED, {}, over
+    for event, begun in product((Event.FAULT, Event.UNREACHED), (False, True)):
+        may_have = run.begun or begun
+        yield event, {"ordered": run.ordered or begun, "begun": may_have}, {**over, "begun": outside.begun or begun}
+    for hidden, returned in product((False, True), repeat=2):
+        yield Event.ENDED, {"hidden": hidden, "returned": returned, "ordered": True}, {**over}
+
+
+def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
+    """What is outside after an instruction; fails where it must not be given."""
+    assert not outside.forgotten or do in (Do.FEED, Do.LOOK, Do.CLAIM_LATER), do
+    idle = not (outside.slot or outside.writing or outside.releasing or outside.reading or outside.due)
+    match do:
+        case Do.START | Do.AGAIN:
+            assert idle
+            assert outside.claim == "held"
+            assert not outside.cancelled, "nothing is ordered any more"
+            assert not run.other_jig, "what goes on is ended first"
+            assert run.attaches or not run.destructive or not (run.ordered or run.takeover), "it may run already"
+            return replace(outside, slot="run")
+        case Do.END | Do.END_AGAIN:
+            assert idle
+            assert outside.claim == "held"
+            assert outside.cancelled or run.other_jig
+            return replace(outside, slot="end")
+        case Do.STOP:
+            assert outside.slot == "run"
+            return replace(outside, leaving=True)
+        case Do.LET_GO:
+            return replace(outside, leaving=True, gone=True)
+        case Do.JUDGE | Do.LOSE:
+            assert idle
+            assert do is Do.LOSE or run.unreached >= ASKED, "it was asked twice"
+            return replace(outside, deciding=do.lower())
+        case Do.WRITE | Do.WRITE_ALONE | Do.WRITE_FAILURE:
+            assert idle
+            assert outside.claim == "held"
+            assert not run.hidden, "its record is not known"
+            assert do is not Do.WRITE_FAILURE or run.returned, "only what it gave back can be too large"
+            return replace(outside, writing=True)
+        case Do.READ_WALL:
+            return replace(outside, reading=True)
+        case Do.WAIT:
+            assert idle
+            return replace(outside, due=True)
+        case Do.PUT_BACK | Do.LEAVE | Do.RELEASE:
+            assert not outside.writing
+            assert outside.gone, "the jig was told first"
+            if do is Do.PUT_BACK:
+                assert run.untouched
+                assert not outside.begun
+            return replace(outside, releasing=True)
+        case Do.FORGET | Do.HAND_OVER:
+            return replace(outside, forgotten=True)
+    return outside
+
+
+def awaited(outside: Outside) -> bool:
+    """Whether something will be heard, whatever the world does."""
+    pending = outside.slot or outside.writing or outside.releasing or outside.reading or outside.due
+    return bool(pending or outside.deciding or outside.claim == "asked")
+
+
+class Walked(msgspec.Struct):
+    """Where every order of answers leads."""
+
+    states: set[World]
+    rules: list[Rule]  # that were taken
+
+
+@cache
+def walk(start: RunState) -> Walked:
+    """Every state that any order of answers leads to, each checked."""
+    taken: dict[int, Rule] = {}
+    begin: World = (start, Outside(begun=start.takeover))
+    seen, queue = {begin}, deque([begin])
+    while queue:
+        run, outside = queue.popleft()
+        assert run.phase is Phase.OVER or awaited(outside), (run, outside)
+        assert (run.phase is Phase.OVER) == outside.forgotten, (run, outside)
+        if run.phase is Phase.OVER:
+            continue
+        for event, learnt, changes in answers(run, outside):
+            after, instructions = step(run, event, **learnt)
+            if instructions:
+                rule = next(rule for rule in RULES if rule.do is instructions and rule.event is event)
+                taken[id(rule)] = rule
+            there = replace(outside, **changes)
+            for do in instructions:
+                there = carried_out(after, there, do)
+            following = (saturated(after), there)
+            if following not in seen:
+                seen.add(following)
+                queue.append(following)
+    return Walked(seen, list(taken.values()))
+
+
+STARTS = [
+    RunState(takeover=takeover, refresh=refresh, destructive=destructive, attaches=attaches, other_jig=other)
+    for takeover, refresh, destructive, attaches, other in product((False, True), repeat=5)
+    if (takeover or not other)  # a run that begins has the jig of its role
+    and (destructive or attaches)  # whether it can be found again matters for no other
+    and not (refresh and takeover)  # either alone forbids to put it back
+]
+
+
+@pytest.mark.parametrize(
+    "start",
+    STARTS,
+    ids=lambda start: (
+        "-".join(
+            name for name in ("takeover", "refresh", "destructive", "attaches", "other_jig") if getattr(start, name)
+        )
+        or "plain"
+    ),
+)
+def test_in_every_order_of_answers_nothing_is_ordered_twice_or_too_late_and_something_is_awaited(
+    start: RunState,
+) -> None:
+    never = {Phase.RUNNING} if start.other_jig else set()
+    assert {run.phase for run, _ in walk(start).states} == set(Phase) - never
+
+
+def test_every_rule_is_taken_in_some_order_of_answers() -> None:
+    taken = {id(rule) for start in STARTS for rule in walk(start).rules}
+    assert [rule for rule in RULES if rule.do and id(rule) not in taken] == []

@@ -1,0 +1,78 @@
+"""The shell library of scripts, on a real machine: what it writes, and when it leaves a file alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.jigs import Succeeded
+
+Act = Callable[..., str]
+
+
+@pytest.fixture
+def act(machine: Any, annealer: Any, tmp_path: Path) -> Act:
+    """Run a script that has the library, in a folder of its own; gives what it said: ``act(script, a={...})``."""
+    generations = count(1)
+
+    def run(script: str, root: str = "/other", **attributes: Any) -> str:
+        text = f'set -eu\nOCB_ROOT={root}\n. "$OCB_LIBRARY"\ncd {tmp_path}\n{script}'
+        number = next(generations)
+        outcome = annealer.run(machine.order(text, attributes=attributes, generation=number, epoch=number))
+        assert isinstance(outcome, Succeeded), outcome
+        return outcome.tail
+
+    return run
+
+
+def test_a_file_is_written_whole_and_left_alone_where_it_says_so_already(act: Act, tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b"
+    assert act(f"echo one | put {file} 600") == f"wrote {file}\n"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("one\n", 0o600)
+    before = file.stat()
+    assert act(f"echo one | put {file} 600") == ""
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert act(f"echo two | put {file}") == f"wrote {file}\n"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("two\n", 0o644)
+    assert [each.name for each in file.parent.iterdir()] == ["b"]
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_was(act: Act, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("old\n")
+    said = act(f"cat() {{ echo half; return 1; }}\necho new | put {file} || echo refused")
+    assert said == "refused\n"
+    assert file.read_text() == "old\n"
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith("file")] == ["file"]
+
+
+def test_a_service_takes_a_file_over_where_it_changed_on_the_machine_itself(act: Act, tmp_path: Path) -> None:
+    file = tmp_path / "conf"
+    script = f'systemctl() {{ echo "systemctl $*"; }}\necho one | put_for time.service {file}'
+    assert act(script, root="/other") == f"wrote {file}\n"
+    assert act(script, root="/") == ""
+    file.unlink()
+    assert act(script, root="/") == f"wrote {file}\nsystemctl try-restart time.service\n"
+    file.unlink()
+    assert act(f"{script} reload", root="/") == f"wrote {file}\nsystemctl reload time.service\n"
+
+
+def test_the_values_of_lists_and_maps_come_one_a_line(act: Act) -> None:
+    assert act("items a", a=["x", "two words", "*"]) == "x\ntwo words\n*\n"
+    assert act("items a/b", a={"b": {"k": "1", "two words": "2", "*": "3", "s/l": "4"}}) == "1\n2\n3\n4\n"
+    assert act("items a; items b/c; echo end", a=[]) == "end\n"
+
+
+def test_what_is_neither_list_nor_map_has_no_items(act: Act) -> None:
+    assert act("items a || echo refused", a="text") == "read_attribute: a is not a map or a list\nrefused\n"
+    assert act("items a 2>/dev/null || echo refused", a=[["deep"]]) == "refused\n"
+
+
+def test_a_script_is_below_the_root_that_its_attribute_says(act: Act) -> None:
+    assert act('echo "<$root>"', root='""', ocb={"root": "/tmp/try/"}) == "</tmp/try>\n"
+    assert act('echo "<$root>"', root='""') == "<>\n"
+    assert act('echo "<$root>"', root="/") == "<>\n"
