@@ -233,6 +233,19 @@ def test_a_new_node_gets_bootstrap_or_discovery_roles_and_its_name_is_checked() 
             nodes.create(made, bad, Node(), admin_domain=domain, now=1.0)
 
 
+def test_a_new_node_gets_no_discovery_role_whose_jig_nobody_has() -> None:
+    made = world(
+        {
+            "managed": Role(barclamp="b", jig="script", flags=("discovery",)),
+            "exotic": Role(barclamp="b", jig="chef", flags=("discovery",)),
+        }
+    )
+    plan = nodes.create(made, "n5.example.com", Node(), admin_domain=None, now=1.0, jigs={"script", "noop"})
+    assert [name for name, _ in plan.noderoles] == ["managed@n5.example.com"]
+    plan = nodes.create(made, "n5.example.com", Node(), admin_domain=None, now=1.0)
+    assert [name for name, _ in plan.noderoles] == ["exotic@n5.example.com", "managed@n5.example.com"]
+
+
 def test_more_parents_than_a_claim_can_check_are_refused_at_the_bind() -> None:
     made = world({"osd": role("mon"), "mon": role(flags=("cluster",))}, N1)
     for number in range(binding.MOST_PARENTS + 1):

@@ -1,0 +1,207 @@
+"""Which test fails on account of a mutant.
+
+A change within a function is put into the function itself, in a fork of a process that has collected all tests. For any
+other change the module is imported anew, changed, in a fork that has imported nothing of the product yet.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+import pytest
+from hypothesis import Phase, settings
+
+from mutation import forks
+from mutation.mutant import Mutant
+from mutation.tests import First, Reach, places, quick, ran
+
+Fate: TypeAlias = Literal["killed", "time-out", "survived", "unreached"]
+LEAST_CPU_SECONDS: Final = 10
+SLOWER: Final = 10  # times: a test that judges a mutant may take so much longer
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What came of a mutant; ``by`` is the test that failed first, ``left`` counts the tests that were not asked."""
+
+    fate: Fate
+    by: str = ""
+    asked: int = 0
+    left: int = 0
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A mutant, and the tests to ask, the quickest first."""
+
+    mutant: Mutant
+    tests: tuple[str, ...]
+    left: int
+    seconds: float  # that they take
+
+
+def question(mutant: Mutant, reaches: Iterable[Reach], budget_seconds: float) -> Question:
+    """The tests that reach its function, or its file where it stands in none; the quickest first, within the budget."""
+    asked: list[Reach] = []
+    seconds, left = 0.0, 0
+    for reach in sorted(reaches, key=lambda reach: (reach.seconds, reach.test)):
+        if not _reached(mutant, reach):
+            continue
+        if seconds + reach.seconds <= budget_seconds:
+            asked.append(reach)
+            seconds += reach.seconds
+        else:
+            left += 1
+    return Question(mutant, tuple(reach.test for reach in asked), left, seconds)
+
+
+def _reached(mutant: Mutant, reach: Reach) -> bool:
+    place = f"{mutant.file}::{mutant.function}"
+    if mutant.function:
+        return place in reach.functions
+    return any(function.startswith(place) for function in reach.functions)
+
+
+def verdicts(root: Path, questions: Sequence[Question]) -> Iterator[tuple[Mutant, Verdict]]:
+    """The verdict on each."""
+    inside = [question for question in questions if question.mutant.function]
+    outside = [question for question in questions if not question.mutant.function]
+    answers = forks.lines(partial(_collected, root, inside)) if inside else iter(())
+    for question, answer in zip(inside, answers, strict=True):
+        yield question.mutant, msgspec.json.decode(answer, type=Verdict)
+    for question in outside:
+        yield question.mutant, _verdict(question, partial(_imported, root, question))
+
+
+def _verdict(question: Question, work: forks.Work) -> Verdict:
+    if not question.tests:
+        return Verdict("unreached", left=question.left)
+    limit = LEAST_CPU_SECONDS + int(SLOWER * question.seconds)
+    try:
+        failed = b"".join(forks.lines(work, limit)).decode()
+    except forks.Ended:
+        return Verdict("time-out")
+    if failed:
+        return Verdict("killed", failed)
+    return Verdict("survived", asked=len(question.tests), left=question.left)
+
+
+# -- within a function --
+
+
+def _collected(root: Path, questions: Sequence[Question], send: forks.Send) -> None:
+    status = ran(places(root), _Swapping(root, questions, send))
+    assert status == pytest.ExitCode.OK, status
+
+
+class _Steady:
+    """Tests that draw the same cases each time, and shrink none."""
+
+    def pytest_configure(self) -> None:
+        steady = settings(derandomize=True, database=None, phases=(Phase.explicit, Phase.generate))
+        settings.register_profile("mutants", parent=steady)
+        settings.load_profile("mutants")
+
+
+class _Swapping(_Steady):
+    def __init__(self, root: Path, questions: Sequence[Question], send: forks.Send) -> None:
+        self._root, self._questions, self._send = root, questions, send
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = {item.nodeid: item for item in quick(session.items)}
+        for question in self._questions:
+            verdict = _verdict(question, partial(self._asked, session, items, question))
+            self._send(msgspec.json.encode(verdict))
+        return True
+
+    def _asked(
+        self, session: pytest.Session, items: Mapping[str, pytest.Item], question: Question, send: forks.Send
+    ) -> None:
+        swap(self._root, question.mutant)
+        first = First()
+        session.config.pluginmanager.register(first)
+        first.ask(session, [items[test] for test in question.tests if test in items])
+        send(first.failed.encode())
+
+
+def swap(root: Path, mutant: Mutant) -> None:
+    """Every function of this process that is as the mutant's was does what the mutant's does.
+
+    Raises LookupError where there is none.
+    """
+    path = str(root / mutant.file)
+    changed = _code(compile(mutant.source, path, "exec", dont_inherit=True), mutant.function)
+    functions = [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, FunctionType)
+        and each.__code__.co_qualname == mutant.function
+        and each.__code__.co_filename == path
+    ]
+    if not functions:
+        raise LookupError(mutant.function)
+    for function in functions:
+        function.__code__ = changed
+
+
+def _code(within: CodeType, function: str) -> CodeType:
+    for each in within.co_consts:
+        if isinstance(each, CodeType):
+            if each.co_qualname == function:
+                return each
+            if function.startswith(f"{each.co_qualname}."):
+                return _code(each, function)
+    raise LookupError(function)
+
+
+# -- anywhere else --
+
+
+def _imported(root: Path, question: Question, send: forks.Send) -> None:
+    sys.meta_path.insert(0, _Changed(root, question.mutant))
+    chosen = _Chosen(question.tests)
+    status = ran(sorted({test.split("::")[0] for test in question.tests}), chosen)
+    send((chosen.failed or ("" if status == pytest.ExitCode.OK else f"pytest: {status}")).encode())
+
+
+class _Chosen(_Steady, First):
+    def __init__(self, tests: Iterable[str]) -> None:
+        super().__init__()
+        self._tests = tuple(tests)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if not self.failed:
+            items = {item.nodeid: item for item in session.items}
+            self.ask(session, [items[test] for test in self._tests if test in items])
+        return True
+
+
+class _Changed:
+    """Finds one module, changed."""
+
+    def __init__(self, root: Path, mutant: Mutant) -> None:
+        self._path, self._source = root / mutant.file, mutant.source
+        self._name = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        loader = _Loader(name, str(self._path))
+        loader.source = self._source
+        return spec_from_file_location(name, self._path, loader=loader)
+
+
+class _Loader(SourceFileLoader):
+    source: str
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 (the name is the loader's own)
+        return compile(self.source, self.path, "exec", dont_inherit=True)
