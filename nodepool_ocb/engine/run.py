@@ -242,7 +242,6 @@ def _rules() -> tuple[Rule, ...]:
         Rule(cancelling, at.FAULT, cancelling, (do.END_AGAIN,), first_fault),
         Rule(cancelling, at.UNREACHED, cancelling, (do.END_AGAIN,), first_unreached),
         *_answers(cancelling),
-        Rule(reporting, at.CANCEL, reporting),
         Rule(reporting, at.WRITTEN, over, (do.RECORD, do.FORGET, do.FEED, do.LOOK)),
         Rule(reporting, at.PASSED_ON, over, (do.RECORD, do.HAND_OVER)),
         Rule(reporting, at.TOO_LARGE, reporting, (do.WRITE_ALONE,), with_neighbours),
@@ -251,7 +250,6 @@ def _rules() -> tuple[Rule, ...]:
         Rule(reporting, at.WALL_CHANGED, waiting, (do.READ_WALL,)),
         Rule(reporting, at.REFUSED, waiting, (do.WAIT,)),
         Rule(reporting, at.NOT_ALLOWED, over, (do.FORGET, do.FEED, do.LOOK)),
-        Rule(waiting, at.CANCEL, waiting),
         *(
             rule
             for event in (at.DUE, at.READ)
@@ -323,13 +321,13 @@ ABOUT: Final[Mapping[Phase, About]] = {
         "The transaction is written whole, and the node is free; or not at all, and the annealer that takes the noderole over"
         " asks the machine, which gives the same result.",
         f"{_VOID}; a transaction that it sends late is refused for its fence.",
-        "Nothing before the answer is there: where it is no, the phase is WAITING.",
+        "Nothing before the answer is there; where it is no, the phase is WAITING.",
     ),
     Phase.WAITING: About(
         "The claim stands, and the noderole is in TRANSITION. The outcome is here and on the machine.",
         "The annealer that takes the noderole over asks the machine, which gives the same result.",
         f"{_VOID}, and forgets the outcome: the machine still has it.",
-        "It is remembered: whatever the outcome is, a failure for that reason is written.",
+        "Nothing here: whatever the outcome is, its noderole is written as failed for that reason.",
     ),
     Phase.RELEASING: About(
         "The transaction that gives the node back is under way. What was begun goes on.",

@@ -149,6 +149,20 @@ The same for a machine that is dead
     DEAD hidden             -> VACATE FEED WAIT
     WAITING
 
+The same for a run that is being ended
+    CLAIMED                 -> START
+    CANCEL                  -> STOP
+    ENDED hidden            -> VACATE FEED WAIT
+    WAITING
+
+And for one whose machine is dead
+    CLAIMED                 -> START
+    CANCEL                  -> STOP
+    UNREACHED begun         -> END_AGAIN
+    UNREACHED begun         -> JUDGE
+    DEAD hidden             -> VACATE FEED WAIT
+    WAITING
+
 An outcome that is refused is written again, and is a failure where the run was cancelled meanwhile
     CLAIMED                 -> START
     ENDED                   -> WRITE

@@ -255,8 +255,8 @@ def test_explain_tells_ages_by_the_clock_of_the_session(
     now = world.now()
     world.commit([Set(paths.noderole("top", N1), replace(vertex.record, since=now - 100.0), vertex.version)])
     monkeypatch.setattr(time, "time", lambda: now + 86400.0 * 365)
-    told = ocb("noderole", "explain", TOP)
-    assert f"{TOP} is ERROR (since 1m" in told.stdout
+    answer = ocb("noderole", "explain", TOP)
+    assert f"{TOP} is ERROR (since 1m" in answer.stdout
 
 
 @pytest.mark.parametrize("owner", ["middle", "top"])

@@ -109,12 +109,12 @@ class Session(Reading):
     def close(self) -> None:
         """End the session, and with it its ephemeral znodes; within seconds, even if the server is mute."""
         self._closed.set()
-        ending = threading.Thread(target=self._stop, name="zookeeper-close", daemon=True)
-        ending.start()
-        ending.join(CLOSE_SECONDS)
-        if ending.is_alive():
+        stopper = threading.Thread(target=self._stop, name="zookeeper-close", daemon=True)
+        stopper.start()
+        stopper.join(CLOSE_SECONDS)
+        if stopper.is_alive():
             self._client._connection.abort()
-            ending.join(CLOSE_SECONDS)
+            stopper.join(CLOSE_SECONDS)
 
     def _stop(self) -> None:
         try:

@@ -18,13 +18,13 @@ import pytest
 from click.testing import Result
 
 from nodepool_ocb.cli.images.buildlog import addresses
-from nodepool_ocb.cli.kit import times
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Build, BuildState, Change, Create, Daemon, Delete, Json, UploadState
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server, free_port
+from nodepool_ocb.views.times import shown
 from tests.cli.images.played_builder import HOST, Builder
 from tests.fixtures.commands import Ocb
 
@@ -136,7 +136,7 @@ def test_show_tells_when_the_next_attempt_comes(builder: Builder, ask: Ask, ocb:
     document = ask("image", "show", "jammy")
     assert document["failures"] == 2
     assert document["next_attempt"] == pytest.approx(now + 120.0)
-    assert times.shown(now + 120.0) in ocb("image", "show", "jammy").stdout
+    assert shown(now + 120.0) in ocb("image", "show", "jammy").stdout
     ask("image", "build", "jammy")
     assert ask("image", "show", "jammy")["next_attempt"] is None  # a request that no attempt has seen does not wait
 
@@ -483,9 +483,9 @@ def test_delete_marks_builds_and_keeps_the_last_ready_one(builder: Builder, ask:
     refused = ocb("image", "delete", "jammy", "--yes")
     assert refused.exit_code == 4
     assert "--force" in refused.stderr
-    told = ocb("image", "delete", "jammy", "--yes", "--force", "-o", "json")
+    answer = ocb("image", "delete", "jammy", "--yes", "--force", "-o", "json")
     going = {f"jammy-{id}" for id in (second, failed, building)}
-    assert {row["name"] for row in json.loads(told.stdout)["changes"]} == going
+    assert {row["name"] for row in json.loads(answer.stdout)["changes"]} == going
     assert ask("image", "delete", "jammy", "--yes")["changes"] == []
 
 

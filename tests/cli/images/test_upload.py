@@ -72,8 +72,8 @@ def test_delete_keeps_the_last_ready_upload_of_a_provider(builder: Builder, ask:
     refused = ocb("upload", "delete", "jammy", old, "west", "--yes")
     assert refused.exit_code == 4
     assert "west would be left without jammy" in refused.stderr
-    told = ocb("upload", "delete", "jammy", old, "west", "--yes", "--force", "-o", "json")
-    assert json.loads(told.stdout)["changes"][0]["kind"] == "upload"
+    answer = ocb("upload", "delete", "jammy", old, "west", "--yes", "--force", "-o", "json")
+    assert json.loads(answer.stdout)["changes"][0]["kind"] == "upload"
     assert ask("upload", "delete", "jammy", old, "west", "--yes")["changes"] == []
 
 
