@@ -49,7 +49,7 @@ class Nodes(View, frozen=True, kw_only=True):
     not_available: tuple[Idle, ...]
 
 
-class Rollouts(View, frozen=True, kw_only=True):
+class RolloutTotals(View, frozen=True, kw_only=True):
     """How many rollouts there are; of the newest of each deployment, those that failed or are under way."""
 
     all: int
@@ -122,7 +122,7 @@ class Overview(View, frozen=True, kw_only=True):
     noderoles: Mapping[State, int]
     errors: tuple[Failed, ...]
     nodes: Nodes
-    rollouts: Rollouts
+    rollouts: RolloutTotals
     images: OfImages
     hooks_without_code: tuple[Missing, ...]
     deployments: tuple[DeploymentRow, ...]
@@ -161,12 +161,12 @@ def _of_nodes(world: World) -> Nodes:
     )
 
 
-def _of_rollouts(rows: Sequence[RolloutRow]) -> Rollouts:
+def _of_rollouts(rows: Sequence[RolloutRow]) -> RolloutTotals:
     newest: dict[str, RolloutRow] = {}
     for row in rows:
         newest.setdefault(row.deployment, row)
     lost = (RolloutState.FAILED, RolloutState.CANCELLED)
-    return Rollouts(
+    return RolloutTotals(
         all=len(rows),
         failed=tuple(row for row in newest.values() if row.state in lost),
         under_way=tuple(row for row in newest.values() if row.state not in OVER),

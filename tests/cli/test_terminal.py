@@ -141,9 +141,9 @@ def poisoned(world: Session, becomes: Callable[..., None], tmp_path: Path) -> Se
     world.ensure(paths.daemons("annealer"))
     world.commit([Create(paths.daemon("annealer", "a\u202e"), daemon, ephemeral=True)])
     builder = Builder(world, host=f"h{POISON}")
-    told: dict[str, Any] = {"reason": POISON, "tail": POISON, "metadata": {POISON: POISON}}
-    builder.made(BuildState.FAILED, log=f"{socket.gethostname()}:{log}", **told)
-    build = builder.made(BuildState.READY, **told)
+    texts: dict[str, Any] = {"reason": POISON, "tail": POISON, "metadata": {POISON: POISON}}
+    builder.made(BuildState.FAILED, log=f"{socket.gethostname()}:{log}", **texts)
+    build = builder.made(BuildState.READY, **texts)
     builder.uploads(build, "west\u202e", UploadState.FAILED, reason=POISON, external_id=POISON)
     return world
 

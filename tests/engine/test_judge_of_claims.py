@@ -81,14 +81,14 @@ def test_a_gate_that_is_not_there_is_named_by_members_and_by_those_who_wait_for_
 
 
 def test_claims_that_are_refused_are_tried_later_and_later_and_told_once() -> None:
-    refusals, now, told = Refusals(), 0.0, 0
+    refusals, now, logged = Refusals(), 0.0, 0
     for count in range(1, 60):
         wait = refusals.refused("n", now)
-        told += refusals.news("n", "it is gone") is not None
+        logged += refusals.news("n", "it is gone") is not None
         assert (refusals.until("n", now) is None) is (count <= FREE)
         now += wait
     assert wait == LONGEST_SECONDS
-    assert told == 1
+    assert logged == 1
     assert refusals.until("m", now) is None
     refusals.well("n")
     assert refusals.until("n", now) is None

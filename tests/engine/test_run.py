@@ -73,7 +73,7 @@ class Outside(msgspec.Struct, frozen=True):
 
     claim: str = "asked"  # asked, held, gone
     slot: str = ""  # "", run, end
-    told: bool = False  # the jig was told to leave the run alone
+    leaving: bool = False  # the jig was told to leave the run alone
     gone: bool = False  # ... because the node is not ours any more
     writing: bool = False
     reading: bool = False
@@ -128,8 +128,8 @@ def answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, 
 
 
 def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
-    over = {"slot": "", "told": False}
-    if outside.gone or (outside.told and outside.slot == "run"):
+    over = {"slot": "", "leaving": False}
+    if outside.gone or (outside.leaving and outside.slot == "run"):
         yield Event.LEFT, {}, over
     if outside.slot == "run":
         yield Event.UNREAD, {}, over
@@ -160,9 +160,9 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             return replace(outside, slot="end")
         case Do.STOP:
             assert outside.slot == "run"
-            return replace(outside, told=True)
+            return replace(outside, leaving=True)
         case Do.LET_GO:
-            return replace(outside, told=True, gone=True)
+            return replace(outside, leaving=True, gone=True)
         case Do.JUDGE | Do.LOSE:
             assert idle
             assert do is Do.LOSE or run.unreached >= ASKED, "it was asked twice"
