@@ -24,7 +24,8 @@ from nodepool_ocb.catalogue.code import find, overridden
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault
-from nodepool_ocb.documents.schema import did_you_mean, faults
+from nodepool_ocb.documents.schema import faults
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json, Role
 

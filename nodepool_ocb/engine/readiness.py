@@ -54,7 +54,6 @@ class Code(StrEnum):
     HOOK_PENDING = "HOOK_PENDING"
     BACKOFF = "BACKOFF"
     NO_ANNEALER = "NO_ANNEALER"
-    SKIPPED = "SKIPPED"  # left out of a run on purpose
     DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
     RUNNING = "RUNNING"  # an annealer works on it now
     DONE = "DONE"  # ACTIVE, and nobody asked for more

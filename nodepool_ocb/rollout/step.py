@@ -61,11 +61,6 @@ class Step(msgspec.Struct, frozen=True):
     actions: tuple[Action, ...]
     due: float | None  # None: nothing comes from the passing of time
 
-    @property
-    def idle(self) -> bool:
-        """Nothing to do until something is seen, asked or due."""
-        return not self.decisions and not self.actions
-
 
 def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
     """What is to be done next. ``seen`` says how the noderoles of the nodes stand that are ``watched``."""

@@ -145,7 +145,8 @@ class Driver:
     def settle(self) -> Rollout:
         """Turn until nothing is to be decided or done."""
         for _ in range(100_000):
-            if self.turn().idle:
+            turn = self.turn()
+            if not turn.decisions and not turn.actions:
                 return self.rollout
         raise AssertionError("it does not come to rest")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,6 +21,7 @@ from nodepool_ocb.rollout.step import Directive, step, watched
 from nodepool_ocb.rollout.strategy import WHOLE, Strategy
 from nodepool_ocb.store.client.transaction import RECORD_BYTES
 from nodepool_ocb.testing.example import EXAMPLE, SITE
+from tests.fixtures.corpora import CORPORA, needs
 from tests.rollout.simulation import Driver, Machines, Outcome, all_well, ended, failing, reread
 
 GOOD = "<SUCCESS>"
@@ -736,7 +736,7 @@ def test_a_step_that_changes_nothing_gives_nothing() -> None:
     before = drive.rollout
     drive.settle()
     again = step(drive.rollout, drive.machines.seen(drive.rollout), drive.now)
-    assert again.idle
+    assert (again.decisions, again.actions) == ((), ())
     assert before.nodes.keys() == drive.rollout.nodes.keys()
 
 
@@ -833,12 +833,9 @@ def test_decisions_say_why() -> None:
     assert all(isinstance(decision, Decision) and decision.reason for decision in drive.log)
 
 
-@pytest.mark.parametrize("path", ["../shared/corpora/airship/treasuremap-global-deployment-strategy.yaml"])
-def test_a_document_of_airship_loads_and_plans(path: str) -> None:
-    file = Path(__file__).parents[2] / path
-    if not file.exists():
-        pytest.skip(f"{file} is not here")
-    made = reading.load(file)
+@needs("airship")
+def test_a_document_of_airship_loads_and_plans() -> None:
+    made = reading.load(CORPORA / "airship" / "treasuremap-global-deployment-strategy.yaml")
     planned = plan(made, {"m1.example.com": Node(tags=("masters",)), "w1.example.com": Node(tags=("workers",))})
     assert planned.levels == (("masters",), ("workers",))
     assert planned.members == {"masters": ("m1.example.com",), "workers": ("w1.example.com",)}

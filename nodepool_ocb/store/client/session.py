@@ -268,7 +268,7 @@ class Session(Reading):
         if finding.verdict is Verdict.APPLIED:
             return outcome.stats(changes, found)
         if finding.verdict is Verdict.REFUSED:
-            raise transaction.failure(-103, finding.path, "write")
+            raise transaction.failure(frames.CHANGED, finding.path, "write")
         if finding.verdict is Verdict.LOST:
             raise Unavailable(f"the connection broke before {changes[0].path} was written; try again")
         self.unresolved += 1

@@ -177,12 +177,12 @@ def test_every_command_answers_in_every_form(builder: Builder, ocb: Ocb, line: s
 @pytest.mark.parametrize(
     ("line", "exit_code", "said"),
     [
-        ("image show jamy", 3, "did you mean jammy?"),
-        ("image build jamy --wait", 3, "did you mean jammy?"),
-        ("image log jamy", 3, "did you mean jammy?"),
-        ("image pause jamy", 3, "did you mean jammy?"),
-        ("image export jamy", 3, "did you mean jammy?"),
-        ("image delete jamy --yes", 3, "did you mean jammy?"),
+        ("image show jamy", 3, "did you mean `jammy`?"),
+        ("image build jamy --wait", 3, "did you mean `jammy`?"),
+        ("image log jamy", 3, "did you mean `jammy`?"),
+        ("image pause jamy", 3, "did you mean `jammy`?"),
+        ("image export jamy", 3, "did you mean `jammy`?"),
+        ("image delete jamy --yes", 3, "did you mean `jammy`?"),
         ("image log jammy 77", 3, "has no build 77"),
         ("image log empty", 3, "was never built"),
         ("image log jammy -f -o json", 2, "leave -o away"),
@@ -193,7 +193,7 @@ def test_every_command_answers_in_every_form(builder: Builder, ocb: Ocb, line: s
         ("image pause jammy --for soon", 2, "90m"),
         ("image pause jammy --until yesterday", 2, "2026-01-31T18:00"),
         ("image pause jammy --until 2001-01-01", 2, "is over"),
-        ("image shwo jammy", 2, "did you mean show?"),
+        ("image shwo jammy", 2, "did you mean `show`?"),
         ("image import /nowhere.json", 2, "nowhere.json"),
     ],
 )

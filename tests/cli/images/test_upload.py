@@ -107,7 +107,7 @@ def test_what_is_being_sent_is_not_deleted(builder: Builder, ocb: Ocb) -> None:
 @pytest.mark.parametrize(
     ("line", "exit_code", "said"),
     [
-        ("jamy NEW west --yes", 3, "did you mean jammy?"),
+        ("jamy NEW west --yes", 3, "did you mean `jammy`?"),
         ("jammy 99 west --yes", 3, "has no build 99"),
         ("jammy NEW wset --yes", 3, "west"),
         ("jammy NEW west 99 --yes", 3, "99"),

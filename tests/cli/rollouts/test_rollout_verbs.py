@@ -143,10 +143,10 @@ def test_criteria_that_cannot_be_met_are_refused_unless_forced(ocb: Ocb, file: s
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message"),
     [
-        (["--default", "--deployment", "lap"], 3, "did you mean lab?"),
+        (["--default", "--deployment", "lap"], 3, "did you mean `lab`?"),
         ([], 2, "--default"),
-        (["--default", "--phase", "prepar=os"], 2, "did you mean prepare?"),
-        (["--default", "--phase", "prepare=wrok"], 3, "did you mean work?"),
+        (["--default", "--phase", "prepar=os"], 2, "did you mean `prepare`?"),
+        (["--default", "--phase", "prepare=wrok"], 3, "did you mean `work`?"),
         (["missing.yaml"], 3, "missing.yaml does not exist"),
     ],
 )
@@ -202,7 +202,7 @@ def test_show_names_a_rollout_in_every_way(ocb: Ocb, ask: Ask) -> None:
     for written in ([], [LAB], [FIRST], ["lab/0"], ["0"], ["--deployment", LAB], ["0", "--deployment", LAB]):
         assert ask("rollout", "show", *written)["rollout"] == FIRST, written
     assert ocb("rollout", "show", "-o", "name").stdout == f"{FIRST}\n"
-    for written, message in (("lap", "did you mean lab?"), ("lab/7", f"did you mean {FIRST}?")):
+    for written, message in (("lap", "did you mean `lab`?"), ("lab/7", f"did you mean `{FIRST}`?")):
         result = ocb("rollout", "show", written)
         assert (result.exit_code, message in result.stderr) == (3, True), result.output
 
@@ -269,7 +269,7 @@ def test_resume_goes_on_and_retry_sends_what_failed_again(started: Session, ask:
     ask("rollout", "resume", FIRST)
     assert Driver(started, failing("work@compute21")).run().nodes["compute21.example.com"].state is NodeState.FAILURE
     assert ocb("rollout", "resume").exit_code == 4
-    ask("rollout", "retry", "--failed", "--attempt", "2")
+    ask("rollout", "retry", "--attempt", "2")
     ended = Driver(started).run()
     assert {each.state for each in ended.nodes.values()} == {NodeState.SUCCESS}
     assert ocb("rollout", "retry").stderr == "error: nothing failed in this rollout\n"
@@ -289,7 +289,7 @@ def test_promote_lets_a_group_that_pauses_go_on(site: Session, ask: Ask, ocb: Oc
         "without the batch nobody knows which pause is meant"
     )
     unknown = ocb("rollout", "promote", "monitoring-node", "--batch", "1")
-    assert (unknown.exit_code, "did you mean monitoring-nodes?" in unknown.stderr) == (3, True)
+    assert (unknown.exit_code, "did you mean `monitoring-nodes`?" in unknown.stderr) == (3, True)
     assert ocb("rollout", "promote", "ntp-node", "--batch", "1").exit_code == 4
     assert "promoted by" in ocb("rollout", "promote", "monitoring-nodes", "--batch", "1").stderr
     assert "nothing to do" in ocb(*line.split()[1:]).stderr
