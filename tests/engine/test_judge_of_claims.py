@@ -10,7 +10,8 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, State
 from nodepool_ocb_annealer.refusals import FREE, IN_A_ROW_SECONDS, LONGEST_SECONDS, Refusals
-from tests.engine.test_claim import JIGS, put, world
+from tests.engine.test_claim import JIGS
+from tests.engine.worlds import put, world
 
 
 def codes(made: World, vertex: Vertex) -> list[Code]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import BuildState
 from nodepool_ocb_builder.configuration import load
 from tests.builder.fleet_of_builders import BuilderFleet
-
-COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
+from tests.cli.background_command import COMMAND
 
 
 @contextmanager
