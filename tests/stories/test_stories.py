@@ -179,7 +179,7 @@ def group_of(words: list[str]) -> Group:
     )
 
 
-class Site:
+class RolledOut:
     """A rollout of the groups, on machines that fail as the story says."""
 
     def __init__(self, groups: tuple[Group, ...]) -> None:
@@ -222,10 +222,10 @@ class Site:
 @pytest.mark.parametrize("story", stories("rollouts.story"), ids=called)
 def test_rollout(story: Story) -> None:
     groups = [line for line in story.lines if line.text.startswith("group ")]
-    site = Site(tuple(group_of(line.text.split()[1:]) for line in groups))
+    rolled = RolledOut(tuple(group_of(line.text.split()[1:]) for line in groups))
     for line in story.lines[len(groups) :]:
         with line.shown() as text:
-            site.takes(text)
+            rolled.takes(text)
 
 
 # -- the reader --
