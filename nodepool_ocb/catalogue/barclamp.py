@@ -38,7 +38,7 @@ AS_WRITTEN = ("jig", "description", "type", "timeout_seconds", "retries", "backo
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What documents came to. ``problems`` are those of roles and documents that were left out."""
+    """The roles of documents. ``problems`` are those of roles and documents that were left out."""
 
     roles: Mapping[str, Role]
     warnings: tuple[str, ...] = ()

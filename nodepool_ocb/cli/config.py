@@ -70,7 +70,7 @@ def check(offline: bool, nodepool: Path | None) -> None:
 
 
 def _images(path: Path, builder: BuilderSettings) -> Nodepool:
-    """What a nodepool.yaml comes to, without anything that may be secret; raises Invalid with every fault."""
+    """The content of a nodepool.yaml, without anything that may be secret; raises Invalid with every fault."""
     from nodepool_ocb import providers
     from nodepool_ocb.images import backends, nodepool
 

@@ -37,7 +37,7 @@ GIVEN_UP: Final = frozenset(
     """
     Hold Held Holding Holder Crew Patience Shelf Site Standing Rollouts Knot Told Place Yard Staged Disturbed
     hindrance heeded forgiven steering stepping telling insist told _told _telling _hope _bury
-    yard staged disturbed
+    yard staged disturbed END
     """.split()  # noqa: SIM905 - a list of forty quoted words is no easier to read
 )
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.run import ASKED, RULES, Do, Event, Phase, Rule, RunState, step
 
-HEARD_AT_ONCE = {Do.START, Do.END, Do.LOSE, Do.JUDGE, Do.WRITE, Do.WRITE_ALONE, Do.WRITE_FAILURE, Do.HAND_OVER}
+HEARD_AT_ONCE = {Do.START, Do.CANCEL, Do.LOSE, Do.JUDGE, Do.WRITE, Do.WRITE_ALONE, Do.WRITE_FAILURE, Do.HAND_OVER}
 GIVING_BACK = {Do.RELEASE, Do.LEAVE, Do.PUT_BACK}
 ENDS = {Do.FORGET, Do.HAND_OVER}
 
@@ -153,7 +153,7 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             assert not run.other_jig, "what goes on is ended first"
             assert run.attaches or not run.destructive or not (run.ordered or run.takeover), "it may run already"
             return replace(outside, slot="run")
-        case Do.END | Do.END_AGAIN:
+        case Do.CANCEL | Do.CANCEL_AGAIN:
             assert idle
             assert outside.claim == "held"
             assert outside.cancelled or run.other_jig
