@@ -8,7 +8,8 @@ The rules, in prose:
 
 - Nothing is ordered from a machine before the claim is written, and nothing after the node is given back.
 - After an order, only an outcome that is *known* ends a run. What this host fails at is asked for once more, then left to
-  another annealer, with the noderole in TRANSITION; a machine that does not answer is dead by agreement alone.
+  another annealer, with the noderole in TRANSITION; a machine that does not answer is dead by agreement alone, as it
+  stands when that is written.
 - A run that is to be cancelled is left alone by its jig first. Then the machine is told to end it, and only when nothing
   of it is left there is its noderole written as failed.
 - An outcome is kept until it is written, or the noderole has moved on without this run.
@@ -123,6 +124,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     unreached: int = 0
     refusals: int = 0  # of its outcome
     oversized: int = 0  # refusals of its outcome as too large
+    deaths: int = 0  # that its machine was found dead by agreement
 
     @property
     def untouched(self) -> bool:
@@ -183,6 +185,11 @@ def untouched(run: RunState) -> bool:
 def untouched_once(run: RunState) -> bool:
     """it was certainly not begun, and its role must not run twice"""
     return run.untouched and run.destructive
+
+
+def dead_before(run: RunState) -> bool:
+    """its machine was dead by agreement, and may answer others since"""
+    return run.deaths > 0
 
 
 def hidden(run: RunState) -> bool:
@@ -256,10 +263,15 @@ def _rules() -> tuple[Rule, ...]:
             rule
             for event in (at.DUE, at.READ)
             for rule in (
-                Rule(waiting, event, waiting, (do.WAIT,), hidden),
+                Rule(waiting, event, waiting, (do.VACATE, do.FEED, do.WAIT), hidden),
+                Rule(waiting, event, waiting, (do.JUDGE,), dead_before),
                 Rule(waiting, event, reporting, (do.WRITE,)),
             )
         ),
+        Rule(waiting, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
+        Rule(waiting, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.LEAVE)),
+        Rule(waiting, at.DEAD, waiting, (do.VACATE, do.FEED, do.WAIT), hidden),
+        Rule(waiting, at.DEAD, reporting, (do.WRITE,)),
         Rule(waiting, at.SUPERSEDED, over, (do.FORGET, do.FEED, do.LOOK)),
         Rule(waiting, at.DRAINED, releasing, (do.LET_GO, do.RELEASE)),
         Rule(releasing, at.RELEASED, over, (do.FORGET, do.FEED, do.LOOK)),
@@ -352,6 +364,7 @@ _COUNTED: Final[Mapping[Event, str]] = {
     Event.UNREACHED: "unreached",
     Event.REFUSED: "refusals",
     Event.TOO_LARGE: "oversized",
+    Event.DEAD: "deaths",
 }
 
 

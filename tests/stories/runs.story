@@ -138,7 +138,7 @@ A machine is dead by agreement
 The noderole's record cannot be read when the run ends: the slot is given back, and the outcome kept
     CLAIMED                 -> START
     ENDED hidden            -> VACATE FEED WAIT
-    DUE hidden              -> WAIT
+    DUE hidden              -> VACATE FEED WAIT
     DUE                     -> WRITE
     REPORTING
 
@@ -148,6 +148,30 @@ The same for a machine that is dead
     UNREACHED begun         -> JUDGE
     DEAD hidden             -> VACATE FEED WAIT
     WAITING
+
+A death that was refused is judged again: others may have reached the machine meanwhile
+    CLAIMED                 -> START
+    UNREACHED begun         -> AGAIN
+    UNREACHED begun         -> JUDGE
+    DEAD                    -> WRITE
+    REFUSED                 -> WAIT
+    DUE                     -> JUDGE
+    DEAD                    -> WRITE
+    REFUSED                 -> WAIT
+    DUE                     -> JUDGE
+    DOUBTED                 -> BLAME_LINK LET_GO LEAVE
+    RELEASING
+
+The same before the order
+  destructive
+    CLAIMED                 -> START
+    UNREACHED               -> AGAIN
+    UNREACHED               -> JUDGE
+    DEAD                    -> WRITE
+    REFUSED                 -> WAIT
+    DUE                     -> JUDGE
+    DOUBTED                 -> BLAME_LINK LET_GO PUT_BACK
+    RELEASING
 
 An outcome that is refused is written again, and is a failure where the run was cancelled meanwhile
     CLAIMED                 -> START
@@ -163,7 +187,14 @@ Somebody writes the attributes that the run changes
     WALL_CHANGED            -> READ_WALL
     READ returned           -> WRITE
     WALL_CHANGED            -> READ_WALL
-    READ hidden             -> WAIT
+    READ hidden             -> VACATE FEED WAIT
+    WAITING
+
+The noderole's record cannot be read any more when an outcome that was refused is to be written again
+    CLAIMED                 -> START
+    ENDED                   -> WRITE
+    REFUSED                 -> WAIT
+    DUE hidden              -> VACATE FEED WAIT
     WAITING
 
 An outcome is too large with its neighbours, then by itself

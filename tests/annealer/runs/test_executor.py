@@ -1,0 +1,76 @@
+"""What an annealer does for the run on a node while the world around it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nodepool_ocb.engine.run import Event
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import OcbError, Stale
+from nodepool_ocb.jigs.jig import Failed, Outcome, Unreachable
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Daemon, Node, Suspicion
+from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from tests.annealer.test_feeding import Context, among
+
+
+class Story:
+    """An annealer that has claimed a@n, beside another one, b. What its slot is asked waits for an answer."""
+
+    def __init__(self, made: World | None = None) -> None:
+        self.world = made or among("a@n")
+        self.world.put_daemon("annealer", "b", Daemon(host="h", pid=1, version="0", started=0.0))
+        self.context = Context(self.world, instant=False)
+        self.held = self.context.claims.held
+        self.slot: list[Callable[[Answer], None]] = []
+        working: Any = self.context.working
+        working.start = working.end = lambda *given: self.slot.append(next(each for each in given if callable(each)))
+        self.context.claims.consider("n")
+        self.attempt: Attempt = self.held._attempts["n"]
+
+    def claim(self) -> None:
+        """The claim is written."""
+        self.write(self.attempt.grant.record)
+        self.world.put_fence("n", self.attempt.grant.fence)
+        self.answer(None)
+
+    def write(self, record: Any) -> None:
+        vertex = self.attempt.grant.vertex
+        self.world.put_noderole("n", vertex.role, record, vertex.version + 1)
+
+    def answer(self, refused: OcbError | None) -> str:
+        """To what was sent last; gives what that was."""
+        what, then = self.context.sent.pop()
+        then(refused)
+        return what
+
+    def end(self, event: Event, outcome: Outcome | None, **fields: Any) -> None:
+        """The slot answers."""
+        self.slot.pop()(Answer(event, outcome, 1.0, **fields))
+
+
+def test_a_death_that_could_not_be_written_is_judged_again_before_it_is() -> None:
+    """The node was written by another annealer, which reached the machine and took its suspicion back."""
+    story = Story()
+    story.claim()
+    story.world.put_node("n", Node(alive=True, suspicion=Suspicion(by="b", reason="no route", since=0.0)), 6)
+    for _ in range(2):
+        story.end(Event.UNREACHED, Unreachable("connect", "no route"))
+    assert story.context.asked == ["end of a@n"]
+    story.world.put_node("n", Node(alive=True), 7)
+    story.answer(Stale("it moved on", paths.node("n")))
+    story.held.due("n")
+    assert story.context.asked == ["suspicion of n", "giving back a@n"]
+
+
+def test_a_slot_is_given_back_while_an_outcome_that_was_refused_cannot_be_written() -> None:
+    story = Story(among("a@n", "a@m"))
+    story.claim()
+    story.context.claims.consider("m")
+    assert story.context.asked == [], "there is one slot"
+    story.end(Event.ENDED, Failed("exit code 1"))
+    story.world.unreadable[paths.noderole("a", "n")] = "a hand has spoiled it"
+    story.answer(Stale("it moved on", paths.noderole("a", "n")))
+    story.held.due("n")
+    assert story.context.asked == ["claim of a@m"]
