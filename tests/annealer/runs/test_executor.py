@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nodepool_ocb.engine.run import Event
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.run import Event, Phase
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError, Stale
 from nodepool_ocb.jigs.jig import Failed, Outcome, Unreachable
@@ -74,3 +76,20 @@ def test_a_slot_is_given_back_while_an_outcome_that_was_refused_cannot_be_writte
     story.answer(Stale("it moved on", paths.noderole("a", "n")))
     story.held.due("n")
     assert story.context.asked == ["claim of a@m"]
+
+
+def test_a_run_that_is_to_end_is_left_alone_when_the_session_is_over() -> None:
+    """A slot's thread knows that before the turn thread does: both must not ask each other until it does."""
+    story = Story()
+    story.claim()
+    story.write(replace(story.attempt.grant.record, cancel_reason="time is up"))
+    story.held.look("n")
+    assert story.attempt.state.phase is Phase.CANCELLING
+    story.held.stop()
+    working: Any = story.context.working
+    del working.start, working.end
+    working._submit = lambda work: work() or True  # a thread that is done at once
+    story.end(Event.LEFT, None)
+    assert story.attempt.state.phase is Phase.CANCELLING
+    story.held.void()
+    assert len(story.held) == 0
