@@ -128,7 +128,8 @@ def answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, 
         yield Event.CANCEL, {"cancel_reason": "asked for"}, {"cancelled": True}
     if outside.claim == "held" and not (outside.superseded or outside.writing):
         yield Event.SUPERSEDED, {}, {"superseded": True}
-    yield from ((event, {}, {}) for event in (Event.DRAINED, Event.SESSION_LOST))
+    yield Event.DRAINED, {"drained": True}, {}
+    yield Event.SESSION_LOST, {}, {}
 
 
 def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
@@ -155,6 +156,7 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             assert outside.claim == "held"
             assert not outside.cancelled, "nothing is ordered any more"
             assert not run.other_jig, "what goes on is ended first"
+            assert not run.drained
             assert run.attaches or not run.destructive or not (run.ordered or run.takeover), "it may run already"
             return replace(outside, slot="run")
         case Do.END | Do.END_AGAIN:
@@ -188,6 +190,7 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             return replace(outside, due=True)
         case Do.PUT_BACK | Do.LEAVE | Do.RELEASE:
             assert not outside.writing
+            assert outside.claim == "held", "it may be another's"
             assert outside.gone, "the jig was told first"
             if do is Do.PUT_BACK:
                 assert run.untouched

@@ -237,10 +237,22 @@ The state machine of noderoles refuses an outcome
     NOT_ALLOWED             -> FORGET FEED LOOK
     OVER
 
-An annealer drains: before the claim is answered
-    DRAINED                 -> LET_GO RELEASE
-    CLAIMED                 ->
+An annealer drains before the claim is answered: what it gives back is its own
+    DRAINED drained         ->
+    DRAINED drained         ->
+    CLAIMED                 -> LET_GO RELEASE
     RELEASED                -> FORGET FEED LOOK
+    OVER
+
+The same for what must not run twice: it goes back as if it had not been claimed
+  destructive
+    DRAINED drained         ->
+    CLAIMED                 -> LET_GO PUT_BACK
+    RELEASING
+
+The same where the claim is refused
+    DRAINED drained         ->
+    REFUSED                 -> FORGET FEED CLAIM_LATER
     OVER
 
 While the run goes on

@@ -153,7 +153,7 @@ class Executor:
     def release(self) -> None:
         """Give back every node: the runs go on, and others attach to them."""
         for attempt in list(self._attempts.values()):
-            self._hear(attempt, Event.DRAINED)
+            self._hear(attempt, Event.DRAINED, drained=True)
 
     def _hear(self, attempt: Attempt, event: Event, **learnt: Any) -> None:
         if event is not Event.SESSION_LOST:
@@ -356,7 +356,8 @@ class Executor:
 
     def _put_back(self, attempt: Attempt) -> None:
         try:
-            changes = endings.untouched(attempt.grant, attempt.answer.reason, self._context.session.now())
+            reason = attempt.answer.reason or "its annealer ended before it began"
+            changes = endings.untouched(attempt.grant, reason, self._context.session.now())
         except Conflict:  # its record cannot be read now
             changes = claim.releasing(attempt.grant)
         self._give_back(attempt, changes)

@@ -93,3 +93,15 @@ def test_a_run_that_is_to_end_is_left_alone_when_the_session_is_over() -> None:
     assert story.attempt.state.phase is Phase.CANCELLING
     story.held.void()
     assert len(story.held) == 0
+
+
+def test_a_claim_that_is_not_answered_yet_is_not_given_back() -> None:
+    """It may be refused, and the claim that stands then, of the same epoch, is another's."""
+    story = Story()
+    story.context.draining = True
+    story.held.release()
+    assert story.context.asked == ["claim of a@n"]
+    story.claim()
+    assert (story.context.asked, story.slot) == (["giving back a@n"], [])
+    story.answer(None)
+    assert len(story.held) == 0
