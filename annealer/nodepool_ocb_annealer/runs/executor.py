@@ -369,7 +369,9 @@ class Executor:
         self._give_back(attempt, claim.releasing(attempt.grant))
 
     def _give_back(self, attempt: Attempt, changes: list[Change]) -> None:
-        def released(_: OcbError | None) -> None:
+        def released(refused: OcbError | None) -> None:
+            if refused is not None:  # our claim may stand, with nothing behind it
+                self._context.agenda.at(time.monotonic() + AGAIN_SECONDS, Appointment(Matter.CONSIDER, attempt.fqdn))
             self._step(attempt, Event.RELEASED)
 
         self._context.send(changes, released, f"giving back {attempt.name}")

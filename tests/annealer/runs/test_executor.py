@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine.run import Event, Phase
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import OcbError, Stale
+from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Outcome, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon, Node, Suspicion
+from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from tests.annealer.test_feeding import Context, among
 
@@ -105,3 +107,15 @@ def test_a_claim_that_is_not_answered_yet_is_not_given_back() -> None:
     assert (story.context.asked, story.slot) == (["giving back a@n"], [])
     story.answer(None)
     assert len(story.held) == 0
+
+
+@pytest.mark.parametrize("refused", [None, Unavailable("the connection broke")])
+def test_a_node_whose_giving_back_has_no_answer_is_looked_at_again(refused: OcbError | None) -> None:
+    """Its claim may stand, though nothing stands behind it."""
+    story = Story()
+    story.claim()
+    story.context.session.trusted = False
+    story.held.release()
+    story.answer(refused)
+    due = list(story.context.agenda.due(float("inf")))
+    assert (Appointment(Matter.CONSIDER, "n") in due) is (refused is not None)
