@@ -298,7 +298,8 @@ class Executor:
             event = Event.PASSED_ON if isinstance(attempt.following, Attempt) else Event.WRITTEN
         elif isinstance(refused, Invalid):
             event = Event.TOO_LARGE
-            log.warning("%s: its end is too large: %s", attempt.name, refused)
+            if not attempt.state.oversized:  # once: it may be tried for long
+                log.warning("%s: its end is too large: %s", attempt.name, refused)
         elif isinstance(refused, Stale) and refused.path == wall:
             event = Event.WALL_CHANGED
         else:

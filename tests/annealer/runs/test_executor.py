@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.run import Event, Phase
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import OcbError, Stale, Unavailable
+from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Outcome, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon, Node, Suspicion
@@ -119,3 +119,14 @@ def test_a_node_whose_giving_back_has_no_answer_is_looked_at_again(refused: OcbE
     story.answer(refused)
     due = list(story.context.agenda.due(float("inf")))
     assert (Appointment(Matter.CONSIDER, "n") in due) is (refused is not None)
+
+
+def test_an_outcome_that_stays_too_large_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    story = Story()
+    story.claim()
+    story.end(Event.ENDED, Failed("exit code 1"))
+    for _ in range(4):
+        story.answer(Invalid(["it is larger than one transaction may be"]))
+        story.held.due("n")
+    assert story.attempt.state.oversized == 4
+    assert [record.levelname for record in caplog.records if "too large" in record.message] == ["WARNING"]
