@@ -136,9 +136,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wait_seconds(self) -> float:
         """Until its outcome is to be written again."""
-        if self.hidden:
-            return LONGEST_AGAIN_SECONDS
-        return float(min(FIRST_AGAIN_SECONDS * 2 ** min(self.refusals, MOST_DOUBLINGS), LONGEST_AGAIN_SECONDS))
+        doublings = MOST_DOUBLINGS if self.hidden else min(self.refusals + self.oversized, MOST_DOUBLINGS)
+        return min(FIRST_AGAIN_SECONDS * 2.0**doublings, LONGEST_AGAIN_SECONDS)
 
 
 # -- conditions; the docstring of each stands in docs/runs.md --
@@ -379,6 +378,7 @@ _COUNTED: Final[Mapping[Event, str]] = {
     Event.FAULT: "faults",
     Event.UNREACHED: "unreached",
     Event.REFUSED: "refusals",
+    Event.WALL_CHANGED: "refusals",
     Event.TOO_LARGE: "oversized",
     Event.DEAD: "deaths",
 }

@@ -121,6 +121,22 @@ def test_a_node_whose_giving_back_has_no_answer_is_looked_at_again(refused: OcbE
     assert (Appointment(Matter.CONSIDER, "n") in due) is (refused is not None)
 
 
+def test_an_outcome_that_is_refused_for_whatever_reason_is_written_later_and_later() -> None:
+    wall = paths.wall("a", "n")
+    for refused in (Unavailable("the connection broke"), Invalid("it is too large"), Stale("it moved on", wall)):
+        story = Story()
+        story.context.working.read_wall = lambda *_: False  # type: ignore[method-assign]  # no thread can be had
+        story.claim()
+        story.end(Event.ENDED, Failed("exit code 1"))
+        waits: list[float] = []
+        for _ in range(6):
+            if story.attempt.state.phase is Phase.WAITING:
+                story.held.due("n")
+            story.answer(refused)
+            waits.append(story.attempt.state.wait_seconds)
+        assert waits[-4:] == [0.08, 0.16, 0.32, 0.64], refused
+
+
 def test_an_outcome_that_stays_too_large_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     story = Story()
     story.claim()
