@@ -33,7 +33,7 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer import memory
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.claims import Claims
-from nodepool_ocb_annealer.hooks import Hooking
+from nodepool_ocb_annealer.hooks.hooking import Hooking
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.machines.probes import Probing
 from nodepool_ocb_annealer.rollouts.drivers import Rolling

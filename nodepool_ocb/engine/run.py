@@ -81,8 +81,8 @@ class Do(StrEnum):
     START = "START"  # give the jig its order, in a slot
     AGAIN = "AGAIN"  # the same after a second
     STOP = "STOP"  # tell the jig to leave the run alone
-    END = "END"  # have what runs on the machine ended
-    END_AGAIN = "END_AGAIN"  # the same after a second
+    CANCEL = "CANCEL"  # have what runs on the machine ended
+    CANCEL_AGAIN = "CANCEL_AGAIN"  # the same after a second
     LOSE = "LOSE"  # hear that it ENDED: nobody can know how
     JUDGE = "JUDGE"  # find out whether the machine is dead by agreement: hear DEAD or DOUBTED
     WRITE = "WRITE"  # write the outcome; with it claim the next noderole of the node, if there is one
@@ -238,8 +238,8 @@ def _rules() -> tuple[Rule, ...]:
     return (
         Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.PUT_BACK), drained_untouched_once),
         Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.RELEASE), drained),
-        Rule(claiming, at.CLAIMED, cancelling, (do.END,), cancelled),
-        Rule(claiming, at.CLAIMED, cancelling, (do.END,), other_jig),
+        Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), cancelled),
+        Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), other_jig),
         Rule(claiming, at.CLAIMED, running, (do.LOSE,), unrepeatable),
         Rule(claiming, at.CLAIMED, running, (do.START,)),
         Rule(claiming, at.REFUSED, over, (do.FORGET, do.FEED, do.CLAIM_LATER)),
@@ -256,11 +256,11 @@ def _rules() -> tuple[Rule, ...]:
         Rule(running, at.UNREACHED, running, (do.AGAIN,), first_unreached),
         Rule(running, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
         *_answers(running),
-        Rule(cancelling, at.LEFT, cancelling, (do.END,)),
-        Rule(cancelling, at.UNREAD, cancelling, (do.END,)),
-        Rule(cancelling, at.SPOILED, cancelling, (do.END,)),
-        Rule(cancelling, at.FAULT, cancelling, (do.END_AGAIN,), first_fault),
-        Rule(cancelling, at.UNREACHED, cancelling, (do.END_AGAIN,), first_unreached),
+        Rule(cancelling, at.LEFT, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.UNREAD, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.SPOILED, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.FAULT, cancelling, (do.CANCEL_AGAIN,), first_fault),
+        Rule(cancelling, at.UNREACHED, cancelling, (do.CANCEL_AGAIN,), first_unreached),
         *_answers(cancelling),
         Rule(reporting, at.CANCEL, reporting),
         Rule(reporting, at.WRITTEN, over, (do.RECORD, do.FORGET, do.FEED, do.LOOK)),
@@ -350,13 +350,13 @@ ABOUT: Final[Mapping[Phase, About]] = {
         "The transaction is written whole, and the node is free; or not at all, and the annealer that takes the noderole over"
         f" asks the machine, which gives the same result. {_BLIND}",
         f"{_VOID}; a transaction that it sends late is refused for its fence.",
-        "Nothing before the answer is there: where it is no, the phase is WAITING.",
+        "Nothing before the answer is there; where it is no, the phase is WAITING.",
     ),
     Phase.WAITING: About(
         "The claim stands, and the noderole is in TRANSITION. The outcome is here and on the machine.",
         f"The annealer that takes the noderole over asks the machine, which gives the same result. {_BLIND}",
         f"{_VOID}, and forgets the outcome: the machine still has it.",
-        "It is remembered: whatever the outcome is, a failure for that reason is written.",
+        "Nothing here: whatever the outcome is, its noderole is written as failed for that reason.",
     ),
     Phase.RELEASING: About(
         "The transaction that gives the node back is under way. What was begun goes on.",

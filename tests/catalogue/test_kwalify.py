@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.catalogue import kwalify
-from nodepool_ocb.documents.schema import did_you_mean, faults_in_value, valid_schema
+from nodepool_ocb.documents.schema import faults_in_value, valid_schema
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 
 
@@ -23,6 +24,8 @@ from nodepool_ocb.errors import Invalid
         ({"type": "bool"}, [True, False], [1, "true"]),
         ({"type": "any"}, [1, "a", None, {}], []),
         ({}, ["a"], [1]),
+        ({"sequence": [{"type": "int"}]}, [[1]], ["a", ["a"]]),
+        ({"mapping": {"a": {"type": "int"}}}, [{"a": 1}], ["a", {"a": "b"}]),
         ({"type": "str", "enum": ["a", "b"]}, ["a", None], ["c"]),
         ({"type": "int", "range": {"min": 1, "max-ex": 4}}, [1, 3], [0, 4]),
         ({"type": "str", "length": {"min": 2, "max": 3}}, ["ab"], ["a", "abcd"]),

@@ -10,7 +10,8 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, State
 from nodepool_ocb_annealer.refusals import FREE, IN_A_ROW_SECONDS, LONGEST_SECONDS, Refusals
-from tests.engine.test_claim import JIGS, put, world
+from tests.engine.test_claim import JIGS
+from tests.engine.worlds import put, world
 
 
 def codes(made: World, vertex: Vertex) -> list[Code]:
@@ -40,6 +41,26 @@ def test_a_claim_of_an_annealer_that_runs_is_named_while_nothing_is_in_transitio
     assert codes(made, vertex) == [Code.NODE_CLAIMED]
     put(made, "other@n", State.TRANSITION)
     assert codes(made, vertex) == [Code.NODE_BUSY]
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "code", "said"),
+    [
+        (State.PROPOSED, {}, Code.PROPOSED, "noderole commit app@n"),
+        (State.ERROR, {"reason": "no disk"}, Code.FAILED, "its run failed: no disk"),
+        (State.ACTIVE, {}, Code.DONE, "noderole refresh app@n"),
+        (State.ACTIVE, {"once": "done"}, Code.DESTRUCTIVE_DONE, "noderole redeploy app@n"),
+    ],
+)
+def test_a_state_that_keeps_it_from_starting_is_the_reason(
+    state: State, fields: dict[str, str], code: Code, said: str
+) -> None:
+    made = world()
+    vertex = put(made, "app@n", state, **fields)
+    (reason,) = why_not(made, vertex, 1.0)
+    assert reason.code is code
+    assert said in f"{reason.text} {reason.advice}"
+    assert not runnable(made, vertex, 1.0, JIGS)
 
 
 def test_a_fence_that_is_not_there_is_named() -> None:
@@ -81,14 +102,14 @@ def test_a_gate_that_is_not_there_is_named_by_members_and_by_those_who_wait_for_
 
 
 def test_claims_that_are_refused_are_tried_later_and_later_and_told_once() -> None:
-    refusals, now, told = Refusals(), 0.0, 0
+    refusals, now, logged = Refusals(), 0.0, 0
     for count in range(1, 60):
         wait = refusals.refused("n", now)
-        told += refusals.news("n", "it is gone") is not None
+        logged += refusals.news("n", "it is gone") is not None
         assert (refusals.until("n", now) is None) is (count <= FREE)
         now += wait
     assert wait == LONGEST_SECONDS
-    assert told == 1
+    assert logged == 1
     assert refusals.until("m", now) is None
     refusals.well("n")
     assert refusals.until("n", now) is None

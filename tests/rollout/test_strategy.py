@@ -330,10 +330,10 @@ def group(line: str) -> str:
     ],
 )  # fmt: skip
 def test_a_slip_is_told_with_line_path_found_and_expected(text: str, sentence: str) -> None:
-    told = problems(text)
-    assert told[0].startswith(f"f.yaml:{sentence}")
+    found = problems(text)
+    assert found[0].startswith(f"f.yaml:{sentence}")
     if "data` is missing" not in sentence:  # where data is not, its keys are not where they belong
-        assert len(told) == 1
+        assert len(found) == 1
 
 
 def test_names_that_are_taken_are_told_with_the_line_of_the_first() -> None:
@@ -411,3 +411,25 @@ def test_the_version_of_an_inventory_changes_with_what_selectors_see() -> None:
     assert version(SITE) != version(other)
     blind = {**SITE, "n2.a.example.com": Node(rack="r1", tags=("ssd", "compute"), alive=True)}
     assert version(SITE) == version(blind)
+
+
+def test_a_file_that_is_not_there_or_holds_none_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "strategy.yaml"
+    with pytest.raises(NotFound, match=r"strategy\.yaml does not exist"):
+        reading.load_all(file)
+    file.write_text("schema: some/Other/v1\n")
+    with pytest.raises(Invalid, match=r"strategy\.yaml: holds no document of schema .*, only some/Other/v1"):
+        reading.load_all(file)
+
+
+def test_faults_come_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "strategy.yaml"
+    groups = "".join(f"  - {{name: g{number}, critical: 7, depends_on: []}}\n" for number in range(12))
+    file.write_text(
+        AIRSHIP.split("  groups:")[0] + "  groups:\n" + "".join(f"  {line}\n" for line in groups.splitlines())
+    )
+    with pytest.raises(Invalid) as caught:
+        reading.load_all(file)
+    lines = [int(problem.split(":")[1]) for problem in caught.value.problems]
+    assert len(lines) >= 12
+    assert lines == sorted(lines)

@@ -34,7 +34,7 @@ from nodepool_ocb.jigs.jig import (
 from nodepool_ocb.jigs.raised import failed
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.hooks import on_transition
+from nodepool_ocb_annealer.hooks.calls import on_transition
 from nodepool_ocb_annealer.runs import attributes
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 

@@ -1,0 +1,150 @@
+"""When hooks run, and what becomes of what they want.
+
+The records themselves say which hooks are still to run, so a hook outlives whoever should have run it. A hook runs in a
+thread; what it wants changed is written together with the note that it has run. One that raises makes its noderole
+ERROR (noderole hooks), or is logged and counted (node and deployment hooks).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from nodepool_ocb.errors import Denied, OcbError, Spoiled, Stale, Unavailable
+from nodepool_ocb.model import limits
+from nodepool_ocb.model.records import Change
+from nodepool_ocb.store.touched import Touched
+from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.hooks import deployments, noderoles
+from nodepool_ocb_annealer.hooks.context import SEPARATOR, Context, appoint
+from nodepool_ocb_annealer.hooks.installation import Installation
+from nodepool_ocb_annealer.hooks.job import Done, Job
+from nodepool_ocb_annealer.hooks.nodes import NodeHooks
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS: Final = 2.0
+MENDED_SECONDS: Final = 60.0  # for one that met attributes that cannot be read; it goes on at once when they can be
+MOST_AT_ONCE: Final = 16  # hooks under way; each holds what it sees
+
+
+class Hooking:
+    """Makes appointments for hooks, runs them, and writes what came of them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hook")
+        self._under_way: set[Appointment] = set()
+        self._queue: dict[Appointment, None] = {}  # names alone: what a hook sees is put together when it runs
+        self._installation = Installation(context.registration)
+        self._nodes = NodeHooks(context, self._installation)
+        self._jobs: Mapping[Matter, Callable[[str], Job | None]] = {
+            Matter.NODEROLE_HOOK: partial(noderoles.job, context, self._installation),
+            Matter.NODE_HOOK: self._nodes.job,
+            Matter.DEPLOYMENT_HOOK: partial(deployments.job, context, self._installation),
+        }
+
+    def look(self, touched: Touched) -> None:
+        """Make appointments for whatever has a hook to run among what changed."""
+        for vertex in touched.vertices:
+            self._nodes.note(vertex)
+            if vertex.record.hooks:
+                appoint(self._context, Appointment(Matter.NODEROLE_HOOK, vertex.name), vertex.node.name)
+        for fqdn in touched.nodes:
+            view = self._context.world.nodes.get(fqdn)
+            if view and view.record and (view.record.hooks or view.record.deleting):
+                appoint(self._context, Appointment(Matter.NODE_HOOK, fqdn), fqdn)
+        if touched.deployments:
+            for (deployment, role), stored in self._context.world.deployment_roles.items():
+                if stored.record.hooks or stored.record.deleting:
+                    whom = f"{deployment}{SEPARATOR}{role}"
+                    appoint(self._context, Appointment(Matter.DEPLOYMENT_HOOK, whom), deployment)
+
+    def look_at_all(self) -> None:
+        """As ``look``, at everything: what waits may be older than we are, or than the role's definition."""
+        world = self._context.world
+        self._nodes.forget_order()
+        waiting = {vertex for vertex in world.vertices() if vertex.record.hooks}
+        self.look(Touched(vertices=waiting, nodes=set(world.nodes), deployments=True))
+
+    def look_for_code(self) -> None:
+        """What was not installed here may be by now: then that is registered, and it is run."""
+        self._installation.look_again()
+
+    def due(self, matter: Matter, about: str) -> None:
+        """An appointment has come: run the hook, unless it runs already."""
+        asked = Appointment(matter, about)
+        if asked in self._under_way:
+            return
+        if len(self._under_way) >= MOST_AT_ONCE:
+            self._queue[asked] = None
+            return
+        job = self._jobs[matter](about)
+        if job is not None:
+            self._under_way.add(asked)
+            self._threads.submit(self._run, asked, job)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # -- in the thread --
+
+    def _run(self, asked: Appointment, job: Job) -> None:
+        done: Done | None = None
+        wait = AGAIN_SECONDS
+        try:
+            done = job.work()
+        except (Stale, Unavailable, Denied) as error:
+            log.warning("%s: %s", asked, error)
+        except Spoiled as wrong:
+            wait = MENDED_SECONDS
+            self._context.post(partial(self._context.spoiled, wrong.path, str(wrong)))
+        except Exception as error:
+            log.exception("%s", asked)
+            done = Done([], f"{type(error).__name__}: {error}", {})
+        self._context.post(lambda: self._done(asked, job, done, wait))
+
+    # -- back on the turn thread --
+
+    def _done(self, asked: Appointment, job: Job, done: Done | None, again_seconds: float) -> None:
+        changes = self._changes(asked, job, done)
+        self._send(asked, list(limits.apart(changes)), again_seconds)
+
+    def _send(self, asked: Appointment, parts: list[list[Change]], again_seconds: float) -> None:
+        """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
+        if not parts:
+            self._ended(asked, again_seconds)
+            return
+        first, *rest = parts
+
+        def written(refused: OcbError | None) -> None:
+            if refused is None and rest:
+                self._send(asked, rest, again_seconds)
+            else:
+                self._ended(asked, again_seconds if refused else 0.0)
+
+        self._context.send(first, written, str(asked))
+
+    @staticmethod
+    def _changes(asked: Appointment, job: Job, done: Done | None) -> list[Change]:
+        """What the hook comes to; where what it wants cannot be, it has failed."""
+        if done is None:
+            return []
+        for _ in range(2):
+            try:
+                return job.write(done)
+            except Exception as error:
+                log.exception("%s", asked)
+                done = Done([], f"{type(error).__name__}: {error}", {})
+        return []
+
+    def _ended(self, asked: Appointment, again_seconds: float) -> None:
+        self._under_way.discard(asked)
+        appoint(self._context, asked, asked.about, again_seconds)  # another hook may wait
+        while self._queue and len(self._under_way) < MOST_AT_ONCE:
+            following = next(iter(self._queue))
+            del self._queue[following]
+            self.due(following.matter, following.about)

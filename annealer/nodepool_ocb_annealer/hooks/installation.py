@@ -1,0 +1,38 @@
+"""Whether the code of a role's hooks is installed on this host. An annealer without it leaves its hooks to others."""
+
+from __future__ import annotations
+
+import logging
+
+from nodepool_ocb.catalogue.code import installed, look_again
+from nodepool_ocb.daemon.registration import Registration
+from nodepool_ocb.engine.hookcode import brings
+
+log = logging.getLogger(__name__)
+
+
+class Installation:
+    """What is missed is logged once for each role and hook."""
+
+    def __init__(self, registration: Registration) -> None:
+        self._registration = registration
+        self._missed: set[tuple[str, str]] = set()  # role and hook
+
+    def has(self, role: str, barclamp: str, hook: str) -> bool:
+        """Whether the code of a role is here."""
+        if brings(installed(), role, barclamp):
+            return True
+        if (role, hook) not in self._missed:
+            self._missed.add((role, hook))
+            log.warning(
+                "%s of role %s: its code is not installed on this host; another annealer has to run it", hook, role
+            )
+        return False
+
+    def look_again(self) -> None:
+        """What was not installed may be by now: then it is registered."""
+        if self._missed:
+            look_again()
+            if installed() != self._registration.record.code:
+                self._missed.clear()
+                self._registration.change(code=installed())
