@@ -170,15 +170,6 @@ def test_a_backend_that_breaks_is_a_build_that_failed(zk_session: Session, tmp_p
     directory.close()
 
 
-def test_a_builder_whose_znode_somebody_took_away_is_there_again(yard: Yard) -> None:
-    builder = yard.builder(yard.image("jammy"), sweep_seconds=1.0).start()
-    path = paths.daemon("builder", builder.id)
-    znode = yard.session.get(path)
-    assert znode is not None
-    yard.session.commit([Delete(path, znode.version)])
-    yard.until(lambda: yard.session.get(path), "it has registered again", 10.0)
-
-
 def test_what_a_reload_does_not_change_is_told(yard: Yard) -> None:
     builder = yard.builder(yard.image("jammy")).start()
     file = builder.config.parent / "nodepool.yaml"
