@@ -95,17 +95,17 @@ class Builder:
 
     def _look_around(self) -> None:
         """See whether this host can build, and who else is there."""
-        context, trouble = self.context, self._hindrance()
+        context, trouble = self.context, self._blocker()
         if space.kind(trouble) != space.kind(self.trouble):  # how much room there is changes all the time
             self.trouble = trouble
         builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
         context.gone = self._company.look(context.session, builders, context.settings.gone_seconds)
         self.registration.compare(self._company.said(context.builder_id))
 
-    def _hindrance(self) -> str | None:
+    def _blocker(self) -> str | None:
         """Why this host cannot build now."""
         directory = self.context.directory
-        return space.hindrance(directory.folder, directory.logs, self.context.settings.free_bytes)
+        return space.blocker(directory.folder, directory.logs, self.context.settings.free_bytes)
 
     def _sweep_builds(self) -> None:
         """End what an earlier process left here: once, and not before the directory is known to be ours alone."""
@@ -175,9 +175,9 @@ class Builder:
         decision = due(view, self.context.wanted(image), now, self.context.settings.retry_seconds)
         if not isinstance(decision, Due):
             return float("inf") if decision.at is None else max(0.0, decision.at - now)
-        if hindrance := self._hindrance():
+        if blocker := self._blocker():
             if self._backoff.may_say(("space", view.name), self.context.settings.sweep_seconds):
-                log.warning("%s is due and cannot be built: %s", view.name, hindrance)
+                log.warning("%s is due and cannot be built: %s", view.name, blocker)
             return float("inf")  # until the next sweep
         building = Building(self.context, image)
         if self._backoff.start(self.builds, view.name, building.run):

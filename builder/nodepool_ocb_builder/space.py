@@ -14,7 +14,7 @@ LOG_BYTES: Final = 1 << 20  # that are free where logs go, before a build begins
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
-def hindrance(images: Path, logs: Path, free_bytes: int) -> str | None:
+def blocker(images: Path, logs: Path, free_bytes: int) -> str | None:
     """Why no build may begin on this host; None where one may."""
     refused = (
         f"{reason}; mend that, or name another folder"
@@ -24,13 +24,13 @@ def hindrance(images: Path, logs: Path, free_bytes: int) -> str | None:
     return next(refused, None) or shortage([images], free_bytes) or shortage([logs], min(free_bytes, LOG_BYTES))
 
 
-def kind(hindrance: str | None) -> str | None:
+def kind(blocker: str | None) -> str | None:
     """What stays of it while the room on the disk changes.
 
     >>> kind("3 bytes are free in /a, and more are wanted"), kind("/a is gone")
     (' in /a, and more are wanted', '/a is gone')
     """
-    return hindrance and (hindrance.partition(" are free")[2] or hindrance)
+    return blocker and (blocker.partition(" are free")[2] or blocker)
 
 
 def shortage(folders: Iterable[Path], free_bytes: int) -> str | None:

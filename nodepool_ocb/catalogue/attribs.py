@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from nodepool_ocb.catalogue import kwalify
-from nodepool_ocb.documents.schema import did_you_mean, faults_in_value
+from nodepool_ocb.documents.schema import faults_in_value
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Attrib, Json

@@ -24,7 +24,8 @@ from nodepool_ocb.catalogue.code import find, overridden
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault
-from nodepool_ocb.documents.schema import did_you_mean, faults
+from nodepool_ocb.documents.schema import faults
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json, Role
 
@@ -37,7 +38,7 @@ AS_WRITTEN = ("jig", "description", "type", "timeout_seconds", "retries", "backo
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What documents came to. ``problems`` are those of roles and documents that were left out."""
+    """The roles of documents. ``problems`` are those of roles and documents that were left out."""
 
     roles: Mapping[str, Role]
     warnings: tuple[str, ...] = ()

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.documents.cycles import components
-from nodepool_ocb.documents.schema import did_you_mean, faults_in_value
+from nodepool_ocb.documents.schema import faults_in_value
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import attributes as blobs
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Attrib, Json, Role

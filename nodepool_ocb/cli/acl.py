@@ -10,6 +10,7 @@ import click
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun
 from nodepool_ocb.errors import Denied
+from nodepool_ocb.views.cluster import RightsRow
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.acls import Difference, Walk
@@ -66,7 +67,10 @@ def check() -> None:
 def _tell(differences: Iterable[Difference]) -> None:
     from nodepool_ocb.store.client.access import words
 
-    rows = [{"path": each.path, "found": words(each.found), "expected": words(each.expected)} for each in differences]
+    rows = [
+        RightsRow(path=each.path, found=tuple(words(each.found)), expected=tuple(words(each.expected)))
+        for each in differences
+    ]
     output.things(rows, COLUMNS, key="path")
 
 

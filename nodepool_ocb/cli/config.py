@@ -10,7 +10,7 @@ import click
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun, asked
-from nodepool_ocb.model.records import Json
+from nodepool_ocb.views.cluster import ConfigDocument, Nodepool, config_words
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import BuilderSettings
@@ -60,28 +60,17 @@ def check(offline: bool, nodepool: Path | None) -> None:
     sections = msgspec.to_builtins(settings)
     if sections["zookeeper"]["password"] is not None:
         sections["zookeeper"]["password"] = "***"
-    document = {
-        "file": str(found) if found else None,
-        "zookeeper_reached": None if offline else True,
-        "settings": sections,
-    }
-    shown = {"file": document["file"], "zookeeper": "not asked (--offline)" if offline else "reached"}
-    for section, values in sections.items():
-        shown |= (
-            {f"{section}.{key}": value for key, value in values.items()}
-            if isinstance(values, dict)
-            else {section: values}
-        )
-    if images:
-        document["nodepool"] = images
-        shown |= {f"nodepool {key}": value for key, value in images.items()}
-    else:
-        shown["nodepool file"] = "there is none; only builders need it"
-    output.thing(document, str(found or "defaults"), output.fields(shown))
+    document = ConfigDocument(
+        file=str(found) if found else None,
+        zookeeper_reached=None if offline else True,
+        settings=sections,
+        nodepool=images or msgspec.UNSET,
+    )
+    output.thing(document, str(found or "defaults"), output.fields(config_words(document)))
 
 
-def _images(path: Path, builder: BuilderSettings) -> dict[str, Json]:
-    """What a nodepool.yaml comes to, without anything that may be secret; raises Invalid with every fault."""
+def _images(path: Path, builder: BuilderSettings) -> Nodepool:
+    """The content of a nodepool.yaml, without anything that may be secret; raises Invalid with every fault."""
     from nodepool_ocb import providers
     from nodepool_ocb.images import backends, nodepool
 
@@ -92,9 +81,9 @@ def _images(path: Path, builder: BuilderSettings) -> dict[str, Json]:
             section = f"providers[{provider.name}]"
             where = f"{path}:{read.line(section + '.' + fault.partition(': ')[0])}"
             output.say(f"warning: {where}: {section}: {fault}; builders of this host leave it out")
-    return {
-        "file": str(path),
-        "diskimages": [image.name for image in read.diskimages if not image.stub],
-        "providers": [provider.name for provider in read.providers],
-        "labels": [label.name for label in read.labels],
-    }
+    return Nodepool(
+        file=str(path),
+        diskimages=tuple(image.name for image in read.diskimages if not image.stub),
+        providers=tuple(provider.name for provider in read.providers),
+        labels=tuple(label.name for label in read.labels),
+    )

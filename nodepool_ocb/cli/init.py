@@ -7,6 +7,7 @@ import click
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.errors import Conflict
+from nodepool_ocb.views.cluster import ClusterRow
 
 
 @click.command(cls=Verb)
@@ -30,5 +31,5 @@ def command(admin_domain: str | None) -> None:
         )
     if not made:
         output.say("it is there already, and stays as it is")
-    shown = {"cluster": cluster.id, "place": where, "admin_domain": cluster.admin_domain, "made": made}
-    output.thing(shown, cluster.id)
+    row = ClusterRow(cluster=cluster.id, place=where, admin_domain=cluster.admin_domain, made=made)
+    output.thing(row, cluster.id)

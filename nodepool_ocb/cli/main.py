@@ -16,7 +16,8 @@ from typing import Any, Final, NoReturn
 import click
 
 from nodepool_ocb.cli.kit import terminal
-from nodepool_ocb.cli.kit.options import common_options, did_you_mean
+from nodepool_ocb.cli.kit.options import common_options
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.telemetry.visible import visible
 

@@ -15,14 +15,14 @@ from nodepool_ocb.cli.kit.options import Noun, confirm, yes_option
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Delete, Json, Run, Set
+from nodepool_ocb.model.records import Change, Delete, Run, Set
 from nodepool_ocb.telemetry.visible import line
+from nodepool_ocb.views.cluster import Deleted, RecordDocument, excerpt
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.frames import Znode
     from nodepool_ocb.store.client.session import Session
 
-SHOWN: Final = 4000  # characters of what a record holds, in a table; the other forms have all
 NAMED: Final = 20  # znodes that are named before they go
 _PATH: Final = re.compile(r"(/ocb|/nodepool/image|/nodepool/daemons)(/[^/\x00]+)*")
 
@@ -43,20 +43,18 @@ def show(path: str) -> None:
         znode = _there(opened, path)
         below = opened.children(path) or []
     belongs = quarantine.kind(path)
-    text = line(znode.data.decode("utf-8", "backslashreplace"))
-    document: dict[str, Json] = {
-        "path": path,
-        "kind": belongs if isinstance(belongs, str) else belongs.__name__ if belongs else None,
-        "cannot_be_read": quarantine.problem(znode),
-        "version": znode.version,
-        "bytes": len(znode.data),
-        "session": f"0x{znode.ephemeral_owner:x}" if znode.ephemeral_owner else None,
-        "since": znode.mtime,
-        "below": sorted(below),
-    }
-    left = len(text) - SHOWN
-    shown = text[:SHOWN] + (f" ... and {left} characters more" if left > 0 else "")
-    output.thing({**document, "data": text}, path, output.fields(document), "", output.verbatim([shown]))
+    document = RecordDocument(
+        path=path,
+        kind=belongs if isinstance(belongs, str) else belongs.__name__ if belongs else None,
+        cannot_be_read=quarantine.problem(znode),
+        version=znode.version,
+        bytes=len(znode.data),
+        session=f"0x{znode.ephemeral_owner:x}" if znode.ephemeral_owner else None,
+        since=znode.mtime,
+        below=tuple(sorted(below)),
+        data=line(znode.data.decode("utf-8", "backslashreplace")),
+    )
+    output.thing(document, path, output.fields(document, but=("data",)), "", output.verbatim([excerpt(document)]))
 
 
 @command.command()
@@ -84,8 +82,7 @@ def delete(path: str, force: bool, yes: bool) -> None:
 
         for transaction in decide():
             opened.commit(transaction)
-    rows = [{"change": "delete", "path": name} for name in names]
-    output.things(rows, ("change", "path"), key="path")
+    output.things([Deleted(path=name) for name in names], ("change", "path"), key="path")
 
 
 def _there(opened: Session, path: str) -> Znode:

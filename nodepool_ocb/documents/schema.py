@@ -6,10 +6,9 @@ schema; the ``description`` of a schema that a value does not match is part of t
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from jsonschema.validators import extend
 
 from nodepool_ocb.documents.document import SECRET, Document
 from nodepool_ocb.documents.plainyaml import Fault, Key, kind_of
+from nodepool_ocb.documents.suggest import did_you_mean, nearest
 from nodepool_ocb.model.records import Json
 
 _KINDS: Final = {
@@ -68,21 +68,6 @@ def valid_schema(schema: Json) -> str | None:
     """Why something is no JSON Schema; None when it is one."""
     error = next(iter(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)), None)
     return None if error is None else f"{'/'.join(map(str, error.absolute_path))}: {error.message}".lstrip(": ")
-
-
-def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The word that was probably meant, if any is like it.
-
-    >>> nearest("wants-atribs", ["wants-attribs", "attribs"])
-    'wants-attribs'
-    """
-    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.65)), None)
-
-
-def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word; empty when nothing is like it."""
-    found = nearest(word, words)
-    return f"; did you mean `{found}`?" if found else ""
 
 
 class _Found(msgspec.Struct, frozen=True):

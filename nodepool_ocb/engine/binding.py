@@ -36,7 +36,7 @@ MOST_PARENTS: Final = limits.MOST_CHANGES - 30
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a bind comes to: nothing is written yet."""
+    """What a bind would write."""
 
     noderoles: tuple[tuple[str, NodeRole], ...]  # the new ones, parents first
     changes: tuple[Change, ...]

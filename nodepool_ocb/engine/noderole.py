@@ -259,7 +259,7 @@ OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not kno
 
 
 class Settling(Generic[P]):
-    """Changes, and what their neighbours come to; more changes may be put on top of what came of the first.
+    """Changes, and the changes of neighbours that follow from them; more changes may be added on top of these.
 
     ``records`` has every noderole that was looked at, as it is after all of them. Costs in proportion to what changes: each
     noderole keeps a counter of its unsatisfied parents, each cluster one of its unsatisfied members, and nothing is
@@ -297,7 +297,7 @@ class Settling(Generic[P]):
 
 
 def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) -> dict[P, NodeRole]:
-    """What these changes, and the neighbours ``also``, come to once nothing moves any more.
+    """These changes, and those of the neighbours ``also`` and of all others that follow, until nothing moves any more.
 
     Gives every record that differs from what its noderole holds, the changes included, each with the hook of the state that
     it enters.

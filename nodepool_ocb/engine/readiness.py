@@ -54,7 +54,6 @@ class Code(StrEnum):
     HOOK_PENDING = "HOOK_PENDING"
     BACKOFF = "BACKOFF"
     NO_ANNEALER = "NO_ANNEALER"
-    SKIPPED = "SKIPPED"  # left out of a run on purpose
     DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
     RUNNING = "RUNNING"  # an annealer works on it now
     DONE = "DONE"  # ACTIVE, and nobody asked for more
@@ -157,7 +156,7 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
         return Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
     if state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
         text = f"annealer {vertex.node.claim.annealer} works on it"
-        text += f", and is to end it: {record.cancel_reason}" if record.cancel_reason else ""
+        text += f", and is to cancel it: {record.cancel_reason}" if record.cancel_reason else ""
         return Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
     return None
 
@@ -242,7 +241,7 @@ def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
     view, claim = vertex.node, vertex.node.claim
     if claim is not None and _ghost(vertex):
         text = f"node {view.name} is claimed by {claim.annealer}, which is not running, for {claim.noderole}"
-        text += "" if view.claim_owner else "; no session holds the claim, so it does not go by itself"
+        text += "" if view.claim_owner else "; no session holds the claim, so it stays"
         advice = f"wait for the end of its session; if it stays: nodepool-ocb record delete {paths.claim(view.name)}"
         yield Reason(Code.NODE_CLAIMED, view.name, claim.since, text, advice)
     elif claim is not None and record.state is not State.TRANSITION and (view.busy in (None, vertex)):
@@ -255,7 +254,7 @@ def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
             advice = LOST_ADVICE + (
                 FENCE_ADVICE.format(_above_all_epochs(view)) if path == paths.fence(view.name) else ""
             )
-            yield Reason(Code.INCOMPLETE, path, 0.0, f"{path} is not there, and no claim goes without", advice)
+            yield Reason(Code.INCOMPLETE, path, 0.0, f"{path} is missing, and every claim needs it", advice)
 
 
 def _above_all_epochs(view: NodeView) -> int:

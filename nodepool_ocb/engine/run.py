@@ -79,8 +79,8 @@ class Do(StrEnum):
     START = "START"  # give the jig its order, in a slot
     AGAIN = "AGAIN"  # the same after a second
     STOP = "STOP"  # tell the jig to leave the run alone
-    END = "END"  # have what runs on the machine ended
-    END_AGAIN = "END_AGAIN"  # the same after a second
+    CANCEL = "CANCEL"  # have what runs on the machine ended
+    CANCEL_AGAIN = "CANCEL_AGAIN"  # the same after a second
     LOSE = "LOSE"  # hear that it ENDED: nobody can know how
     JUDGE = "JUDGE"  # find out whether the machine is dead by agreement: hear DEAD or DOUBTED
     WRITE = "WRITE"  # write the outcome; with it claim the next noderole of the node, if there is one
@@ -218,8 +218,8 @@ def _rules() -> tuple[Rule, ...]:
     reporting, waiting, releasing, over = Phase.REPORTING, Phase.WAITING, Phase.RELEASING, Phase.OVER
     at, do = Event, Do
     return (
-        Rule(claiming, at.CLAIMED, cancelling, (do.END,), cancelled),
-        Rule(claiming, at.CLAIMED, cancelling, (do.END,), other_jig),
+        Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), cancelled),
+        Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), other_jig),
         Rule(claiming, at.CLAIMED, running, (do.LOSE,), unrepeatable),
         Rule(claiming, at.CLAIMED, running, (do.START,)),
         Rule(claiming, at.REFUSED, over, (do.FORGET, do.FEED, do.CLAIM_LATER)),
@@ -236,11 +236,11 @@ def _rules() -> tuple[Rule, ...]:
         Rule(running, at.UNREACHED, running, (do.AGAIN,), first_unreached),
         Rule(running, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
         *_answers(running),
-        Rule(cancelling, at.LEFT, cancelling, (do.END,)),
-        Rule(cancelling, at.UNREAD, cancelling, (do.END,)),
-        Rule(cancelling, at.SPOILED, cancelling, (do.END,)),
-        Rule(cancelling, at.FAULT, cancelling, (do.END_AGAIN,), first_fault),
-        Rule(cancelling, at.UNREACHED, cancelling, (do.END_AGAIN,), first_unreached),
+        Rule(cancelling, at.LEFT, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.UNREAD, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.SPOILED, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.FAULT, cancelling, (do.CANCEL_AGAIN,), first_fault),
+        Rule(cancelling, at.UNREACHED, cancelling, (do.CANCEL_AGAIN,), first_unreached),
         *_answers(cancelling),
         Rule(reporting, at.WRITTEN, over, (do.RECORD, do.FORGET, do.FEED, do.LOOK)),
         Rule(reporting, at.PASSED_ON, over, (do.RECORD, do.HAND_OVER)),

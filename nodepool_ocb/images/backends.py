@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Final, Protocol
 
-from nodepool_ocb.documents.schema import did_you_mean
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.model.records import Json

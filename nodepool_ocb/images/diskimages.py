@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.documents import cycles
-from nodepool_ocb.documents.schema import did_you_mean
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.model.records import Json
 
 #: What a diskimage is made as where neither it nor a provider says.

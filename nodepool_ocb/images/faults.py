@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.documents.plainyaml import Fault, Key
-from nodepool_ocb.documents.schema import did_you_mean
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.images import diskimages
 from nodepool_ocb.images.dialect import Source
 from nodepool_ocb.model.records import Json

@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from nodepool_ocb.documents.schema import did_you_mean
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.providers.stamp import Stamp

@@ -14,7 +14,7 @@ from nodepool_ocb.documents import schema
 from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault, Key
-from nodepool_ocb.documents.schema import did_you_mean, nearest
+from nodepool_ocb.documents.suggest import did_you_mean, nearest
 from nodepool_ocb.rollout.strategy import PHASES, SCHEMA
 
 #: Phases are named as the reasons of groups that fail in them; these are reasons already.

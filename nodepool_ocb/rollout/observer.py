@@ -24,7 +24,7 @@ MOVES = {
     Directive.COMMIT: {State.PROPOSED: Event.COMMIT},
     Directive.RETRY: {State.PROPOSED: Event.COMMIT, State.ERROR: Event.RETRY},
     Directive.RECALL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE},
-    Directive.END: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.CANCEL},
+    Directive.CANCEL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.CANCEL},
 }
 
 
@@ -61,7 +61,7 @@ class Observer:
         found: dict[Event, list[Vertex]] = {}
         for action in actions:
             for vertex in self.noderoles(action.node, action.phase):
-                event = MOVES[action.order].get(vertex.record.state)
+                event = MOVES[action.directive].get(vertex.record.state)
                 if event is not None:
                     found.setdefault(event, []).append(vertex)
         return found

@@ -1,4 +1,4 @@
-"""What a strategy comes to with the nodes that there are: a plan to look at, and a rollout that begins."""
+"""A strategy applied to the nodes: a plan to look at, and a rollout that begins."""
 
 from __future__ import annotations
 

@@ -43,13 +43,13 @@ class Directive(StrEnum):
     COMMIT = "commit"  # those that are PROPOSED
     RETRY = "retry"  # those that are PROPOSED are committed, those in ERROR retried
     RECALL = "recall"  # those in TODO or BLOCKED are proposed again: nothing begins any more
-    END = "end"  # the same, and the runs of those in TRANSITION are ended on their machines
+    CANCEL = "cancel"  # the same, and the runs of those in TRANSITION are cancelled
 
 
 class Action(msgspec.Struct, frozen=True):
-    """An order about one node. To carry it out twice does no harm."""
+    """A directive for one node. To carry it out twice does no harm."""
 
-    order: Directive
+    directive: Directive
     node: str
     phase: int
 
@@ -60,11 +60,6 @@ class Step(msgspec.Struct, frozen=True):
     decisions: tuple[Decision, ...]
     actions: tuple[Action, ...]
     due: float | None  # None: nothing comes from the passing of time
-
-    @property
-    def idle(self) -> bool:
-        """Nothing to do until something is seen, asked or due."""
-        return not self.decisions and not self.actions
 
 
 def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
@@ -91,14 +86,14 @@ def _actions(rollout: Rollout, seen: Mapping[str, Seen]) -> Iterator[Action]:
     by_person = cancelled(rollout.head)
     for name, there in seen.items():
         progress = rollout.nodes[name]
-        if order := _order(progress, there, recalled(progress), by_person):
-            yield Action(order, name, progress.passed)
+        if directive := _directive(progress, there, recalled(progress), by_person):
+            yield Action(directive, name, progress.passed)
 
 
-def _order(progress: Progress, there: Seen, recalled: bool, by_person: bool) -> Directive | None:
+def _directive(progress: Progress, there: Seen, recalled: bool, by_person: bool) -> Directive | None:
     given_up = by_person and progress.state in IN_FLIGHT | {NodeState.FAILURE}
     if progress.state is NodeState.UNKNOWN or given_up:
-        return Directive.END if there.waiting or there.running else None
+        return Directive.CANCEL if there.waiting or there.running else None
     if recalled and progress.state in IN_FLIGHT:
         return Directive.RECALL if there.waiting else None
     if progress.state is not NodeState.SENDING:

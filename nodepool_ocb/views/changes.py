@@ -36,7 +36,7 @@ class ChangesDocument(View, frozen=True, kw_only=True):
     request: int | msgspec.UnsetType = msgspec.UNSET  # its number
 
 
-class Place(Protocol):
+class OfWorld(Protocol):
     """Where a path is in the world (store.worldpaths)."""
 
     @property
@@ -47,7 +47,7 @@ class Place(Protocol):
     def below(self) -> str: ...
 
 
-Parse = Callable[[str], Place | None]
+Parse = Callable[[str], OfWorld | None]
 
 
 def rows(changes: Iterable[Change], parse: Parse) -> tuple[ChangeRow, ...]:
@@ -67,7 +67,7 @@ def _row(change: Change, parse: Parse) -> ChangeRow | None:
     return ChangeRow(change=verb, kind=named[0], name=named[1], state=None if state is None else str(state))
 
 
-def _of_world(change: Change, data: object, place: Place | None) -> tuple[str, str] | None:
+def _of_world(change: Change, data: object, place: OfWorld | None) -> tuple[str, str] | None:
     """The kind and the name of what stands at a path below /ocb."""
     if (place is None and data is None) or isinstance(data, Gate):
         return None

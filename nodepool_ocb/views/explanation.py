@@ -1,6 +1,6 @@
 """Why a noderole stands where it stands, followed up the graph to what really holds it. Pure.
 
-The reasons of one noderole are those by which an annealer decides (hindrance.py). A noderole that is BLOCKED waits for
+The reasons of one noderole are those by which an annealer decides (engine/readiness.py). A noderole that is BLOCKED waits for
 parents that may wait themselves: its *causes* are the noderoles at the upper end, the failed ones first. One that is
 PROPOSED may wait for its turn in a rollout (rollout/waiting.py).
 """

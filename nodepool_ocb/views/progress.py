@@ -5,6 +5,10 @@ for, is in ERROR, PROPOSED, or in a deployment that is PROPOSED. A machine that 
 
 Of a rollout is known: it is over; it is gone; or nothing happens before somebody promotes a group that pauses. That no
 annealer runs says nothing: one may start.
+
+Asking for a build raises a flag, and each time it is raised it has another number (its mzxid). A build answers the request
+if the flag that stood there when the build began had this number or a later one. Known is: such a build is ready; the
+newest of them has failed; or none can begin before somebody acts. A build whose builder died says nothing: another begins.
 """
 
 from __future__ import annotations
@@ -17,12 +21,15 @@ import msgspec
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.model.records import DeploymentState, State
+from nodepool_ocb.images import rules
+from nodepool_ocb.images.rules import BuildView, ImageView
+from nodepool_ocb.model.records import BuildState, DeploymentState, State
 from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.groups import failed
 from nodepool_ocb.rollout.records import GroupState, Rollout
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.rollouts.rows import in_turn
+from nodepool_ocb.views.times import shown
 from nodepool_ocb.views.view import View
 
 #: What only a person or a machine's return can end.
@@ -175,3 +182,50 @@ def _moved(rollout: Rollout, group: str) -> str:
     if record.accepted is not None:
         return f"group {group}: {record.state}, accepted: {record.accepted}"
     return f"group {group}: {record.state}" + (f": {record.detail}" if record.detail else "")
+
+
+# -- of a build --
+
+
+class BuildProgress(msgspec.Struct, frozen=True):
+    """How far the build is that was asked for."""
+
+    outcome: str | None  # ready, failed, paused, withdrawn or deleted; None while it is open
+    sentence: str
+    build: BuildView | None = None
+
+
+def of_build(view: ImageView | None, request: int, now: float) -> BuildProgress:
+    """How far a build is that answers the request with this number."""
+    if view is None:
+        return BuildProgress("deleted", "the image was deleted")
+    ours = [build for build in view.builds if build.record.request >= request]
+    for build in ours:
+        if build.record.state is BuildState.READY:
+            return BuildProgress("ready", f"build {build.id} is ready", build)
+    newest = ours[-1] if ours else None
+    state = rules.state_shown(newest, view.holder) if newest else None
+    if newest and state is BuildState.FAILED:
+        return BuildProgress(
+            "failed", f"build {newest.id} failed: {newest.record.reason or 'no reason was recorded'}", newest
+        )
+    if newest and state is BuildState.BUILDING:
+        return BuildProgress(None, f"{newest.record.builder} makes build {newest.id}", newest)
+    return _not_begun(view, request, newest, now)
+
+
+def _not_begun(view: ImageView, request: int, last: BuildView | None, now: float) -> BuildProgress:
+    lost = f"build {last.id} was aborted; " if last else ""
+    if view.request is None or view.request.mzxid < request:
+        return BuildProgress("withdrawn", f"{lost}the request is gone, and no build that answers it is ready", last)
+    if view.pause is not None and view.pause.on(now):
+        pause = view.pause.record
+        by = f"{pause.by or 'somebody'} has paused {view.name}{f': {pause.reason}' if pause.reason else ''}"
+        if pause.until is None:
+            return BuildProgress(
+                "paused", f"{lost}{by}; the request stays: nodepool-ocb image unpause {view.name}", last
+            )
+        return BuildProgress(None, f"{lost}{by}; it goes on at {shown(pause.until)}", last)
+    if view.holder is not None:
+        return BuildProgress(None, f"{lost}{view.holder.host} works on {view.name}, on what was asked for before", last)
+    return BuildProgress(None, f"{lost}waiting for a builder to begin", last)

@@ -5,7 +5,7 @@ Commands print views and HTTP pages may: their fields are the keys of JSON and Y
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -59,15 +59,9 @@ def _fields(value: msgspec.Struct) -> Iterator[tuple[str, Json]]:
     return ((name, each) for name, each in pairs if each is not msgspec.UNSET)
 
 
-def of_mapping(values: Mapping[str, Json]) -> dict[str, Json]:
-    return {str(key): _json(each) for key, each in values.items()}
-
-
 def _json(value: Json) -> Json:
     if isinstance(value, View):
         return plain(value)
-    if isinstance(value, Mapping):
-        return of_mapping(value)
     if isinstance(value, tuple | list):
         return [_json(each) for each in value]
     return msgspec.to_builtins(value)

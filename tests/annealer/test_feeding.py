@@ -19,7 +19,7 @@ from nodepool_ocb_annealer import claims
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs.slots import Working
-from tests.engine.test_claim import put, world
+from tests.engine.worlds import put, world
 
 
 class Context:

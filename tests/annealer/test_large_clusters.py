@@ -103,7 +103,7 @@ def test_what_is_refused_because_a_gate_was_lost_is_tried_less_and_less_often_an
     began = time.monotonic()
     errs = replace(base.record, state=State.ERROR, reason="it broke")
     fleet.session.commit([Set(paths.noderole("base", N1), errs, base.version)])
-    fleet.until(lambda: f"settle osd@{N1} was refused" in annealer.said, "it is told", 60.0)
+    fleet.until(lambda: f"settle osd@{N1} was refused" in annealer.said, "it is reported", 60.0)
     assert time.monotonic() - began > 2.0
     assert gate in annealer.said
     fleet.session.commit([Create(gate, Gate())])

@@ -106,11 +106,11 @@ def test_the_newest_reason_of_a_dead_machine_counts_though_the_step_is_the_same(
     with socket.create_server(("127.0.0.1", port)) as mute:
         mute.settimeout(0.01)
 
-        def told() -> bool:
+        def reported() -> bool:
             _hang_up(mute)
             return "does not speak SSH" in reason()
 
-        fleet.until(told, "somebody listens who speaks no SSH")
+        fleet.until(reported, "somebody listens who speaks no SSH")
         known = fleet.session.get(paths.node("new.example.com"))
         for _ in range(3):
             fleet.until(lambda: _hang_up(mute), "it is asked again")

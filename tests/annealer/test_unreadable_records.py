@@ -26,7 +26,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import DEPLOYMENT, Fleet
-from tests.journeys.staging import Staged, acting, document, generations, nodes, roles, stack
+from tests.journeys.staging import LiveRollout, acting, document, generations, nodes, roles, stack
 from tests.stories.test_annealer import package
 
 HUB = "hub.example.com"
@@ -173,14 +173,14 @@ def test_a_rollout_whose_pointer_cannot_be_read_goes_on_when_it_can(bare: Fleet)
     nodes(bare, {HUB: Node()})
     stack(bare)
     annealer = bare.annealer(sweep_seconds=0.5).start()
-    staged = Staged(bare, document([{"name": "all", "critical": True}]))
-    bare.until(lambda: staged.states() != {"hub": "not started"}, "it is under way")
+    live = LiveRollout(bare, document([{"name": "all", "critical": True}]))
+    bare.until(lambda: live.states() != {"hub": "not started"}, "it is under way")
     with unreadable(bare, paths.rollouts(DEPLOYMENT)):
         until_swept(bare, annealer)
         lines = annealer.said.count("\n")
         until_swept(bare, annealer)
         assert annealer.said.count("\n") - lines < 10
-    assert staged.until_over().head.state == "success"
+    assert live.until_over().head.state == "success"
     assert set(generations(bare).values()) == {1}
 
 
@@ -188,12 +188,12 @@ def test_a_rollout_of_which_a_part_cannot_be_read_is_told_once_and_goes_on_when_
     roles(bare, os=acting(), app=acting())
     nodes(bare, {HUB: Node()})
     stack(bare)
-    staged = Staged(bare, document([{"name": "all", "critical": True}]))
-    with unreadable(bare, paths.rollout(DEPLOYMENT, staged.id, "groups/all")):
+    live = LiveRollout(bare, document([{"name": "all", "critical": True}]))
+    with unreadable(bare, paths.rollout(DEPLOYMENT, live.id, "groups/all")):
         annealer = bare.annealer().start()
         bare.until(lambda: annealer.metric("nodepool_ocb_turn_failures_total") >= 2, "it is tried again")
         assert annealer.said.count("the rollout of deployment") == 1
-    assert staged.until_over().head.state == "success"
+    assert live.until_over().head.state == "success"
 
 
 DEEP: Final = b'{"a":' * 300 + b"1" + b"}" * 300

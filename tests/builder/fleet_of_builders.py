@@ -1,6 +1,6 @@
 """Builders as real processes against a real server, with images that a small shell script makes.
 
-Everything a yard starts it ends; its chroot and its folder are its own. What a build did is told by the build itself: each
+A fleet ends everything that it starts; its chroot and its folder are its own. What a build did it writes itself: each
 leaves a line in ``history`` when it begins and when it has written its image.
 """
 
@@ -32,7 +32,7 @@ PATIENCE_SECONDS: Final = 30.0
 SCRIPT: Final = """
 echo "begin $NODEPOOL_OCB_IMAGE $NODEPOOL_OCB_BUILD $$" >> "$HISTORY"
 echo "building $NODEPOOL_OCB_IMAGE"
-[ ! -e "$FAIL" ] || { echo "it fails, as it was told"; exit 3; }
+[ ! -e "$FAIL" ] || { echo "it fails, as it was asked to"; exit 3; }
 sleep "${SECONDS_TO_BUILD:-0}"
 for format in $NODEPOOL_OCB_FORMATS; do
     name=NODEPOOL_OCB_OUTPUT_$(echo "$format" | tr a-z A-Z)
@@ -66,7 +66,7 @@ class Builder(CutDaemon):
         return sorted(path.name for path in self.images.iterdir() if path.name not in own)
 
 
-class Yard:
+class BuilderFleet:
     """Builders ``b0``, ``b1``, ... and the directories that their uploads go to; ``session`` is the test's own."""
 
     def __init__(self, server: Server | Ensemble, chroot: str, folder: Path) -> None:
@@ -76,7 +76,7 @@ class Yard:
         self.history_file = folder / "history"
         self.fail = folder / "fail"  # while it exists, builds fail
 
-    def __enter__(self) -> Yard:
+    def __enter__(self) -> BuilderFleet:
         self.session.start()
         tree.bootstrap(self.session)
         return self
@@ -201,12 +201,14 @@ class Yard:
         return list(self.view(image).ready())
 
 
-def spoiled(yard: Yard) -> list[str]:
+def spoiled(builders: BuilderFleet) -> list[str]:
     """Ready builds whose files are not there, or not what their records and checksum files say."""
     found = []
-    folders = {builder.id: builder.images for builder in yard.builders if (builder.images / "builder_id.txt").exists()}
-    for image in images.names(yard.session):
-        for build in yard.view(image).ready():
+    folders = {
+        builder.id: builder.images for builder in builders.builders if (builder.images / "builder_id.txt").exists()
+    }
+    for image in images.names(builders.session):
+        for build in builders.view(image).ready():
             record = build.record
             for format in set(record.formats) - set(record.removed):
                 file = folders[record.builder_id] / f"{record.filename}.{format}"

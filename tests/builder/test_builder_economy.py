@@ -11,19 +11,19 @@ import pytest
 from nodepool_ocb.model.records import UploadState
 from nodepool_ocb.testing.zookeeper.counters import requests, transactions
 from nodepool_ocb.testing.zookeeper.server import Server
-from tests.builder.fleet_of_builders import Yard
+from tests.builder.fleet_of_builders import BuilderFleet
 
 IMAGES, PROVIDERS = 30, 4
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[Yard]:
-    """A yard on a server that nobody else asks anything."""
-    with Server(fsync=False) as server, Yard(server, "/economy", tmp_path) as made:
+def alone(tmp_path: Path) -> Iterator[BuilderFleet]:
+    """A fleet on a server that nobody else asks anything."""
+    with Server(fsync=False) as server, BuilderFleet(server, "/economy", tmp_path) as made:
         yield made
 
 
-def test_thirty_images_at_four_providers_are_uploaded_quickly_and_cost_nothing_then(alone: Yard) -> None:
+def test_thirty_images_at_four_providers_are_uploaded_quickly_and_cost_nothing_then(alone: BuilderFleet) -> None:
     names = [f"image-{number}" for number in range(IMAGES)]
     providers = [alone.provider(f"cloud-{number}", *names) for number in range(PROVIDERS)]
     paused = [{**provider, "diskimages": [{"name": name, "pause": True} for name in names]} for provider in providers]

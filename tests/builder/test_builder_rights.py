@@ -42,7 +42,7 @@ from nodepool_ocb.store.client.access import Acls
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import subtree
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
-from tests.builder.fleet_of_builders import PATIENCE_SECONDS, Yard
+from tests.builder.fleet_of_builders import PATIENCE_SECONDS, BuilderFleet
 
 N1, LAB = "n1.example.com", "lab"
 ROOTS = Role(barclamp="evil", jig="script", script="id > /tmp/mine")
@@ -103,8 +103,8 @@ WRITES: dict[str, Change] = {
 }
 
 
-class GuardedYard(Yard):
-    """A yard whose session is people's, and whose builders come as builders."""
+class GuardedBuilderFleet(BuilderFleet):
+    """A fleet whose session is people's, and whose builders come as builders."""
 
     def __init__(self, world: Guarded, chroot: str, folder: Path) -> None:
         self.world = world
@@ -125,8 +125,8 @@ def world() -> Iterator[Guarded]:
 
 
 @pytest.fixture
-def yard(world: Guarded, chroot: str, tmp_path: Path) -> Iterator[GuardedYard]:
-    with GuardedYard(world, chroot, tmp_path) as made:
+def builders(world: Guarded, chroot: str, tmp_path: Path) -> Iterator[GuardedBuilderFleet]:
+    with GuardedBuilderFleet(world, chroot, tmp_path) as made:
         yield made
 
 
@@ -135,21 +135,25 @@ def everything(session: Session) -> dict[str, tuple[int, bytes]]:
     return {znode.path: (znode.version, znode.data) for znode in subtree(session, paths.ROOT)}
 
 
-def test_a_build_and_an_upload_work_with_a_builders_user_over_tls(yard: GuardedYard) -> None:
-    before = everything(yard.session)
-    builder = yard.builder(yard.image("jammy"), providers=[yard.provider("cloud", "jammy")], session_seconds=20.0)
+def test_a_build_and_an_upload_work_with_a_builders_user_over_tls(builders: GuardedBuilderFleet) -> None:
+    before = everything(builders.session)
+    builder = builders.builder(
+        builders.image("jammy"), providers=[builders.provider("cloud", "jammy")], session_seconds=20.0
+    )
     builder.start(120.0)
-    (build,) = yard.until_ready("jammy", seconds=3 * PATIENCE_SECONDS)
-    yard.until(lambda: yard.uploads("jammy", UploadState.READY), "it is uploaded", 3 * PATIENCE_SECONDS)
-    assert len(yard.provided("cloud")) == 1
-    yard.request("jammy")
-    yard.until_ready("jammy", 2, seconds=3 * PATIENCE_SECONDS)
-    assert yard.session.children(paths.daemons("builder")) == [builder.id]
-    assert not list(acls.Walk(yard.session, Acls(yard.settings(1.0))).differing()), "each znode has its place's rights"
+    (build,) = builders.until_ready("jammy", seconds=3 * PATIENCE_SECONDS)
+    builders.until(lambda: builders.uploads("jammy", UploadState.READY), "it is uploaded", 3 * PATIENCE_SECONDS)
+    assert len(builders.provided("cloud")) == 1
+    builders.request("jammy")
+    builders.until_ready("jammy", 2, seconds=3 * PATIENCE_SECONDS)
+    assert builders.session.children(paths.daemons("builder")) == [builder.id]
+    assert not list(acls.Walk(builders.session, Acls(builders.settings(1.0))).differing()), (
+        "each znode has its place's rights"
+    )
     builder.close(60.0)
     assert "does not let this user" not in builder.said, builder.said
     assert build.record.state is BuildState.READY
-    assert everything(yard.session) == before, "nothing below /ocb was written"
+    assert everything(builders.session) == before, "nothing below /ocb was written"
 
 
 def refusal(mine: Session, changes: list[Change]) -> str:
@@ -159,43 +163,43 @@ def refusal(mine: Session, changes: list[Change]) -> str:
     return str(refused.value)
 
 
-def test_a_builders_user_writes_nothing_below_ocb(yard: GuardedYard) -> None:
+def test_a_builders_user_writes_nothing_below_ocb(builders: GuardedBuilderFleet) -> None:
     assert len(WRITES) >= 20
-    yard.session.ensure(paths.ROLLOUTS)
-    yard.session.commit(THERE)
-    before = everything(yard.session)
-    with Session(yard.world.settings_of(Kind.BUILDER, yard.chroot)) as mine:
+    builders.session.ensure(paths.ROLLOUTS)
+    builders.session.commit(THERE)
+    before = everything(builders.session)
+    with Session(builders.world.settings_of(Kind.BUILDER, builders.chroot)) as mine:
         mine.commit([Create("/nodepool/image/jammy")])
         for what, change in WRITES.items():
             for transaction in ([change], [Create("/nodepool/image/evil"), change]):
                 assert change.path in refusal(mine, transaction), what
         assert mine.get("/nodepool/image/evil") is None, "nor what went with it"
-    assert everything(yard.session) == before
+    assert everything(builders.session) == before
 
 
 @pytest.mark.parametrize("path", ["/ocb", "/ocb/roles", "/ocb/nodes", "/ocb/cluster", "/nodepool/image", "/"])
-def test_a_builders_user_gives_itself_no_right(yard: GuardedYard, path: str) -> None:
-    with Session(yard.world.settings_of(Kind.BUILDER, yard.chroot)) as mine:
-        place = yard.chroot + path if path != "/" else yard.chroot
+def test_a_builders_user_gives_itself_no_right(builders: GuardedBuilderFleet, path: str) -> None:
+    with Session(builders.world.settings_of(Kind.BUILDER, builders.chroot)) as mine:
+        place = builders.chroot + path if path != "/" else builders.chroot
         everybody = frames.access([frames.Grant(31, "world", "anyone")])
         (answer,) = mine.ask_many([(path, frames.write_acl(place, everybody, -1))], "change the rights of")
     assert isinstance(answer, Denied)
     assert f"change the rights of {path};" in str(answer)
-    assert not list(acls.Walk(yard.session, Acls(yard.settings(1.0))).differing())
+    assert not list(acls.Walk(builders.session, Acls(builders.settings(1.0))).differing())
 
 
-def test_a_builders_user_reads_no_attributes(yard: GuardedYard) -> None:
-    yard.session.ensure(paths.ROLLOUTS)
-    yard.session.commit(THERE)
-    with Session(yard.world.settings_of(Kind.BUILDER, yard.chroot)) as mine:
+def test_a_builders_user_reads_no_attributes(builders: GuardedBuilderFleet) -> None:
+    builders.session.ensure(paths.ROLLOUTS)
+    builders.session.commit(THERE)
+    with Session(builders.world.settings_of(Kind.BUILDER, builders.chroot)) as mine:
         for path in (paths.user("base", N1), paths.node(N1), paths.role("base"), paths.deployment_role(LAB, "base")):
             with pytest.raises(Denied, match=f"read {path}"):
                 mine.get(path)
         assert mine.get(paths.CLUSTER) is not None
 
 
-def test_a_builder_that_comes_as_another_ends_with_the_sentence(yard: GuardedYard) -> None:
-    builder = yard.builder(yard.image("jammy"))
+def test_a_builder_that_comes_as_another_ends_with_the_sentence(builders: GuardedBuilderFleet) -> None:
+    builder = builders.builder(builders.image("jammy"))
     text = builder.config.read_text()
     assert "username: ocb-builder" in text
     builder.config.write_text(text.replace("username: ocb-builder", "username: ocb-annealer"))

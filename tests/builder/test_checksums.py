@@ -68,9 +68,9 @@ def test_a_folder_with_too_little_room_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not mountable(), reason="takes the right to mount")
 def test_a_build_waits_for_room_for_its_log_too(tmp_path: Path) -> None:
-    assert space.hindrance(tmp_path, tmp_path, 1 << 20) is None
+    assert space.blocker(tmp_path, tmp_path, 1 << 20) is None
     with SmallDisk(tmp_path / "logs", 1 << 16) as small:
-        assert f" are free in {small.folder}" in (space.hindrance(tmp_path, small.folder, 1 << 20) or "")
+        assert f" are free in {small.folder}" in (space.blocker(tmp_path, small.folder, 1 << 20) or "")
 
 
 def test_the_image_is_on_the_disk_before_its_checksums_say_so(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

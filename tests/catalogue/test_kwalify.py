@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.catalogue import kwalify
-from nodepool_ocb.documents.schema import did_you_mean, faults_in_value, valid_schema
+from nodepool_ocb.documents.schema import faults_in_value, valid_schema
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 
 

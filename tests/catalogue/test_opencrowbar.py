@@ -12,9 +12,10 @@ from nodepool_ocb.catalogue.barclamp import Imported
 from nodepool_ocb.engine import binding
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, NodeRole
+from tests.fixtures.corpora import CORPORA, needs
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "opencrowbar" / "barclamps"
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="../shared/corpora/opencrowbar is not here")
+CORPUS = CORPORA / "opencrowbar" / "barclamps"
+pytestmark = needs("opencrowbar/barclamps")
 
 N1 = "n1.example.com"
 

@@ -130,17 +130,17 @@ def test_a_script_does_its_work_and_a_second_time_changes_nothing(
         pytest.skip("it has nothing to do without members, and fails")
     values = VALUES.get(role, {}) if given else {}
     assert rules.faults(IMPORTED.roles, role, _blob(values)) == []
-    done, told = run(role, values)
+    done, wall = run(role, values)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     before = files(tmp_path / "root")
     if role in WANTED and (given or role not in VALUES):
         place, text = WANTED[role]
         assert before[place][0] == text
-    again, told_again = run(role, values)
+    again, wall_again = run(role, values)
     assert (again.returncode == 0) is ("destructive" not in IMPORTED.roles[role].flags)
     if again.returncode == 0:
-        assert told_again == told
+        assert wall_again == wall
     if role != "packages":
         assert files(tmp_path / "root") == before
 
@@ -164,12 +164,12 @@ def test_other_lines_of_a_hosts_file_stay(run: Run, tmp_path: Path) -> None:
 
 def test_what_scripts_tell_fits_the_attributes_that_their_roles_declare(run: Run) -> None:
     for role in SCRIPTED:
-        _, told = run(role, {})
-        assert rules.faults(IMPORTED.roles, role, told) == []
-    _, told = run("ntp-server", {})
-    assert told == {"ntp": {"servers": {"n1.example.com": "n1.example.com"}}}
-    _, told = run("machine-inventory", {})
-    assert isinstance(told["inventory"]["cpus"], int)
+        _, wall = run(role, {})
+        assert rules.faults(IMPORTED.roles, role, wall) == []
+    _, wall = run("ntp-server", {})
+    assert wall == {"ntp": {"servers": {"n1.example.com": "n1.example.com"}}}
+    _, wall = run("machine-inventory", {})
+    assert isinstance(wall["inventory"]["cpus"], int)
 
 
 def test_a_client_without_members_fails(run: Run) -> None:

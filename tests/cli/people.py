@@ -1,6 +1,6 @@
 """Two people at once: what one does happens in the midst of what the other does, before a request that a test chooses.
 
-Both use the product's own commands. A ``Place`` is a world of its own (a chroot), can be copied, and tells what stands in
+Both use the product's own commands. A ``Chroot`` is a world of its own (a chroot), can be copied, and tells what stands in
 it; ``faults`` judges that by itself, whatever was done.
 """
 
@@ -55,7 +55,7 @@ class Interrupted(session.Session):
         return super()._send(request)
 
 
-class Place:
+class Chroot:
     """A world on a server; ``client`` is the test's own connection, to the server's root."""
 
     def __init__(self, client: KazooClient, hosts: str, files: Mapping[str, str], znodes: Iterable[Copied]) -> None:
@@ -72,11 +72,11 @@ class Place:
         self.settings = ZooKeeperSettings(hosts=hosts + self._chroot)
         self.marks: dict[str, int] = {}  # noderole → the highest generation that it had
 
-    def copies(self) -> Iterator[Place]:
+    def copies(self) -> Iterator[Chroot]:
         """The same as now, each in a world of its own; as many as are taken."""
         znodes = list(self._znodes())
         while True:
-            yield Place(self._client, self._hosts, self._files, znodes)
+            yield Chroot(self._client, self._hosts, self._files, znodes)
 
     def _znodes(self) -> Iterator[Copied]:
         below = [f"/{name}" for name in self._client.get_children(self._chroot)]
@@ -133,8 +133,8 @@ class Place:
         """Whatever no sequence of commands may lead to; and all that people would call different, no more."""
         with session.Session(self.settings) as opened:
             world = tree.load(opened)
-            told = _told(world, rollouts.list_(opened))
-        return [*map(str, world.unreadable.items()), *_faults(world), *self._fallen(world)], told
+            summary = _summary(world, rollouts.list_(opened))
+        return [*map(str, world.unreadable.items()), *_faults(world), *self._fallen(world)], summary
 
     def _fallen(self, world: World) -> Iterator[str]:
         for vertex in world.vertices():
@@ -144,7 +144,7 @@ class Place:
             self.marks[vertex.name] = max(mark, vertex.record.generation)
 
 
-def _told(world: World, rolled: Iterable[rollouts.Listed]) -> Json:
+def _summary(world: World, rolled: Iterable[rollouts.Listed]) -> Json:
     return {
         "noderoles": {vertex.name: _plain(vertex.record) for vertex in world.vertices()},
         "nodes": {view.name: _plain(view.record) for view in world.nodes.values() if view.record},

@@ -296,13 +296,15 @@ def test_what_a_daemon_would_bear_is_warned_of(folder: Path, text: str, sentence
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "sentences"),
     [
         ("annealer", ["may be used by others than its owner", "loose is no directory", "soon.pem: it is good until"]),
         ("builder", ["soon.pem: it is good until"]),
     ],
 )
-def test_a_daemon_s_check_warns_of_what_one_of_its_kind_would_bear(folder: Path, kind: str, told: list[str]) -> None:
+def test_a_daemon_s_check_warns_of_what_one_of_its_kind_would_bear(
+    folder: Path, kind: str, sentences: list[str]
+) -> None:
     certificate(folder, "soon", days=3)
     private_key(folder / "loose", 0o644)
     (folder / "images.yaml").write_text("{}")
@@ -315,8 +317,8 @@ def test_a_daemon_s_check_warns_of_what_one_of_its_kind_would_bear(folder: Path,
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     lines = said.stderr.splitlines()
-    assert len(lines) == len(told), said.stderr
-    for line, sentence in zip(lines, told, strict=True):
+    assert len(lines) == len(sentences), said.stderr
+    for line, sentence in zip(lines, sentences, strict=True):
         assert line.startswith(f"nodepool-ocb-{kind}: warning: ")
         assert sentence in line
 

@@ -83,10 +83,10 @@ def test_a_record_is_shown_without_anything_that_a_terminal_obeys(world: Session
     for result in (ocb("record", "show", TOP), ocb("record", "show", TOP, "-o", "json")):
         assert result.exit_code == 0
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", result.stdout)
-    told = ask("record", "show", TOP)
-    assert told["data"] == line(NASTY.decode())
-    assert told["kind"] == "NodeRole"
-    assert told["cannot_be_read"]
+    document = ask("record", "show", TOP)
+    assert document["data"] == line(NASTY.decode())
+    assert document["kind"] == "NodeRole"
+    assert document["cannot_be_read"]
     assert ask("record", "show", paths.role("base"))["cannot_be_read"] is None
     assert ocb("record", "show", "/ocb/roles/nowhere").exit_code == 3
     assert ocb("record", "show", "/zookeeper/quota").exit_code == 2

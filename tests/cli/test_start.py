@@ -96,8 +96,8 @@ def test_completion_scripts(shell: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("nodrole list", "did you mean noderole?"),
-        ("node lst", "did you mean list?"),
+        ("nodrole list", "did you mean `noderole`?"),
+        ("node lst", "did you mean `list`?"),
         ("node list --nope", "--nope"),
         ("node list -o xml", "xml"),
         ("noderole retry", "--failed"),

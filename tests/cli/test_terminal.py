@@ -21,6 +21,7 @@ from nodepool_ocb.model.records import BuildState, Create, Daemon, Json, Node, R
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry.visible import odd, visible
+from nodepool_ocb.views.view import View
 from tests.cli.images.played_builder import Builder
 from tests.fixtures.commands import Ocb
 
@@ -140,9 +141,9 @@ def poisoned(world: Session, becomes: Callable[..., None], tmp_path: Path) -> Se
     world.ensure(paths.daemons("annealer"))
     world.commit([Create(paths.daemon("annealer", "a\u202e"), daemon, ephemeral=True)])
     builder = Builder(world, host=f"h{POISON}")
-    told: dict[str, Any] = {"reason": POISON, "tail": POISON, "metadata": {POISON: POISON}}
-    builder.made(BuildState.FAILED, log=f"{socket.gethostname()}:{log}", **told)
-    build = builder.made(BuildState.READY, **told)
+    texts: dict[str, Any] = {"reason": POISON, "tail": POISON, "metadata": {POISON: POISON}}
+    builder.made(BuildState.FAILED, log=f"{socket.gethostname()}:{log}", **texts)
+    build = builder.made(BuildState.READY, **texts)
     builder.uploads(build, "west\u202e", UploadState.FAILED, reason=POISON, external_id=POISON)
     return world
 
@@ -215,8 +216,15 @@ def test_bytes_are_shown_however_they_are_cut(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == f"ä{visible(POISON)}ü\n\\xff\\x9b\n"
 
 
+class Line(View, frozen=True):
+    """A row of two columns."""
+
+    name: str
+    reason: str
+
+
 def test_a_table_is_as_wide_as_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    output.render(output.table([{"name": "a\x1b[2J", "reason": "b"}, {"name": "c", "reason": "d"}], ("name", "reason")))
+    output.render(output.table([Line("a\x1b[2J", "b"), Line("c", "d")], ("name", "reason")))
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["NAME      REASON", "a\\x1b[2J  b", "c         d"]
 

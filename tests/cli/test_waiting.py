@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,13 +29,12 @@ from nodepool_ocb.model.records import (
     State,
 )
 from nodepool_ocb.store.client.session import Session
-from tests.cli.background_command import Later
+from tests.cli.background_command import COMMAND, Later
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
 N1 = "n1.example.com"
 BASE = f"base@{N1}"
-COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
 RUN = Run(annealer="a", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=1)
 
 

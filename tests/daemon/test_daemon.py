@@ -64,7 +64,7 @@ class Running:
             lines.append(self._lines.get())
         return lines
 
-    def told(self, word: str) -> str:
+    def notified(self, word: str) -> str:
         """The next message to systemd with this word, however many others come before it."""
         while word not in (message := self._systemd.recv(4096).decode()):
             pass
@@ -117,7 +117,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def test_it_is_ready_once_its_first_turn_has_ended(start: Start) -> None:
     daemon = start()
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     assert daemon.page("/health/ready") == (200, "ok\n")
     assert daemon.page("/health/live") == (200, "ok\n")
 
@@ -135,7 +135,7 @@ def test_a_turn_that_fails_is_tried_again_and_shown(start: Start) -> None:
     assert "Traceback" in daemon.said("Traceback")
     status, sentence = daemon.page("/health/ready")
     assert (status, sentence) == (503, "the newest turn failed: ValueError: no luck\n")
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     assert daemon.page("/health/ready") == (200, "ok\n")
     assert "nodepool_ocb_turn_failures_total 2.0" in daemon.page("/metrics")[1]
 
@@ -144,8 +144,8 @@ def test_of_turns_that_fail_others_are_told_from_the_third_on_in_the_same_words_
     start: Start,
 ) -> None:
     daemon = start("fails often")
-    told = [daemon.said("told ").strip() for _ in range(4)]
-    assert told == [*["told its turns fail: ValueError: no luck 3"] * 3, "told None"]
+    notified = [daemon.said("told ").strip() for _ in range(4)]
+    assert notified == [*["told its turns fail: ValueError: no luck 3"] * 3, "told None"]
 
 
 def test_what_is_denied_to_its_first_turn_ends_it(start: Start) -> None:
@@ -156,9 +156,9 @@ def test_what_is_denied_to_its_first_turn_ends_it(start: Start) -> None:
 
 def test_what_is_denied_to_a_later_turn_is_said_without_a_traceback_and_tried_again(start: Start) -> None:
     daemon = start("denied later")
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     assert daemon.said("turn failed").endswith("does not let this user read /ocb/roles\n")
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(signal.SIGTERM)
     assert "stopping" in daemon.said("")  # the very next line: nothing was between
     daemon.said("ended")
@@ -167,9 +167,9 @@ def test_what_is_denied_to_a_later_turn_is_said_without_a_traceback_and_tried_ag
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_well(start: Start, number: signal.Signals) -> None:
     daemon = start()
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(number)
-    daemon.told("STOPPING=1")
+    daemon.notified("STOPPING=1")
     daemon.said("ended")
     assert daemon.exit_status() == 0
 
@@ -225,36 +225,36 @@ def test_nothing_keeps_it_from_ending(start: Start, oddity: str) -> None:
 
 def test_a_hangup_reloads_between_two_turns(start: Start) -> None:
     daemon = start()
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)
-    assert re.search(r"^MONOTONIC_USEC=\d+$", daemon.told("RELOADING=1"), re.MULTILINE)
-    daemon.told("READY=1")
+    assert re.search(r"^MONOTONIC_USEC=\d+$", daemon.notified("RELOADING=1"), re.MULTILINE)
+    daemon.notified("READY=1")
     daemon.said("reload")
     daemon.said("turn")
 
 
 def test_a_bad_configuration_is_said_and_the_old_one_stays(start: Start) -> None:
     daemon = start("bad configuration")
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     assert "stays as it was: nodepool-ocb.yaml:3" in daemon.said("stays")
     assert daemon.page("/health/ready") == (200, "ok\n")
 
 
 def test_what_is_refused_is_shown_until_it_is_mended(start: Start) -> None:
     daemon = start("bad configuration")
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)
-    shown = daemon.told("stays as it was")
+    shown = daemon.notified("stays as it was")
     assert shown.startswith("STATUS=nothing to do; the configuration stays as it was: nodepool-ocb.yaml:3")
 
 
 def test_what_needs_a_restart_is_named_and_not_called_reloaded(start: Start) -> None:
     daemon = start("needs a restart")
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)
-    assert daemon.told("restart") == "STATUS=nothing to do; needs a restart: zookeeper.hosts"
+    assert daemon.notified("restart") == "STATUS=nothing to do; needs a restart: zookeeper.hosts"
     assert daemon.said("applied")
     assert "reloaded" not in daemon.said("")
     daemon.signal(signal.SIGTERM)
@@ -263,10 +263,10 @@ def test_what_needs_a_restart_is_named_and_not_called_reloaded(start: Start) -> 
 
 def test_a_reload_with_a_fault_of_ours_stops_nothing(start: Start) -> None:
     daemon = start("reload raises")
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)
-    daemon.told("RELOADING=1")
-    daemon.told("READY=1")
+    daemon.notified("RELOADING=1")
+    daemon.notified("READY=1")
     assert "stays as it was: no luck" in daemon.said("stays")
     assert daemon.page("/health/ready") == (200, "ok\n")
 
@@ -277,7 +277,7 @@ def test_a_reload_before_the_first_turn_does_not_call_it_ready(start: Start) -> 
     daemon.signal(signal.SIGHUP)
     daemon.said("applied")
     messages = []
-    while "READY=1" not in (message := daemon.told("")):
+    while "READY=1" not in (message := daemon.notified("")):
         messages.append(message)
     assert daemon.page("/health/ready") == (200, "ok\n")
     assert "RELOADING" not in "".join(messages)
@@ -288,7 +288,7 @@ def test_the_pages_move_with_a_reload(start: Start) -> None:
     daemon = start(f"moves: 127.0.0.1:{port}")
     before = daemon.pages
     assert before
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)
     daemon.said(f"listening 127.0.0.1:{port}")
     daemon.said("applied")
@@ -301,7 +301,7 @@ def test_the_pages_move_with_a_reload(start: Start) -> None:
 def test_a_port_that_is_taken_refuses_the_whole_reload(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         daemon = start(f"moves: 127.0.0.1:{other.getsockname()[1]}")
-        daemon.told("READY=1")
+        daemon.notified("READY=1")
         daemon.signal(signal.SIGHUP)
         daemon.said("reload")
         refused = daemon.said("")  # the very next line: nothing was applied before
@@ -314,45 +314,45 @@ def test_a_port_that_is_taken_refuses_the_whole_reload(start: Start) -> None:
 
 def test_systemd_shows_what_it_does_and_what_is_wrong(start: Start) -> None:
     daemon = start("fails twice")
-    assert daemon.told("STATUS=") == "STATUS=the newest turn failed: ValueError: no luck"
-    daemon.told("READY=1")
-    assert daemon.told("STATUS=") == "STATUS=nothing to do"
+    assert daemon.notified("STATUS=") == "STATUS=the newest turn failed: ValueError: no luck"
+    daemon.notified("READY=1")
+    assert daemon.notified("STATUS=") == "STATUS=nothing to do"
     assert daemon.told_nothing_for(1.5)
 
 
 def test_what_changes_all_the_time_is_shown_once_a_second(start: Start) -> None:
     daemon = start("busy")
-    daemon.told("STATUS=")
+    daemon.notified("STATUS=")
     began = time.monotonic()
     for _ in range(3):
-        daemon.told("STATUS=")
+        daemon.notified("STATUS=")
     assert time.monotonic() - began > 1.0  # at once without the pause; 3 s, but for a late reader
 
 
 def test_systemd_gives_it_the_time_that_it_waits_for_its_name(start: Start) -> None:
     daemon = start("taken")
-    assert daemon.told("EXTEND") == "EXTEND_TIMEOUT_USEC=305000000"
-    assert daemon.told("STATUS=") == "STATUS=another has our name"
+    assert daemon.notified("EXTEND") == "EXTEND_TIMEOUT_USEC=305000000"
+    assert daemon.notified("STATUS=") == "STATUS=another has our name"
 
 
 def test_systemd_gives_it_the_time_that_it_takes_to_end(start: Start) -> None:
     daemon = start()
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     daemon.signal(signal.SIGTERM)
-    assert daemon.told("STOPPING=1") == "STOPPING=1\nEXTEND_TIMEOUT_USEC=6000000"
+    assert daemon.notified("STOPPING=1") == "STOPPING=1\nEXTEND_TIMEOUT_USEC=6000000"
 
 
 def test_the_watchdog_is_fed_while_turns_come(start: Start) -> None:
     daemon = start(WATCHDOG_USEC="400000")
-    daemon.told("READY=1")
+    daemon.notified("READY=1")
     for _ in range(4):
-        daemon.told("WATCHDOG=1")
+        daemon.notified("WATCHDOG=1")
     assert daemon.page("/health/live")[0] == 200
 
 
 def test_the_watchdog_starves_when_a_turn_hangs(start: Start) -> None:
     daemon = start("hangs", WATCHDOG_USEC="400000")
-    daemon.told("WATCHDOG=1")
+    daemon.notified("WATCHDOG=1")
     assert daemon.told_nothing_for(0.8)
     status, sentence = daemon.page("/health/live")
     assert status == 503

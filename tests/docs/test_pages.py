@@ -32,7 +32,7 @@ def stageable() -> bool:
     return os.geteuid() == 0 and not subprocess.run(["unshare", "-n", "-m", "true"], capture_output=True).returncode
 
 
-staged = pytest.mark.skipif(not stageable(), reason="needs root, and the right to make namespaces")
+needs_stage = pytest.mark.skipif(not stageable(), reason="needs root, and the right to make namespaces")
 
 
 def follow(text: str, folder: Path, machines: list[str], *, network: bool = False) -> str:
@@ -46,7 +46,7 @@ def follow(text: str, folder: Path, machines: list[str], *, network: bool = Fals
     return done.stdout
 
 
-@staged
+@needs_stage
 def test_a_new_user_who_follows_the_readme_has_four_machines_ready(tmp_path: Path) -> None:
     ask = "".join(
         f"ssh -i /etc/nodepool-ocb/id_ed25519 root@{machine} 'ls /tmp/try/etc/motd; cat /tmp/try/var/lib/nodepool-ocb/packages'\n"
@@ -58,7 +58,7 @@ def test_a_new_user_who_follows_the_readme_has_four_machines_ready(tmp_path: Pat
     assert printed.endswith("/tmp/try/etc/motd\nvim\ntmux\n/tmp/try/etc/motd\nvim\n")
 
 
-@staged
+@needs_stage
 def test_what_operations_says_of_the_install_works(tmp_path: Path) -> None:
     ends = "echo THE END\nstat -c '%a %U' /etc/nodepool-ocb/id_ed25519 /etc/nodepool-ocb/nodepool-ocb.yaml\n"
     printed = follow(INSTALLED + script(ROOT / "docs/operations.md") + ends, tmp_path, MACHINES[:1])
@@ -66,7 +66,7 @@ def test_what_operations_says_of_the_install_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@staged
+@needs_stage
 def test_what_the_readme_installs_can_be_called(tmp_path: Path) -> None:
     install = next(block for block in blocks(ROOT / "README.md") if block.fate is Fate.LONG)
     printed = follow(install.text + "/opt/nodepool-ocb/bin/nodepool-ocb --version\n", tmp_path, [], network=True)

@@ -47,10 +47,10 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     for unit in (ROOT / "etc/systemd").iterdir():
         (tmp_path / unit.name).write_text(unit.read_text().replace("/usr/local/bin", str(bin)))
     units = sorted(str(path) for path in tmp_path.iterdir())
-    told = subprocess.run(
+    done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, timeout=60, check=False
     )
-    about_ours = [line for line in told.stderr.splitlines() if "nodepool-ocb" in line]
+    about_ours = [line for line in done.stderr.splitlines() if "nodepool-ocb" in line]
     assert about_ours == []
 
 

@@ -38,8 +38,8 @@ def test_a_fault_is_told_with_file_line_key_and_what_was_meant(text: str, senten
 
 
 def test_all_faults_of_a_document_are_told_in_order() -> None:
-    told = problems("ssh: {pool: x}\nannealer:\n  slot: 1\n  sweep_seconds: -1\n")
-    assert [problem.split(":")[1] for problem in told] == ["1", "3", "4"]
+    found = problems("ssh: {pool: x}\nannealer:\n  slot: 1\n  sweep_seconds: -1\n")
+    assert [problem.split(":")[1] for problem in found] == ["1", "3", "4"]
 
 
 def test_items_are_called_by_their_names() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import networkx
 import pytest
@@ -13,11 +12,12 @@ from nodepool_ocb.engine import binding
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, NodeRole, Role
+from tests.fixtures.corpora import CORPORA, needs
 
-CORPUS = Path(__file__).parents[3] / "shared/corpora/opencrowbar/barclamps"
+CORPUS = CORPORA / "opencrowbar" / "barclamps"
 FQDN = "n1.example.com"
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of barclamps is not beside the project")
+pytestmark = needs("opencrowbar/barclamps")
 
 
 @pytest.fixture(scope="module")

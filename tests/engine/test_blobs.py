@@ -31,8 +31,8 @@ def test_merging_changes_neither_side_and_the_later_wins(below: dict[str, Any], 
 @given(BLOBS, BLOBS)
 def test_the_wall_is_what_came_back_beyond_what_was_sent(sent: dict[str, Any], extra: dict[str, Any]) -> None:
     returned = attributes.merge(sent, extra)
-    told = attributes.wall(sent, returned)
-    assert attributes.merge(sent, told) == returned
+    wall = attributes.wall(sent, returned)
+    assert attributes.merge(sent, wall) == returned
     assert attributes.wall(returned, returned) == {}
 
 

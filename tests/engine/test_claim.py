@@ -8,45 +8,23 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import claim
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.readiness import Code, blockers, runnable
-from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import (
     Check,
     Claim,
     Create,
-    Daemon,
     Delete,
-    Deployment,
-    DeploymentState,
     Fence,
-    Node,
-    NodeRole,
     Role,
     Run,
     Set,
     State,
 )
+from tests.engine.worlds import put, world
 
 JIGS = {"noop"}
-
-
-def world() -> World:
-    made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 3))
-    made.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="0", started=0.0, jigs=("noop",)))
-    return made
-
-
-def put(made: World, name: str, state: State, *parents: str, **fields: object) -> Vertex:
-    role, fqdn = paths.split_noderole(name)
-    if role not in made.roles:
-        made.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
-    if made.node(fqdn).record is None:
-        made.put_node(fqdn, Node(alive=True), 5)
-        made.put_fence(fqdn, 6)
-    record = NodeRole(state=state, since=0.0, generation=1, parents=parents, **fields)  # type: ignore[arg-type]
-    return made.put_noderole(fqdn, role, record, 7)
 
 
 def run() -> Run:

@@ -33,6 +33,7 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
+from tests.engine import worlds
 
 GATE = paths.gate("system", "osd")
 CLUSTER = "osd@*system"
@@ -47,16 +48,10 @@ def world(**roles: Role) -> World:
 
 
 def put(made: World, name: str, state: State, *parents: str, **fields: object) -> Vertex:
-    role, fqdn = paths.split_noderole(name)
-    if role not in made.roles:
-        made.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
-    if made.node(fqdn).record is None:
-        made.put_node(fqdn, Node(alive=True), 5)
-        made.put_fence(fqdn, 6)
-    if role == "osd":
+    """A noderole, and where it is one of osd, a member of its cluster."""
+    if name.startswith("osd@"):
         fields.setdefault("serves", ("osd",))
-    record = NodeRole(state=state, since=0.0, generation=1, parents=parents, **fields)  # type: ignore[arg-type]
-    return made.put_noderole(fqdn, role, record, 7)
+    return worlds.put(made, name, state, *parents, **fields)
 
 
 def members(made: World, count: int, state: State = State.ACTIVE, **fields: object) -> list[Vertex]:

@@ -10,7 +10,8 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, State
 from nodepool_ocb_annealer.refusals import FREE, IN_A_ROW_SECONDS, LONGEST_SECONDS, Refusals
-from tests.engine.test_claim import JIGS, put, world
+from tests.engine.test_claim import JIGS
+from tests.engine.worlds import put, world
 
 
 def codes(made: World, vertex: Vertex) -> list[Code]:
@@ -81,14 +82,14 @@ def test_a_gate_that_is_not_there_is_named_by_members_and_by_those_who_wait_for_
 
 
 def test_claims_that_are_refused_are_tried_later_and_later_and_told_once() -> None:
-    refusals, now, told = Refusals(), 0.0, 0
+    refusals, now, logged = Refusals(), 0.0, 0
     for count in range(1, 60):
         wait = refusals.refused("n", now)
-        told += refusals.news("n", "it is gone") is not None
+        logged += refusals.news("n", "it is gone") is not None
         assert (refusals.until("n", now) is None) is (count <= FREE)
         now += wait
     assert wait == LONGEST_SECONDS
-    assert told == 1
+    assert logged == 1
     assert refusals.until("m", now) is None
     refusals.well("n")
     assert refusals.until("n", now) is None

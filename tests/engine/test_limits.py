@@ -138,7 +138,7 @@ def write(world: World, changes: list[Change]) -> None:
             world.put_noderole(fqdn, rest[1], change.data, change.version + 1)
 
 
-def told(world: World, view: NodeView, now: float) -> int:
+def transactions(world: World, view: NodeView, now: float) -> int:
     """Go on with the death until it is told to all; gives the number of transactions."""
     for count in range(20):
         changes = liveness.went_on(view, now)
@@ -158,7 +158,7 @@ def test_a_node_with_a_thousand_noderoles_dies_in_parts_that_anybody_goes_on_wit
         liveness.revived(view, 2.0)
     with pytest.raises(Conflict, match="still setting back"):
         liveness.changed(world, view, 2.0, alive=True)
-    assert 3 <= told(world, view, 2.0) <= 5
+    assert 3 <= transactions(world, view, 2.0) <= 5
     assert {vertex.record.state for vertex in view.noderoles.values()} == {State.TODO, State.BLOCKED}
     assert not view.record.dying
     assert view.record.reason == "connect: refused"
@@ -180,7 +180,7 @@ def test_a_small_node_dies_at_once() -> None:
 def test_destructive_noderoles_that_a_death_leaves_as_they_are_do_not_keep_it_going(state: State, once: str) -> None:
     world, view = crowded(600, state, once=once)
     write(world, liveness.died(view, 1.0, "connect: refused"))
-    assert told(world, view, 2.0) <= 5
+    assert transactions(world, view, 2.0) <= 5
     assert view.record is not None
     assert not view.record.dying
 
@@ -200,5 +200,5 @@ def test_what_a_death_has_no_room_for_on_other_nodes_is_left_to_those_who_watch_
     changes = liveness.died(view, 1.0, "connect: refused")
     write(world, changes)
     assert view.record is not None
-    assert not view.record.dying, "its own are all told"
+    assert not view.record.dying, "its own are all set back"
     assert {paths.noderole(v.role, view.name) for v in view.noderoles.values()} <= {change.path for change in changes}

@@ -208,13 +208,13 @@ def test_a_hook_of_the_role_is_noted_when_its_state_is_entered() -> None:
 
 def test_a_run_that_is_to_be_ended_comes_to_an_error_and_to_nothing_else() -> None:
     running = NodeRole(state=State.TRANSITION, since=5.0, by="a1", run="r1", epoch=3, generation=2)
-    ending = after(running, Event.CANCEL, 9.0, by="ann", reason="time is up")
-    assert ending == replace(running, cancel_reason="time is up"), "who runs it, and since when, stays known"
-    assert after(ending, Event.CANCEL, 9.5, reason="again").cancel_reason == "time is up"
+    cancelled = after(running, Event.CANCEL, 9.0, by="ann", reason="time is up")
+    assert cancelled == replace(running, cancel_reason="time is up"), "who runs it, and since when, stays known"
+    assert after(cancelled, Event.CANCEL, 9.5, reason="again").cancel_reason == "time is up"
     for event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
         with pytest.raises(Conflict, match="time is up"):
-            after(ending, event, 10.0)
-    assert after(ending, Event.CLAIM, 10.0, by="a2").cancel_reason == "time is up", "whoever takes it over ends it"
-    failed = after(ending, Event.FAIL, 10.0, reason="time is up")
+            after(cancelled, event, 10.0)
+    assert after(cancelled, Event.CLAIM, 10.0, by="a2").cancel_reason == "time is up", "whoever takes it over ends it"
+    failed = after(cancelled, Event.FAIL, 10.0, reason="time is up")
     assert (failed.state, failed.cancel_reason, failed.generation) == (State.ERROR, None, 2)
     assert after(failed, Event.RETRY, 11.0).generation == 3

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.run import ASKED, RULES, Do, Event, Phase, Rule, RunState, step
 
-HEARD_AT_ONCE = {Do.START, Do.END, Do.LOSE, Do.JUDGE, Do.WRITE, Do.WRITE_ALONE, Do.WRITE_FAILURE, Do.HAND_OVER}
+HEARD_AT_ONCE = {Do.START, Do.CANCEL, Do.LOSE, Do.JUDGE, Do.WRITE, Do.WRITE_ALONE, Do.WRITE_FAILURE, Do.HAND_OVER}
 GIVING_BACK = {Do.RELEASE, Do.LEAVE, Do.PUT_BACK}
 ENDS = {Do.FORGET, Do.HAND_OVER}
 
@@ -73,7 +73,7 @@ class Outside(msgspec.Struct, frozen=True):
 
     claim: str = "asked"  # asked, held, gone
     slot: str = ""  # "", run, end
-    told: bool = False  # the jig was told to leave the run alone
+    leaving: bool = False  # the jig was told to leave the run alone
     gone: bool = False  # ... because the node is not ours any more
     writing: bool = False
     reading: bool = False
@@ -128,8 +128,8 @@ def answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, 
 
 
 def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
-    over = {"slot": "", "told": False}
-    if outside.gone or (outside.told and outside.slot == "run"):
+    over = {"slot": "", "leaving": False}
+    if outside.gone or (outside.leaving and outside.slot == "run"):
         yield Event.LEFT, {}, over
     if outside.slot == "run":
         yield Event.UNREAD, {}, over
@@ -153,16 +153,16 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             assert not run.other_jig, "what goes on is ended first"
             assert run.attaches or not run.destructive or not (run.ordered or run.takeover), "it may run already"
             return replace(outside, slot="run")
-        case Do.END | Do.END_AGAIN:
+        case Do.CANCEL | Do.CANCEL_AGAIN:
             assert idle
             assert outside.claim == "held"
             assert outside.cancelled or run.other_jig
             return replace(outside, slot="end")
         case Do.STOP:
             assert outside.slot == "run"
-            return replace(outside, told=True)
+            return replace(outside, leaving=True)
         case Do.LET_GO:
-            return replace(outside, told=True, gone=True)
+            return replace(outside, leaving=True, gone=True)
         case Do.JUDGE | Do.LOSE:
             assert idle
             assert do is Do.LOSE or run.unreached >= ASKED, "it was asked twice"

@@ -43,8 +43,8 @@ def answers(port: int) -> bool:
 
 
 def test_pages_move_to_another_address_of_the_same_port_or_stay_where_they_were() -> None:
-    told: list[str | None] = []
-    door, port = Door({}, None, told.append), free_port()
+    addresses: list[str | None] = []
+    door, port = Door({}, None, addresses.append), free_port()
     door.move(f"127.0.0.1:{port}")
     door.move(f"0.0.0.0:{port}")
     assert answers(port)
@@ -53,7 +53,7 @@ def test_pages_move_to_another_address_of_the_same_port_or_stay_where_they_were(
     assert answers(port)
     door.move(None)
     assert not answers(port)
-    assert (told[0], len(told), told[-1]) == (f"127.0.0.1:{port}", 3, None)
+    assert (addresses[0], len(addresses), addresses[-1]) == (f"127.0.0.1:{port}", 3, None)
 
 
 def test_pages_that_could_not_be_had_back_are_served_with_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,12 +94,12 @@ def test_an_answer_waits_for_the_log_to_begin(served: Served) -> None:
 def test_an_answer_comes_at_once_when_the_build_ends(served: Served) -> None:
     served.working.add(NAME)
     served.write(b"one\n")
-    ending = threading.Timer(0.2, served.working.clear)
-    ending.start()
+    timer = threading.Timer(0.2, served.working.clear)
+    timer.start()
     piece = ask(served.address, NAME, 4, wait_seconds=20.0)
     assert piece == Piece(b"", 4, 4, True)
     assert piece.last
-    ending.join()
+    timer.join()
 
 
 def test_waiting_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,9 +171,9 @@ def test_a_time_in_the_future_holds_nothing_back() -> None:
     assert isinstance(due(view(failed(1, AHEAD)), WANTED, NOW), Due)
     assert sent(view(build(1, "ready", 0.0, upload(1, state="failed", age=AHEAD)))) == ([("1", "p", "failed")], None)
     for state in ("failed", "aborted", "delete"):
-        assert told(tidy(view(build(1, state, AHEAD)), SURVIVOR, NOW)) == ["remove 1"]
+        assert sentences(tidy(view(build(1, state, AHEAD)), SURVIVOR, NOW)) == ["remove 1"]
     last = upload(1, "p", "failed", AHEAD, attempt=UPLOAD_ATTEMPTS)
-    assert told(tidy(view(build(1, "ready", 0.0, last)), OURS, NOW)) == ["1@p → delete"]
+    assert sentences(tidy(view(build(1, "ready", 0.0, last)), OURS, NOW)) == ["1@p → delete"]
 
 
 def test_a_step_between_two_leaders_clocks_is_no_future() -> None:
@@ -214,7 +214,7 @@ def test_builders_whose_formats_differ_build_once_each_and_then_rest() -> None:
 )
 def test_a_build_in_formats_of_its_own_is_for_its_builder_to_judge(tidier: Tidier, expected: list[str]) -> None:
     image = view(build(1, formats=A), build(2, builder_id="b2", formats=B))
-    assert told(tidy(image, tidier, NOW)) == expected
+    assert sentences(tidy(image, tidier, NOW)) == expected
 
 
 def test_a_provider_gets_the_newest_build_that_has_its_format_and_nothing_older_than_it_has() -> None:
@@ -226,7 +226,7 @@ def test_a_provider_gets_the_newest_build_that_has_its_format_and_nothing_older_
 
 def test_a_failed_upload_of_the_newest_build_in_its_format_waits_for_its_next_attempt() -> None:
     old = build(1, "ready", 0.0, upload(1, "p", "failed", 9 * DAY), formats=A)
-    assert told(tidy(view(old, build(2, formats=B)), OURS, NOW)) == []
+    assert sentences(tidy(view(old, build(2, formats=B)), OURS, NOW)) == []
 
 
 ALL = {"p": Carrier("qcow2"), "q": Carrier("qcow2")}
@@ -353,7 +353,7 @@ SURVIVOR = Tidier("b2", carriers=P, providers=P, living=frozenset({"b2"}))
 UNCONFIGURED = Tidier("b1", configured=False, providers=P, living=frozenset({"b1"}))
 
 
-def told(steps: Iterable[Step]) -> list[str]:
+def sentences(steps: Iterable[Step]) -> list[str]:
     """Steps as words, so that a table of them can be read."""
     said = []
     for step in steps:
@@ -389,7 +389,7 @@ BUILDS: dict[tuple[str, float], tuple[list[str], list[str], list[str]]] = {
 @pytest.mark.parametrize(("case", "expected"), BUILDS.items())
 def test_what_becomes_of_a_build(case: tuple[str, float], expected: tuple[list[str], ...]) -> None:
     image = view(build(1, *case))
-    assert tuple(told(tidy(image, tidier, NOW)) for tidier in (OURS, OTHERS, SURVIVOR)) == expected
+    assert tuple(sentences(tidy(image, tidier, NOW)) for tidier in (OURS, OTHERS, SURVIVOR)) == expected
 
 
 @pytest.mark.parametrize("state", list(BuildState))
@@ -401,19 +401,19 @@ def test_a_build_with_uploads_is_never_removed(state: BuildState, age: float, up
         view(build(1, state, age, unread=("x",))),
     ):
         for tidier in (OURS, OTHERS, SURVIVOR, UNCONFIGURED):
-            assert "remove 1" not in told(tidy(image, tidier, NOW))
-            assert "1 → delete" not in told(tidy(image, tidier, NOW))
+            assert "remove 1" not in sentences(tidy(image, tidier, NOW))
+            assert "1 → delete" not in sentences(tidy(image, tidier, NOW))
 
 
 @pytest.mark.parametrize("state", list(BuildState))
 def test_what_we_work_on_is_left_alone(state: BuildState) -> None:
     ours = Tidier("b1", working=frozenset({"0000000001"}), living=frozenset({"b1"}))
-    assert told(tidy(view(build(1, state, 2 * DAY)), ours, NOW)) == []
+    assert sentences(tidy(view(build(1, state, 2 * DAY)), ours, NOW)) == []
 
 
 @pytest.mark.parametrize("tidier", [OURS, OTHERS, SURVIVOR])
 def test_what_somebody_builds_is_left_alone(tidier: Tidier) -> None:
-    assert told(tidy(view(build(1, "building", 2 * DAY), held=True), tidier, NOW)) == []
+    assert sentences(tidy(view(build(1, "building", 2 * DAY), held=True), tidier, NOW)) == []
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_what_somebody_builds_is_left_alone(tidier: Tidier) -> None:
 def test_the_newest_ready_builds_are_kept(keep: int, expected: list[str], builder: str) -> None:
     image = view(build(1), build(2), failed(3), build(4), build(5, builder_id="b3"), build(6, "building"), held=True)
     tidier = Tidier(builder, keep=keep, living=frozenset({"b1", "b2", "b3"}))
-    assert told(tidy(image, tidier, NOW)) == expected
+    assert sentences(tidy(image, tidier, NOW)) == expected
 
 
 @pytest.mark.parametrize(
@@ -439,7 +439,7 @@ def test_the_newest_ready_builds_are_kept(keep: int, expected: list[str], builde
 def test_an_image_that_is_not_configured_any_more_is_given_up_by_who_built_it(
     tidier: Tidier, expected: list[str]
 ) -> None:
-    assert told(tidy(view(build(1), build(2)), tidier, NOW)) == expected
+    assert sentences(tidy(view(build(1), build(2)), tidier, NOW)) == expected
 
 
 # state of the upload → what is done, for its build ready and for its build to be deleted
@@ -464,7 +464,7 @@ def test_what_becomes_of_an_upload(
     state, age, locked = case
     one = upload(1, "p", state, age, locked=locked, external_id="e")
     images = (view(build(1, "ready", 0.0, one)), view(build(1, "delete", 0.0, one)))
-    assert tuple(told(tidy(image, tidier, NOW)) for image in images) == expected
+    assert tuple(sentences(tidy(image, tidier, NOW)) for image in images) == expected
 
 
 @pytest.mark.parametrize(
@@ -479,17 +479,17 @@ def test_what_becomes_of_an_upload(
 )
 def test_a_failed_upload_is_kept_to_be_read(attempt: int, newer: bool, age: float, expected: list[str]) -> None:
     builds = [build(1, "ready", 0.0, upload(1, "p", "failed", age, attempt=attempt)), *[build(2)] * newer]
-    assert told(tidy(view(*builds), OURS, NOW)) == expected
+    assert sentences(tidy(view(*builds), OURS, NOW)) == expected
 
 
 def test_a_failed_upload_waits_for_its_next_attempt_beside_older_ones_that_are_ready() -> None:
     image = view(build(1, "ready", 0.0, upload(1)), build(2, "ready", 0.0, upload(2, "p", "failed", 9 * DAY)))
-    assert told(tidy(image, OURS, NOW)) == []
+    assert sentences(tidy(image, OURS, NOW)) == []
 
 
 def test_what_goes_with_its_build_does_not_count_as_kept() -> None:
     builds = [build(n, state, 0.0, upload(n)) for n, state in ((1, "ready"), (2, "ready"), (3, "delete"))]
-    assert told(tidy(view(*builds), OURS, NOW)) == ["3@p → delete"]
+    assert sentences(tidy(view(*builds), OURS, NOW)) == ["3@p → delete"]
 
 
 @pytest.mark.parametrize(
@@ -500,7 +500,7 @@ def test_an_upload_is_removed_by_who_can_reach_its_provider(
     external_id: str | None, providers: frozenset[str], expected: list[str]
 ) -> None:
     image = view(build(1, "ready", 0.0, upload(1, "p", "delete", external_id=external_id)))
-    assert told(tidy(image, Tidier("b2", providers=providers), NOW)) == expected
+    assert sentences(tidy(image, Tidier("b2", providers=providers), NOW)) == expected
 
 
 def test_where_a_new_build_cannot_be_sent_the_old_ones_stay() -> None:
@@ -508,14 +508,19 @@ def test_where_a_new_build_cannot_be_sent_the_old_ones_stay() -> None:
     new = [build(n, "ready", 0.0, upload(n, "p"), upload(n, "q", "failed")) for n in (4, 5)]
     both = frozenset({"p", "q"})
     tidier = Tidier("b1", carriers=both, providers=both)
-    assert told(tidy(view(*old, *new), tidier, NOW)) == ["1@p → delete", "1@q → delete", "2@p → delete", "3@p → delete"]
+    assert sentences(tidy(view(*old, *new), tidier, NOW)) == [
+        "1@p → delete",
+        "1@q → delete",
+        "2@p → delete",
+        "3@p → delete",
+    ]
 
 
 @pytest.mark.parametrize(("tidier", "expected"), [("b1", ["1@p → delete"]), ("b2", [])])
 def test_what_a_provider_is_not_to_have_any_more_is_deleted_there(tidier: str, expected: list[str]) -> None:
     image = view(build(1, "ready", 0.0, upload(1, "p")))
-    assert told(tidy(image, Tidier(tidier, providers=P), NOW)) == expected
-    assert told(tidy(image, Tidier(tidier), NOW)) == []  # it may be another's provider
+    assert sentences(tidy(image, Tidier(tidier, providers=P), NOW)) == expected
+    assert sentences(tidy(image, Tidier(tidier), NOW)) == []  # it may be another's provider
 
 
 def test_the_story_of_an_image_that_is_built_three_times() -> None:
@@ -535,12 +540,12 @@ def test_the_story_of_an_image_that_is_built_three_times() -> None:
         ([two, three], []),
     ]
     for builds, expected in story:
-        assert told(tidy(view(*builds), OURS, NOW)) == expected
+        assert sentences(tidy(view(*builds), OURS, NOW)) == expected
 
 
 def test_a_file_that_spoiled_takes_nothing_from_those_who_have_the_image() -> None:
     """Ready once, sent to p, found spoiled before it was sent to q: failed, but p launches from it."""
     spoiled = build(2, "failed", 2 * DAY, upload(2, "p"))
-    assert told(tidy(view(build(1), spoiled), OURS, NOW)) == []
+    assert sentences(tidy(view(build(1), spoiled), OURS, NOW)) == []
     newer = [build(n, "ready", 0.0, upload(n, "p")) for n in (3, 4)]
-    assert "2@p → delete" in told(tidy(view(spoiled, *newer), OURS, NOW))
+    assert "2@p → delete" in sentences(tidy(view(spoiled, *newer), OURS, NOW))

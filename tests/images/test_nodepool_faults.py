@@ -61,8 +61,8 @@ diskimages:
     parent: i
     env-vars: {A: '%(NODEPOOL_GONE)'}
 """
-    told = problems(tmp_path, text)
-    assert [problem.partition(":")[0] for problem in told] == ["1", "6", "9", "10", "11", "14"]
+    found = problems(tmp_path, text)
+    assert [problem.partition(":")[0] for problem in found] == ["1", "6", "9", "10", "11", "14"]
 
 
 def test_what_an_alias_repeats_is_told_once_where_it_is_written(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_every_jig_is_found_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "outcome"),
+    ("order_", "outcome"),
     [
         (order({"a": 1}), Succeeded({"a": 1})),
         (order(fail=True), Failed("asked to fail", exit_code=1)),
@@ -53,8 +53,8 @@ def test_every_jig_is_found_by_its_name() -> None:
         (order(delay="soon"), Failed("delay must be a number of seconds, not 'soon'")),
     ],
 )
-def test_jig_test_behaves_as_told(told: Order, outcome: Any) -> None:
-    assert TestJig(Settings()).run(told, threading.Event()) == outcome
+def test_jig_test_behaves_as_its_parameters_say(order_: Order, outcome: Any) -> None:
+    assert TestJig(Settings()).run(order_, threading.Event()) == outcome
 
 
 def test_jig_test_lets_go_when_it_is_stopped() -> None:
@@ -95,10 +95,10 @@ def test_a_role_that_raises_leaves_its_traceback_in_the_log_of_the_run(
     outcome = provided.run(replace(order({"raise": True}), log=tmp_path / "n1" / "r.log"), threading.Event())
     assert isinstance(outcome, Failed)
     assert (outcome.reason, outcome.exit_code, outcome.log) == ("ValueError: no such zone", None, tmp_path / "n1/r.log")
-    for told in (outcome.tail, outcome.log.read_text() if outcome.log else ""):
-        assert told.startswith("Traceback (most recent call last):\n")
-        assert 'raise ValueError("no such zone")' in told
-        assert told.endswith("\nValueError: no such zone\n")
+    for text in (outcome.tail, outcome.log.read_text() if outcome.log else ""):
+        assert text.startswith("Traceback (most recent call last):\n")
+        assert 'raise ValueError("no such zone")' in text
+        assert text.endswith("\nValueError: no such zone\n")
 
 
 def test_whatever_a_role_raises_is_its_failure_at_once(provided: RoleProvidedJig) -> None:

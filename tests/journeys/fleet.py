@@ -49,7 +49,7 @@ from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys import evidence, history
 from tests.journeys.evidence import WITNESS
-from tests.journeys.history import Entry, Evidence, Told
+from tests.journeys.history import Entry, Evidence, Recorded
 from tests.journeys.history import Event as Noted
 
 SESSION_SECONDS: Final = 2.0
@@ -269,7 +269,7 @@ class Fleet:
         """All that the checker may want to know."""
         world = tree.load(self.session)
         noderoles = {
-            vertex.name: Told(vertex.record, destructive(world, vertex), self.runs(vertex.name))
+            vertex.name: Recorded(vertex.record, destructive(world, vertex), self.runs(vertex.name))
             for vertex in world.vertices()
             if vertex.node.name in self.nodes
         }

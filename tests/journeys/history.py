@@ -61,7 +61,7 @@ class Work(NamedTuple):
     beside: bool = False  # it began, and something of another still held the machine's lock
 
 
-class Told(NamedTuple):
+class Recorded(NamedTuple):
     """What ZooKeeper says about a noderole at the end."""
 
     record: NodeRole
@@ -74,7 +74,7 @@ class Evidence(NamedTuple):
 
     entries: Sequence[Entry]
     work: Sequence[Work]
-    noderoles: Mapping[str, Told]
+    noderoles: Mapping[str, Recorded]
     lives: Mapping[str, Sequence[float]] = {}  # noderole → when it was deleted, to be bound again
     mute: Collection[str] = ()  # machines whose runner could not write down all that it did
     doomed: Collection[str] = ()  # machines whose destructive runs may be lost, so that a person has to look
@@ -227,8 +227,8 @@ def destroyed_twice(evidence: Evidence) -> Iterator[str]:
     """A destructive role is started once, in whatever generation; again only where it ended by itself, and not well."""
     last: dict[str, Entry] = {}
     for entry in evidence.newest():
-        told = evidence.noderoles.get(entry.noderole)
-        if told is not None and told.destructive and entry.event in _MARKS:
+        recorded = evidence.noderoles.get(entry.noderole)
+        if recorded is not None and recorded.destructive and entry.event in _MARKS:
             before = last.get(entry.noderole)
             if entry.event is Event.STARTED and before is not None and not before.exit_code:
                 yield f"{_name(entry)} is destructive and was started again ({before.event} before)"
@@ -242,8 +242,8 @@ def before_parents(evidence: Evidence) -> Iterator[str]:
         if entry.event in _MARKS:
             marks[entry.noderole].append(entry)
     for entry in evidence.entries:
-        told = evidence.noderoles.get(entry.noderole)
-        for parent in _parents(evidence, told.record) if told and entry.event is Event.STARTED else ():
+        recorded = evidence.noderoles.get(entry.noderole)
+        for parent in _parents(evidence, recorded.record) if recorded and entry.event is Event.STARTED else ():
             newest = next((mark for mark in reversed(marks[parent]) if mark.time <= entry.time), None)
             same_life = newest and evidence.life(parent, newest.time) == evidence.life(parent, entry.time)
             if newest is None or not same_life or newest.exit_code != 0:
@@ -257,17 +257,17 @@ def _parents(evidence: Evidence, record: NodeRole) -> Iterator[str]:
         if cluster is None:
             yield parent
             continue
-        for name, told in evidence.noderoles.items():
-            if (told.record.deployment, True) == (cluster[1], cluster[0] in told.record.serves):
+        for name, recorded in evidence.noderoles.items():
+            if (recorded.record.deployment, True) == (cluster[1], cluster[0] in recorded.record.serves):
                 yield name
 
 
 def unfinished(evidence: Evidence) -> Iterator[str]:
     """Every noderole is ACTIVE at the end, or waits for a person to look at its machine."""
-    for name, told in evidence.noderoles.items():
-        waits = given_up(name, told.record, told.destructive, evidence.doomed)
-        if told.record.state is not State.ACTIVE and not waits:
-            yield f"{name} is {told.record.state}: {told.record.reason}"
+    for name, recorded in evidence.noderoles.items():
+        waits = given_up(name, recorded.record, recorded.destructive, evidence.doomed)
+        if recorded.record.state is not State.ACTIVE and not waits:
+            yield f"{name} is {recorded.record.state}: {recorded.record.reason}"
 
 
 def given_up(noderole: str, record: NodeRole, destructive: bool, doomed: Collection[str]) -> bool:
@@ -284,14 +284,14 @@ def unaccounted(evidence: Evidence) -> Iterator[str]:
     ZooKeeper keeps the newest runs: what came before the oldest of them is not asked for.
     """
     for entry in evidence.newest():
-        told = evidence.noderoles.get(entry.noderole)
-        run = told.runs.get(entry.run) if told else None
-        if told is None:
+        recorded = evidence.noderoles.get(entry.noderole)
+        run = recorded.runs.get(entry.run) if recorded else None
+        if recorded is None:
             yield f"{_name(entry)}: ZooKeeper knows no such noderole"
-        elif len(told.runs) >= RUNS_KEPT and entry.epoch < min(run.epoch for run in told.runs.values()):
+        elif len(recorded.runs) >= RUNS_KEPT and entry.epoch < min(run.epoch for run in recorded.runs.values()):
             continue
         elif entry.event is Event.ATTACHED:
-            if all(run.epoch != entry.epoch for run in told.runs.values()):
+            if all(run.epoch != entry.epoch for run in recorded.runs.values()):
                 yield f"{_name(entry)}: ZooKeeper has no record of the run that attached to it"
         elif run is None:
             yield f"{_name(entry)}: ZooKeeper has no record of it"
@@ -302,8 +302,8 @@ def unaccounted(evidence: Evidence) -> Iterator[str]:
 def unknown_runs(evidence: Evidence) -> Iterator[str]:
     """A run that succeeded had the machine's work for it, and each generation succeeds once."""
     ended = {(e.noderole, e.generation) for e in evidence.newest() if e.event is Event.ENDED and e.exit_code == 0}
-    for name, told in evidence.noderoles.items():
-        successes = Counter(run.generation for run in told.runs.values() if run.outcome == "succeeded")
+    for name, recorded in evidence.noderoles.items():
+        successes = Counter(run.generation for run in recorded.runs.values() if run.outcome == "succeeded")
         for generation, count in successes.items():
             if count > 1:
                 yield f"{name}: generation {generation} succeeded {count} times"

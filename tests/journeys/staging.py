@@ -38,7 +38,7 @@ PHASES: Final = (
 )
 
 
-class Staged:
+class LiveRollout:
     """One rollout of a deployment, that somebody began."""
 
     def __init__(self, fleet: Fleet, document: Strategy, deployment: str = DEPLOYMENT) -> None:
@@ -76,19 +76,19 @@ class Staged:
         try:
             self.fleet.until(lambda: self.over, f"{self.deployment} is over", seconds)
         except AssertionError as late:
-            raise AssertionError(f"{late}: {self.told()}") from late
+            raise AssertionError(f"{late}: {self.summary()}") from late
         return self.now
 
-    def ask(self, steering: Any, *arguments: Any, **more: Any) -> Rollout:
-        """One of rollout.steering, as a person."""
+    def ask(self, command: Any, *arguments: Any, **more: Any) -> Rollout:
+        """One of rollout.commands, as a person."""
         return rollouts.steer(
-            self.fleet.session, self.deployment, self.id, lambda it: steering(it, *arguments, **more), time.time()
+            self.fleet.session, self.deployment, self.id, lambda it: command(it, *arguments, **more), time.time()
         )
 
     def states(self) -> dict[str, str]:
         return {name.partition(".")[0]: str(progress.state) for name, progress in self.now.nodes.items()}
 
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.states()}"
 
 

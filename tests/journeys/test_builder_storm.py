@@ -28,7 +28,7 @@ from nodepool_ocb.testing.storm import Fault, Mend, Storm
 from nodepool_ocb.testing.troubles import Unreadable
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
 from nodepool_ocb.testing.zookeeper.server import Server
-from tests.builder.fleet_of_builders import SESSION_SECONDS, Yard, spoiled
+from tests.builder.fleet_of_builders import SESSION_SECONDS, BuilderFleet, spoiled
 
 IMAGES = ("jammy", "noble", "bookworm")
 CLOUDS = {"north": "north", "south": "south", "west": "south"}  # provider → where its images lie
@@ -43,8 +43,8 @@ CALM_SECONDS = 180.0
 class Watch:
     """Looks at the records all the time, and asks for a build now and then."""
 
-    def __init__(self, yard: Yard, seed: int, spoiling: Unreadable) -> None:
-        self._yard = yard
+    def __init__(self, builders: BuilderFleet, seed: int, spoiling: Unreadable) -> None:
+        self._builders = builders
         self._spoiling = spoiling
         self._chance = random.Random(seed)
         self._ever: dict[str, dict[str, int]] = defaultdict(dict)  # image → builds seen ready → the request of each
@@ -55,7 +55,7 @@ class Watch:
         """Whatever ZooKeeper says now must be right now."""
         spoiled, unread = self._spoiling.times, dict[str, str]()
         try:
-            views = images.read(self._yard.session, IMAGES, unread)
+            views = images.read(self._builders.session, IMAGES, unread)
         except Unavailable:
             return  # it is part of the storm
         if unread or self._spoiling.spoiled or self._spoiling.times != spoiled:
@@ -79,8 +79,8 @@ class Watch:
         """Request an image that nobody has requested."""
         name = self._chance.choice(IMAGES)
         try:
-            if self._yard.view(name).request is None:
-                self._yard.request(name)
+            if self._builders.view(name).request is None:
+                self._builders.request(name)
         except Unavailable:
             pass
 
@@ -118,9 +118,9 @@ def disks_fail(disks: Mapping[Path, SmallDisk]) -> list[Fault]:
     return [fault(*kind, of) for kind in kinds for of in ("images", "logs")]
 
 
-def missing(yard: Yard) -> list[str]:
+def missing(builders: BuilderFleet) -> list[str]:
     """Providers that do not have the newest build of an image."""
-    newest = [(name, ready[0]) for name in IMAGES if (ready := yard.view(name).ready())]
+    newest = [(name, ready[0]) for name in IMAGES if (ready := builders.view(name).ready())]
     return [
         f"{name} at {provider}"
         for name, build in newest
@@ -129,21 +129,21 @@ def missing(yard: Yard) -> list[str]:
     ]
 
 
-def misplaced(yard: Yard) -> list[str]:
+def misplaced(builders: BuilderFleet) -> list[str]:
     """Files without a record, and uploads that are not where they are said to be, or where nobody says."""
     found = []
-    recorded = {f"{name}-{build.id}" for name in IMAGES for build in yard.builds(name)}
-    for builder in yard.builders:
+    recorded = {f"{name}-{build.id}" for name in IMAGES for build in builders.builds(name)}
+    for builder in builders.builders:
         found += [name for name in builder.files() if name.partition(".")[0] not in recorded]
     for cloud in set(CLOUDS.values()):
         said = {
             upload.record.external_id
             for name in IMAGES
-            for build in yard.builds(name)
+            for build in builders.builds(name)
             for upload in build.uploads
             if CLOUDS[upload.provider] == cloud and upload.record.state is UploadState.READY
         }
-        there = set(yard.provided(cloud))
+        there = set(builders.provided(cloud))
         found += [f"{cloud}: {name}" for name in sorted(said ^ there, key=str)]
     return found
 
@@ -161,27 +161,29 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
-    with ExitStack() as mounted, servers() as server, Yard(server, chroot, tmp_path) as yard:
+    with ExitStack() as mounted, servers() as server, BuilderFleet(server, chroot, tmp_path) as builders:
         disks: dict[Path, SmallDisk] = {}
         providers = [
-            yard.provider(name, *IMAGES, format="raw", directory=str(tmp_path / "providers" / cloud))
+            builders.provider(name, *IMAGES, format="raw", directory=str(tmp_path / "providers" / cloud))
             for name, cloud in CLOUDS.items()
         ]
         for hours, formats in zip(HOURS, FORMATS, strict=True):
-            diskimages = [yard.image(name, 0.5 + index, formats) for index, name in enumerate(IMAGES)]
-            builder = yard.builder(*diskimages, providers=providers, build_workers=2, leak_seconds=2.0, logs_apart=True)
+            diskimages = [builders.image(name, 0.5 + index, formats) for index, name in enumerate(IMAGES)]
+            builder = builders.builder(
+                *diskimages, providers=providers, build_workers=2, leak_seconds=2.0, logs_apart=True
+            )
             builder.environment |= skewed(hours * 3600) if hours else {}
             if mountable():
                 for folder in (builder.images, builder.logs):
                     disks[folder] = mounted.enter_context(SmallDisk(folder, 4 << 20))
             builder.begin()
-        spoiling = Unreadable(yard.settings(5.0), seed, records)
-        watch = Watch(yard, seed, spoiling)
+        spoiling = Unreadable(builders.settings(5.0), seed, records)
+        watch = Watch(builders, seed, spoiling)
         asked = began = time.monotonic()
 
         def meanwhile() -> None:
             nonlocal asked
-            for builder in yard.builders:
+            for builder in builders.builders:
                 builder.begin_again()
             watch.look()
             if time.monotonic() > asked + 2.0 and time.monotonic() < began + seconds:
@@ -189,7 +191,7 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
                 watch.ask()
 
         more = disks_fail(disks) if disks else ()
-        storm = Storm(yard.builders, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5), more=more)
+        storm = Storm(builders.builders, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5), more=more)
         with spoiling:
             storm.blow(seconds, every_seconds, meanwhile)
 
@@ -198,42 +200,42 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
         def calm() -> bool:
             meanwhile()
             with suppress(Unavailable):
-                left[:] = unfinished(yard)
+                left[:] = unfinished(builders)
                 return not left
             return False
 
         try:
-            yard.until(calm, "nothing is left to be done", CALM_SECONDS)
+            builders.until(calm, "nothing is left to be done", CALM_SECONDS)
         except AssertionError as late:
             raise AssertionError(f"{late}, but {left}") from None
         watch.look()  # what came to its end since it last looked
-        made = f"{len(yard.history())} builds begun, {len(yard.history('end'))} made"
+        made = f"{len(builders.history())} builds begun, {len(builders.history('end'))} made"
         print(f"{dict(storm.faults)}, {spoiling.times} records spoiled, {made}")
-        assert all(builder.running() for builder in yard.builders), "nobody gave up"
+        assert all(builder.running() for builder in builders.builders), "nobody gave up"
         assert not watch.faults
         assert not watch.unanswered()
-        assert not spoiled(yard)
-        assert not begun_again(yard)
+        assert not spoiled(builders)
+        assert not begun_again(builders)
 
 
-def unfinished(yard: Yard) -> list[str]:
+def unfinished(builders: BuilderFleet) -> list[str]:
     """What the builders still have to do."""
-    views = {name: yard.view(name) for name in IMAGES}
+    views = {name: builders.view(name) for name in IMAGES}
     return [
         *(f"{name}: a request" for name, view in views.items() if view.request is not None),
         *(f"{name}-{build.id} is {build.record.state}" for name, view in views.items() for build in view.builds
           if build.record.state in (BuildState.BUILDING, BuildState.ABORTED)),
-        *missing(yard),
+        *missing(builders),
         *(f"{name}: no build has {formats}" for name, view in views.items() for formats in FORMATS
           if not view.newest(formats)),
-        *misplaced(yard),
+        *misplaced(builders),
     ]  # fmt: skip
 
 
-def begun_again(yard: Yard) -> list[str]:
+def begun_again(builders: BuilderFleet) -> list[str]:
     """The builds that begin though nobody asks for any: builders that differ want nothing more of each other."""
-    before = len(yard.history())
-    sweeps = [builder.metric("nodepool_ocb_sweeps_total") for builder in yard.builders]
-    for builder, swept in zip(yard.builders, sweeps, strict=True):
-        yard.until(lambda: builder.metric("nodepool_ocb_sweeps_total") >= swept + 2, "two more looks", 60.0)  # noqa: B023
-    return yard.history()[before:]
+    before = len(builders.history())
+    sweeps = [builder.metric("nodepool_ocb_sweeps_total") for builder in builders.builders]
+    for builder, swept in zip(builders.builders, sweeps, strict=True):
+        builders.until(lambda: builder.metric("nodepool_ocb_sweeps_total") >= swept + 2, "two more looks", 60.0)  # noqa: B023
+    return builders.history()[before:]

@@ -9,7 +9,7 @@ import pytest
 
 from nodepool_ocb.engine.noderole import OUTCOME_UNKNOWN
 from nodepool_ocb.model.records import NodeRole, Run, State
-from tests.journeys.history import Entry, Event, Evidence, Told, Work, faults, in_order
+from tests.journeys.history import Entry, Event, Evidence, Recorded, Work, faults, in_order
 
 A, B = "a@m0", "b@m0"
 
@@ -19,9 +19,11 @@ def line(time: float, event: Event, epoch: int = 1, noderole: str = A, generatio
     return Entry(time, "m0", epoch, noderole, generation, run or f"r{epoch}", event, code)
 
 
-def told(*runs: tuple[str, int, str], parents: tuple[str, ...] = (), destructive: bool = False, **more: object) -> Told:
+def recorded(
+    *runs: tuple[str, int, str], parents: tuple[str, ...] = (), destructive: bool = False, **more: object
+) -> Recorded:
     record = NodeRole(**({"state": State.ACTIVE, "since": 0.0, "parents": parents} | more))  # type: ignore[arg-type]
-    return Told(
+    return Recorded(
         record,
         destructive,
         {
@@ -39,23 +41,23 @@ GOOD = [
     line(4.0, Event.STARTED, epoch=3, noderole=B),
     line(5.0, Event.ENDED, epoch=3, noderole=B),
 ]
-TOLD = {
-    A: told(("r1", 1, "abandoned"), ("r2", 2, "succeeded"), destructive=True),
-    B: told(("r3", 3, "succeeded"), parents=(A,)),
+RECORDED = {
+    A: recorded(("r1", 1, "abandoned"), ("r2", 2, "succeeded"), destructive=True),
+    B: recorded(("r3", 3, "succeeded"), parents=(A,)),
 }
 
 
 def found(
     entries: Sequence[Entry],
     work: Sequence[Work] = (),
-    noderoles: dict[str, Told] | None = None,
+    noderoles: dict[str, Recorded] | None = None,
     *,
     mute: Sequence[str] = (),
     doomed: Sequence[str] = (),
     **lives: list[float],
 ) -> set[str]:
     ended = {f"{role}@m0": times for role, times in lives.items()}
-    evidence = Evidence(entries, work, noderoles or TOLD, ended, mute, doomed)
+    evidence = Evidence(entries, work, noderoles or RECORDED, ended, mute, doomed)
     return {fault.partition(":")[0] for fault in faults(evidence)}
 
 
@@ -93,7 +95,7 @@ def test_two_scripts_at_once_are_found_whatever_the_runner_says() -> None:
 def test_what_begins_while_another_holds_the_machines_lock_is_found_though_nobody_wrote_anything_else() -> None:
     beside = [Work(1.0, "m0", A, 1, 11, True, beside=True)]
     assert found(GOOD, beside) == {"side_by_side"}
-    assert found([], beside, {A: told()}, mute=["m0"]) == {"side_by_side"}
+    assert found([], beside, {A: recorded()}, mute=["m0"]) == {"side_by_side"}
 
 
 def test_of_a_machine_that_cannot_write_nothing_is_asked_but_that_it_does_one_thing_at_a_time() -> None:
@@ -104,7 +106,7 @@ def test_of_a_machine_that_cannot_write_nothing_is_asked_but_that_it_does_one_th
 def test_a_machine_that_lost_its_state_directory_need_not_remember_and_destroys_nothing_twice() -> None:
     before = [each._replace(lost=1) for each in GOOD[:3]]
     anew = [line(4.0, Event.STARTED, epoch=3, run="r3"), line(5.0, Event.ENDED, epoch=3, run="r3")]
-    runs = told(("r1", 1, "lost"), ("r2", 2, "lost"), ("r3", 3, "succeeded"))
+    runs = recorded(("r1", 1, "lost"), ("r2", 2, "lost"), ("r3", 3, "succeeded"))
     assert found([*GOOD[:3], *anew], noderoles={A: runs}) == {"run_again"}
     assert not found([*before, *anew], noderoles={A: runs})
     assert found([*before, *anew], noderoles={A: runs._replace(destructive=True)}) == {"destroyed_twice"}
@@ -112,7 +114,7 @@ def test_a_machine_that_lost_its_state_directory_need_not_remember_and_destroys_
 
 
 def test_what_is_destructive_and_was_lost_may_wait_for_a_person_where_runs_may_be_lost() -> None:
-    waits = told(("r1", 1, "lost"), state=State.ERROR, reason=OUTCOME_UNKNOWN, destructive=True)
+    waits = recorded(("r1", 1, "lost"), state=State.ERROR, reason=OUTCOME_UNKNOWN, destructive=True)
     entries = [GOOD[0], line(2.0, Event.KILLED)]
     assert found(entries, noderoles={A: waits}) == {"unfinished"}
     assert not found(entries, noderoles={A: waits}, doomed=["m0"])
@@ -124,9 +126,9 @@ def test_runs_older_than_the_newest_ten_need_no_record() -> None:
     ]
     records = {f"r{n}": Run(annealer="x", started=0.0, ended=1.0, outcome="succeeded", generation=n, epoch=n)
                for n in range(3, 13)}  # fmt: skip
-    assert not found(entries, noderoles={A: Told(told().record, False, records)})
+    assert not found(entries, noderoles={A: Recorded(recorded().record, False, records)})
     del records["r7"]
-    assert found(entries, noderoles={A: Told(told().record, False, records)}) == {"unaccounted"}
+    assert found(entries, noderoles={A: Recorded(recorded().record, False, records)}) == {"unaccounted"}
 
 
 def test_a_script_that_nobody_started_is_found() -> None:
@@ -134,18 +136,20 @@ def test_a_script_that_nobody_started_is_found() -> None:
 
 
 def test_what_zookeeper_says_gives_it_away() -> None:
-    assert found(GOOD, noderoles=TOLD | {B: told(("r3", 3, "succeeded"), parents=(A,), state=State.TODO)}) == {
+    assert found(GOOD, noderoles=RECORDED | {B: recorded(("r3", 3, "succeeded"), parents=(A,), state=State.TODO)}) == {
         "unfinished"
     }
-    twice = told(("r1", 1, "succeeded"), ("r2", 2, "succeeded"))
-    assert found(GOOD, noderoles=TOLD | {A: twice}) == {"unknown_runs"}
+    twice = recorded(("r1", 1, "succeeded"), ("r2", 2, "succeeded"))
+    assert found(GOOD, noderoles=RECORDED | {A: twice}) == {"unknown_runs"}
 
 
 def test_what_was_deleted_and_bound_again_has_no_records_of_its_first_life() -> None:
     again = [line(6.0, Event.STARTED, 4, generation=2), line(7.0, Event.ENDED, 4, generation=2)]
-    second = Told(TOLD[A].record, True, {"r4": msgspec.structs.replace(TOLD[B].runs["r3"], epoch=4, generation=2)})
-    assert not found([*GOOD, *again], noderoles=TOLD | {A: second}, a=[5.5])
-    assert found([*GOOD, *again], noderoles=TOLD | {A: second}) == {"destroyed_twice", "unaccounted"}
+    second = Recorded(
+        RECORDED[A].record, True, {"r4": msgspec.structs.replace(RECORDED[B].runs["r3"], epoch=4, generation=2)}
+    )
+    assert not found([*GOOD, *again], noderoles=RECORDED | {A: second}, a=[5.5])
+    assert found([*GOOD, *again], noderoles=RECORDED | {A: second}) == {"destroyed_twice", "unaccounted"}
 
 
 def test_what_is_taken_from_a_former_life_is_found() -> None:

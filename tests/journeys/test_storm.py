@@ -28,7 +28,7 @@ from tests.journeys.fleet import SESSION_SECONDS, Fleet
 from tests.journeys.hardships import HARDSHIPS, Hardships, destructive, disk_full, disk_read_only, wild
 from tests.journeys.history import Event as Noted
 from tests.journeys.history import in_order
-from tests.journeys.staging import PHASES, Staged, document, generations, stack
+from tests.journeys.staging import PHASES, LiveRollout, document, generations, stack
 from tests.journeys.troubles import (
     FLAKY,
     FLOOD,
@@ -228,22 +228,22 @@ def test_after_a_storm_a_rollout_has_done_everything_once(
             }
             for number in range(groups)
         ]
-        staged = Staged(fleet, document(named, phases))
+        live = LiveRollout(fleet, document(named, phases))
         storm = Storm(
             fleet.annealers, server, seed, lasts=LASTS, more=faults(fleet, disks, seed), alone=[key_bad(fleet)]
         )
         storm.blow(seconds, every_seconds, fleet.revive)
-        until_calm(fleet, lambda: staged.over, CALM_SECONDS + seconds)
+        until_calm(fleet, lambda: live.over, CALM_SECONDS + seconds)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
         print(f"{dict(storm.faults)}, {sum(fleet.starts().values())} starts of {3 * machines} noderoles")
-        assert (staged.now.head.state, set(staged.states().values())) == ("success", {"success"})
+        assert (live.now.head.state, set(live.states().values())) == ("success", {"success"})
         assert not fleet.faults()
         assert set(generations(fleet).values()) == {1}, "nothing was committed twice"
-        assert over_in_order(staged, groups), "no group began before the one that it depends on was done"
+        assert over_in_order(live, groups), "no group began before the one that it depends on was done"
 
 
-def over_in_order(staged: Staged, groups: int) -> bool:
+def over_in_order(live: LiveRollout, groups: int) -> bool:
     """By what the machines noted."""
-    members = staged.now.members
-    entries = [entry for entry in staged.fleet.entries() if not entry.noderole.startswith("hello@")]
+    members = live.now.members
+    entries = [entry for entry in live.fleet.entries() if not entry.noderole.startswith("hello@")]
     return in_order(entries, [members[f"g{number}"] for number in range(groups)])

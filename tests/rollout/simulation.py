@@ -73,13 +73,16 @@ class Machines:
         for action in actions:
             place = (action.node, action.phase)
             before = self.state.get(place, "PROPOSED")
-            if action.order is Directive.END and before == "TRANSITION":
+            if action.directive is Directive.CANCEL and before == "TRANSITION":
                 self.state[place] = "ENDING"
-            elif action.order in (Directive.RECALL, Directive.END):
+            elif action.directive in (Directive.RECALL, Directive.CANCEL):
                 assert before == "TODO", (before, action)
                 self.state[place] = "PROPOSED"
             else:
-                assert before == "PROPOSED" or (before == "ERROR" and action.order is Directive.RETRY), (before, action)
+                assert before == "PROPOSED" or (before == "ERROR" and action.directive is Directive.RETRY), (
+                    before,
+                    action,
+                )
                 self.state[place] = "TODO"
                 self.generation[place] += 1
 
@@ -142,7 +145,8 @@ class Driver:
     def settle(self) -> Rollout:
         """Turn until nothing is to be decided or done."""
         for _ in range(100_000):
-            if self.turn().idle:
+            turn = self.turn()
+            if not turn.decisions and not turn.actions:
                 return self.rollout
         raise AssertionError("it does not come to rest")
 

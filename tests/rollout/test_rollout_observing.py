@@ -107,22 +107,22 @@ def test_a_run_is_ended_only_where_somebody_can_end_it() -> None:
     assert seen(available=False).cancelling == 1, "who holds it ends it"
 
 
-def test_orders_move_the_noderoles_that_they_are_for() -> None:
+def test_directives_move_the_noderoles_that_they_are_for() -> None:
     states = {f"{letter}@n1.x.y": state for letter, state in zip("abcdef", State, strict=True)}
     there = world(states, {"b@n1.x.y": ["c@n1.x.y"]})
     look = Observer(there, "lab", rollout_of(there))
     moved = {
-        order: {
+        directive: {
             str(event): [str(v.record.state) for v in found]
-            for event, found in look.moves([Action(order, "n1.x.y", 1)]).items()
+            for event, found in look.moves([Action(directive, "n1.x.y", 1)]).items()
         }
-        for order in Directive
+        for directive in Directive
     }
     assert moved == {
         "commit": {"COMMIT": ["PROPOSED"]},
         "retry": {"COMMIT": ["PROPOSED"], "RETRY": ["ERROR"]},
         "recall": {"PROPOSE": ["BLOCKED", "TODO"]},
-        "end": {"PROPOSE": ["BLOCKED", "TODO"], "CANCEL": ["TRANSITION"]},
+        "cancel": {"PROPOSE": ["BLOCKED", "TODO"], "CANCEL": ["TRANSITION"]},
     }
 
 

@@ -186,19 +186,19 @@ def test_a_plan_says_what_the_rollout_will_find() -> None:
     for seed in range(300):
         case = Case(seed)
         slow = Slow(case.groups, case.nodes, set())
-        told = plan(case.strategy(), case.nodes)
+        made = plan(case.strategy(), case.nodes)
         members = {group["name"]: slow.members(group) for group in case.groups}
-        assert {name: list(nodes) for name, nodes in told.members.items()} == members
-        assert set(told.ungrouped) == set(case.nodes) - {node for nodes in members.values() for node in nodes}
-        common = {(each.first, each.second): each.nodes for each in told.overlaps}
+        assert {name: list(nodes) for name, nodes in made.members.items()} == members
+        assert set(made.ungrouped) == set(case.nodes) - {node for nodes in members.values() for node in nodes}
+        common = {(each.first, each.second): each.nodes for each in made.overlaps}
         assert common == {
             (first, second): len(set(members[first]) & set(members[second]))
             for place, first in enumerate(members)
             for second in islice(members, place + 1, None)
             if set(members[first]) & set(members[second])
         }
-        assert set(told.unmet) == {group["name"] for group in case.groups if least(group) > len(members[group["name"]])}
-        levels = {name: row for row, names in enumerate(told.levels) for name in names}
+        assert set(made.unmet) == {group["name"] for group in case.groups if least(group) > len(members[group["name"]])}
+        levels = {name: row for row, names in enumerate(made.levels) for name in names}
         for group in case.groups:
             above = [levels[each] for each in group["depends_on"]]
             assert levels[group["name"]] == max(above, default=-1) + 1

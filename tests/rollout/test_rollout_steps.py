@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,6 +21,7 @@ from nodepool_ocb.rollout.step import Directive, step, watched
 from nodepool_ocb.rollout.strategy import WHOLE, Strategy
 from nodepool_ocb.store.client.transaction import RECORD_BYTES
 from nodepool_ocb.testing.example import EXAMPLE, SITE
+from tests.fixtures.corpora import CORPORA, needs
 from tests.rollout.simulation import Driver, Machines, Outcome, all_well, ended, failing, reread
 
 GOOD = "<SUCCESS>"
@@ -66,10 +66,10 @@ def printed(ntp: str, control: str, monitoring: str, second: str, first: str, en
 )  # fmt: skip
 def test_the_examples_of_the_seed(lost: list[tuple[str, int]], drawing: str) -> None:
     rollout = Driver(begin(reading.load(EXAMPLE, called="f"), SITE, 0.0), Machines(failing(*lost))).run()
-    told = report(rollout)
-    assert blocks(told[: told.index("\n\n")]) == blocks(drawing)
+    text = report(rollout)
+    assert blocks(text[: text.index("\n\n")]) == blocks(drawing)
     for name, progress in rollout.nodes.items():
-        assert f"\n  {name}" in told.split(f"{progress.state} (")[1]
+        assert f"\n  {name}" in text.split(f"{progress.state} (")[1]
 
 
 def blocks(drawing: str) -> tuple[list[str], str]:
@@ -267,8 +267,8 @@ def test_a_phase_that_began_under_a_clock_that_was_ahead_runs_out_of_time_all_th
     drive.now = 1000.0
     rollout = drive.run()
     assert (rollout.head.state, states(rollout), drive.now) == ("failed", "su", 1060.0)
-    told = [decision.reason for decision in drive.log if "under a clock" in decision.reason]
-    assert told == ["deploy began under a clock that was ahead: its time counts from now"]
+    reasons = [decision.reason for decision in drive.log if "under a clock" in decision.reason]
+    assert reasons == ["deploy began under a clock that was ahead: its time counts from now"]
 
 
 def test_a_clock_that_steps_back_by_seconds_changes_no_phase() -> None:
@@ -500,9 +500,9 @@ def test_cancelling_ends_also_what_still_runs_on_nodes_that_failed() -> None:
     assert step(drive.rollout, both, drive.now).actions == (), "what runs there may run"
     drive.rollout = apply(drive.rollout, commands.cancel(drive.rollout, drive.now))
     assert set(watched(drive.rollout)) == {node(0), node(1)}
-    assert {(action.order, action.node) for action in step(drive.rollout, both, drive.now).actions} == {
-        (Directive.END, node(0)),
-        (Directive.END, node(1)),
+    assert {(action.directive, action.node) for action in step(drive.rollout, both, drive.now).actions} == {
+        (Directive.CANCEL, node(0)),
+        (Directive.CANCEL, node(1)),
     }
     left = {node(0): both[node(0)], node(1): Seen(errors={"a": 1})}
     for _ in range(5):
@@ -724,9 +724,9 @@ def test_a_retried_node_waits_for_the_error_above_it_to_be_retried_too() -> None
         pass
     blocked = step(drive.rollout, {node(0): Seen(stuck=1, reason="x@n9 in ERROR")}, drive.now)
     assert (blocked.decisions, blocked.actions) == ((), ())
-    assert [action.order for action in step(drive.rollout, {node(0): Seen(errors={"role": 1})}, drive.now).actions] == [
-        Directive.RETRY
-    ]
+    assert [
+        action.directive for action in step(drive.rollout, {node(0): Seen(errors={"role": 1})}, drive.now).actions
+    ] == [Directive.RETRY]
 
 
 def test_a_step_that_changes_nothing_gives_nothing() -> None:
@@ -736,7 +736,7 @@ def test_a_step_that_changes_nothing_gives_nothing() -> None:
     before = drive.rollout
     drive.settle()
     again = step(drive.rollout, drive.machines.seen(drive.rollout), drive.now)
-    assert again.idle
+    assert (again.decisions, again.actions) == ((), ())
     assert before.nodes.keys() == drive.rollout.nodes.keys()
 
 
@@ -833,16 +833,13 @@ def test_decisions_say_why() -> None:
     assert all(isinstance(decision, Decision) and decision.reason for decision in drive.log)
 
 
-@pytest.mark.parametrize("path", ["../shared/corpora/airship/treasuremap-global-deployment-strategy.yaml"])
-def test_a_document_of_airship_loads_and_plans(path: str) -> None:
-    file = Path(__file__).parents[2] / path
-    if not file.exists():
-        pytest.skip(f"{file} is not here")
-    made = reading.load(file)
-    told = plan(made, {"m1.example.com": Node(tags=("masters",)), "w1.example.com": Node(tags=("workers",))})
-    assert told.levels == (("masters",), ("workers",))
-    assert told.members == {"masters": ("m1.example.com",), "workers": ("w1.example.com",)}
-    assert not told.ungrouped
+@needs("airship")
+def test_a_document_of_airship_loads_and_plans() -> None:
+    made = reading.load(CORPORA / "airship" / "treasuremap-global-deployment-strategy.yaml")
+    planned = plan(made, {"m1.example.com": Node(tags=("masters",)), "w1.example.com": Node(tags=("workers",))})
+    assert planned.levels == (("masters",), ("workers",))
+    assert planned.members == {"masters": ("m1.example.com",), "workers": ("w1.example.com",)}
+    assert not planned.ungrouped
 
 
 def test_retrying_asks_first_what_became_of_unknown_nodes() -> None:

@@ -12,29 +12,29 @@ from nodepool_ocb.rollout import blockers, commands, plan
 from nodepool_ocb.rollout.blockers import Kind
 from nodepool_ocb.rollout.records import GroupState, NodeState, Rollout, apply
 from nodepool_ocb.rollout.strategy import Batch, Criteria, Group, InFlight, Selector, Strategy
-from tests.rollout import simulation as staged
+from tests.rollout import simulation
 
 NODES = {f"n{number}": Node(rack=f"r{number % 2}", tags=("late",) if number > 2 else ()) for number in range(4)}
 FIRST = Group(name="first", selectors=(Selector(node_names=("n0", "n1", "n2")),))
 SECOND = Group(name="second", depends_on=("first",), selectors=(Selector(node_tags=("late",)),))
 
 
-def driven(*groups: Group, machines: staged.Machines | None = None, **rules: Any) -> staged.Driver:
+def driven(*groups: Group, machines: simulation.Machines | None = None, **rules: Any) -> simulation.Driver:
     """Up to where machines would have to begin."""
     rollout = plan.begin(Strategy(groups=groups, **rules), NODES, now=1.0)
-    driver = staged.Driver(rollout, machines or staged.Machines())
+    driver = simulation.Driver(rollout, machines or simulation.Machines())
     driver.settle()
     return driver
 
 
-def told(rollout: Rollout, node: str) -> tuple[Kind, str, str]:
+def blocker(rollout: Rollout, node: str) -> tuple[Kind, str, str]:
     found = blockers.wait(rollout, node)
     assert found is not None
     return found.kind, found.group, found.text
 
 
 def test_a_group_waits_for_those_that_it_depends_on() -> None:
-    assert told(driven(FIRST, SECOND).rollout, "n3") == (
+    assert blocker(driven(FIRST, SECOND).rollout, "n3") == (
         Kind.WAITING, "second", "group second waits for group first, which is running (prepare)"
     )  # fmt: skip
 
@@ -42,12 +42,12 @@ def test_a_group_waits_for_those_that_it_depends_on() -> None:
 def test_a_group_waits_for_its_turn() -> None:
     second = replace(SECOND, depends_on=())
     text = "group second waits for its turn: one group is at work at once, now first"
-    assert told(driven(FIRST, second).rollout, "n3")[2] == text
+    assert blocker(driven(FIRST, second).rollout, "n3")[2] == text
 
 
 def test_before_anybody_drives_it_a_group_waits_for_an_annealer() -> None:
     rollout = plan.begin(Strategy(groups=(FIRST,)), NODES, now=1.0)
-    assert told(rollout, "n0")[2] == "group first begins as soon as an annealer drives the rollout"
+    assert blocker(rollout, "n0")[2] == "group first begins as soon as an annealer drives the rollout"
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,21 @@ def test_before_anybody_drives_it_a_group_waits_for_an_annealer() -> None:
 )
 def test_a_node_waits_for_the_limits_of_nodes_in_flight(limits: InFlight, group: Group, text: str) -> None:
     rollout = driven(group, max_in_flight=limits).rollout
-    assert told(rollout, "n2")[2] == f"group first is in phase prepare, and {text}"
-    assert told(rollout, "n0")[2] == "the node is at work for phase prepare of group first"
+    assert blocker(rollout, "n2")[2] == f"group first is in phase prepare, and {text}"
+    assert blocker(rollout, "n0")[2] == "the node is at work for phase prepare of group first"
 
 
 def test_a_node_waits_for_its_batch_and_then_for_somebody() -> None:
     group = replace(FIRST, batches=(Batch(nodes=1, pause=True),))
     driver = driven(group)
     assert (
-        told(driver.rollout, "n1")[2] == "group first is in phase prepare of batch 1; the node comes in a later batch"
+        blocker(driver.rollout, "n1")[2]
+        == "group first is in phase prepare of batch 1; the node comes in a later batch"
     )
     while driver.rollout.groups["first"].state is not GroupState.PAUSED:
         assert driver.machines.begin() or driver.machines.finish()
         driver.settle()
-    kind, _, text = told(driver.rollout, "n1")
+    kind, _, text = blocker(driver.rollout, "n1")
     assert (kind, text.startswith("group first pauses after batch 1")) == (Kind.PAUSED, True)
     assert blockers.for_somebody(driver.rollout) == ("first",)
     assert blockers.for_somebody(apply(driver.rollout, commands.promote(driver.rollout, "first", 1))) == ()
@@ -86,16 +87,16 @@ def test_a_node_that_has_passed_a_phase_waits_for_the_others() -> None:
     driver.settle()
     assert driver.rollout.nodes["n0"].state is NodeState.PREPARED
     text = "group first is in phase prepare, which the node has passed; the next begins when the others have"
-    assert told(driver.rollout, "n0")[2] == text
+    assert blocker(driver.rollout, "n0")[2] == text
 
 
 def test_what_failed_and_what_was_left_out_is_not_waited_for() -> None:
     first = replace(FIRST, success_criteria=Criteria(percent_successful_nodes=100))
-    driver = driven(first, SECOND, machines=staged.Machines(staged.failing(("n1", 0))))
+    driver = driven(first, SECOND, machines=simulation.Machines(simulation.failing(("n1", 0))))
     rollout = driver.run()
-    assert told(rollout, "n1") == (Kind.LOST, "first", "the node failed in group first: it broke")
-    assert told(rollout, "n0")[0] is Kind.LEFT_OUT
-    assert told(rollout, "n3") == (
+    assert blocker(rollout, "n1") == (Kind.LOST, "first", "the node failed in group first: it broke")
+    assert blocker(rollout, "n0")[0] is Kind.LEFT_OUT
+    assert blocker(rollout, "n3") == (
         Kind.LEFT_OUT, "second", "group second failed: it depends on group first, which failed"
     )  # fmt: skip
 

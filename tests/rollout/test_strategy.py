@@ -330,10 +330,10 @@ def group(line: str) -> str:
     ],
 )  # fmt: skip
 def test_a_slip_is_told_with_line_path_found_and_expected(text: str, sentence: str) -> None:
-    told = problems(text)
-    assert told[0].startswith(f"f.yaml:{sentence}")
+    found = problems(text)
+    assert found[0].startswith(f"f.yaml:{sentence}")
     if "data` is missing" not in sentence:  # where data is not, its keys are not where they belong
-        assert len(told) == 1
+        assert len(found) == 1
 
 
 def test_names_that_are_taken_are_told_with_the_line_of_the_first() -> None:

@@ -10,7 +10,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
-from tests.store.interrupted_session import Disturbed
+from tests.store.interrupted_session import InterruptedSession
 
 Connect = Callable[..., Session]
 
@@ -47,8 +47,8 @@ def connect(chroot: str) -> Iterator[Connect]:
 
 
 @pytest.fixture
-def disturbed(proxy: Proxy, chroot: str) -> Iterator[Disturbed]:
+def interrupted(proxy: Proxy, chroot: str) -> Iterator[InterruptedSession]:
     """A session through the proxy that outlives short cuts, below this test's chroot."""
-    with Disturbed(ZooKeeperSettings(hosts=proxy.hosts + chroot, session_timeout_seconds=10.0)) as session:
+    with InterruptedSession(ZooKeeperSettings(hosts=proxy.hosts + chroot, session_timeout_seconds=10.0)) as session:
         session.ensure("/ocb/thing")
         yield session

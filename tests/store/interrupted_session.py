@@ -9,7 +9,7 @@ from nodepool_ocb.store.client.answers import Answer
 from nodepool_ocb.store.client.session import Session
 
 
-class Disturbed(Session):
+class InterruptedSession(Session):
     """Calls ``disturb`` before its ``at``-th request from now on, and what that gives after the request was sent."""
 
     at = 0

@@ -276,11 +276,11 @@ def test_a_gate_that_is_read_after_the_connection_broke_is_not_shown_before_ever
             proxy.heal()
             until(lambda: interrupted.connections > connections)
 
-        told = threading.Event()
-        cache = Cache(interrupted, World(), told.set)
+        woken = threading.Event()
+        cache = Cache(interrupted, World(), woken.set)
         cache.load()
         other.commit([Raise(GATE, Gate(by=MEMBERS[0]))])
-        assert told.wait(30)
+        assert woken.wait(30)
         interrupted.then, interrupted.left = breaks, 1
         cache.refresh()
         with pytest.raises((Conflict, Stale)):

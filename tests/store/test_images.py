@@ -33,7 +33,7 @@ from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
-from tests.store.interrupted_session import Disturbed
+from tests.store.interrupted_session import InterruptedSession
 
 Until = Callable[..., None]
 Connect = Callable[..., Session]
@@ -274,7 +274,7 @@ def test_a_record_is_no_younger_than_its_znode(session: Session) -> None:
 
 @pytest.mark.parametrize("at", range(1, 12))
 def test_a_build_that_is_shown_as_to_be_deleted_and_bare_has_no_upload(
-    breakable: Server, disturbed: Disturbed, connect: Connect, at: int
+    breakable: Server, interrupted: InterruptedSession, connect: Connect, at: int
 ) -> None:
     other = connect(breakable)
     build = add_build(other, "debian")
@@ -283,31 +283,31 @@ def test_a_build_that_is_shown_as_to_be_deleted_and_bare_has_no_upload(
         add_upload(other, "debian", build, "cloud")
         other.commit([Set(paths.build("debian", build), build_record(BuildState.DELETE), 0)])
 
-    disturbed.disturb, disturbed.at = change, at
-    (view,) = look(disturbed, "debian").builds
+    interrupted.disturb, interrupted.at = change, at
+    (view,) = look(interrupted, "debian").builds
     assert not (view.record.state is BuildState.DELETE and view.bare)
 
 
 @pytest.mark.parametrize("at", range(1, 12))
 def test_what_is_shown_as_worked_on_by_nobody_is_so_or_was_changed_meanwhile(
-    breakable: Server, disturbed: Disturbed, connect: Connect, at: int
+    breakable: Server, interrupted: InterruptedSession, connect: Connect, at: int
 ) -> None:
     """A builder that begins, and one that ends, while somebody reads."""
     other = connect(breakable)
     locks = Locks(other)
     other.ensure(paths.builds("begins"), paths.builds("ends"))
-    ending = add_build(other, "ends", BuildState.BUILDING)
+    ended = add_build(other, "ends", BuildState.BUILDING)
     lock = locks.take(paths.build_lock("ends"), ME)
     assert lock is not None
 
     def change() -> None:
         assert locks.take(paths.build_lock("begins"), ME) is not None
         add_build(other, "begins", BuildState.BUILDING)
-        other.commit([Set(paths.build("ends", ending), build_record(), 0)])
+        other.commit([Set(paths.build("ends", ended), build_record(), 0)])
         locks.release(lock)
 
-    disturbed.disturb, disturbed.at = change, at
-    for view in read(disturbed, ["begins", "ends"]).values():
+    interrupted.disturb, interrupted.at = change, at
+    for view in read(interrupted, ["begins", "ends"]).values():
         for build in view.builds:
             if build.record.state is BuildState.BUILDING and view.holder is None:
                 znode = other.get(paths.build(view.name, build.id))

@@ -23,7 +23,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks, holders
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
-from tests.store.interrupted_session import Disturbed
+from tests.store.interrupted_session import InterruptedSession
 
 Connect = Callable[..., Session]
 Until = Callable[..., None]
@@ -298,63 +298,63 @@ def lose(proxy: Proxy, what: str) -> Callable[[], Callable[[], None]]:
 @pytest.mark.parametrize("what", ["answer", "request"])
 @pytest.mark.parametrize("at", range(1, 6))  # look, make its znode, stand there, look again, go
 def test_whatever_is_lost_while_a_lock_is_taken_and_released_nobody_stays_in_the_way(
-    breakable: Server, proxy: Proxy, disturbed: Disturbed, connect: Connect, until: Until, what: str, at: int
+    breakable: Server, proxy: Proxy, interrupted: InterruptedSession, connect: Connect, until: Until, what: str, at: int
 ) -> None:
-    locks, others = Locks(disturbed), Locks(connect(breakable))
-    first = disturbed.id
-    disturbed.disturb, disturbed.at = lose(proxy, what), at
+    locks, others = Locks(interrupted), Locks(connect(breakable))
+    first = interrupted.id
+    interrupted.disturb, interrupted.at = lose(proxy, what), at
     lock = None
     with contextlib.suppress(Unavailable):
         lock = locks.take(PATH, ME)
     if lock is not None:
         assert others.take(PATH, ME) is None
         locks.release(lock)
-    until(lambda: disturbed.connected)
+    until(lambda: interrupted.connected)
     locks.sweep()
-    assert disturbed.id == first  # so its ephemeral znodes are still there
-    assert disturbed.children(PATH) in (None, [])
-    sent = requests(disturbed)
+    assert interrupted.id == first  # so its ephemeral znodes are still there
+    assert interrupted.children(PATH) in (None, [])
+    sent = requests(interrupted)
     locks.sweep()
-    assert requests(disturbed) == sent
+    assert requests(interrupted) == sent
     theirs = others.take(PATH, ME)
     assert theirs is not None
     assert locks.take(PATH, ME) is None
 
 
 def test_taking_another_lock_takes_away_what_was_left(
-    breakable: Server, proxy: Proxy, disturbed: Disturbed, connect: Connect, until: Until
+    breakable: Server, proxy: Proxy, interrupted: InterruptedSession, connect: Connect, until: Until
 ) -> None:
-    locks, others = Locks(disturbed), Locks(connect(breakable))
-    disturbed.disturb, disturbed.at = lose(proxy, "answer"), 3
+    locks, others = Locks(interrupted), Locks(connect(breakable))
+    interrupted.disturb, interrupted.at = lose(proxy, "answer"), 3
     with pytest.raises(Unavailable):
         locks.take(PATH, ME)
-    until(lambda: disturbed.connected)
+    until(lambda: interrupted.connected)
     assert others.take(PATH, ME) is None  # it is there
     assert locks.take("/ocb/thing/another", ME) is not None
     assert others.take(PATH, ME) is not None
 
 
 def test_without_a_connection_a_lock_is_released_later(
-    breakable: Server, proxy: Proxy, disturbed: Disturbed, connect: Connect, until: Until
+    breakable: Server, proxy: Proxy, interrupted: InterruptedSession, connect: Connect, until: Until
 ) -> None:
-    locks, others = Locks(disturbed), Locks(connect(breakable))
+    locks, others = Locks(interrupted), Locks(connect(breakable))
     lock = locks.take(PATH, ME)
     assert lock is not None
     proxy.cut()
-    until(lambda: not disturbed.connected)
+    until(lambda: not interrupted.connected)
     locks.release(lock)
     with pytest.raises(Unavailable):
         locks.sweep()
     assert others.take(PATH, ME) is None
     proxy.heal()
-    until(lambda: disturbed.connected)
+    until(lambda: interrupted.connected)
     locks.sweep()
     assert others.take(PATH, ME) is not None
 
 
 @pytest.mark.parametrize("at", range(1, 5))
 def test_what_is_deleted_while_it_is_locked_does_not_come_back(
-    breakable: Server, disturbed: Disturbed, connect: Connect, at: int
+    breakable: Server, interrupted: InterruptedSession, connect: Connect, at: int
 ) -> None:
     other = connect(breakable)
 
@@ -363,8 +363,8 @@ def test_what_is_deleted_while_it_is_locked_does_not_come_back(
             if other.get(path) is not None:
                 other.commit([Delete(path, 0)])
 
-    disturbed.disturb, disturbed.at = delete, at
-    assert Locks(disturbed).take(PATH, ME) is None
+    interrupted.disturb, interrupted.at = delete, at
+    assert Locks(interrupted).take(PATH, ME) is None
     assert other.get("/ocb/thing") is None
 
 
@@ -377,20 +377,20 @@ def expire(server: Server, session: Session) -> None:
 
 @pytest.mark.parametrize("at", range(1, 5))
 def test_a_lock_is_not_taken_across_sessions(
-    breakable: Server, disturbed: Disturbed, connect: Connect, until: Until, at: int
+    breakable: Server, interrupted: InterruptedSession, connect: Connect, until: Until, at: int
 ) -> None:
-    first, others, locks = disturbed.id, Locks(connect(breakable)), Locks(disturbed)
+    first, others, locks = interrupted.id, Locks(connect(breakable)), Locks(interrupted)
 
     def replace() -> None:
-        expire(breakable, disturbed)
-        until(lambda: disturbed.id not in (first, 0) and disturbed.connected)
+        expire(breakable, interrupted)
+        until(lambda: interrupted.id not in (first, 0) and interrupted.connected)
 
-    disturbed.disturb, disturbed.at = replace, at
+    interrupted.disturb, interrupted.at = replace, at
     lock = locks.take(PATH, ME)
     if lock is not None:
-        assert lock.held(disturbed)
+        assert lock.held(interrupted)
         locks.release(lock)
-    assert disturbed.children(PATH) == []
+    assert interrupted.children(PATH) == []
     assert others.take(PATH, ME) is not None
 
 
@@ -411,12 +411,12 @@ def test_a_lock_of_a_lost_session_is_not_held(breakable: Server, connect: Connec
 
 @pytest.mark.long
 def test_a_storm_of_lost_answers_leaves_nothing(
-    breakable: Server, proxy: Proxy, disturbed: Disturbed, connect: Connect, until: Until
+    breakable: Server, proxy: Proxy, interrupted: InterruptedSession, connect: Connect, until: Until
 ) -> None:
-    locks, others, chance = Locks(disturbed), Locks(connect(breakable)), random.Random(1)
+    locks, others, chance = Locks(interrupted), Locks(connect(breakable)), random.Random(1)
     for _ in range(150):
-        disturbed.disturb = lose(proxy, chance.choice(["answer", "request"]))
-        disturbed.at = chance.randrange(1, 8)
+        interrupted.disturb = lose(proxy, chance.choice(["answer", "request"]))
+        interrupted.at = chance.randrange(1, 8)
         try:
             for _ in range(3):
                 if (lock := locks.take(PATH, ME)) is not None:
@@ -424,7 +424,7 @@ def test_a_storm_of_lost_answers_leaves_nothing(
                     locks.release(lock)
         except Unavailable:
             pass
-        disturbed.at = 0
-        until(lambda: disturbed.connected)
+        interrupted.at = 0
+        until(lambda: interrupted.connected)
     locks.sweep()
-    assert disturbed.children(PATH) == []
+    assert interrupted.children(PATH) == []

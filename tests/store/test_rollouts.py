@@ -88,7 +88,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_records_that_contradict_each_other_are_refused_by_name(session: Session, how: str) -> None:
-    part, fields, told = BROKEN[how]
+    part, fields, message = BROKEN[how]
     identity = rollouts.begin(session, "lab", rollout())
     before = records.parts(read(session, identity)[0])[part]
     if isinstance(before, NodesRecord):
@@ -99,7 +99,7 @@ def test_records_that_contradict_each_other_are_refused_by_name(session: Session
     path = paths.rollout("lab", identity, part)
     by_hand = msgspec.to_builtins(wrong)  # a record out of its range would not be written
     session.commit([Set(path, by_hand, 1 if not part else 0)])
-    with pytest.raises(Invalid, match=told) as refused:
+    with pytest.raises(Invalid, match=message) as refused:
         rollouts.read(session, "lab", identity)
     assert paths.rollout("lab", identity) in str(refused.value)
 
@@ -122,22 +122,22 @@ def test_one_whose_record_was_deleted_by_hand_keeps_no_other_from_beginning(sess
 
 
 def test_of_several_that_begin_at_once_one_does(session: Session) -> None:
-    told: list[object] = []
+    answers: list[object] = []
 
     def start() -> None:
         try:
-            told.append(rollouts.begin(session, "lab", rollout()))
+            answers.append(rollouts.begin(session, "lab", rollout()))
         except OcbError as refused:
-            told.append(type(refused))
+            answers.append(type(refused))
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    begun = [each for each in told if isinstance(each, str)]
+    begun = [each for each in answers if isinstance(each, str)]
     assert len(begun) == 1
-    assert [each for each in told if each not in begun] == [Conflict] * 7
+    assert [each for each in answers if each not in begun] == [Conflict] * 7
     assert rollouts.newest(session, "lab") == begun[0]
     there = [name for name in session.children(paths.rollouts("lab")) or () if rollouts.read(session, "lab", name)]
     assert there == begun

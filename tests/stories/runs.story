@@ -14,7 +14,7 @@ A claim that is refused is tried later
 A run is cancelled: the jig lets go, the machine ends it, and what it was about to give counts as a failure
     CLAIMED                 -> START
     CANCEL                  -> STOP
-    LEFT                    -> END
+    LEFT                    -> CANCEL
     ENDED                   -> WRITE
     WRITTEN                 -> RECORD FORGET FEED LOOK
     OVER
@@ -28,8 +28,8 @@ It ends by itself just when it is to be cancelled
 A machine is cancelled that does not answer: it is asked again, then judged
     CLAIMED                 -> START
     CANCEL                  -> STOP
-    LEFT                    -> END
-    UNREACHED               -> END_AGAIN
+    LEFT                    -> CANCEL
+    UNREACHED               -> CANCEL_AGAIN
     UNREACHED               -> JUDGE
     DOUBTED                 -> BLAME_LINK LET_GO LEAVE
     RELEASED                -> FORGET FEED LOOK
@@ -38,20 +38,20 @@ A machine is cancelled that does not answer: it is asked again, then judged
 This host fails while it cancels: others do it
     CLAIMED                 -> START
     CANCEL                  -> STOP
-    FAULT begun             -> END_AGAIN
+    FAULT begun             -> CANCEL_AGAIN
     FAULT begun             -> BLAME_HOST LET_GO LEAVE
     RELEASING
 
 What is taken over to be cancelled is not started
   takeover
     CANCEL                  ->
-    CLAIMED                 -> END
+    CLAIMED                 -> CANCEL
     ENDED                   -> WRITE
     REPORTING
 
 What was ordered with another jig is ended, and nothing is started beside it
   takeover other_jig
-    CLAIMED                 -> END
+    CLAIMED                 -> CANCEL
     ENDED                   -> WRITE
     REPORTING
 
@@ -158,7 +158,7 @@ The same for a run that is being ended
 And for one whose machine is dead
     CLAIMED                 -> START
     CANCEL                  -> STOP
-    UNREACHED begun         -> END_AGAIN
+    UNREACHED begun         -> CANCEL_AGAIN
     UNREACHED begun         -> JUDGE
     DEAD hidden             -> VACATE FEED WAIT
     WAITING

@@ -58,10 +58,10 @@ def test_after_kill_9_another_takes_over_and_the_run_goes_on(fleet: Fleet) -> No
 
 def test_a_sigterm_hands_over_within_a_second(fleet: Fleet) -> None:
     holder, other, noderole = running_under_one_of_two(fleet, seconds=2.0)
-    told = time.time()
+    asked = time.time()
     holder.terminate()
     fleet.until(lambda: fleet.held_by() is other, "the other takes over")
-    assert fleet.claim().since - told < 1.0
+    assert fleet.claim().since - asked < 1.0
     assert holder.wait() == 0
     fleet.until_state(noderole, State.ACTIVE)
     assert fleet.starts()[noderole] == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +14,8 @@ from nodepool_ocb.config import BuilderSettings, Settings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import BuildState
 from nodepool_ocb_builder.configuration import load
-from tests.builder.fleet_of_builders import Yard
-
-COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
+from tests.builder.fleet_of_builders import BuilderFleet
+from tests.cli.background_command import COMMAND
 
 
 @contextmanager
@@ -32,8 +30,8 @@ def ocb(hosts: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture
-def hosts(yard: Yard, chroot: str) -> str:
-    return yard.server.hosts + chroot
+def hosts(builders: BuilderFleet, chroot: str) -> str:
+    return builders.server.hosts + chroot
 
 
 def test_a_builder_without_its_file_says_where_to_name_it(tmp_path: Path) -> None:
@@ -42,9 +40,9 @@ def test_a_builder_without_its_file_says_where_to_name_it(tmp_path: Path) -> Non
         load(Settings(builder=BuilderSettings(nodepool=str(gone))), {})
 
 
-def test_a_build_is_asked_for_and_awaited(yard: Yard, hosts: str) -> None:
-    yard.builder(yard.image("jammy", 0.3)).start()
-    (first,) = yard.until_ready("jammy")
+def test_a_build_is_asked_for_and_awaited(builders: BuilderFleet, hosts: str) -> None:
+    builders.builder(builders.image("jammy", 0.3)).start()
+    (first,) = builders.until_ready("jammy")
     with ocb(hosts, "image", "build", "jammy", "--wait", "--timeout", "30", "-o", "json") as waiting:
         out, err = waiting.communicate(timeout=60)
     document = json.loads(out)
@@ -52,35 +50,37 @@ def test_a_build_is_asked_for_and_awaited(yard: Yard, hosts: str) -> None:
     assert document["build"]["build"] > first.id
 
 
-def test_a_build_that_fails_ends_the_wait_with_its_log(yard: Yard, hosts: str) -> None:
-    yard.builder(yard.image("jammy")).start()
-    yard.until_ready("jammy")
-    yard.fail.touch()
+def test_a_build_that_fails_ends_the_wait_with_its_log(builders: BuilderFleet, hosts: str) -> None:
+    builders.builder(builders.image("jammy")).start()
+    builders.until_ready("jammy")
+    builders.fail.touch()
     with ocb(hosts, "image", "build", "jammy", "--wait", "--timeout", "30") as waiting:
         _, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 6
-    assert "| it fails, as it was told" in err
+    assert "| it fails, as it was asked to" in err
 
 
-def test_a_log_is_followed_from_the_builder_that_has_it_until_the_build_ends(yard: Yard, hosts: str) -> None:
-    yard.builder(yard.image("jammy", 2.0)).start()
-    yard.until(lambda: yard.builds("jammy", BuildState.BUILDING), "it is being built")
+def test_a_log_is_followed_from_the_builder_that_has_it_until_the_build_ends(
+    builders: BuilderFleet, hosts: str
+) -> None:
+    builders.builder(builders.image("jammy", 2.0)).start()
+    builders.until(lambda: builders.builds("jammy", BuildState.BUILDING), "it is being built")
     with ocb(hosts, "image", "log", "jammy", "-f") as following:
         out, err = following.communicate(timeout=60)
     assert following.returncode == 0
     assert out.startswith("building jammy\n")
     assert out.splitlines()[-1].startswith("-- ended: exit status 0")
     assert "from http://127.0.0.1:" in err
-    assert yard.view("jammy").holder is None
+    assert builders.view("jammy").holder is None
 
 
-def test_a_build_that_is_deleted_while_it_is_made_is_stopped(yard: Yard, hosts: str) -> None:
-    yard.builder(yard.image("jammy", 600.0)).start()
-    yard.until(lambda: yard.history(), "it is being built")
-    (build,) = yard.builds("jammy")
+def test_a_build_that_is_deleted_while_it_is_made_is_stopped(builders: BuilderFleet, hosts: str) -> None:
+    builders.builder(builders.image("jammy", 600.0)).start()
+    builders.until(lambda: builders.history(), "it is being built")
+    (build,) = builders.builds("jammy")
     with ocb(hosts, "image", "pause", "jammy") as pausing:
         assert pausing.wait(20) == 0
     with ocb(hosts, "image", "delete", "jammy", "--build", build.id, "--yes") as deleting:
         assert deleting.wait(20) == 0
-    yard.until(lambda: not yard.builds("jammy"), "the record is gone")
-    assert yard.history("end") == []
+    builders.until(lambda: not builders.builds("jammy"), "the record is gone")
+    assert builders.history("end") == []

@@ -74,12 +74,12 @@ def test_every_command_answers_in_every_form(ocb: Ocb, line: str, form: str) -> 
 @pytest.mark.parametrize(
     ("line", "exit_code", "said"),
     [
-        ("node show n2.example.com", 3, "did you mean n1.example.com?"),
-        ("role show tpo", 3, "did you mean top?"),
-        ("deployment wait labb", 3, "did you mean lab?"),
-        (f"noderole explain tup@{N1}", 3, f"did you mean {TOP}?"),
+        ("node show n2.example.com", 3, "did you mean `n1.example.com`?"),
+        ("role show tpo", 3, "did you mean `top`?"),
+        ("deployment wait labb", 3, "did you mean `lab`?"),
+        (f"noderole explain tup@{N1}", 3, f"did you mean `{TOP}`?"),
         ("noderole show top", 3, "ROLE@FQDN"),
-        (f"node bind {N1} tpo", 3, "did you mean top?"),
+        (f"node bind {N1} tpo", 3, "did you mean `top`?"),
         ("noderole wait nothing@nowhere", 3, "does not exist"),
         (f"node create {N1}", 4, "exists already"),
         (f"node bind {N1} other", 4, "conflicts"),
@@ -255,8 +255,8 @@ def test_explain_tells_ages_by_the_clock_of_the_session(
     now = world.now()
     world.commit([Set(paths.noderole("top", N1), replace(vertex.record, since=now - 100.0), vertex.version)])
     monkeypatch.setattr(time, "time", lambda: now + 86400.0 * 365)
-    told = ocb("noderole", "explain", TOP)
-    assert f"{TOP} is ERROR (since 1m" in told.stdout
+    answer = ocb("noderole", "explain", TOP)
+    assert f"{TOP} is ERROR (since 1m" in answer.stdout
 
 
 @pytest.mark.parametrize("owner", ["middle", "top"])

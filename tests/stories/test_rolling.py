@@ -25,7 +25,7 @@ from tests.annealer.runs.test_ending import alive, marked
 from tests.journeys import crashing_annealer as dying
 from tests.journeys.fleet import Fleet
 from tests.journeys.history import Event as Noted
-from tests.journeys.staging import Staged, acting, deployment, document, generations, loaded, nodes, roles, stack
+from tests.journeys.staging import LiveRollout, acting, deployment, document, generations, loaded, nodes, roles, stack
 
 RUNS = {
     "success": (
@@ -118,16 +118,16 @@ def test_the_examples_of_the_seed(site: Fleet, run: str) -> None:
     stack(site, failing)
     for _ in range(2):
         site.annealer().begin()
-    staged = Staged(site, loaded(EXAMPLE))
-    told = report(staged.until_over())
-    assert told[: told.index("\n\n")] == drawing
-    for name, progress in staged.now.nodes.items():
-        assert f"\n  {name}" in told.split(f"{progress.state} (")[1]
+    live = LiveRollout(site, loaded(EXAMPLE))
+    text = report(live.until_over())
+    assert text[: text.index("\n\n")] == drawing
+    for name, progress in live.now.nodes.items():
+        assert f"\n  {name}" in text.split(f"{progress.state} (")[1]
     begun = {name for name, generation in generations(site).items() if generation}
-    sent = {name for name, progress in staged.now.nodes.items() if progress.group is not None}
+    sent = {name for name, progress in live.now.nodes.items() if progress.group is not None}
     assert {name.partition("@")[2] for name in begun} == sent
     assert set(generations(site).values()) <= {0, 1}, "each noderole was committed once, or never"
-    site.until(lambda: staged.holder is None, "the lock is given back")
+    site.until(lambda: live.holder is None, "the lock is given back")
 
 
 # -- whoever drives dies --
@@ -165,19 +165,19 @@ class Deaths:
         before, started = generations(fleet), fleet.starts()
         doomed = fleet.annealer(launcher=(dying.__file__,)).begin(MOMENT=str(moment), **self._how)
         fleet.until(lambda: fleet.living() == 1, "it is there")
-        staged = Staged(fleet, document(GROUPS))
-        fleet.until(lambda: staged.over or not doomed.running() or doomed.frozen, "it ends, or its driver does")
+        live = LiveRollout(fleet, document(GROUPS))
+        fleet.until(lambda: live.over or not doomed.running() or doomed.frozen, "it ends, or its driver does")
         met = not doomed.running() or doomed.frozen
         heir = fleet.annealer().begin() if met else doomed
-        over = staged.until_over()
-        assert (str(over.head.state), staged.states()) == (
+        over = live.until_over()
+        assert (str(over.head.state), live.states()) == (
             "success",
             {"m0": "success", "m1": "success", "m2": "failure"},
         ), moment
         assert {name: count - before[name] for name, count in generations(fleet).items()} == dict.fromkeys(before, 1)
         assert fleet.starts() - started == Counter(dict.fromkeys(before, 1)), "nothing is prepared or deployed twice"
         if doomed.running() and met:
-            self._thaw(doomed, staged)
+            self._thaw(doomed, live)
         heir.close()
         doomed.discard()
         fleet.until(lambda: fleet.living() == 0, "everybody is gone")
@@ -186,13 +186,13 @@ class Deaths:
         self.deaths += met
         return met
 
-    def _thaw(self, frozen: CutDaemon, staged: Staged) -> None:
+    def _thaw(self, frozen: CutDaemon, live: LiveRollout) -> None:
         """It changes nothing any more."""
         fleet = self._fleet
-        left = staged.now, generations(fleet)
+        left = live.now, generations(fleet)
         frozen.thaw()
         fleet.until(lambda: fleet.living() == 2, "it is back")
-        assert (staged.now, generations(fleet)) == left
+        assert (live.now, generations(fleet)) == left
 
 
 @pytest.mark.parametrize("first", range(1, 5))
@@ -222,19 +222,19 @@ def test_a_driver_whose_lock_was_taken_away_by_hand_leaves(bare: Fleet) -> None:
     roles(bare, os=acting(1.0), app=acting(6.0))
     stack(bare)
     first = bare.annealer(session_seconds=30.0).begin()
-    staged = Staged(bare, document([{"name": "all", "critical": True}]))
-    bare.until(lambda: staged.driver is first, "it is driven")
-    bare.until(lambda: "sent" in staged.states().values() or "sending" in staged.states().values(), "it goes on")
+    live = LiveRollout(bare, document([{"name": "all", "critical": True}]))
+    bare.until(lambda: live.driver is first, "it is driven")
+    bare.until(lambda: "sent" in live.states().values() or "sending" in live.states().values(), "it goes on")
     other = bare.annealer(session_seconds=30.0).begin()
     bare.until(lambda: bare.living() == 2, "another is there")
     first.freeze()
-    lock = paths.rollout_lock(staged.deployment, staged.id)
+    lock = paths.rollout_lock(live.deployment, live.id)
     for name in bare.session.children(lock) or ():
         bare.session.commit([Delete(f"{lock}/{name}", 0)])
-    bare.write(lambda world: taken(world, staged.deployment))
-    bare.until(lambda: staged.driver is other, "the other drives")
+    bare.write(lambda world: taken(world, live.deployment))
+    bare.until(lambda: live.driver is other, "the other drives")
     first.thaw()
-    assert staged.until_over().head.state == "success"
+    assert live.until_over().head.state == "success"
     assert set(generations(bare).values()) == {1}
     bare.until(lambda: first.metric("nodepool_ocb_rollouts_driven") == 0.0, "the first one has noticed")
 
@@ -250,16 +250,16 @@ def test_a_sigterm_hands_over_at_once(three: Fleet) -> None:
     for _ in range(2):
         three.annealer(session_seconds=30.0).begin()
     three.until(lambda: three.living() == 2, "both are there")
-    staged = Staged(three, roles_of)
-    three.until(lambda: "success" in staged.states().values(), "it goes on")
-    first = staged.driver
+    live = LiveRollout(three, roles_of)
+    three.until(lambda: "success" in live.states().values(), "it goes on")
+    first = live.driver
     assert first is not None
     first.terminate()
-    told = time.monotonic()
-    three.until(lambda: staged.driver not in (first, None), "the other drives")
-    assert time.monotonic() - told < 3.0, "long before its session would be over"
+    stopped = time.monotonic()
+    three.until(lambda: live.driver not in (first, None), "the other drives")
+    assert time.monotonic() - stopped < 3.0, "long before its session would be over"
     assert first.wait() == 0
-    assert staged.until_over().head.state == "success"
+    assert live.until_over().head.state == "success"
     assert set(three.starts().values()) == {1}
 
 
@@ -269,26 +269,26 @@ def test_a_handover_that_is_refused_gives_the_lock_back_all_the_same(bare: Fleet
     nodes(bare, {"n0.example.com": Node()})
     stack(bare)
     first = bare.annealer(session_seconds=30.0, drain_seconds=60.0).begin()
-    staged = Staged(bare, document([{"name": "all", "critical": True}]))
-    bare.until(lambda: staged.states() == {"n0": "sent"} and bare.claim_stands("n0.example.com"), "it is at work")
+    live = LiveRollout(bare, document([{"name": "all", "critical": True}]))
+    bare.until(lambda: live.states() == {"n0": "sent"} and bare.claim_stands("n0.example.com"), "it is at work")
     other = bare.annealer(session_seconds=30.0).begin()
     bare.until(lambda: bare.living() == 2, "another is there")
     first.freeze()
-    bare.write(lambda world: taken(world, staged.deployment, staged.driven_by))
+    bare.write(lambda world: taken(world, live.deployment, live.driven_by))
     first.terminate()
     first.thaw()
-    bare.until(lambda: staged.driver is other, "the other drives", seconds=10.0)
+    bare.until(lambda: live.driver is other, "the other drives", seconds=10.0)
     assert first.running(), "it drains"
 
 
 def test_a_lost_session_costs_nothing(three: Fleet) -> None:
     only = three.annealer().begin()
-    staged = Staged(three, document(GROUPS))
-    three.until(lambda: staged.driver is only, "it is driven")
+    live = LiveRollout(three, document(GROUPS))
+    three.until(lambda: live.driver is only, "it is driven")
     only.proxy.cut()
     three.until(lambda: three.living() == 0, "its session is over")
     only.proxy.heal()
-    assert staged.until_over().head.state == "success"
+    assert live.until_over().head.state == "success"
     assert set(three.starts().values()) == {1}
 
 
@@ -306,21 +306,21 @@ def test_a_phase_that_runs_out_of_time_ends_what_runs_and_nothing_comes_late(fle
     roles(fleet, os=fleet.work(0.0), app=fleet.work(0.0, f"sleep {seconds} & wait"))
     stack(fleet)
     fleet.annealer().begin()
-    staged = Staged(fleet, document([{"name": "all", "critical": True}], LATE))
+    live = LiveRollout(fleet, document([{"name": "all", "critical": True}], LATE))
     fleet.until(lambda: alive(process), "it runs")
-    ended = staged.until_over()
+    ended = live.until_over()
     app = f"app@{fleet.nodes[0]}"
     assert (ended.head.state, ended.groups["all"].reason) == ("failed", "deploy")
     assert "1 unknown" in str(ended.groups["all"].detail)
     fleet.until_state(app, State.ERROR)
     assert not alive(process)
-    assert staged.states()["m0"] in ("unknown", "failure")
+    assert live.states()["m0"] in ("unknown", "failure")
     assert fleet.record(app).reason == "deploy of group all ran out of time"
     assert fleet.noted(Noted.KILLED)[app] == 1
     assert fleet.broken() <= {"unfinished"}
     fleet.write(lambda world: [Set(paths.role("app"), fleet.work(0.0), world.roles["app"].version)])
-    staged.ask(commands.retry, time.time(), "ann")
-    assert staged.until_over().head.state == "success"
+    live.ask(commands.retry, time.time(), "ann")
+    assert live.until_over().head.state == "success"
     assert fleet.starts()[app] == 2
     assert not fleet.faults()
 
@@ -334,8 +334,8 @@ def test_a_result_that_comes_after_the_time_changes_nothing(three: Fleet) -> Non
     driver = fleet.annealer(slots=1).begin()
     fleet.until_state(busy, State.TRANSITION)
     selected = [{"node_names": ["m0"]}]
-    staged = Staged(fleet, document([{"name": "all", "selectors": selected}], LATE))
-    fleet.until(lambda: staged.driver is driver, "it drives, and has no slot to work")
+    live = LiveRollout(fleet, document([{"name": "all", "selectors": selected}], LATE))
+    fleet.until(lambda: live.driver is driver, "it drives, and has no slot to work")
     worker = fleet.annealer(session_seconds=30.0).begin()
     app = f"app@{fleet.nodes[0]}"
     fleet.until_started(app)
@@ -344,9 +344,9 @@ def test_a_result_that_comes_after_the_time_changes_nothing(three: Fleet) -> Non
     fleet.until(lambda: fleet.record(app).cancel_reason is not None, "the time is over")
     worker.thaw()
     fleet.until_state(app, State.ERROR)
-    assert staged.until_over().groups["all"].reason == "deploy"
+    assert live.until_over().groups["all"].reason == "deploy"
     assert fleet.record(app).reason == "deploy of group all ran out of time"
-    assert staged.states()["m0"] in ("unknown", "failure")
+    assert live.states()["m0"] in ("unknown", "failure")
     assert fleet.starts()[app] == 1
     assert fleet.broken() <= {"unfinished"}
 
@@ -358,14 +358,14 @@ def test_cancelling_ends_what_runs_and_takes_back_the_rest(three: Fleet) -> None
     fleet = three
     fleet.write(lambda world: [Set(paths.role("app"), fleet.work(600.0), world.roles["app"].version)])
     fleet.annealer(slots=1).begin()
-    staged = Staged(fleet, document([{"name": "all"}, {"name": "later", "depends_on": ["all"]}]))
+    live = LiveRollout(fleet, document([{"name": "all"}, {"name": "later", "depends_on": ["all"]}]))
     fleet.until(lambda: any(name.startswith("app") for name in fleet.starts()), "one runs, two wait")
-    staged.ask(commands.cancel, time.time(), "ann", "lunch")
-    ended = staged.until_over()
+    live.ask(commands.cancel, time.time(), "ann", "lunch")
+    ended = live.until_over()
     assert (ended.head.state, ended.head.reason) == ("cancelled", "cancelled by ann: lunch")
     states = Counter(fleet.state(f"app@{fqdn}") for fqdn in fleet.nodes)
     assert states == {State.ERROR: 1, State.PROPOSED: 2}
-    assert Counter(staged.states().values()) == {"failure": 1, "prepared": 2}
+    assert Counter(live.states().values()) == {"failure": 1, "prepared": 2}
     [failed] = [name for name, progress in ended.nodes.items() if progress.state == "failure"]
     assert fleet.record(f"app@{failed}").reason == "cancelled by ann: lunch"
     assert fleet.noted(Noted.KILLED)[f"app@{failed}"] == 1
@@ -376,15 +376,15 @@ def test_resuming_and_retrying_go_on_where_it_stopped(three: Fleet) -> None:
     fleet = three
     fleet.annealer().begin()
     fleet.annealer().begin()
-    staged = Staged(
+    live = LiveRollout(
         fleet, document([{"name": "all", "critical": True, "success_criteria": {"maximum_failed_nodes": 0}}])
     )
-    assert staged.until_over().head.state == "failed"
+    assert live.until_over().head.state == "failed"
     assert fleet.starts()[f"app@{fleet.nodes[2]}"] == 1
     path = paths.user("app", fleet.nodes[2])
     fleet.session.commit([Set(path, {}, 0)])
-    staged.ask(commands.retry, time.time(), "ann")
-    assert staged.until_over().head.state == "success"
+    live.ask(commands.retry, time.time(), "ann")
+    assert live.until_over().head.state == "success"
     assert fleet.starts() == Counter(
         {f"{role}@{fqdn}": 1 for role in ("os", "app") for fqdn in fleet.nodes} | {f"app@{fleet.nodes[2]}": 2}
     )
@@ -393,14 +393,14 @@ def test_resuming_and_retrying_go_on_where_it_stopped(three: Fleet) -> None:
 def test_a_canary_waits_for_a_person_and_writes_nothing_meanwhile(three: Fleet) -> None:
     fleet = three
     only = fleet.annealer(sweep_seconds=0.3).begin()
-    staged = Staged(fleet, document([{"name": "all", "batches": [{"nodes": 1, "pause": True}]}]))
-    fleet.until(lambda: staged.now.groups["all"].state == "paused", "the canary is done")
-    assert staged.states() == {"m0": "success", "m1": "not started", "m2": "not started"}
+    live = LiveRollout(fleet, document([{"name": "all", "batches": [{"nodes": 1, "pause": True}]}]))
+    fleet.until(lambda: live.now.groups["all"].state == "paused", "the canary is done")
+    assert live.states() == {"m0": "success", "m1": "not started", "m2": "not started"}
     before, swept = newest(fleet), only.metric("nodepool_ocb_sweeps_total")
     fleet.until(lambda: only.metric("nodepool_ocb_sweeps_total") >= swept + 3, "it looks at everything, thrice")
     assert newest(fleet) == before, "a rollout that waits writes nothing"
-    staged.ask(commands.promote, "all", 1, "ann")
-    assert staged.until_over().head.state == "success"
+    live.ask(commands.promote, "all", 1, "ann")
+    assert live.until_over().head.state == "success"
 
 
 def newest(fleet: Fleet) -> int:
@@ -420,20 +420,20 @@ def below(session: Session, path: str) -> list[str]:
 
 def test_a_rollout_that_cannot_be_read_stops_no_other_and_goes_on_when_it_can(bare: Fleet) -> None:
     roles(bare, os=acting(), app=acting())
-    staged = {}
+    live = {}
     for name in ("broken", "whole"):
         deployment(bare, name)
         nodes(bare, {f"{name}.example.com": Node()}, of=name)
         stack(bare, of=name)
-        staged[name] = Staged(bare, document([{"name": "all", "critical": True}]), name)
-    path = paths.rollout("broken", staged["broken"].id, "groups/all")
-    good = staged["broken"].now.groups["all"]
+        live[name] = LiveRollout(bare, document([{"name": "all", "critical": True}]), name)
+    path = paths.rollout("broken", live["broken"].id, "groups/all")
+    good = live["broken"].now.groups["all"]
     bare.session.commit([Set(path, {"schema": 7}, 0)])
     annealer = bare.annealer(sweep_seconds=0.5).begin()
-    assert staged["whole"].until_over().head.state == "success"
+    assert live["whole"].until_over().head.state == "success"
     bare.until(lambda: f"{path}: not a GroupRecord" in annealer.said, "the log says what is wrong")
     bare.session.commit([Set(path, good, 1)])
-    assert staged["broken"].until_over().head.state == "success"
+    assert live["broken"].until_over().head.state == "success"
 
 
 def test_a_noderole_that_cannot_be_read_is_not_taken_for_done(bare: Fleet) -> None:
@@ -444,15 +444,15 @@ def test_a_noderole_that_cannot_be_read_is_not_taken_for_done(bare: Fleet) -> No
     good = bare.record("app@n0.example.com")
     bare.session.commit([Set(path, {"schema": 7}, 0)])
     bare.annealer().begin()
-    staged = Staged(
+    live = LiveRollout(
         bare, document([{"name": "all", "critical": True, "success_criteria": {"maximum_failed_nodes": 0}}])
     )
-    assert staged.until_over().head.state == "failed"
-    assert staged.now.nodes["n0.example.com"].reason == "app@n0.example.com cannot be read"
+    assert live.until_over().head.state == "failed"
+    assert live.now.nodes["n0.example.com"].reason == "app@n0.example.com cannot be read"
     bare.session.commit([Set(path, good, 1)])
     bare.until(lambda: "app@n0.example.com" in generations(bare), "it can be read")
-    staged.ask(commands.retry, time.time(), "ann")
-    assert staged.until_over().head.state == "success"
+    live.ask(commands.retry, time.time(), "ann")
+    assert live.until_over().head.state == "success"
     assert set(generations(bare).values()) == {1}
 
 
@@ -462,13 +462,13 @@ def test_a_record_that_breaks_under_its_driver_costs_a_look_every_five_seconds(b
     nodes(bare, {"n0.example.com": Node()})
     stack(bare)
     annealer = bare.annealer().begin()
-    staged = Staged(bare, document([{"name": "all", "critical": True}]))
-    bare.until(lambda: staged.states() == {"n0": "sent"}, "it is in flight")
-    path = paths.rollout(staged.deployment, staged.id, "groups/all")
+    live = LiveRollout(bare, document([{"name": "all", "critical": True}]))
+    bare.until(lambda: live.states() == {"n0": "sent"}, "it is in flight")
+    path = paths.rollout(live.deployment, live.id, "groups/all")
     znode = bare.session.get(path)
     assert znode is not None
     bare.session.commit([Set(path, {"schema": 7}, znode.version)])
-    bare.write(lambda world: taken(world, staged.deployment, staged.driven_by))
+    bare.write(lambda world: taken(world, live.deployment, live.driven_by))
     bare.until(lambda: "not a GroupRecord" in annealer.said, "it has met it")
     for number in range(20):
         bare.set_node("n0.example.com", reason=f"{number}")
@@ -488,9 +488,9 @@ def test_several_rollouts_at_once_each_in_its_deployment(bare: Fleet) -> None:
     bare.until(lambda: bare.living() == 3, "all are there")
     groups = [{"name": "first", "critical": True, "selectors": [{"node_names": [f"{name}-n0" for name in names]}]}]
     rule = {"name": "rest", "critical": True, "depends_on": ["first"], "success_criteria": {"maximum_failed_nodes": 0}}
-    staged = {name: Staged(bare, document([*groups, rule]), name) for name in names}
-    drivers = {name: one.until_over() and one.driven_by for name, one in staged.items()}
-    assert {name: str(one.now.head.state) for name, one in staged.items()} == dict.fromkeys(names, "success") | {
+    live = {name: LiveRollout(bare, document([*groups, rule]), name) for name in names}
+    drivers = {name: one.until_over() and one.driven_by for name, one in live.items()}
+    assert {name: str(one.now.head.state) for name, one in live.items()} == dict.fromkeys(names, "success") | {
         "d3": "failed"
     }
     assert set(generations(bare).values()) == {1}

@@ -22,7 +22,7 @@ from nodepool_ocb.model.records import Change, Json
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.testing.zookeeper.server import Server
-from tests.cli.people import DRIVE, Copied, Place
+from tests.cli.people import DRIVE, Chroot, Copied
 
 CATALOGUE: Final = """\
 barclamp: {name: people, version: 1}
@@ -126,7 +126,7 @@ ALL, LAST = 1000, 3  # how many of the requests after that are tried
 
 
 @pytest.fixture
-def beginning(zookeeper: Server, chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def beginning(zookeeper: Server, chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chroot]:
     monkeypatch.setenv("HOME", str(tmp_path))
     files = {"people.yml": CATALOGUE, **HALVES}
     for name, text in files.items():
@@ -135,10 +135,10 @@ def beginning(zookeeper: Server, chroot: str, tmp_path: Path, monkeypatch: pytes
         tree.bootstrap(opened)
     client = KazooClient(zookeeper.hosts)
     client.start()
-    place = Place(client, zookeeper.hosts, {name: str(tmp_path / name) for name in files}, _bare(client, chroot))
+    chroot = Chroot(client, zookeeper.hosts, {name: str(tmp_path / name) for name in files}, _bare(client, chroot))
     for line in BEGINNING:
-        assert place.does(line) == 0, line
-    yield place
+        assert chroot.does(line) == 0, line
+    yield chroot
     client.stop()
     client.close()
 
@@ -154,7 +154,7 @@ def _bare(client: KazooClient, chroot: str) -> Iterator[Copied]:
 @pytest.mark.parametrize("swapped", [False, True], ids=["", "swapped"])
 @pytest.mark.parametrize("absent", PAIRS)
 def test_what_rests_on_an_absence_is_decided_again_when_somebody_was_faster(
-    beginning: Place, absent: str, swapped: bool
+    beginning: Chroot, absent: str, swapped: bool
 ) -> None:
     before, *both = PAIRS[absent]
     first, second = reversed(both) if swapped else both
@@ -165,7 +165,7 @@ def test_what_rests_on_an_absence_is_decided_again_when_somebody_was_faster(
     "absent", ["no conflicting role", "no child elsewhere", "no child", "no node in it", "no way back"]
 )
 def test_without_the_version_of_the_structure_it_is_found(
-    beginning: Place, absent: str, monkeypatch: pytest.MonkeyPatch
+    beginning: Chroot, absent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = Session.commit
 
@@ -176,23 +176,23 @@ def test_without_the_version_of_the_structure_it_is_found(
     assert interleaved(beginning, *PAIRS[absent], points=LAST)
 
 
-def interleaved(place: Place, before: Sequence[str], first: str, second: str, points: int) -> dict[int, list[str]]:
+def interleaved(chroot: Chroot, before: Sequence[str], first: str, second: str, points: int) -> dict[int, list[str]]:
     """What is wrong when ``second`` comes before one of the last requests of ``first``, by that request."""
     for line in before:
-        assert place.does(line) == 0, line
-    copies = place.copies()
+        assert chroot.does(line) == 0, line
+    copies = chroot.copies()
     requests, possible = possibly(copies, first, second)
     found = {}
     for at in range(max(FIRST_READ, requests + 1 - points), requests + 1):
         copy = next(copies)
         assert copy.at_once(first, second, at)
-        faults, told = copy.look()
-        if faults or told not in possible:
+        faults, summary = copy.look()
+        if faults or summary not in possible:
             found[at] = faults or ["it is as neither could have made it alone"]
     return found
 
 
-def possibly(copies: Iterator[Place], first: str, second: str) -> tuple[int, list[Json]]:
+def possibly(copies: Iterator[Chroot], first: str, second: str) -> tuple[int, list[Json]]:
     """How many requests the first takes, and how the world may look when both are done."""
     orders = next(copies), next(copies)
     requests = orders[0].in_turn(first, second)
@@ -205,27 +205,27 @@ def possibly(copies: Iterator[Place], first: str, second: str) -> tuple[int, lis
     [pytest.param(10, 6, id="short"), pytest.param(200, 12, id="long", marks=pytest.mark.long)],
 )
 def test_whatever_two_people_do_at_once_one_of_them_could_have_come_first(
-    beginning: Place, worlds: int, steps: int
+    beginning: Chroot, worlds: int, steps: int
 ) -> None:
     copies = beginning.copies()
 
     class People(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
-            self.place = next(copies)
+            self.chroot = next(copies)
 
         @rule(line=st.sampled_from(LINES))
         def one(self, line: str) -> None:
-            self.place.does(line)
-            assert not self.place.look()[0]
+            self.chroot.does(line)
+            assert not self.chroot.look()[0]
 
         @rule(first=st.sampled_from(COMMANDS), second=st.sampled_from(LINES), before_end=st.integers(0, 12))
         def two(self, first: str, second: str, before_end: int) -> None:
-            requests, possible = possibly(self.place.copies(), first, second)
-            self.place.at_once(first, second, max(1, requests - before_end))
-            faults, told = self.place.look()
+            requests, possible = possibly(self.chroot.copies(), first, second)
+            self.chroot.at_once(first, second, max(1, requests - before_end))
+            faults, summary = self.chroot.look()
             assert not faults
-            assert told in possible
+            assert summary in possible
 
     run_state_machine_as_test(
         People,

@@ -43,7 +43,7 @@ def test_a_document_has_the_groups_in_their_turn_the_nodes_by_state_and_what_to_
     shown = plain(document)
     assert list(shown) == [*HEAD, "groups", "nodes", "driver", "finish", "failed", "next"]
     assert [(each["group"], each["state"]) for each in shown["groups"]] == [("a", "failed"), ("b", "not started")]
-    assert (shown["nodes"]["failure"], len(shown["nodes"]["not started"])) == (["ntp01"], 11)
+    assert (shown["nodes"]["failure"], len(shown["nodes"]["not started"])) == (("ntp01",), 11)
     assert list(shown["nodes"]) == ["failure", "not started"]
     assert shown["failed"] == [
         {"node": "ntp01", "state": "failure", "group": "a", "since": 9.0, "attempt": 1, "reason": "it broke"}

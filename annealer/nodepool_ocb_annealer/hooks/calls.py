@@ -25,7 +25,7 @@ SLOW_SECONDS: Final = 0.05
 def on_transition(session: Session, grant: Grant, barclamp: str) -> Exception | None:
     """Run the hook of a noderole that was just claimed, before its jig; gives what it raised.
 
-    Only ``set_system`` is heeded: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
+    Only ``set_system`` has an effect: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
     """
     vertex = grant.vertex
     if find(vertex.role, barclamp) is None:

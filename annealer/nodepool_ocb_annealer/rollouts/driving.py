@@ -127,7 +127,7 @@ def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, li
     found: dict[str | None, list[Action]] = {}
     for action in actions:
         reason = None
-        if action.order is Directive.END:
+        if action.directive is Directive.CANCEL:
             progress = after.nodes[action.node]
             reason = (progress.reason if progress.state is NodeState.UNKNOWN else None) or after.head.reason
         found.setdefault(reason, []).append(action)

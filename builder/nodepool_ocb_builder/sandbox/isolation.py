@@ -128,7 +128,7 @@ def start(command: Command, *, log: Path, work: Path, timeout_seconds: float) ->
     """Begin a build; ``work`` exists, is absolute and empty, and goes when the build ends. Raises OSError."""
     log.parent.mkdir(parents=True, exist_ok=True)
     _temporary_folder(command, work)
-    order = supervisor.Order(
+    spec = supervisor.Spec(
         argv=list(command.argv),
         env=_environment(command, work),
         cwd=str(command.cwd),
@@ -148,7 +148,7 @@ def start(command: Command, *, log: Path, work: Path, timeout_seconds: float) ->
         )
     assert program.stdin is not None
     with suppress(OSError):  # it is gone already: wait says so
-        program.stdin.write(json.dumps(order._asdict()).encode() + b"\n")
+        program.stdin.write(json.dumps(spec._asdict()).encode() + b"\n")
         program.stdin.flush()
     return Process(program, work, log)
 

@@ -9,7 +9,7 @@ guard all that lives in its namespace; without namespaces the guard sees the sam
 finds. Both take what daemons leave orphaned as their own.
 
 Starts without any packages (``isolation`` says how), so this imports the standard library and ``leftovers`` only.
-Standard input: one line of JSON, the Order, then maybe ``stop SECONDS``. Standard output: one line, when all is gone.
+Standard input: one line of JSON, the Spec, then maybe ``stop SECONDS``. Standard output: one line, when all is gone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Order(NamedTuple):
+class Spec(NamedTuple):
     """What to run; ``namespaces``: ``root``, ``user`` (an ordinary user's), or empty for none."""
 
     argv: list[str]
@@ -67,7 +67,7 @@ def main() -> int:
     if not heard:
         return 1  # the builder is gone before it said what to do; the next one sweeps
     line, _, rest = heard.partition(b"\n")
-    result = Supervisor(Order(**json.loads(line))).run(rest)
+    result = Supervisor(Spec(**json.loads(line))).run(rest)
     with suppress(OSError):
         os.write(1, (json.dumps(result) + "\n").encode())
     return 0
@@ -76,17 +76,17 @@ def main() -> int:
 class Supervisor:
     """One build from its start until nothing of it is left."""
 
-    def __init__(self, order: Order) -> None:
-        self.order = order
-        self.work = Path(order.work)
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.work = Path(spec.work)
         self.reason: str | None = None  # why it was ended before it ended itself
         self.status: dict[str, Any] = {}  # what the guard says of the build's end
         self.began = time.monotonic()
-        self.deadline = self.began + order.timeout_seconds
+        self.deadline = self.began + spec.timeout_seconds
 
     def run(self, heard: bytes) -> dict[str, Any]:
         """Start the build, wait, clear up; the result: exit_code, reason and faults."""
-        log = os.open(self.order.log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        log = os.open(self.spec.log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             orders, status = self._start(log)
             self._follow(orders, status, heard)
@@ -111,10 +111,10 @@ class Supervisor:
             os.close(orders)
             os.close(status)
             _descriptors(log)
-            _become_guard(self.order, orders_read, status_write)
+            _become_guard(self.spec, orders_read, status_write)
         os.close(orders_read)
         os.close(status_write)
-        if self.order.namespaces and os.waitpid(pid, 0)[1]:  # it has left the guard to us
+        if self.spec.namespaces and os.waitpid(pid, 0)[1]:  # it has left the guard to us
             raise OSError("the namespaces that the builder found cannot be made any more")
         with suppress(BrokenPipeError):
             os.write(orders, b"g")
@@ -138,7 +138,7 @@ class Supervisor:
             elif not ready:
                 if self.reason is not None:
                     return  # it did not end in its grace
-                self._terminate(orders, f"timed out after {self.order.timeout_seconds:g} s", TIME_OUT_GRACE_SECONDS)
+                self._terminate(orders, f"timed out after {self.spec.timeout_seconds:g} s", TIME_OUT_GRACE_SECONDS)
 
     def _obey(self, orders: int, said: bytes) -> None:
         word, _, seconds = said.decode().strip().partition(" ")
@@ -174,33 +174,33 @@ def say(log: int, line: str) -> None:
 # -- the guard --
 
 
-def _become_guard(order: Order, orders: int, status: int) -> NoReturn:
+def _become_guard(spec: Spec, orders: int, status: int) -> NoReturn:
     """Enter the namespaces, start the build, reap, and tell how it ended. Whoever is left when this exits is killed."""
     try:
-        if order.namespaces:
-            _unshare(order.namespaces)
+        if spec.namespaces:
+            _unshare(spec.namespaces)
             if os.fork():
                 os._exit(0)  # only a child is in the new process namespace
         os.setsid()
         if not _hear(orders)[1]:
             os._exit(1)  # the supervisor is gone
-        if order.namespaces:
+        if spec.namespaces:
             _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             _own_mounts()
         else:
             _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        _guard(order, orders, status)
+        _guard(spec, orders, status)
     except BaseException as error:
         _tell(status, "error", f"could not be isolated: {error}")
         os._exit(1)
     os._exit(0)
 
 
-def _guard(order: Order, orders: int, status: int) -> None:
+def _guard(spec: Spec, orders: int, status: int) -> None:
     wake, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to be woken
-    build = _spawn(order, status)
+    build = _spawn(spec, status)
     while (waited := _reap(build)) is None:
         ready, _, _ = select.select([orders, wake], [], [])
         if wake in ready:
@@ -208,7 +208,7 @@ def _guard(order: Order, orders: int, status: int) -> None:
         if orders in ready:
             if not _hear(orders)[1]:
                 break  # the supervisor is gone
-            _terminate_all(order.namespaces)
+            _terminate_all(spec.namespaces)
     if waited is not None:
         _tell(status, "waited", waited)
     leftovers.end_descendants()
@@ -241,7 +241,7 @@ def _terminate_all(namespaces: str) -> None:
             leftovers.send(pid, signal.SIGTERM)
 
 
-def _spawn(order: Order, status: int) -> int:
+def _spawn(spec: Spec, status: int) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -251,12 +251,12 @@ def _spawn(order: Order, status: int) -> int:
         for number in (*_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
-        os.chdir(order.cwd)
-        os.execvpe(order.argv[0], order.argv, order.env)
+        os.chdir(spec.cwd)
+        os.execvpe(spec.argv[0], spec.argv, spec.env)
     except OSError as error:
-        _tell(status, "error", f"could not be started: {order.argv[0]}: {error.strerror}")
+        _tell(status, "error", f"could not be started: {spec.argv[0]}: {error.strerror}")
     except BaseException as error:
-        _tell(status, "error", f"could not be started: {order.argv[0]}: {error!r}")
+        _tell(status, "error", f"could not be started: {spec.argv[0]}: {error!r}")
     os._exit(EXIT_CANNOT_START)
 
 

@@ -1,9 +1,4 @@
-"""Asking for a build, and waiting until it is there: ``image build``.
-
-Asking raises a flag, and each time it is raised it has another number (its mzxid). A build answers the request if the
-flag that stood there when the build began had this number or a later one. Known is: such a build is ready; the newest of
-them has failed; or none can begin before somebody acts. A build whose builder died says nothing: another begins.
-"""
+"""Asking for a build, and waiting until it is there: ``image build``."""
 
 from __future__ import annotations
 
@@ -14,16 +9,15 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from nodepool_ocb.cli.images import buildlog, imaging
 from nodepool_ocb.cli.kit import output, session
-from nodepool_ocb.cli.kit.times import shown
 from nodepool_ocb.errors import InError, NotFound, OcbError, Stale, TimedOut, Unavailable
-from nodepool_ocb.images import rules
-from nodepool_ocb.images.rules import BuildView, ImageView
+from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildRequest, BuildState, Change, Create, Daemon, Json, Set
+from nodepool_ocb.model.records import BuildRequest, Change, Create, Daemon, Set
+from nodepool_ocb.views import images
+from nodepool_ocb.views.progress import BuildProgress, of_build
 from nodepool_ocb.views.times import age
 
 if TYPE_CHECKING:
@@ -32,50 +26,6 @@ if TYPE_CHECKING:
 TICK_SECONDS: Final = 5.0  # builders come and go, pauses end
 TERMINAL_TICK_SECONDS: Final = 1.0  # a line that moves
 LINES: Final = 20  # of a failed build's log
-
-
-class BuildProgress(msgspec.Struct, frozen=True):
-    """How far the build is that was asked for."""
-
-    outcome: str | None  # ready, failed, paused, withdrawn or deleted; None while it is open
-    sentence: str
-    build: BuildView | None = None
-
-
-def standing(view: ImageView | None, request: int, now: float) -> BuildProgress:
-    """Of the request with this number; pure."""
-    if view is None:
-        return BuildProgress("deleted", "the image was deleted")
-    ours = [build for build in view.builds if build.record.request >= request]
-    for build in ours:
-        if build.record.state is BuildState.READY:
-            return BuildProgress("ready", f"build {build.id} is ready", build)
-    newest = ours[-1] if ours else None
-    state = rules.state_shown(newest, view.holder) if newest else None
-    if newest and state is BuildState.FAILED:
-        return BuildProgress(
-            "failed", f"build {newest.id} failed: {newest.record.reason or 'no reason was recorded'}", newest
-        )
-    if newest and state is BuildState.BUILDING:
-        return BuildProgress(None, f"{newest.record.builder} makes build {newest.id}", newest)
-    return _not_begun(view, request, newest, now)
-
-
-def _not_begun(view: ImageView, request: int, last: BuildView | None, now: float) -> BuildProgress:
-    lost = f"build {last.id} was aborted; " if last else ""
-    if view.request is None or view.request.mzxid < request:
-        return BuildProgress("withdrawn", f"{lost}the request is gone, and no build that answers it is ready", last)
-    if view.pause is not None and view.pause.on(now):
-        pause = view.pause.record
-        by = f"{pause.by or 'somebody'} has paused {view.name}{f': {pause.reason}' if pause.reason else ''}"
-        if pause.until is None:
-            return BuildProgress(
-                "paused", f"{lost}{by}; the request stays: nodepool-ocb image unpause {view.name}", last
-            )
-        return BuildProgress(None, f"{lost}{by}; it goes on at {shown(pause.until)}", last)
-    if view.holder is not None:
-        return BuildProgress(None, f"{lost}{view.holder.host} works on {view.name}, on what was asked for before", last)
-    return BuildProgress(None, f"{lost}waiting for a builder to begin", last)
 
 
 def ask(opened: Session, name: str, reason: str | None) -> tuple[Change, int]:
@@ -125,9 +75,9 @@ def _standings(name: str, request: int, deadline: float | None) -> Iterator[tupl
     terminal = sys.stderr.isatty()
     with ExitStack() as stack:
         show = _live(stack) if terminal else _said()
-        for opened, images in imaging.followed(deadline, TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS):
-            view = images.get(name)
-            now = standing(view, request, opened.now())
+        for opened, found in imaging.followed(deadline, TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS):
+            view = found.get(name)
+            now = of_build(view, request, opened.now())
             with suppress(Unavailable):  # only a remark: the images say when it matters
                 builders = imaging.builders(opened)
             if now.outcome is None:
@@ -142,7 +92,7 @@ def _said() -> Show:
     said: set[str] = set()
 
     def show(now: BuildProgress, builders: Mapping[str, Daemon]) -> None:
-        for line in (now.sentence, *([] if builders else [imaging.NOBODY])):
+        for line in (now.sentence, *([] if builders else [images.NOBODY])):
             if line not in said:
                 said.add(line)
                 output.say(line)
@@ -162,7 +112,7 @@ def _live(stack: ExitStack) -> Show:
         since = now.build.record.started if now.build else 0.0
         parts = [now.sentence, age(time.time() - (since or begun))]
         if not builders:
-            parts = [imaging.NOBODY, parts[1]]
+            parts = [images.NOBODY, parts[1]]
         elif now.build is not None:
             parts.append(last_line.of(now.build.record, builders))
         text = Text(" | ".join(part for part in parts if part), no_wrap=True, overflow="ellipsis")
@@ -189,13 +139,12 @@ def _tell(
     view, now = last
     build = now.build
     outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
-    row = imaging.build_row(view, build) if view and build else None
-    document: dict[str, Json] = {"outcome": outcome, "image": name, "request": request, "build": row}
+    row = images.build_row(view, build) if view and build else None
+    ended_with = images.BuildWait(
+        outcome=outcome, image=name, request=request, build=row, changes=session.change_rows(changes)
+    )
     if now.outcome == "failed" and build is not None:
         for line in (build.record.tail or "").splitlines()[-LINES:]:
             output.say(f"| {click.unstyle(line)}")
         output.say(f"the whole log: nodepool-ocb image log {name} {build.id}")
-    shown = {"outcome": outcome, "image": name, "request": request, "build": build.id if build else None}
-    if row is not None:
-        shown |= {key: row[key] for key in ("state", "since", "formats", "builder", "reason")}
-    output.thing({**document, "changes": session.change_rows(changes)}, build.id if build else "", output.fields(shown))
+    output.thing(ended_with, build.id if build else "", output.fields(images.wait_words(ended_with)))

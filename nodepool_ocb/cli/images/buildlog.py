@@ -21,6 +21,7 @@ from nodepool_ocb.http import logs
 from nodepool_ocb.http.logs import Missing, Piece, Shorter, Unreached
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model.records import Build, BuildState, Daemon
+from nodepool_ocb.views.images import stands
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -75,7 +76,7 @@ class Source:
             return False
         found = view.build(self.build.id) if view else None
         self.build = found or self.build
-        self.state = imaging.stands(view, found) if view and found else BuildState.DELETE
+        self.state = stands(view, found) if view and found else BuildState.DELETE
         self.addresses = list(addresses(self.build.record, builders))
         host, file = imaging.log_of(self.build.record)
         self.file = Path(file) if session.on_this_host(host) and logs.readable(Path(file)) else None

@@ -22,6 +22,7 @@ from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Build, BuildState, Change, Create, Json, Pause, Record, Upload, UploadState
+from nodepool_ocb.views.view import View, plain
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -48,6 +49,18 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     images: dict[str, Exported]
 
 
+class Export(View, frozen=True):
+    """The document, as it is shown."""
+
+    record: Document
+
+
+class Named(View, frozen=True):
+    """An image that is exported."""
+
+    name: str
+
+
 # -- export --
 
 
@@ -61,14 +74,14 @@ def export(names: Sequence[str]) -> None:
     with session.session() as opened:
         known = imaging.load(opened)
     chosen = [imaging.image_of(known, name) for name in dict.fromkeys(names)] if names else list(known.values())
-    document = msgspec.to_builtins(Document(1, {view.name: _exported(view) for view in chosen}))
+    document = Export(Document(1, {view.name: _exported(view) for view in chosen}))
     left_out = sum(not _lasting(build.record) for view in chosen for build in view.builds)
     if left_out:
         output.say(f"left out: {left_out} builds that are under way, or were aborted")
     if output.chosen() == "table":
-        terminal.document(document)
+        terminal.document(plain(document))
     elif output.chosen() == "name":
-        output.things([{"name": view.name} for view in chosen], ("name",))
+        output.things([Named(view.name) for view in chosen], ("name",))
     else:
         output.thing(document, "")
 

@@ -18,8 +18,9 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images import rules
 from nodepool_ocb.images.rules import BuildView, ImageView, NotDue, Wanted
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Change, Check, Create, Delete, Json, Pause, Set
-from nodepool_ocb.views.view import whole
+from nodepool_ocb.model.records import BuildState, Change, Check, Create, Delete, Pause, Set
+from nodepool_ocb.views import images
+from nodepool_ocb.views.times import shown as shown_time
 
 LIST_COLUMNS: Final = (
     "name",
@@ -65,22 +66,23 @@ def list_(watch: bool) -> None:
         found = imaging.load(opened)
         running = bool(found) or bool(imaging.builders(opened))
     if not running:
-        output.say(imaging.NOBODY)
+        output.say(images.NOBODY)
     paused = configured.paused()
-    rows = [imaging.row(view, paused) for _, view in sorted(found.items())]
-    output.things(rows, LIST_COLUMNS, shown=map(imaging.words, rows))
+    now = time.time()
+    rows = [images.row(view, now, paused) for _, view in sorted(found.items())]
+    output.things(rows, LIST_COLUMNS, shown=(images.words(row, now) for row in rows))
 
 
 def _watch() -> None:
-    shown: dict[str, dict[str, Json]] = {}
+    shown: dict[str, images.ImageRow] = {}
     paused = configured.paused()
     for _, found in imaging.followed(None):
-        rows = {name: imaging.row(view, paused) for name, view in sorted(found.items())}
+        rows = {name: images.row(view, time.time(), paused) for name, view in sorted(found.items())}
         for name, row in rows.items():
             if shown.get(name) != row:
                 output.line(row)
         for name in sorted(shown.keys() - rows.keys()):
-            output.line({"name": name, "builds": None})
+            output.line(images.ImageGone(name))
         shown = rows
 
 
@@ -90,20 +92,13 @@ def show(name: str) -> None:
     """One image: its builds with their uploads, its failures, when it is tried again, and who works on it."""
     with session.session() as opened:
         view = imaging.image_of(imaging.load(opened), name)
-    at = _held_back(view)
-    holder = whole(view.holder) if view.holder else None
-    about = {**imaging.row(view, configured.paused()), "next_attempt": at, "builder": holder}
-    builds = [imaging.build_row(view, build) for build in view.builds]
-    uploads = [upload for build in builds for upload in build["uploads"]]
-    works = f"{view.holder.host}, pid {view.holder.pid}: {view.holder.purpose}" if view.holder else None
-    words = {**imaging.words(about, reasons=True), "next_attempt": times.shown(at) if at else None, "builder": works}
-    tables = [
-        output.fields(words),
-        output.table(builds, ("build", "state", "since", "builder", "formats", "removed", "reason")),
-    ]
-    if uploads:
+    now = time.time()
+    document = images.document(images.row(view, now, configured.paused()), view, _held_back(view))
+    builds = output.table(document.builds, ("build", "state", "since", "builder", "formats", "removed", "reason"))
+    tables = [output.fields(images.about(document, now)), builds]
+    if uploads := images.uploads_of(document.builds):
         tables.append(output.table(uploads, UPLOAD_COLUMNS))
-    output.thing({**about, "builds": builds}, name, *tables)
+    output.thing(document, name, *tables)
 
 
 def _held_back(view: ImageView) -> float | None:
@@ -136,7 +131,7 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
         building.wait(name, request, timeout_seconds, [change])
         return
     if not builders:
-        output.say(imaging.NOBODY)
+        output.say(images.NOBODY)
     if view.pause is not None and view.pause.on(time.time()):
         output.say(f"{name} is paused: nothing is built before: nodepool-ocb image unpause {name}")
     session.report([change], image=name, request=request)
@@ -164,7 +159,7 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
         now = opened.now()
         ends = now + seconds if seconds is not None else until
         if ends is not None and ends <= now:
-            raise click.UsageError(f"--until {times.shown(ends)} is over")
+            raise click.UsageError(f"--until {shown_time(ends)} is over")
         record = Pause(by=session.me(), reason=reason, at=now, until=ends)
         session.report(imaging.change(opened, decide))
 
@@ -203,14 +198,14 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
         going = _deletable(view, id, force)
         if going and not dry_run:
             confirm(f"delete {', '.join(_going(view, build) for build in going)}", yes)
-        shown = {build.id: imaging.stands(view, build) for build in going}
+        shown = {build.id: images.stands(view, build) for build in going}
 
         def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
             view = imaging.image_of(known, name)
             now = [build for build in _deletable(view, id, force) if build.id in shown]
             for build in now:
-                if imaging.stands(view, build) is not shown[build.id]:
-                    was = f"{name}-{build.id} was {shown[build.id]}, and is {imaging.stands(view, build)} now"
+                if images.stands(view, build) is not shown[build.id]:
+                    was = f"{name}-{build.id} was {shown[build.id]}, and is {images.stands(view, build)} now"
                     raise Conflict(f"{was}; look at it again")
             spared = [Check(paths.build(name, build.id), build.version) for build in view.ready() if build not in now]
             for part in session.parts([_deletion(name, build, opened.now()) for build in now]):
@@ -232,7 +227,7 @@ def _deletable(view: ImageView, id: str | None, force: bool) -> list[BuildView]:
 
 def _going(view: ImageView, build: BuildView) -> str:
     """A build as a person is asked about it."""
-    under_way = imaging.stands(view, build) is BuildState.BUILDING
+    under_way = images.stands(view, build) is BuildState.BUILDING
     count = len(build.uploads)
     uploads = f" with {count} upload{'s' if count > 1 else ''}" if count else ""
     return f"{view.name}-{build.id}{uploads}{', which is being built' if under_way else ''}"

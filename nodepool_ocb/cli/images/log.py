@@ -11,6 +11,7 @@ from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import completion, output, session, terminal
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.errors import NotFound
+from nodepool_ocb.views.images import BuildLog
 
 if TYPE_CHECKING:
     from nodepool_ocb.cli.images.buildlog import Printed, Source
@@ -42,8 +43,10 @@ def log(name: str, id: str | None, follow: bool) -> None:
         printer.close()
         return
     whole = b"".join(parts).decode(errors="replace") if tail is None else tail
-    document = {"image": name, "build": source.build.id, "state": str(source.state), "log": record.log}
-    output.text({**document, "whole": printed.whole, "output": whole}, whole)
+    document = BuildLog(
+        image=name, build=source.build.id, state=source.state, log=record.log, whole=printed.whole, output=whole
+    )
+    output.text(document, whole)
 
 
 def _printed(

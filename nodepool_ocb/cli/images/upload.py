@@ -14,6 +14,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images.rules import ImageView, UploadView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Check, Set, UploadState
+from nodepool_ocb.views import images
 
 
 @click.group(cls=Noun)
@@ -30,8 +31,8 @@ def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None
     with session.session() as opened:
         known = imaging.load(opened)
     views = [imaging.image_of(known, name)] if name is not None else [view for _, view in sorted(known.items())]
-    found = [imaging.upload_row(view.name, upload) for view in views for upload in imaging.uploads_of(view)]
-    rows = [row for row in found if provider in (None, row["provider"]) and (not states or row["state"] in states)]
+    found = [images.upload_row(view.name, upload) for view in views for upload in imaging.uploads_of(view)]
+    rows = [row for row in found if provider in (None, row.provider) and (not states or row.state in states)]
     columns = ("image", "build", "provider", "upload", "state", "since", "format", "external_id", "attempt", "reason")
     output.things(rows, columns)
 
@@ -80,7 +81,7 @@ def _deletable(view: ImageView, build: str, provider: str, id: str | None, force
     """The uploads that are to go; raises Conflict, or NotFound."""
     chosen = imaging.uploads_named(view, build, provider, id)
     for upload in chosen:
-        if imaging.upload_stands(upload) is UploadState.UPLOADING:
+        if images.upload_stands(upload) is UploadState.UPLOADING:
             raise Conflict(f"{upload.record.builder} sends {imaging.called(upload)} now; wait until that has ended")
     going = [upload for upload in chosen if upload.record.state is not UploadState.DELETE]
     ready = _ready(view, provider)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from nodepool_ocb.cli.kit.options import did_you_mean
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json, Node

@@ -10,6 +10,7 @@ import click
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.model import paths
 from nodepool_ocb.telemetry import visible
+from nodepool_ocb.views.view import View
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 2.0
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+class Script(View, frozen=True):
+    """The completion script of a shell."""
+
+    shell: str
+    script: str
 
 
 @click.command(cls=Verb)
@@ -35,7 +43,7 @@ def command(ctx: click.Context, shell: str) -> None:
     assert kind is not None, "click knows these three"
     root = ctx.find_root().command
     words = kind(root, {}, "nodepool-ocb", "_NODEPOOL_OCB_COMPLETE").source()
-    output.text({"shell": shell, "script": words}, words)
+    output.text(Script(shell, words), words)
 
 
 def _names(read: Callable[[Session], Iterable[str]]) -> Complete:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 import click
 
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.telemetry.visible import visible
 
@@ -107,16 +107,6 @@ def asked(name: str, ctx: click.Context | None = None) -> Any:
 
 
 # -- names --
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: empty, or ``; did you mean ...?``.
-
-    >>> did_you_mean("nodrole", ["node", "noderole"])
-    '; did you mean noderole?'
-    """
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:

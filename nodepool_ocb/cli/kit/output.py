@@ -15,16 +15,13 @@ from nodepool_ocb.cli.kit import terminal
 from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.telemetry.visible import visible
-from nodepool_ocb.views import view as viewing
 from nodepool_ocb.views.times import age
-from nodepool_ocb.views.view import View
+from nodepool_ocb.views.view import View, plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
-
-Shown = View | Mapping[str, Json]
 
 COLOURS: Final[Mapping[str, str]] = {
     "PROPOSED": "magenta",
@@ -84,7 +81,7 @@ def say(text: str) -> None:
 
 
 def things(
-    rows: Sequence[Shown], columns: Sequence[str], key: str = "name", shown: Iterable[Shown] | None = None
+    rows: Sequence[View], columns: Sequence[str], key: str = "name", shown: Iterable[View] | None = None
 ) -> None:
     """A list of things: their ``columns`` in a table, everything in JSON and YAML, ``key`` alone as names.
 
@@ -93,33 +90,29 @@ def things(
     if chosen() == "table":
         render(table(rows if shown is None else shown, columns))
     else:
-        plain = [_json(row) for row in rows]
-        _write(plain, [str(row[key]) for row in plain])
+        made = [plain(row) for row in rows]
+        _write(made, [str(row[key]) for row in made])
 
 
-def thing(value: Shown, name: str, *shown: RenderableType) -> None:
+def thing(value: View, name: str, *shown: RenderableType) -> None:
     """One thing: ``shown`` for people, or its fields where nothing is given to show."""
     if chosen() == "table":
         render(*(shown or (fields(value),)))
     else:
-        _write(_json(value), [name])
+        _write(plain(value), [name])
 
 
-def text(value: Shown, words: str) -> None:
+def text(value: View, words: str) -> None:
     """One thing that is text for people."""
     if chosen() == "table":
         terminal.text(words.rstrip("\n"))
     else:
-        _write(_json(value), words.splitlines())
+        _write(plain(value), words.splitlines())
 
 
-def line(value: Shown) -> None:
+def line(value: View) -> None:
     """One JSON object in a line, at once, as ``--watch`` gives them."""
-    terminal.document(_json(value), indent=None)
-
-
-def _json(value: Shown) -> dict[str, Json]:
-    return viewing.plain(value) if isinstance(value, View) else viewing.of_mapping(value)
+    terminal.document(plain(value), indent=None)
 
 
 def _write(value: Json, names: Iterable[str]) -> None:
@@ -164,14 +157,14 @@ def _fixed(part: RenderableType) -> bool:
     return isinstance(part, Table) and part.show_header
 
 
-def table(rows: Iterable[Shown], columns: Sequence[str]) -> Table:
+def table(rows: Iterable[View], columns: Sequence[str]) -> Table:
     """A plain table; columns named ``since`` hold ages, states have their colour.
 
     On a terminal that is too narrow, columns that say nothing are left out, then long texts are folded.
     """
     from rich.table import Table
 
-    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(_json, rows)]
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(plain, rows)]
     widths = narrowed(
         {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
         [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)],
@@ -211,14 +204,14 @@ def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict
     return kept
 
 
-def picture(rows: Iterable[Shown], columns: Sequence[str], spare: Sequence[str], room: int) -> Table:
+def picture(rows: Iterable[View], columns: Sequence[str], spare: Sequence[str], room: int) -> Table:
     """A table that changes before one's eyes: one line a row, cut to ``room``, so that nothing in it jumps.
 
     Where it is too wide, columns that say nothing go, then those of ``spare`` in turn, then the end of the last column.
     """
     from rich.table import Table
 
-    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(_json, rows)]
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(plain, rows)]
     widths = cut(
         {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
         [*(each for each in columns if shown and all(str(row[each]) == "-" for row in shown)), *spare],
@@ -260,14 +253,16 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def fields(*values: Shown, but: Collection[str] = ()) -> Table:
-    """The fields of one thing, one a row; ``but`` are left out."""
+def fields(*values: View | Mapping[str, Json], but: Collection[str] = ()) -> Table:
+    """The fields of one thing, or its words, one a row; ``but`` are left out."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
-    for key, each in (pair for value in values for pair in _json(value).items()):
+    for key, each in (
+        pair for value in values for pair in (plain(value) if isinstance(value, View) else value).items()
+    ):
         if key not in but:
             made.add_row(visible(key), cell(key, each))
     return made

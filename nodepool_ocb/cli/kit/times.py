@@ -36,8 +36,3 @@ def moment(text: str) -> float:
         raise click.BadParameter(
             f"{text!r} is no time; write it as 2026-01-31T18:00, or with Z behind it for UTC"
         ) from None
-
-
-def shown(seconds: float) -> str:
-    """A time as people read it, in local time: 2026-01-31 18:00:00."""
-    return datetime.fromtimestamp(seconds).isoformat(" ", "seconds")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nodepool_ocb.cli.kit import completion, output
-from nodepool_ocb.cli.kit.options import did_you_mean, unknown
+from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import LockOwner

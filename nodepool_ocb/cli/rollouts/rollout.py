@@ -122,9 +122,8 @@ def resume(rollout: str | None, deployment: str | None, attempt: int) -> None:
 @command.command()
 @rollout_argument
 @deployment_option
-@click.option("--failed", is_flag=True, help="Only what failed: so it is without this, too.")
 @attempt_option
-def retry(rollout: str | None, deployment: str | None, failed: bool, attempt: int) -> None:  # noqa: ARG001
+def retry(rollout: str | None, deployment: str | None, attempt: int) -> None:
     """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
     with session.session() as opened:
         key = rolling.find(opened, rollout, deployment)

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import deployment_of
-from nodepool_ocb.cli.kit.options import Verb, did_you_mean, dry_run_option, timeout_option, unknown
+from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option, unknown
 from nodepool_ocb.cli.rollouts import rolling, strategy, watch
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.deployments import SYSTEM, below
 from nodepool_ocb.engine.world import World

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 MULTI: Final = 14
 MULTI_READ: Final = 22
@@ -30,8 +31,9 @@ _EPHEMERAL, _SEQUENTIAL = 1, 2  # flags of a create
 
 OK: Final = 0
 ROLLED_BACK: Final = -2  # of a member after the one that failed; OK stands for those before it
-NO_NODE: Final = -101
-EXISTS: Final = -110
+NO_NODE: Final[int] = NoNodeError.code
+CHANGED: Final[int] = BadVersionError.code
+EXISTS: Final[int] = NodeExistsError.code
 
 _INT = struct.Struct("!i")
 _HEADER = struct.Struct("!iBi")  # of a member: opcode, whether it is the end, error

@@ -109,12 +109,12 @@ class Session(Reading):
     def close(self) -> None:
         """End the session, and with it its ephemeral znodes; within seconds, even if the server is mute."""
         self._closed.set()
-        ending = threading.Thread(target=self._stop, name="zookeeper-close", daemon=True)
-        ending.start()
-        ending.join(CLOSE_SECONDS)
-        if ending.is_alive():
+        stopper = threading.Thread(target=self._stop, name="zookeeper-close", daemon=True)
+        stopper.start()
+        stopper.join(CLOSE_SECONDS)
+        if stopper.is_alive():
             self._client._connection.abort()
-            ending.join(CLOSE_SECONDS)
+            stopper.join(CLOSE_SECONDS)
 
     def _stop(self) -> None:
         try:
@@ -268,7 +268,7 @@ class Session(Reading):
         if finding.verdict is Verdict.APPLIED:
             return outcome.stats(changes, found)
         if finding.verdict is Verdict.REFUSED:
-            raise transaction.failure(-103, finding.path, "write")
+            raise transaction.failure(frames.CHANGED, finding.path, "write")
         if finding.verdict is Verdict.LOST:
             raise Unavailable(f"the connection broke before {changes[0].path} was written; try again")
         self.unresolved += 1

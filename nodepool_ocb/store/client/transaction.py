@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kazoo.exceptions import InvalidACLError, NoAuthError, NoChildrenForEphemeralsError, NotEmptyError
+
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Raise, Record, Set
@@ -18,12 +20,12 @@ ANY_VERSION: Final = -1  # for gates alone: to raise one is right whoever raised
 
 _STALE: Final = {
     frames.NO_NODE: "is not there (any more)",
-    -103: "was changed meanwhile",
-    -108: "is below an ephemeral znode",
-    -110: "exists already",
-    -111: "has something below it",
+    frames.CHANGED: "was changed meanwhile",
+    NoChildrenForEphemeralsError.code: "is below an ephemeral znode",
+    frames.EXISTS: "exists already",
+    NotEmptyError.code: "has something below it",
 }
-NO_RIGHT: Final = -102
+NO_RIGHT: Final[int] = NoAuthError.code
 _RIGHTS: Final[Mapping[type[Change], str]] = {
     Create: "create", Set: "write", Raise: "write", Delete: "delete", Check: "read"
 }  # fmt: skip
@@ -75,7 +77,7 @@ def failure(code: int, path: str, right: str) -> OcbError:
         return Stale(text, path, absent=code == frames.NO_NODE)
     if code == NO_RIGHT:
         return Denied(f"ZooKeeper does not let this user {right} {path}{_GIVEN_BY.get(right, '')}; {_LOOK}")
-    if code == -114:
+    if code == InvalidACLError.code:
         return Denied(
             f"ZooKeeper does not take the rights that {path} would get; check zookeeper.acl and zookeeper.username"
         )

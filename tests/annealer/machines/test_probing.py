@@ -14,7 +14,7 @@ from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines import probes
 from nodepool_ocb_annealer.machines.probes import IN_A_ROW_SECONDS, Probing
 from tests.annealer.machines.test_judging import Context as Judged
-from tests.engine.test_claim import world
+from tests.engine.worlds import world
 
 
 class Context(Judged):

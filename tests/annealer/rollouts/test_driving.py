@@ -30,7 +30,7 @@ LAB, ID = "lab", "0000000001"
 LONG = "x" * 190  # a reason that is worth reading
 
 
-class Place:
+class Simulated:
     """ZooKeeper, as far as a driver needs it, and machines that do at once what they are told."""
 
     def __init__(self, strategy: Strategy, nodes: int, failing: Mapping[str, str] | None = None) -> None:
@@ -102,7 +102,7 @@ class Place:
         return moved
 
 
-def drive(there: Place, chance: Random | None = None) -> Driven:
+def drive(there: Simulated, chance: Random | None = None) -> Driven:
     """Until it is over; with ``chance`` drivers die between any two transactions, and machines are slow."""
     driven = there.read()
     for _ in range(10_000):
@@ -131,7 +131,7 @@ def outcome(driven: Driven) -> Any:
 
 
 def test_a_small_group_goes_out_with_its_noderoles_in_one_transaction() -> None:
-    there = Place(document([{"name": "all", "critical": True}]), 3)
+    there = Simulated(document([{"name": "all", "critical": True}]), 3)
     drive(there)
     # begun, prepare, os sent; prepared, app sent; the end
     assert len(there.writes) == 3
@@ -140,7 +140,7 @@ def test_a_small_group_goes_out_with_its_noderoles_in_one_transaction() -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_group_of_thousands_goes_out_in_parts(lost: bool) -> None:
     failing = {f"app@n{number:05}.x.y": LONG for number in range(3000)} if lost else {}
-    there = Place(document([{"name": "all"}, {"name": "again", "depends_on": ["all"]}]), 3000, failing)
+    there = Simulated(document([{"name": "all"}, {"name": "again", "depends_on": ["all"]}]), 3000, failing)
     driven = drive(there)
     assert {str(progress.state) for progress in driven.rollout.nodes.values()} == {"failure" if lost else "success"}
     assert {vertex.record.generation for vertex in there.world.vertices()} == {1}
@@ -149,7 +149,7 @@ def test_a_group_of_thousands_goes_out_in_parts(lost: bool) -> None:
 
 def test_hundreds_of_groups_end_in_few_transactions() -> None:
     groups = [{"name": f"g{number:04}", "selectors": [{"node_names": [f"n{number:05}"]}]} for number in range(1000)]
-    there = Place(document(groups, parallel_groups=1000), 1000)
+    there = Simulated(document(groups, parallel_groups=1000), 1000)
     driven = drive(there)
     assert {str(record.state) for record in driven.rollout.groups.values()} == {"success"}
     assert len(there.writes) < 40
@@ -172,14 +172,14 @@ def test_drivers_that_die_between_any_two_transactions_end_in_the_same_place(see
         for number in range(5)
     ]
     rules = document(groups, max_in_flight=chance.choice([{}, {"nodes": 5}, {"group": 2}]))
-    straight = drive(Place(rules, 40, failing))
-    there = Place(rules, 40, failing)
+    straight = drive(Simulated(rules, 40, failing))
+    there = Simulated(rules, 40, failing)
     assert outcome(drive(there, Random(seed + 1000))) == outcome(straight)
     assert max(vertex.record.generation for vertex in there.world.vertices()) == 1
 
 
 def test_what_somebody_else_wrote_meanwhile_refuses_the_driver() -> None:
-    there = Place(document([{"name": "all"}]), 3)
+    there = Simulated(document([{"name": "all"}]), 3)
     driven = there.read()
     found: Move = move(there.world, driven, 1.0)
     rollouts, version = there.znodes[paths.rollouts(LAB)]
@@ -189,7 +189,7 @@ def test_what_somebody_else_wrote_meanwhile_refuses_the_driver() -> None:
 
 
 def test_nodes_that_came_back_wait_for_others_where_nothing_follows() -> None:
-    there = Place(document([{"name": "all"}]), 3)
+    there = Simulated(document([{"name": "all"}]), 3)
     driven = there.read()
     for _ in range(2):
         found = move(there.world, driven, 1.0)
@@ -212,7 +212,7 @@ def test_nodes_that_came_back_wait_for_others_where_nothing_follows() -> None:
 def test_drivers_that_die_between_the_parts_of_a_large_round_end_in_the_same_place() -> None:
     failing = {f"app@n{number:05}.x.y": LONG for number in range(0, 900, 3)}
     rules = document([{"name": "all"}, {"name": "again", "depends_on": ["all"]}])
-    straight = drive(Place(rules, 900, failing))
-    there = Place(rules, 900, failing)
+    straight = drive(Simulated(rules, 900, failing))
+    there = Simulated(rules, 900, failing)
     assert outcome(drive(there, Random(1))) == outcome(straight)
     assert {vertex.record.generation for vertex in there.world.vertices()} == {1}

@@ -94,6 +94,6 @@ def in_groups(nodes: int, groups: int) -> Callable[[Session], Callable[[], bool]
 def test_a_rollout_takes_at_most_two_transactions_more_for_each_group(tmp_path: Path, nodes: int, groups: int) -> None:
     plain = cost(tmp_path / "plain", nodes, at_once)
     began = time.monotonic()
-    staged = cost(tmp_path / "staged", nodes, in_groups(nodes, groups))
-    print(f"{nodes} nodes: {plain} transactions at once, {staged} in {groups} groups, {time.monotonic() - began:.1f} s")
-    assert staged - plain <= MOST * groups
+    live = cost(tmp_path / "live", nodes, in_groups(nodes, groups))
+    print(f"{nodes} nodes: {plain} transactions at once, {live} in {groups} groups, {time.monotonic() - began:.1f} s")
+    assert live - plain <= MOST * groups

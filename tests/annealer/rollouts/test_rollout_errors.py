@@ -15,7 +15,7 @@ from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.transaction import RECORD_BYTES
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import DEPLOYMENT, Fleet
-from tests.journeys.staging import Staged, document, roles
+from tests.journeys.staging import LiveRollout, document, roles
 
 NODES, ERRORS = 400, 22
 WHY = "the package could not be configured, for what it needs is not there: " * 4
@@ -48,18 +48,18 @@ def broken(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
 def test_hundreds_of_nodes_with_many_old_errors_each_come_to_their_end(broken: Fleet, sent_again: bool) -> None:
     broken.annealer(session_seconds=10.0).begin()
     group = {"name": "all", "critical": True, "success_criteria": {"percent_successful_nodes": 100}}
-    staged = Staged(broken, document([group], PHASES, max_in_flight={"rack": NODES}))
-    rollout = staged.until_over(120.0)
+    live = LiveRollout(broken, document([group], PHASES, max_in_flight={"rack": NODES}))
+    rollout = live.until_over(120.0)
     assert {str(progress.state) for progress in rollout.nodes.values()} == {"failure"}
     assert all(len(progress.reason or "") > 300 for progress in rollout.nodes.values())
     assert rollout.head.state is RolloutState.FAILED
     assert len(rollout.sizes) > 1
-    place = paths.rollout(DEPLOYMENT, staged.id)
+    place = paths.rollout(DEPLOYMENT, live.id)
     parts = broken.session.get_many(
         [f"{place}/nodes/{name}" for name in broken.session.children(f"{place}/nodes") or ()]
     )
     assert sum(len(part.data) for part in parts if part) > RECORD_BYTES, "no single znode would have held it"
     if sent_again:
-        staged.ask(commands.retry, broken.session.now())
-        assert staged.until_over(300.0).head.state is RolloutState.SUCCESS
+        live.ask(commands.retry, broken.session.now())
+        assert live.until_over(300.0).head.state is RolloutState.SUCCESS
         assert {vertex.record.generation for vertex in tree.load(broken.session).vertices()} == {13}

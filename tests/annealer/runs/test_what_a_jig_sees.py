@@ -59,9 +59,9 @@ ALL = [
 
 
 def test_every_layer_is_seen() -> None:
-    told = seen(*ALL)
+    found = seen(*ALL)
     names = {*ALL, "default of base", "deployment of base", "default of app", "deployment of app"}
-    assert {name for name in told if name != "a"} == names
+    assert {name for name in found if name != "a"} == names
 
 
 def test_defaults_of_the_own_role_stand_above_those_of_a_parent() -> None:

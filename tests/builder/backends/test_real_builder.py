@@ -14,31 +14,31 @@ from nodepool_ocb.model.records import Json, UploadState
 from nodepool_ocb.testing.engine import Engine, why_not
 from nodepool_ocb.testing.mirrors import mirror
 from nodepool_ocb_builder import backends
-from tests.builder.fleet_of_builders import Yard, spoiled
+from tests.builder.fleet_of_builders import BuilderFleet, spoiled
 
 BUILD_SECONDS = 1500.0
 
 pytestmark = pytest.mark.long
 
 
-def built(yard: Yard, image: dict[str, Json]) -> None:
+def built(builders: BuilderFleet, image: dict[str, Json]) -> None:
     """The image is ready, and everywhere, within its time; what it took is in the test's output."""
     name = str(image["name"])
-    yard.until_ready(name, seconds=BUILD_SECONDS)
-    (build,) = yard.view(name).ready()
+    builders.until_ready(name, seconds=BUILD_SECONDS)
+    (build,) = builders.view(name).ready()
     print(name, f"{build.record.state_time - build.record.started:.0f} s", json.dumps(build.record.checksums))
-    yard.until(lambda: len(yard.uploads(name, UploadState.READY)) == 2, "it is at both providers", 600.0)
-    assert not spoiled(yard)
+    builders.until(lambda: len(builders.uploads(name, UploadState.READY)) == 2, "it is at both providers", 600.0)
+    assert not spoiled(builders)
 
 
-def started(engine: Engine, yard: Yard, image: str) -> str:
+def started(engine: Engine, builders: BuilderFleet, image: str) -> str:
     """What a container of the uploaded image says of its system."""
-    uploads = [each for build in yard.view(image).ready() for each in build.uploads if each.provider == "dock"]
+    uploads = [each for build in builders.view(image).ready() for each in build.uploads if each.provider == "dock"]
     run = ["docker", "--host", engine.url, "run", "--rm", "--network", "none", str(uploads[0].record.external_id)]
     return subprocess.run([*run, "cat", "/etc/os-release"], capture_output=True, text=True, check=True).stdout
 
 
-def test_debian_12_by_mmdebstrap_and_by_diskimage_builder_is_built_uploaded_and_started(yard: Yard) -> None:
+def test_debian_12_by_mmdebstrap_and_by_diskimage_builder_is_built_uploaded_and_started(builders: BuilderFleet) -> None:
     if reason := why_not():
         pytest.skip(f"no container engine: {reason}")
     path = backends.search_path()
@@ -68,14 +68,14 @@ def test_debian_12_by_mmdebstrap_and_by_diskimage_builder_is_built_uploaded_and_
     }
     with Engine() as engine:
         names = ("plain", "minimal")
-        dock = yard.provider("dock", *names, driver="docker", format="tar") | {"url": engine.url}
+        dock = builders.provider("dock", *names, driver="docker", format="tar") | {"url": engine.url}
         del dock["directory"]
-        builder = yard.builder(plain, minimal, providers=[yard.provider("shelf", *names, format="tar"), dock])
+        builder = builders.builder(plain, minimal, providers=[builders.provider("shelf", *names, format="tar"), dock])
         builder.start()
         try:
             for image in (plain, minimal):
-                built(yard, image)
-                assert "VERSION_CODENAME=bookworm" in started(engine, yard, str(image["name"]))
+                built(builders, image)
+                assert "VERSION_CODENAME=bookworm" in started(engine, builders, str(image["name"]))
         finally:
             builder.close(30.0)
     assert os.listdir(builder.images)

@@ -113,10 +113,10 @@ def test_mmdebstrap_makes_every_format(context: Context) -> None:
 def test_diskimage_builder_makes_tar_and_qcow2(context: Context) -> None:
     made = build(context, debian_minimal(context))
     assert is_bookworm(made["tar"])
-    told = subprocess.run(
+    done = subprocess.run(
         ["qemu-img", "info", "--output=json", str(made["qcow2"])], capture_output=True, text=True, check=True
     )
-    info = json.loads(told.stdout)
+    info = json.loads(done.stdout)
     assert info["format"] == "qcow2"
     assert info["virtual-size"] > 1 << 29
     assert any(made["manifest"].rglob("*"))

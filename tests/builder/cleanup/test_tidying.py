@@ -38,7 +38,7 @@ ID = "0000000001"
 NAME = f"jammy-{ID}"
 
 
-class Place:
+class Host:
     """A builder's place of work, whose one provider is a directory."""
 
     def __init__(self, session: Session, folder: Path) -> None:
@@ -115,241 +115,241 @@ class Place:
 
 
 @pytest.fixture
-def place(zk_session: Session, tmp_path: Path) -> Iterator[Place]:
-    place = Place(zk_session, tmp_path)
-    yield place
-    place.context.directory.close()
+def host(zk_session: Session, tmp_path: Path) -> Iterator[Host]:
+    host = Host(zk_session, tmp_path)
+    yield host
+    host.context.directory.close()
 
 
-def test_a_leak_is_deleted_when_it_is_seen_twice(place: Place) -> None:
-    place.build()
-    place.sent()
-    assert place.look_twice() == []
+def test_a_leak_is_deleted_when_it_is_seen_twice(host: Host) -> None:
+    host.build()
+    host.sent()
+    assert host.look_twice() == []
 
 
 @pytest.mark.parametrize("path", [paths.build("jammy", ID), paths.upload("jammy", ID, "cloud", ID)])
-def test_what_a_record_that_cannot_be_decoded_may_name_is_no_leak(place: Place, path: str) -> None:
-    place.build()
-    external_id = place.sent()
-    place.upload(external_id=external_id)
-    place.garble(path)
-    assert place.look_twice() == [external_id]
+def test_what_a_record_that_cannot_be_decoded_may_name_is_no_leak(host: Host, path: str) -> None:
+    host.build()
+    external_id = host.sent()
+    host.upload(external_id=external_id)
+    host.garble(path)
+    assert host.look_twice() == [external_id]
 
 
-def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_on(place: Place) -> None:
-    place.build()
-    external_id = place.sent()
-    place.upload(state=UploadState.FAILED, reason="here died while it sent it")
-    leaks = Leaks(place.context)
+def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_on(host: Host) -> None:
+    host.build()
+    external_id = host.sent()
+    host.upload(state=UploadState.FAILED, reason="here died while it sent it")
+    leaks = Leaks(host.context)
     for _ in range(3):
         leaks.look("cloud")
-    assert [kept.external_id for kept in place.uploader.list()] == [external_id]
-    place.uploads_may_take(0.0)
+    assert [kept.external_id for kept in host.uploader.list()] == [external_id]
+    host.uploads_may_take(0.0)
     leaks.look("cloud")
-    assert not list(place.uploader.list())
+    assert not list(host.uploader.list())
 
 
-def test_what_an_older_attempt_made_is_a_leak_once_it_cannot_be_going_on(place: Place) -> None:
-    place.build()
-    place.sent()
-    place.upload(key="of-a-newer-attempt", external_id="another")
-    leaks = Leaks(place.context)
+def test_what_an_older_attempt_made_is_a_leak_once_it_cannot_be_going_on(host: Host) -> None:
+    host.build()
+    host.sent()
+    host.upload(key="of-a-newer-attempt", external_id="another")
+    leaks = Leaks(host.context)
     for _ in range(3):
         leaks.look("cloud")
-    assert list(place.uploader.list())
-    place.uploads_may_take(0.0)
+    assert list(host.uploader.list())
+    host.uploads_may_take(0.0)
     leaks.look("cloud")
-    assert not list(place.uploader.list())
+    assert not list(host.uploader.list())
 
 
-def test_an_upload_whose_leak_was_deleted_does_not_come_back_as_ready(place: Place) -> None:
+def test_an_upload_whose_leak_was_deleted_does_not_come_back_as_ready(host: Host) -> None:
     """Its builder was cut off for longer than an upload may take, and then wrote what it had done."""
-    place.build()
-    external_id = place.sent()
-    place.upload(state=UploadState.FAILED, reason="here died while it sent it")
-    leaks = Leaks(place.context)
+    host.build()
+    external_id = host.sent()
+    host.upload(state=UploadState.FAILED, reason="here died while it sent it")
+    leaks = Leaks(host.context)
     leaks.look("cloud")
-    place.uploads_may_take(0.0)
+    host.uploads_may_take(0.0)
     leaks.look("cloud")
-    assert not list(place.uploader.list())
-    Uploading(place.context, "jammy", ID, "cloud")._end(place.stamp, Sent(external_id))
-    view = place.context.look("jammy")
+    assert not list(host.uploader.list())
+    Uploading(host.context, "jammy", ID, "cloud")._end(host.stamp, Sent(external_id))
+    view = host.context.look("jammy")
     assert view is not None
     assert not view.builds[0].at("cloud"), "nobody is told of an image that is not there"
 
 
 @pytest.mark.parametrize("part", ["cluster", "provider"])
-def test_what_belongs_to_another_cluster_or_provider_is_no_leak(place: Place, part: str) -> None:
-    place.build()
-    place.stamp = replace(place.stamp, **{part: "another"})
-    external_id = place.sent()
-    assert place.look_twice() == [external_id]
+def test_what_belongs_to_another_cluster_or_provider_is_no_leak(host: Host, part: str) -> None:
+    host.build()
+    host.stamp = replace(host.stamp, **{part: "another"})
+    external_id = host.sent()
+    assert host.look_twice() == [external_id]
 
 
-def test_what_bears_another_stamp_than_the_record_is_not_deleted_there(place: Place) -> None:
+def test_what_bears_another_stamp_than_the_record_is_not_deleted_there(host: Host) -> None:
     """An image had this name before, or somebody wrote the record by hand."""
-    place.build()
-    external_id = place.sent()
-    place.upload(state=UploadState.DELETE, external_id=external_id, key="of-a-former-life")
-    view = place.context.look("jammy")
+    host.build()
+    external_id = host.sent()
+    host.upload(state=UploadState.DELETE, external_id=external_id, key="of-a-former-life")
+    view = host.context.look("jammy")
     assert view is not None
-    steps.do(place.context, "jammy", RemoveUpload(view.builds[0].uploads[0]))
-    assert [kept.external_id for kept in place.uploader.list()] == [external_id]
-    view = place.context.look("jammy")
+    steps.do(host.context, "jammy", RemoveUpload(view.builds[0].uploads[0]))
+    assert [kept.external_id for kept in host.uploader.list()] == [external_id]
+    view = host.context.look("jammy")
     assert view is not None
     assert view.builds[0].uploads, "the record tells of it"
 
 
-def test_files_are_removed_by_the_name_of_their_record_and_not_by_what_it_says(place: Place) -> None:
+def test_files_are_removed_by_the_name_of_their_record_and_not_by_what_it_says(host: Host) -> None:
     """Whoever may write records may not delete files."""
-    victim = place.context.directory.folder.parent / "victim.raw"
+    victim = host.context.directory.folder.parent / "victim.raw"
     victim.write_text("precious")
-    (place.context.directory.folder / "builder_id.txt.bak").write_text("precious")
+    (host.context.directory.folder / "builder_id.txt.bak").write_text("precious")
     for filename in ("../victim", "builder_id.txt"):
-        record = place.build(filename=filename)
-        place.upload(external_id="x")
-        view = place.context.look("jammy")
+        record = host.build(filename=filename)
+        host.upload(external_id="x")
+        view = host.context.look("jammy")
         assert view is not None
-        steps.remove_uploaded(place.context, "jammy", view.builds[0], ("raw",))
-        place.context.directory.file(NAME, "raw").touch()
+        steps.remove_uploaded(host.context, "jammy", view.builds[0], ("raw",))
+        host.context.directory.file(NAME, "raw").touch()
         gone = replace(record, state=BuildState.DELETE)
-        _set(place.context.session, paths.build("jammy", ID), gone)
-        _delete(place.context.session, paths.upload("jammy", ID, "cloud", ID))
-        view = place.context.look("jammy")
+        _set(host.context.session, paths.build("jammy", ID), gone)
+        _delete(host.context.session, paths.upload("jammy", ID, "cloud", ID))
+        view = host.context.look("jammy")
         assert view is not None
-        steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
-        assert not place.context.directory.file(NAME, "raw").exists()
+        steps.do(host.context, "jammy", RemoveBuild(view.builds[0]))
+        assert not host.context.directory.file(NAME, "raw").exists()
     assert victim.exists()
-    assert (place.context.directory.folder / "builder_id.txt.bak").exists()
-    assert (place.context.directory.folder / "builder_id.txt").exists()
+    assert (host.context.directory.folder / "builder_id.txt.bak").exists()
+    assert (host.context.directory.folder / "builder_id.txt").exists()
 
 
-def test_an_upload_goes_on_as_it_began_when_the_configuration_changes(place: Place) -> None:
-    place.build()
-    uploading = Uploading(place.context, "jammy", ID, "cloud")
+def test_an_upload_goes_on_as_it_began_when_the_configuration_changes(host: Host) -> None:
+    host.build()
+    uploading = Uploading(host.context, "jammy", ID, "cloud")
     due = uploading._due()
     assert due is not None
-    place.context.configure(BuilderSettings(), Nodepool(), {})
+    host.context.configure(BuilderSettings(), Nodepool(), {})
     uploading._upload(due)
-    view = place.context.look("jammy")
+    view = host.context.look("jammy")
     assert view is not None
     (upload,) = view.builds[0].uploads
     assert upload.record.state is UploadState.READY
 
 
-def test_a_record_stays_while_its_files_do(place: Place) -> None:
-    place.build(state=BuildState.DELETE)
-    stuck = place.context.directory.folder / f"{NAME}.d"
+def test_a_record_stays_while_its_files_do(host: Host) -> None:
+    host.build(state=BuildState.DELETE)
+    stuck = host.context.directory.folder / f"{NAME}.d"
     stuck.mkdir()
-    view = place.context.look("jammy")
+    view = host.context.look("jammy")
     assert view is not None
     chattr(stuck, "+i")
     try:
-        steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
-        assert place.context.look("jammy").builds  # type: ignore[union-attr]
+        steps.do(host.context, "jammy", RemoveBuild(view.builds[0]))
+        assert host.context.look("jammy").builds  # type: ignore[union-attr]
     finally:
         chattr(stuck, "-i")
 
 
-def test_the_older_build_stays_where_the_newer_is_deleted_at_the_same_time(place: Place) -> None:
+def test_the_older_build_stays_where_the_newer_is_deleted_at_the_same_time(host: Host) -> None:
     """Both were ready when it was decided that the older may go."""
-    session, record = place.context.session, place.build()
+    session, record = host.context.session, host.build()
     newer = paths.build("jammy", "0000000002")
     session.commit([Create(newer, record)])
-    view = place.context.look("jammy")
+    view = host.context.look("jammy")
     assert view is not None
-    (step,) = tidy(view, Tidier(place.context.builder_id, keep=1), 2.0)
+    (step,) = tidy(view, Tidier(host.context.builder_id, keep=1), 2.0)
     _set(session, newer, replace(record, state=BuildState.DELETE))
-    steps.do(place.context, "jammy", step)
-    view = place.context.look("jammy")
+    steps.do(host.context, "jammy", step)
+    view = host.context.look("jammy")
     assert view is not None
     assert [build.id for build in view.ready()] == [ID]
 
 
-def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(place: Place) -> None:
-    session, record = place.context.session, place.build()
-    upload = place.upload(external_id="old")
+def test_the_older_upload_stays_where_the_newer_is_deleted_at_the_same_time(host: Host) -> None:
+    session, record = host.context.session, host.build()
+    upload = host.upload(external_id="old")
     newer = paths.build("jammy", "0000000002"), paths.upload("jammy", "0000000002", "cloud", ID)
     session.commit([Create(newer[0], record)])
     session.ensure(newer[1].rpartition("/")[0])
     session.commit([Create(newer[1], replace(upload, external_id="new"))])
-    view = place.context.look("jammy")
+    view = host.context.look("jammy")
     assert view is not None
     carried = frozenset({"cloud"})
-    (step,) = tidy(view, Tidier(place.context.builder_id, carriers=carried, providers=carried, keep=1), 2.0)
+    (step,) = tidy(view, Tidier(host.context.builder_id, carriers=carried, providers=carried, keep=1), 2.0)
     _set(session, newer[1], replace(upload, state=UploadState.DELETE))
-    steps.do(place.context, "jammy", step)
-    view = place.context.look("jammy")
+    steps.do(host.context, "jammy", step)
+    view = host.context.look("jammy")
     assert view is not None
     assert view.builds[0].uploads[0].record.state is UploadState.READY
 
 
-def test_a_build_that_came_back_meanwhile_is_not_removed(place: Place) -> None:
+def test_a_build_that_came_back_meanwhile_is_not_removed(host: Host) -> None:
     """Aborted when it was decided, set right by its builder meanwhile, and aborted a second time."""
-    record = place.build(state=BuildState.ABORTED)
-    view = place.context.look("jammy")
+    record = host.build(state=BuildState.ABORTED)
+    view = host.context.look("jammy")
     assert view is not None
-    _set(place.context.session, paths.build("jammy", ID), replace(record, state=BuildState.BUILDING))
-    _set(place.context.session, paths.build("jammy", ID), record)
-    steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
-    assert place.context.session.get(paths.build("jammy", ID)) is not None
-    assert place.context.directory.file(NAME, "raw").exists()
+    _set(host.context.session, paths.build("jammy", ID), replace(record, state=BuildState.BUILDING))
+    _set(host.context.session, paths.build("jammy", ID), record)
+    steps.do(host.context, "jammy", RemoveBuild(view.builds[0]))
+    assert host.context.session.get(paths.build("jammy", ID)) is not None
+    assert host.context.directory.file(NAME, "raw").exists()
 
 
-def test_what_changes_between_the_look_and_the_deletion_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_between_the_look_and_the_deletion_stays(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The build is aborted and bare at the look, and ready when it would be deleted."""
-    record = place.build(state=BuildState.ABORTED, builder_id="elsewhere")
-    look, view = place.context.look, place.context.look("jammy")
+    record = host.build(state=BuildState.ABORTED, builder_id="elsewhere")
+    look, view = host.context.look, host.context.look("jammy")
     assert view is not None
 
     def late(image: str) -> object:
         seen = look(image)
-        _set(place.context.session, paths.build("jammy", ID), replace(record, state=BuildState.READY))
+        _set(host.context.session, paths.build("jammy", ID), replace(record, state=BuildState.READY))
         return seen
 
-    monkeypatch.setattr(place.context, "look", late)
-    steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
-    assert place.context.session.get(paths.build("jammy", ID)) is not None
+    monkeypatch.setattr(host.context, "look", late)
+    steps.do(host.context, "jammy", RemoveBuild(view.builds[0]))
+    assert host.context.session.get(paths.build("jammy", ID)) is not None
 
 
 def test_an_upload_that_begins_between_the_look_and_the_deletion_stays(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.build(state=BuildState.DELETE, builder_id="elsewhere")
-    look, view = place.context.look, place.context.look("jammy")
+    host.build(state=BuildState.DELETE, builder_id="elsewhere")
+    look, view = host.context.look, host.context.look("jammy")
     assert view is not None
 
     def late(image: str) -> object:
         seen = look(image)
-        place.upload(state=UploadState.UPLOADING)
+        host.upload(state=UploadState.UPLOADING)
         return seen
 
-    monkeypatch.setattr(place.context, "look", late)
-    steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
-    assert place.context.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
+    monkeypatch.setattr(host.context, "look", late)
+    steps.do(host.context, "jammy", RemoveBuild(view.builds[0]))
+    assert host.context.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
 
 
-def test_an_upload_whose_deletion_was_taken_back_stays(place: Place) -> None:
-    place.build()
-    external_id = place.sent()
-    upload = place.upload(state=UploadState.DELETE, external_id=external_id)
-    view = place.context.look("jammy")
+def test_an_upload_whose_deletion_was_taken_back_stays(host: Host) -> None:
+    host.build()
+    external_id = host.sent()
+    upload = host.upload(state=UploadState.DELETE, external_id=external_id)
+    view = host.context.look("jammy")
     assert view is not None
-    _set(place.context.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.READY))
-    steps.do(place.context, "jammy", RemoveUpload(view.builds[0].uploads[0]))
-    assert [kept.external_id for kept in place.uploader.list()] == [external_id]
-    assert place.context.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
+    _set(host.context.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.READY))
+    steps.do(host.context, "jammy", RemoveUpload(view.builds[0].uploads[0]))
+    assert [kept.external_id for kept in host.uploader.list()] == [external_id]
+    assert host.context.session.get(paths.upload("jammy", ID, "cloud", ID)) is not None
 
 
-def test_files_stay_where_an_upload_was_deleted_meanwhile(place: Place) -> None:
-    place.build()
-    upload = place.upload(external_id="e")
-    view = place.context.look("jammy")
+def test_files_stay_where_an_upload_was_deleted_meanwhile(host: Host) -> None:
+    host.build()
+    upload = host.upload(external_id="e")
+    view = host.context.look("jammy")
     assert view is not None
-    _set(place.context.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.DELETE))
+    _set(host.context.session, paths.upload("jammy", ID, "cloud", ID), replace(upload, state=UploadState.DELETE))
     with pytest.raises(Stale):
-        steps.remove_uploaded(place.context, "jammy", view.builds[0], ("raw",))
-    assert place.context.directory.file(NAME, "raw").exists()
+        steps.remove_uploaded(host.context, "jammy", view.builds[0], ("raw",))
+    assert host.context.directory.file(NAME, "raw").exists()
 
 
 def chattr(path: Path, how: str) -> None:
@@ -370,93 +370,93 @@ def _delete(session: Session, path: str) -> None:
 # -- what is absent --
 
 
-def age(place: Place) -> None:
+def age(host: Host) -> None:
     """Orphans are looked for twice, and their grace is over at once."""
-    place.context.settings = replace(place.context.settings, orphan_grace_seconds=1e-9)
-    orphans = Orphans(place.context)
+    host.context.settings = replace(host.context.settings, orphan_grace_seconds=1e-9)
+    orphans = Orphans(host.context)
     for _ in range(2):
         orphans.look({}, (), ())
 
 
-def test_a_file_whose_record_the_caller_did_not_know_yet_stays(place: Place) -> None:
-    place.build()
-    age(place)
-    assert place.context.directory.file(NAME, "raw").exists()
+def test_a_file_whose_record_the_caller_did_not_know_yet_stays(host: Host) -> None:
+    host.build()
+    age(host)
+    assert host.context.directory.file(NAME, "raw").exists()
 
 
-def test_a_file_without_a_record_goes_and_a_young_one_stays(place: Place) -> None:
-    place.build()
-    place.context.session.commit(removal(place.context.session, paths.build("jammy", ID)))
-    os.utime(place.context.directory.file(NAME, "raw"), (0, 0))
-    orphans = Orphans(place.context)
+def test_a_file_without_a_record_goes_and_a_young_one_stays(host: Host) -> None:
+    host.build()
+    host.context.session.commit(removal(host.context.session, paths.build("jammy", ID)))
+    os.utime(host.context.directory.file(NAME, "raw"), (0, 0))
+    orphans = Orphans(host.context)
     for _ in range(2):
         orphans.look({}, (), ())
-    assert place.context.directory.file(NAME, "raw").exists()
-    age(place)
-    assert not place.context.directory.file(NAME, "raw").exists()
+    assert host.context.directory.file(NAME, "raw").exists()
+    age(host)
+    assert not host.context.directory.file(NAME, "raw").exists()
 
 
-def test_what_another_cluster_lacks_is_not_missing(place: Place) -> None:
-    place.build()
-    session = place.context.session
+def test_what_another_cluster_lacks_is_not_missing(host: Host) -> None:
+    host.build()
+    session = host.context.session
     session.commit(removal(session, paths.build("jammy", ID)))
     found = session.get(paths.CLUSTER)
     assert found is not None
     session.commit([Set(paths.CLUSTER, Cluster(id="theirs"), found.version)])
     with pytest.raises(Unavailable, match="another one"):
-        age(place)
+        age(host)
     with pytest.raises(Unavailable, match="another one"):
-        place.context.look("jammy")
-    assert place.context.directory.file(NAME, "raw").exists()
+        host.context.look("jammy")
+    assert host.context.directory.file(NAME, "raw").exists()
 
 
-def test_a_build_that_is_given_up_is_not_forgotten_in_another_cluster(place: Place) -> None:
-    place.build()
-    building = Building(place.context, Diskimage(name="jammy"))
+def test_a_build_that_is_given_up_is_not_forgotten_in_another_cluster(host: Host) -> None:
+    host.build()
+    building = Building(host.context, Diskimage(name="jammy"))
     building.id = ID
-    session = place.context.session
+    session = host.context.session
     found = session.get(paths.CLUSTER)
     assert found is not None
     session.commit([Set(paths.CLUSTER, Cluster(id="theirs"), found.version)])
-    place.context.stopping.set()
+    host.context.stopping.set()
     building._forget()
     assert session.get(paths.build("jammy", ID)) is not None
 
 
-def test_a_build_that_never_got_as_far_as_a_file_takes_none_of_an_older_build_with_it(place: Place) -> None:
-    place.build(state=BuildState.ABORTED, filename="")
-    view = place.context.look("jammy")
+def test_a_build_that_never_got_as_far_as_a_file_takes_none_of_an_older_build_with_it(host: Host) -> None:
+    host.build(state=BuildState.ABORTED, filename="")
+    view = host.context.look("jammy")
     assert view is not None
-    steps.do(place.context, "jammy", RemoveBuild(view.builds[0]))
-    assert place.context.session.get(paths.build("jammy", ID)) is None
-    assert place.context.directory.file(NAME, "raw").exists()
+    steps.do(host.context, "jammy", RemoveBuild(view.builds[0]))
+    assert host.context.session.get(paths.build("jammy", ID)) is None
+    assert host.context.directory.file(NAME, "raw").exists()
 
 
 # -- faults of this host --
 
 
-def test_a_build_is_not_lost_while_its_directory_is_not_mounted(place: Place) -> None:
+def test_a_build_is_not_lost_while_its_directory_is_not_mounted(host: Host) -> None:
     """Its log, in another directory, tells that it was made here."""
-    place.build(builder=place.context.host)
-    place.context.directory.log(NAME).write_text("building")
-    folder = place.context.directory.folder
+    host.build(builder=host.context.host)
+    host.context.directory.log(NAME).write_text("building")
+    folder = host.context.directory.folder
     folder.rename(folder.with_name("elsewhere"))
     folder.mkdir()
-    Uploading(place.context, "jammy", ID, "cloud").run()
-    view = place.context.look("jammy")
+    Uploading(host.context, "jammy", ID, "cloud").run()
+    view = host.context.look("jammy")
     assert view is not None
     assert view.ready(), "the file is there again once it is mounted"
-    (due,) = due_uploads(view, place.context.carriers("jammy"), place.context.builder_id, 2.0, 1.0)[0]
-    assert "is it mounted?" in (elsewhere(place.context, "jammy", due) or "")
+    (due,) = due_uploads(view, host.context.carriers("jammy"), host.context.builder_id, 2.0, 1.0)[0]
+    assert "is it mounted?" in (elsewhere(host.context, "jammy", due) or "")
     folder.rmdir()
     folder.with_name("elsewhere").rename(folder)
-    Uploading(place.context, "jammy", ID, "cloud").run()
-    assert place.context.look("jammy").builds[0].at("cloud")  # type: ignore[union-attr]
+    Uploading(host.context, "jammy", ID, "cloud").run()
+    assert host.context.look("jammy").builds[0].at("cloud")  # type: ignore[union-attr]
 
 
-def test_a_build_is_not_damaged_where_this_host_has_no_more_descriptors(place: Place) -> None:
-    place.build()
-    uploading = Uploading(place.context, "jammy", ID, "cloud")
+def test_a_build_is_not_damaged_where_this_host_has_no_more_descriptors(host: Host) -> None:
+    host.build()
+    uploading = Uploading(host.context, "jammy", ID, "cloud")
     due = uploading._due()
     assert due is not None
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -465,7 +465,7 @@ def test_a_build_is_not_damaged_where_this_host_has_no_more_descriptors(place: P
         uploading._upload(due)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
-    view = place.context.look("jammy")
+    view = host.context.look("jammy")
     assert view is not None
     assert view.ready()
     assert tried_again(view.builds[0].uploads[0].record), "it is only the upload that failed"

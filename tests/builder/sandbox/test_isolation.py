@@ -107,18 +107,18 @@ def test_a_build_with_namespaces_sees_only_itself(context: Context) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "ending"),
+    ("script", "expected"),
     [
         ("exit 3", (3, "exit status 3")),
         ("kill -9 $$", (None, "ended by SIGKILL")),
         ("kill $$", (None, "ended by SIGTERM")),
     ],
 )
-def test_a_failure_has_its_reason(context: Context, script: str, ending: tuple[int | None, str]) -> None:
+def test_a_failure_has_its_reason(context: Context, script: str, expected: tuple[int | None, str]) -> None:
     with context.begin(f"printf half; {script}") as builder:
-        assert builder.ended() == ending
+        assert builder.ended() == expected
     assert builder.lines()[0] == "half"
-    assert builder.lines()[1].startswith(f"-- ended: {ending[1]}, after ")
+    assert builder.lines()[1].startswith(f"-- ended: {expected[1]}, after ")
 
 
 def test_a_program_that_is_not_there_is_said_in_words(context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Images on the command line: what is shown, asked for, waited for, followed, deleted and moved."""
+"""Images on the command line: what is shown, asked for, waited for, deleted and moved."""
 
 from __future__ import annotations
 
@@ -7,98 +7,28 @@ import os
 import pty
 import signal
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-from nodepool_ocb.cli.images.buildlog import addresses
-from nodepool_ocb.cli.kit import times
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildState, Change, Create, Daemon, Delete, Json, UploadState
+from nodepool_ocb.model.records import BuildState, Change, Create, Delete, Json, UploadState
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy
-from nodepool_ocb.testing.zookeeper.server import Server, free_port
+from nodepool_ocb.testing.zookeeper.server import Server
+from nodepool_ocb.views.times import shown
+from tests.cli.background_command import COMMAND, Later
+from tests.cli.images.page_server import PageServer
 from tests.cli.images.played_builder import HOST, Builder
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
 Until = Callable[..., None]
 READY, FAILED, BUILDING = BuildState.READY, BuildState.FAILED, BuildState.BUILDING
-COMMAND = [sys.executable, "-c", "from nodepool_ocb.cli.main import main; main()"]
-
-
-@pytest.fixture
-def builder(zk_session: Session) -> Builder:
-    return Builder(zk_session)
-
-
-class Later:
-    """A command that runs beside the test."""
-
-    def __init__(self, call: Callable[[], Result]) -> None:
-        self._results: list[Result] = []
-        self._thread = threading.Thread(target=lambda: self._results.append(call()), daemon=True)
-        self._thread.start()
-
-    def result(self, timeout_seconds: float = 20.0) -> Result:
-        self._thread.join(timeout_seconds)
-        assert self._results, "it did not end"
-        return self._results[0]
-
-
-SERVER = """
-import sys, threading
-from pathlib import Path
-from nodepool_ocb.http.server import Pages
-from nodepool_ocb.http.logs import LogPage
-folder, address = Path(sys.argv[1]), sys.argv[2]
-pages = Pages(address, {}, {"logs": LogPage(folder, lambda name: (folder / "ended").exists())})
-print(pages.address, flush=True)
-threading.Event().wait()
-"""
-
-
-class PageServer:
-    """A builder's pages, in a process that can be killed; a file ``ended`` ends all builds."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.address = "127.0.0.1:0"
-        self.process: subprocess.Popen[str] | None = None
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-c", SERVER, str(self.folder), self.address]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.address = self.process.stdout.readline().strip()
-        assert self.address
-
-    def kill(self) -> None:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-    def write(self, name: str, text: str) -> None:
-        with (self.folder / f"{name}.log").open("a") as file:
-            file.write(text)
-
-
-@pytest.fixture
-def pages(tmp_path: Path) -> Iterator[PageServer]:
-    (tmp_path / "logs").mkdir()
-    server = PageServer(tmp_path / "logs")
-    yield server
-    server.kill()
 
 
 # -- looking --
@@ -136,7 +66,7 @@ def test_show_tells_when_the_next_attempt_comes(builder: Builder, ask: Ask, ocb:
     document = ask("image", "show", "jammy")
     assert document["failures"] == 2
     assert document["next_attempt"] == pytest.approx(now + 120.0)
-    assert times.shown(now + 120.0) in ocb("image", "show", "jammy").stdout
+    assert shown(now + 120.0) in ocb("image", "show", "jammy").stdout
     ask("image", "build", "jammy")
     assert ask("image", "show", "jammy")["next_attempt"] is None  # a request that no attempt has seen does not wait
 
@@ -177,12 +107,12 @@ def test_every_command_answers_in_every_form(builder: Builder, ocb: Ocb, line: s
 @pytest.mark.parametrize(
     ("line", "exit_code", "said"),
     [
-        ("image show jamy", 3, "did you mean jammy?"),
-        ("image build jamy --wait", 3, "did you mean jammy?"),
-        ("image log jamy", 3, "did you mean jammy?"),
-        ("image pause jamy", 3, "did you mean jammy?"),
-        ("image export jamy", 3, "did you mean jammy?"),
-        ("image delete jamy --yes", 3, "did you mean jammy?"),
+        ("image show jamy", 3, "did you mean `jammy`?"),
+        ("image build jamy --wait", 3, "did you mean `jammy`?"),
+        ("image log jamy", 3, "did you mean `jammy`?"),
+        ("image pause jamy", 3, "did you mean `jammy`?"),
+        ("image export jamy", 3, "did you mean `jammy`?"),
+        ("image delete jamy --yes", 3, "did you mean `jammy`?"),
         ("image log jammy 77", 3, "has no build 77"),
         ("image log empty", 3, "was never built"),
         ("image log jammy -f -o json", 2, "leave -o away"),
@@ -193,7 +123,7 @@ def test_every_command_answers_in_every_form(builder: Builder, ocb: Ocb, line: s
         ("image pause jammy --for soon", 2, "90m"),
         ("image pause jammy --until yesterday", 2, "2026-01-31T18:00"),
         ("image pause jammy --until 2001-01-01", 2, "is over"),
-        ("image shwo jammy", 2, "did you mean show?"),
+        ("image shwo jammy", 2, "did you mean `show`?"),
         ("image import /nowhere.json", 2, "nowhere.json"),
     ],
 )
@@ -483,9 +413,9 @@ def test_delete_marks_builds_and_keeps_the_last_ready_one(builder: Builder, ask:
     refused = ocb("image", "delete", "jammy", "--yes")
     assert refused.exit_code == 4
     assert "--force" in refused.stderr
-    told = ocb("image", "delete", "jammy", "--yes", "--force", "-o", "json")
+    answer = ocb("image", "delete", "jammy", "--yes", "--force", "-o", "json")
     going = {f"jammy-{id}" for id in (second, failed, building)}
-    assert {row["name"] for row in json.loads(told.stdout)["changes"]} == going
+    assert {row["name"] for row in json.loads(answer.stdout)["changes"]} == going
     assert ask("image", "delete", "jammy", "--yes")["changes"] == []
 
 
@@ -503,6 +433,18 @@ def test_two_who_delete_at_once_leave_a_ready_build(
     monkeypatch.setattr(Session, "commit", late)
     assert ocb("image", "delete", "jammy", "--build", first, "--yes").exit_code == 4
     assert builder.build_view(first).record.state is READY
+
+
+def test_a_build_that_changes_while_the_question_is_asked_is_not_deleted(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder.made(BuildState.READY)
+    other = builder.made(BuildState.FAILED)
+    monkeypatch.setattr("nodepool_ocb.cli.images.image.confirm", lambda *_: builder.sets(other, state=BuildState.READY))
+    refused = ocb("image", "delete", "jammy", "--build", other)
+    assert refused.exit_code == 4
+    assert f"jammy-{other} was failed, and is ready now; look at it again" in refused.stderr
+    assert builder.build_view(other).record.state is BuildState.READY
 
 
 # -- moving --
@@ -580,201 +522,3 @@ def test_a_bad_document_is_refused_whole(ocb: Ocb, ask: Ask, tmp_path: Path, doc
     assert answer.exit_code == 1, answer.output
     assert said in answer.stderr
     assert all(row["builds"] == {} for row in ask("image", "list"))
-
-
-# -- logs --
-
-
-def test_log_comes_from_the_builder_that_has_it(builder: Builder, ocb: Ocb, pages: PageServer, ask: Ask) -> None:
-    old, new = builder.made(FAILED, tail="old\n"), builder.made(READY)
-    pages.write(f"jammy-{new}", "line\n" * 100_000)
-    pages.write(f"jammy-{old}", "the whole\n")
-    (pages.folder / "ended").touch()
-    builder.registers(pages.address)
-    answer = ocb("image", "log", "jammy")
-    assert answer.exit_code == 0
-    assert answer.stdout == "line\n" * 100_000
-    assert f"from http://{pages.address}" in answer.stderr
-    assert ocb("image", "log", "jammy", old).stdout == "the whole\n"
-    document = ask("image", "log", "jammy")
-    assert (document["whole"], document["output"]) == (True, "line\n" * 100_000)
-
-
-def test_log_follows_without_gap_though_the_builder_is_killed_and_started_anew(
-    builder: Builder, pages: PageServer, zk_settings: ZooKeeperSettings
-) -> None:
-    id = builder.begins()
-    builder.registers(pages.address)
-    pages.write(f"jammy-{id}", "one\n")
-    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
-        assert following.stdout is not None
-        assert following.stderr is not None
-        assert following.stdout.readline() == "one\n"
-        pages.kill()
-        pages.write(f"jammy-{id}", "two\n" * 100_000)  # whoever builds goes on while nobody serves
-        assert "trying again, from byte 4 on" in following.stderr.readline()
-        pages.start()  # on the same port
-        got = [following.stdout.readline() for _ in range(100_000)]
-        pages.kill()
-        pages.address = "127.0.0.1:0"  # and then on another
-        pages.start()
-        builder.registers(pages.address)
-        pages.write(f"jammy-{id}", "three\n")
-        got.append(following.stdout.readline())
-        pages.write(f"jammy-{id}", "four")
-        (pages.folder / "ended").touch()
-        builder.ends(id, READY)
-        got.append(following.stdout.read())
-    assert got == [*["two\n"] * 100_000, "three\n", "four"]
-    assert following.returncode == 0
-
-
-def test_log_follows_though_zookeeper_is_away(
-    builder: Builder, pages: PageServer, zookeeper: Server, chroot: str
-) -> None:
-    id = builder.begins()
-    builder.registers(pages.address)
-    pages.write(f"jammy-{id}", "one\n")
-    with Proxy(zookeeper.port) as proxy:
-        command = [*COMMAND, "--zookeeper", proxy.hosts + chroot, "image", "log", "jammy", "-f"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
-            assert following.stdout is not None
-            assert following.stderr is not None
-            assert following.stdout.readline() == "one\n"
-            proxy.cut()
-            pages.kill()
-            pages.write(f"jammy-{id}", "two\n")
-            assert "trying again" in following.stderr.readline()
-            pages.start()
-            assert following.stdout.readline() == "two\n"
-            (pages.folder / "ended").touch()
-            assert following.stdout.read() == ""
-    assert following.returncode == 0
-
-
-def test_log_waits_for_a_build_that_has_printed_nothing_yet(
-    builder: Builder, ocb: Ocb, pages: PageServer, until: Until
-) -> None:
-    id = builder.begins()
-    builder.registers(pages.address)
-    following = Later(lambda: ocb("image", "log", "jammy", "-f"))
-    until(lambda: builder.view().holder is not None)
-    pages.write(f"jammy-{id}", "one\n")
-    (pages.folder / "ended").touch()
-    builder.ends(id, READY)
-    answer = following.result()
-    assert (answer.exit_code, answer.stdout) == (0, "one\n")
-
-
-def test_log_falls_back_to_the_file_on_this_host(builder: Builder, ocb: Ocb, tmp_path: Path) -> None:
-    file = tmp_path / "whole.log"
-    file.write_bytes(b"the whole \xff\n")
-    builder.made(READY, log=f"{HOST}:{file}", tail="the end")
-    answer = ocb("image", "log", "jammy")
-    assert answer.stdout_bytes == b"the whole \\xff\n", "shown, not sent"
-    assert f"from {file}" in answer.stderr
-
-
-def test_log_follows_the_file_on_this_host_until_the_build_ends(
-    builder: Builder, tmp_path: Path, zk_settings: ZooKeeperSettings
-) -> None:
-    file = tmp_path / "whole.log"
-    file.write_text("one\n")
-    id = builder.begins(log=f"{HOST}:{file}")
-    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as following:
-        assert following.stdout is not None
-        assert following.stdout.readline() == "one\n"
-        with file.open("a") as growing:
-            growing.write("two\n")
-        assert following.stdout.readline() == "two\n"
-        with file.open("a") as growing:
-            growing.write("three\n")
-        builder.ends(id, READY)
-        assert following.stdout.read() == "three\n"
-    assert following.returncode == 0
-
-
-def test_log_says_where_the_file_has_lost_its_end_and_goes_on(
-    builder: Builder, tmp_path: Path, zk_settings: ZooKeeperSettings
-) -> None:
-    file = tmp_path / "whole.log"
-    file.write_text("one\ntwo\n")
-    builder.begins(log=f"{HOST}:{file}")
-    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
-        assert following.stdout is not None
-        assert following.stderr is not None
-        assert [following.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
-        os.truncate(file, 4)
-        assert "has lost its end, from byte 4 on" in following.stderr.readline()
-        with file.open("a") as growing:
-            growing.write("three\n")
-        builder.dies()
-        assert following.stdout.read() == "three\n"
-    assert following.returncode == 0
-
-
-def test_log_waits_a_while_for_the_builder_that_has_it_and_names_it(
-    builder: Builder, ocb: Ocb, pages: PageServer
-) -> None:
-    builder.made(READY, tail="the end\n")
-    builder.registers(f"127.0.0.1:{free_port()}")
-    other = Daemon(host=HOST, pid=1, version="1", started=1.0, pages=pages.address)
-    builder.session.commit([Create(paths.daemon("builder", "another"), other)])
-    answer = ocb("image", "log", "jammy")
-    assert answer.stdout == "the end\n"
-    assert "Connection refused; now its end, as recorded" in answer.stderr
-
-
-def test_log_falls_back_to_the_end_in_the_record(builder: Builder, ocb: Ocb) -> None:
-    builder.made(FAILED, builder="far.example.com", log="far.example.com:/var/log/x.log", tail="the end\n")
-    answer = ocb("image", "log", "jammy")
-    assert (answer.exit_code, answer.stdout) == (0, "the end\n")
-    assert "far.example.com is not running" in answer.stderr
-    assert "now its end, as recorded; whole log: far.example.com:/var/log/x.log" in answer.stderr
-
-
-def test_log_follows_to_the_end_of_a_build_that_dies_with_its_builder(
-    builder: Builder, zk_settings: ZooKeeperSettings, pages: PageServer
-) -> None:
-    id = builder.begins()
-    builder.registers(pages.address)
-    pages.write(f"jammy-{id}", "one\n")
-    command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "log", "jammy", "-f"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
-        assert following.stdout is not None
-        assert following.stderr is not None
-        assert following.stdout.readline() == "one\n"
-        builder.leaves()
-        builder.dies()
-        pages.kill()
-        assert following.stdout.read() == ""
-        assert f"jammy-{id}: aborted; read up to byte 4" in following.stderr.read()
-    pages.start()
-
-
-def test_a_loopback_address_is_used_on_its_own_host_only() -> None:
-    build = Build(builder="b1", builder_id="i1", filename="f", state=READY, state_time=1.0)
-
-    def daemon(host: str, pages: str | None) -> Daemon:
-        return Daemon(host=host, pid=1, version="1", started=1.0, pages=pages)
-
-    far = {"i1": daemon("b1", "127.0.0.1:1"), "i2": daemon("b2", "b2:1"), "x": daemon("b1", "b1:2")}
-    assert list(addresses(build, far)) == ["b1:2"]
-    near = {"x": daemon(HOST, "[::1]:1"), "i1": daemon(HOST, "127.0.0.1:1"), "none": daemon(HOST, None)}
-    build = Build(builder=HOST, builder_id="i1", filename="f", state=READY, state_time=1.0)
-    assert list(addresses(build, near)) == ["127.0.0.1:1", "[::1]:1"]
-
-
-def test_a_build_that_changes_while_the_question_is_asked_is_not_deleted(
-    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    builder.made(BuildState.READY)
-    other = builder.made(BuildState.FAILED)
-    monkeypatch.setattr("nodepool_ocb.cli.images.image.confirm", lambda *_: builder.sets(other, state=BuildState.READY))
-    refused = ocb("image", "delete", "jammy", "--build", other)
-    assert refused.exit_code == 4
-    assert f"jammy-{other} was failed, and is ready now; look at it again" in refused.stderr
-    assert builder.build_view(other).record.state is BuildState.READY

@@ -72,8 +72,8 @@ def test_delete_keeps_the_last_ready_upload_of_a_provider(builder: Builder, ask:
     refused = ocb("upload", "delete", "jammy", old, "west", "--yes")
     assert refused.exit_code == 4
     assert "west would be left without jammy" in refused.stderr
-    told = ocb("upload", "delete", "jammy", old, "west", "--yes", "--force", "-o", "json")
-    assert json.loads(told.stdout)["changes"][0]["kind"] == "upload"
+    answer = ocb("upload", "delete", "jammy", old, "west", "--yes", "--force", "-o", "json")
+    assert json.loads(answer.stdout)["changes"][0]["kind"] == "upload"
     assert ask("upload", "delete", "jammy", old, "west", "--yes")["changes"] == []
 
 
@@ -107,7 +107,7 @@ def test_what_is_being_sent_is_not_deleted(builder: Builder, ocb: Ocb) -> None:
 @pytest.mark.parametrize(
     ("line", "exit_code", "said"),
     [
-        ("jamy NEW west --yes", 3, "did you mean jammy?"),
+        ("jamy NEW west --yes", 3, "did you mean `jammy`?"),
         ("jammy 99 west --yes", 3, "has no build 99"),
         ("jammy NEW wset --yes", 3, "west"),
         ("jammy NEW west 99 --yes", 3, "99"),

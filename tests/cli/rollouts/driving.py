@@ -79,9 +79,9 @@ NODES = {
 }
 
 
-def build(session: Session, told: Mapping[str, Json] | None = None) -> None:
+def build(session: Session, settings: Mapping[str, Json] | None = None) -> None:
     """All of it, COMMITTED but for the noderoles; ``told`` says to noderoles what jig test does."""
-    told = told or {}
+    settings = settings or {}
     roles = [("os", ()), ("work", ("os",))]
     made: list[Change] = [
         *(Create(paths.role(name), Role(barclamp="b", jig="test", requires=above)) for name, above in roles),
@@ -100,8 +100,8 @@ def build(session: Session, told: Mapping[str, Json] | None = None) -> None:
                 state=State.PROPOSED, since=1.0, deployment=LAB, parents=tuple(f"{each}@{fqdn}" for each in above)
             )
             made += [Create(paths.noderole(role, fqdn), record), Create(paths.runs(role, fqdn))]
-            if f"{role}@{name}" in told:
-                made.append(Create(paths.user(role, fqdn), told[f"{role}@{name}"]))
+            if f"{role}@{name}" in settings:
+                made.append(Create(paths.user(role, fqdn), settings[f"{role}@{name}"]))
     session.commit(made)
 
 

@@ -56,9 +56,9 @@ def test_annealers_are_let_in_again_and_the_rest_is_left_to_the_rollout(
     site: Session, ocb: Ocb, ask: Ask, file: str
 ) -> None:
     ask("rollout", "start", file)
-    told = ocb("deployment", "propose", LAB)
-    assert f"note: rollout {FIRST} is under way: what it has sent waits" in told.stderr
-    assert f"nodepool-ocb deployment commit {LAB} --no-noderoles" in told.stderr
+    answer = ocb("deployment", "propose", LAB)
+    assert f"note: rollout {FIRST} is under way: what it has sent waits" in answer.stderr
+    assert f"nodepool-ocb deployment commit {LAB} --no-noderoles" in answer.stderr
     assert ocb("deployment", "set", LAB, "work", "x=1").stderr.count(f"rollout {FIRST} is under way") <= 1
     assert ocb("deployment", "commit", LAB, "--no-noderoles").exit_code == 0
     assert set(states(site).values()) == {State.PROPOSED}

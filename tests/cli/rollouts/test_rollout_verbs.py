@@ -84,15 +84,15 @@ def test_what_was_in_error_before_a_rollout_begins_is_named(site: Session, ocb: 
     ocb("rollout", "start", file)
     Driver(site, failing("os@monitor1")).run()
     ocb("noderole", "propose", "work@compute21.example.com")
-    told = ocb("rollout", "start", file, "--dry-run").stderr
-    assert "1 noderole is in ERROR already, so that the nodes fail: os@monitor1.example.com" in told
+    message = ocb("rollout", "start", file, "--dry-run").stderr
+    assert "1 noderole is in ERROR already, so that the nodes fail: os@monitor1.example.com" in message
 
 
 @pytest.mark.usefixtures("site")
 def test_a_file_or_the_default_is_wanted_and_not_both(ocb: Ocb, file: str) -> None:
-    for given, ending in (((), "of all nodes\n"), ((file, "--default"), "of all nodes, not both\n")):
+    for given, end in (((), "of all nodes\n"), ((file, "--default"), "of all nodes, not both\n")):
         answer = ocb("rollout", "start", *given)
-        assert (answer.exit_code, answer.stderr.endswith(ending)) == (2, True)
+        assert (answer.exit_code, answer.stderr.endswith(end)) == (2, True)
 
 
 @pytest.mark.usefixtures("started")
@@ -141,19 +141,19 @@ def test_criteria_that_cannot_be_met_are_refused_unless_forced(ocb: Ocb, file: s
 
 @pytest.mark.usefixtures("site")
 @pytest.mark.parametrize(
-    ("arguments", "exit_code", "told"),
+    ("arguments", "exit_code", "message"),
     [
-        (["--default", "--deployment", "lap"], 3, "did you mean lab?"),
+        (["--default", "--deployment", "lap"], 3, "did you mean `lab`?"),
         ([], 2, "--default"),
-        (["--default", "--phase", "prepar=os"], 2, "did you mean prepare?"),
-        (["--default", "--phase", "prepare=wrok"], 3, "did you mean work?"),
+        (["--default", "--phase", "prepar=os"], 2, "did you mean `prepare`?"),
+        (["--default", "--phase", "prepare=wrok"], 3, "did you mean `work`?"),
         (["missing.yaml"], 3, "missing.yaml does not exist"),
     ],
 )
-def test_what_does_not_exist_is_refused(ocb: Ocb, arguments: list[str], exit_code: int, told: str) -> None:
+def test_what_does_not_exist_is_refused(ocb: Ocb, arguments: list[str], exit_code: int, message: str) -> None:
     result = ocb("rollout", "start", *arguments)
     assert (result.exit_code, result.stdout) == (exit_code, ""), result.output
-    assert told in result.stderr
+    assert message in result.stderr
 
 
 def test_phases_may_be_given_their_roles(site: Session, ask: Ask, ocb: Ocb) -> None:
@@ -202,9 +202,9 @@ def test_show_names_a_rollout_in_every_way(ocb: Ocb, ask: Ask) -> None:
     for written in ([], [LAB], [FIRST], ["lab/0"], ["0"], ["--deployment", LAB], ["0", "--deployment", LAB]):
         assert ask("rollout", "show", *written)["rollout"] == FIRST, written
     assert ocb("rollout", "show", "-o", "name").stdout == f"{FIRST}\n"
-    for written, told in (("lap", "did you mean lab?"), ("lab/7", f"did you mean {FIRST}?")):
+    for written, message in (("lap", "did you mean `lab`?"), ("lab/7", f"did you mean `{FIRST}`?")):
         result = ocb("rollout", "show", written)
-        assert (result.exit_code, told in result.stderr) == (3, True), result.output
+        assert (result.exit_code, message in result.stderr) == (3, True), result.output
 
 
 @pytest.mark.usefixtures("site")
@@ -269,7 +269,7 @@ def test_resume_goes_on_and_retry_sends_what_failed_again(started: Session, ask:
     ask("rollout", "resume", FIRST)
     assert Driver(started, failing("work@compute21")).run().nodes["compute21.example.com"].state is NodeState.FAILURE
     assert ocb("rollout", "resume").exit_code == 4
-    ask("rollout", "retry", "--failed", "--attempt", "2")
+    ask("rollout", "retry", "--attempt", "2")
     ended = Driver(started).run()
     assert {each.state for each in ended.nodes.values()} == {NodeState.SUCCESS}
     assert ocb("rollout", "retry").stderr == "error: nothing failed in this rollout\n"
@@ -289,7 +289,7 @@ def test_promote_lets_a_group_that_pauses_go_on(site: Session, ask: Ask, ocb: Oc
         "without the batch nobody knows which pause is meant"
     )
     unknown = ocb("rollout", "promote", "monitoring-node", "--batch", "1")
-    assert (unknown.exit_code, "did you mean monitoring-nodes?" in unknown.stderr) == (3, True)
+    assert (unknown.exit_code, "did you mean `monitoring-nodes`?" in unknown.stderr) == (3, True)
     assert ocb("rollout", "promote", "ntp-node", "--batch", "1").exit_code == 4
     assert "promoted by" in ocb("rollout", "promote", "monitoring-nodes", "--batch", "1").stderr
     assert "nothing to do" in ocb(*line.split()[1:]).stderr
@@ -301,8 +301,8 @@ def test_accept_lets_those_that_depend_on_a_failed_group_go_on(started: Session,
     assert ocb("rollout", "accept", "control-nodes").exit_code == 2
     never = ocb("rollout", "accept", "compute-nodes-1", "--reason", "because")
     assert (never.exit_code, "was never sent" in never.stderr) == (4, True)
-    told = ask("rollout", "accept", "control-nodes", "--reason", "two are enough")
-    assert told["state"] == "running"
+    message = ask("rollout", "accept", "control-nodes", "--reason", "two are enough")
+    assert message["state"] == "running"
     ended = Driver(started).run()
     assert ended.head.state is RolloutState.SUCCESS
     words = ocb("rollout", "show", "--report").stdout
@@ -325,8 +325,8 @@ def test_whoever_lets_a_rollout_go_on_that_somebody_else_let_go_on_since_is_refu
     ):
         for seen in ("", "--attempt 1"):
             late = ocb("rollout", *line.split(), *seen.split())
-            told = f"{what} is at attempt 2 by now, not 1: somebody let it go on"
-            assert (late.exit_code, told in late.stderr) == (4, True), (line, late.output)
+            message = f"{what} is at attempt 2 by now, not 1: somebody let it go on"
+            assert (late.exit_code, message in late.stderr) == (4, True), (line, late.output)
     assert Driver(started).read() == ended
     assert ask("rollout", "retry", "--attempt", "2")["state"] == "running"
 

@@ -19,9 +19,8 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.rollout.records import GroupState
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal
-from tests.cli.background_command import Later
+from tests.cli.background_command import COMMAND, Later
 from tests.cli.rollouts.driving import LAB, STRATEGY, Driver, Ends, all_well, failing
-from tests.cli.test_waiting import COMMAND
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]

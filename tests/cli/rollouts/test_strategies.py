@@ -121,7 +121,7 @@ def test_plan_without_a_strategy_is_one_group_of_all(ask: Callable[..., Json]) -
 def test_an_unknown_deployment_is_not_found(ocb: Ocb, file: str) -> None:
     result = ocb("rollout", "plan", file, "--deployment", "lap")
     assert result.exit_code == 3
-    assert "did you mean lab?" in result.stderr
+    assert "did you mean `lab`?" in result.stderr
 
 
 @pytest.mark.usefixtures("site")

@@ -219,10 +219,10 @@ class Canaries:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 time.sleep(0.1)
-            told, written = self.said()[len(before) :], transactions(self.server) - wrote
-            if told.count("\n") <= lines and written <= writes:
+            logged, written = self.said()[len(before) :], transactions(self.server) - wrote
+            if logged.count("\n") <= lines and written <= writes:
                 return
-            assert time.monotonic() < deadline, f"{written} transactions in {seconds:g} s, and said:\n{told[-3000:]}"
+            assert time.monotonic() < deadline, f"{written} transactions in {seconds:g} s, and said:\n{logged[-3000:]}"
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for it."""

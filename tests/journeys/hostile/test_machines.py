@@ -202,19 +202,19 @@ class Hostile:
 
     def pending(self) -> dict[str, str]:
         """What has not come to its end, and what is said of it."""
-        told = {name: self._told(name) for name in self._cases if name not in self._seen}
-        self._seen |= {name for name, said in told.items() if re.search(self._cases[name].says, said, re.DOTALL)}
-        return {self._cases[name].name: said for name, said in told.items() if name not in self._seen}
+        messages = {name: self._messages(name) for name in self._cases if name not in self._seen}
+        self._seen |= {name for name, said in messages.items() if re.search(self._cases[name].says, said, re.DOTALL)}
+        return {self._cases[name].name: said for name, said in messages.items() if name not in self._seen}
 
-    def _told(self, noderole: str) -> str:
+    def _messages(self, noderole: str) -> str:
         """What the records of the node, of the noderole and of its runs say now."""
         role, fqdn = paths.split_noderole(noderole)
         session, record = self._canaries.session, self._canaries.record(noderole)
         runs = [session.get(paths.run(role, fqdn, name)) for name in session.children(paths.runs(role, fqdn)) or ()]
-        told = [self._node(paths.node(fqdn))[0].reason, f"{record.state} {record.reason}"]
-        told += [f"{(run := codec.decode(Run, znode)).outcome} {run.reason}" for znode in runs if znode]
-        assert all(len(each or "") < LONGEST_REASON for each in told)
-        return "\n".join(map(str, told))
+        messages = [self._node(paths.node(fqdn))[0].reason, f"{record.state} {record.reason}"]
+        messages += [f"{(run := codec.decode(Run, znode)).outcome} {run.reason}" for znode in runs if znode]
+        assert all(len(each or "") < LONGEST_REASON for each in messages)
+        return "\n".join(map(str, messages))
 
     def _node(self, path: str) -> tuple[Node, int]:
         znode = self._canaries.session.get(path)

@@ -159,7 +159,7 @@ def spoiled_each(canaries: Canaries, chosen: list[tuple[str, str, spoiling.Spoil
         canaries.session._client.set(path, spoil(znode.data))
         try:
             canaries.sing()
-            _told(canaries, path)
+            _reported(canaries, path)
         except AssertionError as missed:
             raise AssertionError(f"{path}: {name}: {missed}") from missed
         finally:
@@ -178,7 +178,7 @@ def _mend(canaries: Canaries, path: str, good: bytes) -> None:
         client.create(path, good)
 
 
-def _told(canaries: Canaries, path: str) -> None:
+def _reported(canaries: Canaries, path: str) -> None:
     """``status`` ends well, and names the record where it cannot be read; so does ``record show``."""
     znode = canaries.session.get(path)
     if znode is None:

@@ -65,9 +65,9 @@ def test_a_process_whose_own_clock_is_wrong_knows_the_time(
         [sys.executable, "-c", NOW, zookeeper.hosts + chroot],
         env=skewed(hours * 3600), capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    told, own = map(float, done.stdout.split())
+    theirs, own = map(float, done.stdout.split())
     assert own - time.time() == pytest.approx(hours * 3600, abs=60)
-    assert told == pytest.approx(zk_session.now(), abs=60)
+    assert theirs == pytest.approx(zk_session.now(), abs=60)
 
 
 def test_every_answer_to_a_write_tells_the_time_and_a_new_connection_asks(

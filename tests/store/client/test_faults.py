@@ -210,13 +210,13 @@ def test_a_commit_over_which_others_wrote_stays_unknown(breakable: Server, proxy
 def test_commit_soon_hands_the_doubt_over_and_resolve_settles_it(proxy: Proxy, connect: Connect, until: Until) -> None:
     session = connect(proxy, 10.0)
     swallowed = proxy.drop_answers()
-    told: list[Any] = []
+    answers: list[Any] = []
     change = [Create("/ocb/a", {"run": "r1"})]
-    session.commit_soon(change, told.append)
+    session.commit_soon(change, answers.append)
     assert swallowed.wait(5)
     proxy.heal()
-    until(lambda: told)
-    assert isinstance(told[0], Unknown)
+    until(lambda: answers)
+    assert isinstance(answers[0], Unknown)
     stats = session.resolve(change)
     assert stats[0] is not None
     assert stats[0].version == 0
@@ -258,16 +258,16 @@ def test_hundreds_in_flight_are_all_answered_when_the_connection_breaks(
     proxy: Proxy, connect: Connect, until: Until
 ) -> None:
     session = connect(proxy)
-    told: dict[int, Any] = {}
+    answers: dict[int, Any] = {}
     for number in range(500):
-        session.commit_soon([Create(f"/ocb/{number}", {"n": number})], partial(told.__setitem__, number))
+        session.commit_soon([Create(f"/ocb/{number}", {"n": number})], partial(answers.__setitem__, number))
         if number == 250:
             proxy.cut()
     proxy.heal()
-    until(lambda: len(told) == 500)
+    until(lambda: len(answers) == 500)
     until(lambda: session.connected)
     there = set(session.children("/ocb") or [])
-    for number, result in told.items():
+    for number, result in answers.items():
         if isinstance(result, list):
             assert str(number) in there
         elif type(result) is Unavailable:

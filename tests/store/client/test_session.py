@@ -75,9 +75,9 @@ def test_what_is_too_large_is_refused_before_it_is_sent(
     before = zk_session.last_zxid
     with pytest.raises(Invalid, match=problem):
         zk_session.commit(changes)
-    told: list[Any] = []
-    zk_session.commit_soon(changes, told.append)
-    assert isinstance(told[0], Invalid)
+    answers: list[Any] = []
+    zk_session.commit_soon(changes, answers.append)
+    assert isinstance(answers[0], Invalid)
     zk_session.get("/ocb")
     assert (zk_session.last_zxid, zk_session.connected) == (before, True)
 
@@ -104,18 +104,18 @@ def test_an_answer_of_megabytes_comes_whole(zk_session: Session) -> None:
 
 def test_commits_overtake_nobody(zk_session: Session) -> None:
     zk_session.commit([Create("/ocb/a")])
-    told: list[list[ZnodeStat | None] | OcbError] = []
+    answers: list[list[ZnodeStat | None] | OcbError] = []
     done = threading.Event()
 
     def note(result: list[ZnodeStat | None] | OcbError) -> None:
-        told.append(result)
-        if len(told) == 300:
+        answers.append(result)
+        if len(answers) == 300:
             done.set()
 
     for version in range(300):
         zk_session.commit_soon([Set("/ocb/a", {"n": version}, version)], note)
     assert done.wait(10)
-    versions = [result[0].version for result in told if isinstance(result, list) and result[0]]
+    versions = [result[0].version for result in answers if isinstance(result, list) and result[0]]
     assert versions == list(range(1, 301))
 
 

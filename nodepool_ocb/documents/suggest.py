@@ -1,0 +1,21 @@
+"""The word that was probably meant, for messages about one that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """The word that was probably meant, if any is like it.
+
+    >>> nearest("wants-atribs", ["wants-attribs", "attribs"])
+    'wants-attribs'
+    """
+    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.65)), None)
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word; empty when nothing is like it."""
+    found = nearest(word, words)
+    return f"; did you mean `{found}`?" if found else ""

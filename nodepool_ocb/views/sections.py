@@ -1,0 +1,110 @@
+"""Everything at a glance, for people: tables with titles, errors first, and what to do about what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from nodepool_ocb.engine.hookcode import Missing
+from nodepool_ocb.model.records import State
+from nodepool_ocb.views import images
+from nodepool_ocb.views.rollouts.tables import words
+from nodepool_ocb.views.status import OfImages, Overview
+from nodepool_ocb.views.view import View
+
+
+class Counted(View, frozen=True):
+    """How many noderoles are in a state."""
+
+    state: State
+    noderoles: int
+
+
+class Made(View, frozen=True):
+    """How many builds, or uploads, are in which state."""
+
+    of: str
+    states: str | None
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A table with its title; not shown where it has no rows."""
+
+    title: str
+    rows: Sequence[View]
+    columns: tuple[str, ...]
+
+
+def sections(overview: Overview) -> list[Section]:
+    """What failed, then what moves, then who works; those that have rows."""
+    every = [*_failures(overview), *_movements(overview), *_workers(overview)]
+    return [section for section in every if section.rows]
+
+
+def _failures(seen: Overview) -> Iterator[Section]:
+    troubled = [row for row in seen.daemons if row.trouble]
+    hooks = [MissingRow(each) for each in seen.hooks_without_code]
+    lost = ("image", "build", "provider", "state", "external_id")
+    yield Section("DAEMONS THAT ARE NOT READY", troubled, ("kind", "id", "trouble"))
+    yield Section("IN ERROR", seen.errors, ("noderole", "since", "reason"))
+    yield Section("ROLLOUTS THAT FAILED", seen.rollouts.failed, ("rollout", "state", "since", "reason"))
+    yield Section("IMAGES THAT FAIL", seen.images.failing, ("image", "failures", "build", "since", "reason"))
+    yield Section("UPLOADS THAT FAILED", seen.images.failed_uploads, ("image", "build", "provider", "since", "reason"))
+    yield Section("UPLOADS AT PROVIDERS THAT NO BUILDER HAS", seen.images.stranded, lost)
+    yield Section("IMAGES WHOSE BUILDER IS NOT THERE", seen.images.bereft, ("image", "build", "builder", "since"))
+    yield Section("BUILDERS THAT DIFFER", seen.images.differing, ("image", "builders"))
+    yield Section("HOOKS WHOSE CODE NO ANNEALER HAS", hooks, ("role", "hook", "waiting"))
+
+
+def _movements(seen: Overview) -> Iterator[Section]:
+    counts = [Counted(state, count) for state, count in seen.noderoles.items()]
+    under_way = list(map(words, seen.rollouts.under_way))
+    made = [Made("builds", images.counted(seen.images.builds)), Made("uploads", images.counted(seen.images.uploads))]
+    of_rollouts = ("rollout", "state", "since", "started", "by", "driver", "reason")
+    idle = ("name", "since", "reason")
+    yield Section("NODEROLES", counts, ("state", "noderoles"))
+    yield Section("ROLLOUTS UNDER WAY", under_way, of_rollouts)
+    yield Section(f"NODES NOT ALIVE, OF {seen.nodes.all}", seen.nodes.not_alive, idle)
+    yield Section(f"NODES NOT AVAILABLE, OF {seen.nodes.all}", seen.nodes.not_available, idle)
+    yield Section(f"IMAGES: {seen.images.all}", [row for row in made if row.states], ("of", "states"))
+    yield Section("IMAGES BEING BUILT", seen.images.building, ("image", "build", "builder", "since"))
+
+
+def _workers(seen: Overview) -> Iterator[Section]:
+    yield Section("DEPLOYMENTS", seen.deployments, ("name", "parent", "state", "noderoles", "since"))
+    yield Section("DAEMONS", seen.daemons, ("kind", "id", "state", "host", "slots", "started"))
+    yield Section("AT WORK", seen.claims, ("node", "noderole", "owner", "since"))
+    yield Section("CANNOT BE READ", seen.quarantined, ("path", "reason"))
+
+
+class MissingRow(View, frozen=True):
+    """A hook that waits, for a table."""
+
+    record: Missing
+
+
+def notes(seen: Overview) -> Iterator[str]:
+    """Who is missing, and what to do about what is wrong."""
+    kinds = {daemon.kind for daemon in seen.daemons}
+    if "annealer" not in kinds and (seen.nodes.all or not seen.images.all):
+        yield "no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer"
+    if "builder" not in kinds and seen.images.all:
+        yield images.NOBODY
+    if seen.hooks_without_code:
+        yield "no annealer has the code of a hook that waits: install the package of its role on an annealer's host"
+    yield from _notes_of_images(seen.images)
+    if seen.quarantined:
+        yield "what cannot be read holds back what depends on it: nodepool-ocb record show PATH; then mend or delete it"
+
+
+def _notes_of_images(of: OfImages) -> Iterator[str]:
+    """What to do about what no running builder looks after."""
+    first = {upload.provider: upload for upload in reversed(of.stranded)}
+    for provider, upload in sorted(first.items()):
+        forget = f"nodepool-ocb upload delete {upload.image} {upload.build} {provider} --forget"
+        yield f"no running builder has provider {provider}: configure it again, or forget what is there: {forget}"
+    if of.bereft:
+        yield "what only a builder that is not there could send is built anew after builder.gone_seconds: start it again, or wait"
+    if of.differing:
+        yield "builders are configured differently: give all of them one nodepool.yaml"

@@ -1,0 +1,214 @@
+"""Everything at a glance: how many there are of each, what failed, what moves, who works."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from nodepool_ocb.engine import hookcode
+from nodepool_ocb.engine.hookcode import Missing
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.images import builders, rules
+from nodepool_ocb.images.builders import Builders
+from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.model.records import BuildState, State, UploadState
+from nodepool_ocb.rollout.records import OVER, RolloutState
+from nodepool_ocb.views import daemons, deployments, images, locks, nodes
+from nodepool_ocb.views.daemons import DaemonRow
+from nodepool_ocb.views.deployments import DeploymentRow
+from nodepool_ocb.views.images import UploadRow
+from nodepool_ocb.views.locks import ClaimRow
+from nodepool_ocb.views.rollouts.rows import RolloutRow
+from nodepool_ocb.views.view import View
+
+Images: TypeAlias = Mapping[str, ImageView]
+
+
+class Failed(View, frozen=True):
+    """A noderole in ERROR."""
+
+    noderole: str
+    since: float
+    reason: str | None
+
+
+class Idle(View, frozen=True):
+    """A node on which nothing can be done now."""
+
+    name: str
+    since: float
+    reason: str | None
+
+
+class Nodes(View, frozen=True, kw_only=True):
+    """How many nodes there are, and those on which nothing can be done."""
+
+    all: int
+    not_alive: tuple[Idle, ...]
+    not_available: tuple[Idle, ...]
+
+
+class RolloutTotals(View, frozen=True, kw_only=True):
+    """How many rollouts there are; of the newest of each deployment, those that failed or are under way."""
+
+    all: int
+    failed: tuple[RolloutRow, ...]
+    under_way: tuple[RolloutRow, ...]
+
+
+class Failing(View, frozen=True):
+    """An image whose newest builds failed."""
+
+    image: str
+    failures: int
+    build: str  # the newest
+    since: float
+    reason: str | None
+
+
+class FailedUpload(View, frozen=True):
+    """An upload that failed."""
+
+    image: str
+    build: str
+    provider: str
+    upload: str
+    since: float
+    reason: str | None
+
+
+class BuildAt(View, frozen=True):
+    """A build, and the builder that makes it or made it."""
+
+    image: str
+    build: str
+    builder: str
+    since: float
+
+
+class Differing(View, frozen=True):
+    """An image that builders are configured to make differently."""
+
+    image: str
+    builders: str
+
+
+class OfImages(View, frozen=True, kw_only=True):
+    """How many images, builds and uploads there are, and what fails or moves."""
+
+    all: int
+    builds: Mapping[BuildState, int]
+    uploads: Mapping[UploadState, int]
+    failing: tuple[Failing, ...]
+    failed_uploads: tuple[FailedUpload, ...]
+    building: tuple[BuildAt, ...]
+    stranded: tuple[UploadRow, ...]  # at providers that no running builder reaches
+    bereft: tuple[BuildAt, ...]  # the newest ready build is with a builder that is not there
+    differing: tuple[Differing, ...]
+
+
+class Quarantined(View, frozen=True):
+    """A record that cannot be read."""
+
+    path: str
+    reason: str
+
+
+class Overview(View, frozen=True, kw_only=True):
+    """Everything."""
+
+    cluster: str | None
+    noderoles: Mapping[State, int]
+    errors: tuple[Failed, ...]
+    nodes: Nodes
+    rollouts: RolloutTotals
+    images: OfImages
+    hooks_without_code: tuple[Missing, ...]
+    deployments: tuple[DeploymentRow, ...]
+    daemons: tuple[DaemonRow, ...]
+    claims: tuple[ClaimRow, ...]
+    quarantined: tuple[Quarantined, ...]
+
+
+def overview(
+    world: World, images: Images, rollouts: Sequence[RolloutRow], running: Builders, quarantined: Mapping[str, str]
+) -> Overview:
+    """``running`` are the builders; ``quarantined`` says of each path that cannot be read why."""
+    counts = Counter(vertex.record.state for vertex in world.vertices())
+    failed = sorted((v for v in world.vertices() if v.record.state is State.ERROR), key=lambda each: each.name)
+    return Overview(
+        cluster=world.cluster.record.id if world.cluster else None,
+        noderoles={state: counts[state] for state in nodes.WORST},
+        errors=tuple(Failed(v.name, v.record.since, v.record.reason) for v in failed),
+        nodes=_of_nodes(world),
+        rollouts=_of_rollouts(rollouts),
+        images=_of_images(images, running),
+        hooks_without_code=tuple(hookcode.all_missing(world)),
+        deployments=tuple(deployments.rows(world)),
+        daemons=tuple(daemons.rows({**world.daemons, "builder": running})),
+        claims=tuple(locks.claims(world)),
+        quarantined=tuple(Quarantined(path, reason) for path, reason in sorted(quarantined.items())),
+    )
+
+
+def _of_nodes(world: World) -> Nodes:
+    rows = nodes.rows(world)
+    return Nodes(
+        all=len(rows),
+        not_alive=tuple(Idle(row.name, row.since, row.reason) for row in rows if not row.alive),
+        not_available=tuple(Idle(row.name, row.since, row.reason) for row in rows if not row.available),
+    )
+
+
+def _of_rollouts(rows: Sequence[RolloutRow]) -> RolloutTotals:
+    newest: dict[str, RolloutRow] = {}
+    for row in rows:
+        newest.setdefault(row.deployment, row)
+    lost = (RolloutState.FAILED, RolloutState.CANCELLED)
+    return RolloutTotals(
+        all=len(rows),
+        failed=tuple(row for row in newest.values() if row.state in lost),
+        under_way=tuple(row for row in newest.values() if row.state not in OVER),
+    )
+
+
+def _of_images(known: Images, running: Builders) -> OfImages:
+    rows = [images.build_row(view, build) for view in known.values() for build in view.builds]
+    uploads = images.uploads_of(rows)
+    return OfImages(
+        all=len(known),
+        builds=Counter(row.state for row in rows),
+        uploads=Counter(upload.state for upload in uploads),
+        failing=tuple(_failing(known)),
+        failed_uploads=tuple(
+            FailedUpload(each.image, each.build, each.provider, each.upload, each.since, each.reason)
+            for each in uploads
+            if each.state is UploadState.FAILED
+        ),
+        building=tuple(_building(known)),
+        stranded=tuple(images.upload_row(each.image, each.upload) for each in builders.stranded(known, running)),
+        bereft=tuple(_bereft(known, running)),
+        differing=tuple(Differing(each.image, each.sentence) for each in builders.differences(running)),
+    )
+
+
+def _failing(known: Images) -> Iterator[Failing]:
+    for name, view in sorted(known.items()):
+        failed = rules.failures(view)
+        if failed:
+            newest = failed[-1]
+            yield Failing(name, len(failed), newest.id, newest.record.state_time, newest.record.reason)
+
+
+def _building(known: Images) -> Iterator[BuildAt]:
+    for view in known.values():
+        for build in view.builds:
+            if images.stands(view, build) is BuildState.BUILDING:
+                yield BuildAt(view.name, build.id, build.record.builder, build.record.started)
+
+
+def _bereft(known: Images, running: Builders) -> Iterator[BuildAt]:
+    for each in builders.bereft(known, running):
+        record = each.build.record
+        yield BuildAt(each.image, each.build.id, record.builder, record.state_time)

@@ -1,0 +1,83 @@
+# What a bind brings. First the roles: "role NAME [requires A B] [conflicts A] [provides A] [flags F]". Then binds:
+# "bind ROLE on NODE [in DEPLOYMENT]", and "-> refused TEXT" where it is. Last all that is bound then: "db@n1 <- app@n1"
+# says that app waits for db; one line for each edge or more, and every noderole in one of them. Nodes are n1, n2 and n3, in
+# deployment system; deployment lab is below that.
+
+What is required and found nowhere is bound on the same node
+    role app requires db
+    role db
+    bind app on n1
+    db@n1 <- app@n1
+
+What is required twice is bound once
+    role app requires db net
+    role db requires net
+    role net
+    bind app on n1
+    net@n1 <- db@n1 <- app@n1
+    net@n1 <- app@n1
+
+What another node of the deployment has serves
+    role client requires server
+    role server
+    bind server on n2
+    bind client on n1
+    server@n2 <- client@n1
+
+What is implicit is bound on each node anew
+    role app requires os
+    role os flags implicit
+    bind os on n2
+    bind app on n1
+    os@n1 <- app@n1
+    os@n2
+
+The nearest deployment wins
+    role client requires server
+    role server
+    bind server on n2
+    bind server on n3 in lab
+    bind client on n1 in lab
+    server@n3 <- client@n1
+    server@n2
+
+What provides a role stands in for it
+    role app requires ntp
+    role ntp flags implicit
+    role chrony provides ntp
+    bind chrony on n1
+    bind app on n1
+    chrony@n1 <- app@n1
+
+Every member of a cluster is a parent, also one that comes later
+    role osd requires mon
+    role mon flags cluster
+    bind mon on n1
+    bind osd on n3
+    bind mon on n2
+    mon@n1 <- osd@n3
+    mon@n2 <- osd@n3
+
+A second bind changes nothing
+    role app requires db
+    role db
+    bind app on n1
+    bind app on n1
+    db@n1 <- app@n1
+
+What conflicts with a role that is bound there is refused, on another node it is not
+    role a conflicts b
+    role b
+    bind b on n1
+    bind a on n1 -> refused a conflicts with b, which is bound on n1
+    bind a on n2
+    b@n1
+    a@n2
+
+A role whose requirement nobody defines is refused, and nothing of it is bound
+    role app requires db gone
+    role db
+    role other
+    bind other on n1
+    bind app on n1 -> refused app requires gone, which no imported barclamp defines
+    other@n1
