@@ -87,6 +87,14 @@ def test_a_whole_role(tmp_path: Path) -> None:
     )
 
 
+def test_defaults_of_attributes_that_share_a_place_are_merged(tmp_path: Path) -> None:
+    attribs = (
+        "[{name: a, map: x, default: {b: 1, c: 1}}, {name: d, map: x, default: {c: 2}}, {name: e, map: y, default: 3}]"
+    )
+    found = imported(tmp_path, f"  - {{name: r, jig: noop, attribs: {attribs}}}")
+    assert found.roles["r"].template == {"x": {"b": 1, "c": 2}, "y": 3}
+
+
 @pytest.mark.parametrize(
     ("roles", "problem"),
     [
@@ -152,6 +160,12 @@ def test_what_does_no_harm_is_a_warning(tmp_path: Path, roles: str, warning: str
     assert found.problems == ()
     assert any(warning.replace("@", "roles[r]") in sentence for sentence in found.warnings), found.warnings
     assert found.roles.keys() == {"good", "r"}
+
+
+def test_flags_of_opencrowbar_that_change_nothing_here_are_taken_in_silence(tmp_path: Path) -> None:
+    legacy = "[service, powersave, server, leader, cohort]"
+    found = imported(tmp_path, f"  - {{name: r, jig: noop, flags: {legacy}}}")
+    assert (*found.warnings, *found.problems) == ()
 
 
 def test_misplaced_flags_and_self_requirements_are_mended(tmp_path: Path) -> None:

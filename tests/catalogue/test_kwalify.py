@@ -24,6 +24,8 @@ from nodepool_ocb.errors import Invalid
         ({"type": "bool"}, [True, False], [1, "true"]),
         ({"type": "any"}, [1, "a", None, {}], []),
         ({}, ["a"], [1]),
+        ({"sequence": [{"type": "int"}]}, [[1]], ["a", ["a"]]),
+        ({"mapping": {"a": {"type": "int"}}}, [{"a": 1}], ["a", {"a": "b"}]),
         ({"type": "str", "enum": ["a", "b"]}, ["a", None], ["c"]),
         ({"type": "int", "range": {"min": 1, "max-ex": 4}}, [1, 3], [0, 4]),
         ({"type": "str", "length": {"min": 2, "max": 3}}, ["ab"], ["a", "abcd"]),

@@ -246,6 +246,14 @@ def test_a_new_node_gets_no_discovery_role_whose_jig_nobody_has() -> None:
     assert [name for name, _ in plan.noderoles] == ["exotic@n5.example.com", "managed@n5.example.com"]
 
 
+def test_a_parent_on_a_node_that_is_being_deleted_is_refused_by_name() -> None:
+    made = world({"base": role(), "app": role("base")})
+    made.put_node(N2, Node(alive=True, deleting=True), 1)
+    made.put_noderole(N2, "base", NodeRole(state=State.ACTIVE, since=0.0), 0)
+    with pytest.raises(Conflict, match=f"node {N2} is being deleted; nothing new can depend on base@{N2}"):
+        bind(made, "app", parents=[f"base@{N2}"])
+
+
 def test_more_parents_than_a_claim_can_check_are_refused_at_the_bind() -> None:
     made = world({"osd": role("mon"), "mon": role(flags=("cluster",))}, N1)
     for number in range(binding.MOST_PARENTS + 1):

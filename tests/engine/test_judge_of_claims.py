@@ -43,6 +43,26 @@ def test_a_claim_of_an_annealer_that_runs_is_named_while_nothing_is_in_transitio
     assert codes(made, vertex) == [Code.NODE_BUSY]
 
 
+@pytest.mark.parametrize(
+    ("state", "fields", "code", "said"),
+    [
+        (State.PROPOSED, {}, Code.PROPOSED, "noderole commit app@n"),
+        (State.ERROR, {"reason": "no disk"}, Code.FAILED, "its run failed: no disk"),
+        (State.ACTIVE, {}, Code.DONE, "noderole refresh app@n"),
+        (State.ACTIVE, {"once": "done"}, Code.DESTRUCTIVE_DONE, "noderole redeploy app@n"),
+    ],
+)
+def test_a_state_that_keeps_it_from_starting_is_the_reason(
+    state: State, fields: dict[str, str], code: Code, said: str
+) -> None:
+    made = world()
+    vertex = put(made, "app@n", state, **fields)
+    (reason,) = why_not(made, vertex, 1.0)
+    assert reason.code is code
+    assert said in f"{reason.text} {reason.advice}"
+    assert not runnable(made, vertex, 1.0, JIGS)
+
+
 def test_a_fence_that_is_not_there_is_named() -> None:
     made = world()
     vertex = put(made, "app@n", State.TODO)

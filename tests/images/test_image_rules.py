@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.images import rules as rules
 from nodepool_ocb.images.rules import (
@@ -100,6 +101,13 @@ def test_a_build_is_not_due(image: ImageView, reason: str, at: float | None) -> 
     assert isinstance(decision, NotDue)
     assert reason in decision.reason
     assert decision.at == at
+
+
+def test_a_request_says_who_asked_and_why() -> None:
+    asked = replace(view(build(1)), request=Requested(BuildRequest(by="ann", reason="a new kernel"), 0, 7))
+    assert due(asked, WANTED, NOW) == Due("ann requested it: a new kernel")
+    asked = replace(view(build(1)), request=Requested(BuildRequest(), 0, 7))
+    assert due(asked, WANTED, NOW) == Due("somebody requested it")
 
 
 def test_the_configurations_pause_has_no_end_and_holds_requests_too() -> None:

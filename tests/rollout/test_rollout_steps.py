@@ -545,6 +545,16 @@ def test_retrying_sends_what_failed_again_and_what_depended_on_it() -> None:
         commands.retry(drive.rollout, drive.now)
 
 
+def test_retrying_takes_up_a_rollout_that_was_cancelled_before_any_node_began() -> None:
+    drive = driver({}, 2)
+    drive.write(commands.cancel(drive.rollout, drive.now))
+    drive.settle()
+    assert states(drive.rollout) == "nn"
+    drive.write(commands.retry(drive.rollout, drive.now))
+    assert drive.run().head.state == "success"
+    assert {progress.reason for progress in drive.rollout.nodes.values()} == {None}
+
+
 def test_retrying_reaches_nodes_that_failed_in_groups_that_succeeded() -> None:
     drive = driver({}, 4, lambda name, phase, tries: "fail" if (name, phase, tries) == (node(2), 0, 1) else "ok")
     assert drive.run().head.state == "success"

@@ -411,3 +411,25 @@ def test_the_version_of_an_inventory_changes_with_what_selectors_see() -> None:
     assert version(SITE) != version(other)
     blind = {**SITE, "n2.a.example.com": Node(rack="r1", tags=("ssd", "compute"), alive=True)}
     assert version(SITE) == version(blind)
+
+
+def test_a_file_that_is_not_there_or_holds_none_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "strategy.yaml"
+    with pytest.raises(NotFound, match=r"strategy\.yaml does not exist"):
+        reading.load_all(file)
+    file.write_text("schema: some/Other/v1\n")
+    with pytest.raises(Invalid, match=r"strategy\.yaml: holds no document of schema .*, only some/Other/v1"):
+        reading.load_all(file)
+
+
+def test_faults_come_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "strategy.yaml"
+    groups = "".join(f"  - {{name: g{number}, critical: 7, depends_on: []}}\n" for number in range(12))
+    file.write_text(
+        AIRSHIP.split("  groups:")[0] + "  groups:\n" + "".join(f"  {line}\n" for line in groups.splitlines())
+    )
+    with pytest.raises(Invalid) as caught:
+        reading.load_all(file)
+    lines = [int(problem.split(":")[1]) for problem in caught.value.problems]
+    assert len(lines) >= 12
+    assert lines == sorted(lines)

@@ -60,8 +60,8 @@ def main(
     questions = [question(mutant, reaches, budget) for mutant in drawn]
     for mutant, verdict in verdicts(ROOT, questions):
         cases.append(Case(mutant=mutant, verdict=verdict, reason=judgement.reason(mutant)))
-        print(f"\r{len(cases)} of {len(drawn)}", end="", file=sys.stderr, flush=True)
-    print("\r", file=sys.stderr)
+        report.survivor(cases[-1], console)
+        print(f"\r{len(cases)} of {len(drawn)}\r", end="", file=sys.stderr, flush=True)
     report.show(cases, console)
     if file is not None:
         report.write(file, cases)

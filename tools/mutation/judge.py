@@ -45,34 +45,40 @@ class Question(msgspec.Struct, frozen=True):
     tests: tuple[str, ...]
     left: int
     seconds: float  # that they take
+    inside: bool  # whether the change is put into a function
 
 
-def question(mutant: Mutant, reaches: Iterable[Reach], budget_seconds: float) -> Question:
-    """The tests that reach its function, or its file where it stands in none; the quickest first, within the budget."""
+def question(mutant: Mutant, reaches: Sequence[Reach], budget_seconds: float) -> Question:
+    """The tests that reach what is changed, the quickest first, within the budget."""
+    reaching, inside = _reaching(mutant, reaches)
     asked: list[Reach] = []
     seconds, left = 0.0, 0
-    for reach in sorted(reaches, key=lambda reach: (reach.seconds, reach.test)):
-        if not _reached(mutant, reach):
-            continue
+    for reach in sorted(reaching, key=lambda reach: (reach.seconds, reach.test)):
         if seconds + reach.seconds <= budget_seconds:
             asked.append(reach)
             seconds += reach.seconds
         else:
             left += 1
-    return Question(mutant, tuple(reach.test for reach in asked), left, seconds)
+    return Question(mutant, tuple(reach.test for reach in asked), left, seconds, inside)
 
 
-def _reached(mutant: Mutant, reach: Reach) -> bool:
-    place = f"{mutant.file}::{mutant.function}"
+def _reaching(mutant: Mutant, reaches: Sequence[Reach]) -> tuple[list[Reach], bool]:
+    """The tests that reach the function, also where it stood in another file when they were watched.
+
+    Where none does, it runs while its module is imported, as what stands in no function: then those that reach the module.
+    """
     if mutant.function:
-        return place in reach.functions
-    return any(function.startswith(place) for function in reach.functions)
+        for place in (f"{mutant.file}::{mutant.function}", f"::{mutant.function}"):
+            found = [reach for reach in reaches if any(each.endswith(place) for each in reach.functions)]
+            if found:
+                return found, True
+    return [reach for reach in reaches if any(each.startswith(f"{mutant.file}::") for each in reach.functions)], False
 
 
 def verdicts(root: Path, questions: Sequence[Question]) -> Iterator[tuple[Mutant, Verdict]]:
     """The verdict on each."""
-    inside = [question for question in questions if question.mutant.function]
-    outside = [question for question in questions if not question.mutant.function]
+    inside = [question for question in questions if question.inside]
+    outside = [question for question in questions if not question.inside]
     answers = forks.lines(partial(_collected, root, inside)) if inside else iter(())
     for question, answer in zip(inside, answers, strict=True):
         yield question.mutant, msgspec.json.decode(answer, type=Verdict)

@@ -64,11 +64,14 @@ def _share(folder: str, cases: Sequence[Case]) -> Share:
     return Share(folder=folder, killed=killed, judged=judged, survived=len(cases) - killed - judged)
 
 
+def survivor(case: Case, console: Console) -> None:
+    """Its change, where it survives without a reason."""
+    if not case.killed and case.reason is None:
+        console.print(line(case), soft_wrap=True)
+
+
 def show(cases: Sequence[Case], console: Console) -> None:
-    """Those that survive without a reason, each with its change; then the shares."""
-    for case in cases:
-        if not case.killed and case.reason is None:
-            console.print(line(case), soft_wrap=True)
+    """The shares, folder by folder."""
     table = Table(box=None, pad_edge=False)
     for heading in ("folder", "killed", "judged", "survived", "killed of 100"):
         table.add_column(heading, justify="left" if heading == "folder" else "right")
@@ -80,7 +83,7 @@ def show(cases: Sequence[Case], console: Console) -> None:
 def line(case: Case) -> str:
     """A mutant as people see it."""
     mutant, verdict = case.mutant, case.verdict
-    left = f", {verdict.left} slow ones not" if verdict.left else ""
+    left = f", {verdict.left} beyond the budget not" if verdict.left else ""
     asked = f"{verdict.asked} tests asked{left}" if verdict.fate == "survived" else verdict.by
     colour = "green" if case.killed else "red"
     place = f"{mutant.file}:{mutant.line} {mutant.function}"

@@ -24,8 +24,8 @@ from mutation.forks import Send
 FOLDERS: Final = ("documents", "engine", "catalogue", "images", "rollout", "views", "telemetry")
 SERVERS: Final = frozenset({"zookeeper"})  # fixtures
 SLOW_SECONDS: Final = 4.0  # of processor time, while it is watched
-EARLY: Final = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is here before pytest looks for it
-ARGUMENTS: Final = ("-n", "0", "-q", "--tb=no", "-s", "-p", "no:cacheprovider", "-W", EARLY)
+
+ARGUMENTS: Final = ("-n", "0", "-q", "--tb=no", "-s", "-p", "no:cacheprovider", "--assert=plain")
 
 
 class Reach(msgspec.Struct, frozen=True):
