@@ -116,7 +116,7 @@ class Hooking:
 
     @staticmethod
     def _changes(asked: Appointment, job: Job, done: Done | None) -> list[Change]:
-        """What the hook comes to; where what it wants cannot be, it has failed."""
+        """The changes that the hook wants; if they cannot be made, it has failed."""
         if done is None:
             return []
         for _ in range(2):
