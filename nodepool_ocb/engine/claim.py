@@ -46,12 +46,12 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> Grant:
-    """What the claim of a noderole comes to."""
+    """The grant that a claim of the noderole would give."""
     return take_as(world, vertex, vertex.record, annealer, run, now)
 
 
 def take_next(world: World, grant: Grant, vertex: Vertex, record: NodeRole, run: str, now: float) -> Grant:
-    """What the claim of the next noderole of the same node comes to; ``record``: as the end of ``grant`` leaves it."""
+    """The same for the next noderole of the node; ``record``: as the end of ``grant`` leaves it."""
     following = take_as(world, vertex, record, grant.annealer, run, now)
     return msgspec.structs.replace(
         following, epoch=grant.epoch + 1, fence=grant.fence + 1, claim_version=grant.claim_version + 1
@@ -59,7 +59,7 @@ def take_next(world: World, grant: Grant, vertex: Vertex, record: NodeRole, run:
 
 
 def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Grant:
-    """What the claim of a noderole comes to that will have this record."""
+    """The same for a noderole that will have this record."""
     taking_over = record.state is State.TRANSITION
     epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
     claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
@@ -147,7 +147,7 @@ def leaving(grant: Grant, reason: str) -> list[Change]:
 
 
 def superseded(world: World, grant: Grant) -> bool:
-    """Whether the noderole, or its node, went on without the run of this grant: what it comes to is nobody's then."""
+    """Whether the noderole, or its node, went on without the run of this grant: then its result counts for nothing."""
     vertex, record = grant.vertex, grant.vertex.record
     return (
         world.vertex(vertex.name) is not vertex

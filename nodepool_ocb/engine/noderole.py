@@ -329,7 +329,7 @@ def apply(
     """The new records when these events happen at once: theirs, and those of all whom they move.
 
     Raises Conflict, naming the noderole, where the table refuses an event or its record cannot be read. A noderole whose
-    role has a hook for the state that it comes to gets that hook added to ``hooks``, for an annealer to run.
+    role has a hook for the state that it enters gets that hook added to ``hooks``, for an annealer to run.
     """
     changed: dict[P, NodeRole] = {}
     for vertex, event in events.items():

@@ -162,7 +162,7 @@ class Docker:
             yield engine
 
     def _refused(self, error: Exception) -> Refused:
-        """What an error of the library comes to."""
+        """The refusal that an error of the library means."""
         text = getattr(error, "explanation", None) or str(error)
         broken = "archive/tar:" in text  # how the engine begins what it says of a file that is no tar
         return Refused(f"provider {self._name}: {text}", lasting=broken or _status(error) in (400, 401, 403))

@@ -181,7 +181,7 @@ class OpenStack:
         )
 
     def _refused(self, error: Exception) -> Refused:
-        """What an error of the library comes to."""
+        """The refusal that an error of the library means."""
         import openstack.exceptions
         from keystoneauth1 import exceptions as keystone
 

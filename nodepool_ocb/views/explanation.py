@@ -2,7 +2,7 @@
 
 The reasons of one noderole are those by which an annealer decides (engine/readiness.py). A noderole that is BLOCKED waits for
 parents that may wait themselves: its *causes* are the noderoles at the upper end, the failed ones first. One that is
-PROPOSED may wait for its turn in a rollout (rollout/waiting.py).
+PROPOSED may wait for its turn in a rollout (rollout.blockers).
 """
 
 from __future__ import annotations

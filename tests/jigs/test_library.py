@@ -69,7 +69,7 @@ def test_the_values_of_lists_and_maps_come_one_a_line(act: Act) -> None:
 
 def test_what_is_neither_list_nor_map_has_no_items(act: Act) -> None:
     assert act("items a || echo refused", a="text") == "read_attribute: a is not a map or a list\nrefused\n"
-    assert act("items a 2>/dev/null || echo refused", a=[["deep"]]) == "refused\n"
+    assert act("items a 2>/dev/null || echo refused", a=[["deep"], "x"]) == "refused\n"
 
 
 def test_a_script_is_below_the_root_that_its_attribute_says(act: Act) -> None:

@@ -23,7 +23,7 @@ MOST_DOUBLINGS: Final = 20
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """What a finished run comes to."""
+    """What is written of a finished run."""
 
     together: Callable[[], list[Change]]  # the transaction that writes it and gives the node back
     alone: Callable[[], list[Change]]  # the same without any neighbour
@@ -41,7 +41,7 @@ class Ending(msgspec.Struct, frozen=True):
 def ending(
     grant: claim.Grant, role: Role, outcome: Outcome, ended: float, results: Sequence[Change], now: float
 ) -> Ending:
-    """What an outcome comes to; raises Conflict where the state machine of noderoles refuses it.
+    """What is written of an outcome; raises Conflict where the state machine of noderoles refuses it.
 
     ``role``: as it was claimed; ``results``: the wall; times are Unix seconds.
     """

@@ -50,7 +50,7 @@ class Running:
         self._session, self._settings, self._jigs = session, settings, jigs
 
     def run(self, attempt: Attempt, sources: attributes.Sources, after_seconds: float) -> Answer | None:
-        """Give the jig its order, and wait for what it comes to; None where the node is not ours any more."""
+        """Give the jig its order, and wait for its answer; None where the node is not ours any more."""
         attempt.stop.wait(after_seconds)
         self._await_trust(attempt)
         if attempt.stop.is_set():
@@ -170,7 +170,7 @@ def _left(attempt: Attempt) -> Answer | None:
 
 
 def _answer(attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: dict[str, Any]) -> Answer:
-    """What a jig's answer comes to; nothing in here may lose it."""
+    """The outcome in a jig's answer; nothing in here may lose it."""
     match outcome:
         case Unreachable():
             return Answer(Event.UNREACHED, outcome, begun=outcome.begun)
