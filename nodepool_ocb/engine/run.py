@@ -6,9 +6,11 @@ carries out; it decides nothing.
 
 The rules, in prose:
 
-- Nothing is ordered from a machine before the claim is written, and nothing after the node is given back.
+- Nothing is ordered from a machine before the claim is written, and nothing after the node is given back. A node is not
+  given back before either: where the claim is refused, the one that stands is another's, of the same epoch.
 - After an order, only an outcome that is *known* ends a run. What this host fails at is asked for once more, then left to
-  another annealer, with the noderole in TRANSITION; a machine that does not answer is dead by agreement alone.
+  another annealer, with the noderole in TRANSITION; a machine that does not answer is dead by agreement alone, as it
+  stands when that is written.
 - A run that is to be cancelled is left alone by its jig first. Then the machine is told to end it, and only when nothing
   of it is left there is its noderole written as failed.
 - An outcome is kept until it is written, or the noderole has moved on without this run.
@@ -119,10 +121,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     begun: bool = False  # ... and may have begun with it
     returned: bool = False  # its outcome brings attributes to be written
     hidden: bool = False  # its noderole's record cannot be read
+    drained: bool = False  # the annealer was ending before the claim was answered
     faults: int = 0  # of this host
     unreached: int = 0
     refusals: int = 0  # of its outcome
     oversized: int = 0  # refusals of its outcome as too large
+    deaths: int = 0  # that its machine was found dead by agreement
 
     @property
     def untouched(self) -> bool:
@@ -132,9 +136,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wait_seconds(self) -> float:
         """Until its outcome is to be written again."""
-        if self.hidden:
-            return LONGEST_AGAIN_SECONDS
-        return float(min(FIRST_AGAIN_SECONDS * 2 ** min(self.refusals, MOST_DOUBLINGS), LONGEST_AGAIN_SECONDS))
+        doublings = MOST_DOUBLINGS if self.hidden else min(self.refusals + self.oversized, MOST_DOUBLINGS)
+        return min(FIRST_AGAIN_SECONDS * 2.0**doublings, LONGEST_AGAIN_SECONDS)
 
 
 # -- conditions; the docstring of each stands in docs/runs.md --
@@ -143,6 +146,16 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 def cancelled(run: RunState) -> bool:
     """it is to be cancelled"""
     return run.cancel_reason is not None
+
+
+def drained(run: RunState) -> bool:
+    """the annealer ends"""
+    return run.drained
+
+
+def drained_untouched_once(run: RunState) -> bool:
+    """the annealer ends, it was certainly not begun, and its role must not run twice"""
+    return run.drained and untouched_once(run)
 
 
 def other_jig(run: RunState) -> bool:
@@ -185,6 +198,11 @@ def untouched_once(run: RunState) -> bool:
     return run.untouched and run.destructive
 
 
+def dead_before(run: RunState) -> bool:
+    """its machine was dead by agreement, and may answer others since"""
+    return run.deaths > 0
+
+
 def hidden(run: RunState) -> bool:
     """its noderole's record cannot be read"""
     return run.hidden
@@ -218,13 +236,15 @@ def _rules() -> tuple[Rule, ...]:
     reporting, waiting, releasing, over = Phase.REPORTING, Phase.WAITING, Phase.RELEASING, Phase.OVER
     at, do = Event, Do
     return (
+        Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.PUT_BACK), drained_untouched_once),
+        Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.RELEASE), drained),
         Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), cancelled),
         Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), other_jig),
         Rule(claiming, at.CLAIMED, running, (do.LOSE,), unrepeatable),
         Rule(claiming, at.CLAIMED, running, (do.START,)),
         Rule(claiming, at.REFUSED, over, (do.FORGET, do.FEED, do.CLAIM_LATER)),
         Rule(claiming, at.CANCEL, claiming),
-        Rule(claiming, at.DRAINED, releasing, (do.LET_GO, do.RELEASE)),
+        Rule(claiming, at.DRAINED, claiming),
         Rule(running, at.CANCEL, cancelling, (do.STOP,)),
         Rule(running, at.UNREAD, running, (do.AGAIN,)),
         Rule(running, at.SPOILED, releasing, (do.QUARANTINE, do.LET_GO, do.PUT_BACK), untouched),
@@ -242,6 +262,7 @@ def _rules() -> tuple[Rule, ...]:
         Rule(cancelling, at.FAULT, cancelling, (do.CANCEL_AGAIN,), first_fault),
         Rule(cancelling, at.UNREACHED, cancelling, (do.CANCEL_AGAIN,), first_unreached),
         *_answers(cancelling),
+        Rule(reporting, at.CANCEL, reporting),
         Rule(reporting, at.WRITTEN, over, (do.RECORD, do.FORGET, do.FEED, do.LOOK)),
         Rule(reporting, at.PASSED_ON, over, (do.RECORD, do.HAND_OVER)),
         Rule(reporting, at.TOO_LARGE, reporting, (do.WRITE_ALONE,), with_neighbours),
@@ -250,14 +271,20 @@ def _rules() -> tuple[Rule, ...]:
         Rule(reporting, at.WALL_CHANGED, waiting, (do.READ_WALL,)),
         Rule(reporting, at.REFUSED, waiting, (do.WAIT,)),
         Rule(reporting, at.NOT_ALLOWED, over, (do.FORGET, do.FEED, do.LOOK)),
+        Rule(waiting, at.CANCEL, waiting),
         *(
             rule
             for event in (at.DUE, at.READ)
             for rule in (
-                Rule(waiting, event, waiting, (do.WAIT,), hidden),
+                Rule(waiting, event, waiting, (do.VACATE, do.FEED, do.WAIT), hidden),
+                Rule(waiting, event, waiting, (do.JUDGE,), dead_before),
                 Rule(waiting, event, reporting, (do.WRITE,)),
             )
         ),
+        Rule(waiting, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
+        Rule(waiting, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.LEAVE)),
+        Rule(waiting, at.DEAD, waiting, (do.VACATE, do.FEED, do.WAIT), hidden),
+        Rule(waiting, at.DEAD, reporting, (do.WRITE,)),
         Rule(waiting, at.SUPERSEDED, over, (do.FORGET, do.FEED, do.LOOK)),
         Rule(waiting, at.DRAINED, releasing, (do.LET_GO, do.RELEASE)),
         Rule(releasing, at.RELEASED, over, (do.FORGET, do.FEED, do.LOOK)),
@@ -296,18 +323,20 @@ class About(msgspec.Struct, frozen=True):
 
 
 _VOID: Final = "As after kill -9 once the session's time is over. When the annealer goes on it hears SESSION_LOST"
+_BLIND: Final = "Where its jig cannot find a run again, it is done anew, or is in ERROR if its role is destructive."
 ABOUT: Final[Mapping[Phase, About]] = {
     Phase.CLAIMING: About(
         "The claim and the noderole in TRANSITION are written, or nothing is. Nothing was ordered.",
         "A claim that was written goes with the session; another annealer takes the noderole over and starts it. A destructive"
         " role whose jig cannot find a run again is in ERROR instead, for a person to look.",
         f"{_VOID}, and has nothing to leave alone.",
-        "It is remembered: what goes on of the run is ended as soon as the claim is written.",
+        "It is remembered. As soon as the claim is written, what goes on of a run that is cancelled is ended; an annealer that"
+        " drains gives the node back instead.",
     ),
     Phase.RUNNING: About(
         "The claim stands, the noderole is in TRANSITION, and its script may go on on the machine.",
         "The script goes on. When the session's time is over another annealer takes the noderole over under a higher epoch,"
-        " and attaches to the script or gets its result: it is not started again.",
+        f" and attaches to the script or gets its result: it is not started again. {_BLIND}",
         f"{_VOID}; what it orders or writes late is refused, by the machine for its epoch and by ZooKeeper for its fence.",
     ),
     Phase.CANCELLING: About(
@@ -319,13 +348,13 @@ ABOUT: Final[Mapping[Phase, About]] = {
     Phase.REPORTING: About(
         "The transaction of the outcome is under way. The machine keeps its result.",
         "The transaction is written whole, and the node is free; or not at all, and the annealer that takes the noderole over"
-        " asks the machine, which gives the same result.",
+        f" asks the machine, which gives the same result. {_BLIND}",
         f"{_VOID}; a transaction that it sends late is refused for its fence.",
         "Nothing before the answer is there; where it is no, the phase is WAITING.",
     ),
     Phase.WAITING: About(
         "The claim stands, and the noderole is in TRANSITION. The outcome is here and on the machine.",
-        "The annealer that takes the noderole over asks the machine, which gives the same result.",
+        f"The annealer that takes the noderole over asks the machine, which gives the same result. {_BLIND}",
         f"{_VOID}, and forgets the outcome: the machine still has it.",
         "Nothing here: whatever the outcome is, its noderole is written as failed for that reason.",
     ),
@@ -349,7 +378,9 @@ _COUNTED: Final[Mapping[Event, str]] = {
     Event.FAULT: "faults",
     Event.UNREACHED: "unreached",
     Event.REFUSED: "refusals",
+    Event.WALL_CHANGED: "refusals",
     Event.TOO_LARGE: "oversized",
+    Event.DEAD: "deaths",
 }
 
 

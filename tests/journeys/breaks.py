@@ -18,9 +18,8 @@ HOOKS: Final = "tests/annealer/test_hooks.py"
 
 
 class Break(NamedTuple):
-    """``old`` stands once in the file, and is ``new`` where it is broken; ``test`` fails then."""
+    """``old`` stands once in the product, and is ``new`` where that is broken; ``test`` fails then."""
 
-    file: str
     old: str
     new: str
     test: str
@@ -28,55 +27,46 @@ class Break(NamedTuple):
 
 BREAKS: Final = {
     "the layers of siblings are dropped": Break(
-        "annealer/nodepool_ocb_annealer/runs/attributes.py",
         "for vertex in sources.active:",
         "for vertex in ():",
         f"{SEES}::test_what_is_written_at_an_active_sibling_is_seen_and_its_defaults_are_not",
     ),
     "the defaults of the own role are dropped": Break(
-        "annealer/nodepool_ocb_annealer/runs/attributes.py",
         "layers += [sources.templates.get(name, {}), sources.deployment_roles[name], *own(sources.vertex)]",
         "layers += [sources.deployment_roles[name], *own(sources.vertex)]",
         f"{SEES}::test_defaults_of_the_own_role_stand_above_those_of_a_parent",
     ),
     "the wall is never written": Break(
-        "annealer/nodepool_ocb_annealer/runs/running.py",
         "attributes.wall_changes(attempt.grant.vertex, blobs, sent, returned)",
         "[]",
         f"{HOOKS}::test_a_jig_sees_what_on_transition_set_and_what_it_gives_back_is_on_the_wall",
     ),
     "hooks of nodes never run": Break(
-        "annealer/nodepool_ocb_annealer/hooks.py",
         "if view and view.record and (view.record.hooks or view.record.deleting):",
         "if False:",
         f"{HOOKS}::test_a_hook_of_a_node_changes_the_node_and_has_noderoles_run_again",
     ),
     "hooks of deployments never run": Break(
-        "annealer/nodepool_ocb_annealer/hooks.py",
         "if stored.record.hooks or stored.record.deleting:",
         "if False:",
         f"{HOOKS}::test_a_hook_of_a_deployment_sets_its_attributes",
     ),
     "on_transition is never called": Break(
-        "annealer/nodepool_ocb_annealer/runs/running.py",
         'if "on_transition" not in attempt.role.hooks:',
         "if True:",
         f"{HOOKS}::test_a_jig_sees_what_on_transition_set_and_what_it_gives_back_is_on_the_wall",
     ),
     "what a hook says is to run again does not": Break(
-        "annealer/nodepool_ocb_annealer/hooks.py",
         "for name in hooked.refresh)",
         "for name in ())",
         f"{HOOKS}::test_a_hook_of_a_node_changes_the_node_and_has_noderoles_run_again",
     ),
     "what a hook sets at a node is not set": Break(
-        "annealer/nodepool_ocb_annealer/hooks.py",
         "if hooked.set_node and view is not None:",
         "if False:",
         f"{HOOKS}::test_a_hook_of_a_node_changes_the_node_and_has_noderoles_run_again",
     ),
     "a new node gets discovery roles whose jig nobody has": Break(
-        "nodepool_ocb/engine/nodes.py",
         "if flag in stored.record.flags and (jigs is None or stored.record.jig in jigs)",
         "if flag in stored.record.flags",
         "tests/engine/test_binding.py::test_a_new_node_gets_no_discovery_role_whose_jig_nobody_has",
@@ -84,9 +74,10 @@ BREAKS: Final = {
 }
 
 
-def times(broken: Break) -> int:
-    """How often the text that it changes is there."""
-    return (ROOT / broken.file).read_text().count(broken.old)
+def places(broken: Break) -> list[Path]:
+    """Where the text stands that is changed: each file as often as it is there."""
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    return [file for file in files for _ in range(file.read_text().count(broken.old))]
 
 
 def tests(file: str) -> set[str]:
@@ -106,9 +97,10 @@ def copy(folder: Path) -> Path:
 
 
 def change(folder: Path, broken: Break) -> None:
-    """Break the copy."""
-    package = next(package for package in PACKAGES if broken.file.startswith(f"{package}/"))
-    file = folder / Path(broken.file).relative_to(Path(package).parent)
+    """Break the copy, at the only place."""
+    (place,) = places(broken)
+    package = next(ROOT / package for package in PACKAGES if place.is_relative_to(ROOT / package))
+    file = folder / place.relative_to(package.parent)
     file.write_text(file.read_text().replace(broken.old, broken.new))
 
 
