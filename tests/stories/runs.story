@@ -295,9 +295,9 @@ While the run is being ended
 While its outcome is under way, then while it waits
     CLAIMED                 -> START
     ENDED                   -> WRITE
-    DRAINED                 ->
+    DRAINED drained         ->
     REFUSED                 -> WAIT
-    DRAINED                 -> LET_GO RELEASE
+    DRAINED drained         -> LET_GO RELEASE
     RELEASING
 
 The session is lost: nothing more is done for what was held

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.engine import claim, instants
 from nodepool_ocb.engine import run as machine
@@ -218,6 +220,7 @@ class Executor:
     def _hand_over(self, attempt: Attempt) -> None:
         following = attempt.following
         assert isinstance(following, Attempt), "PASSED_ON is heard of those alone"
+        following.state = replace(following.state, drained=attempt.state.drained)
         self._attempts[attempt.fqdn] = following
         self._context.working.pass_on(attempt, following)
         self._begun(following)

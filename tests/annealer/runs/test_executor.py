@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.run import Event, Phase
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
-from nodepool_ocb.jigs.jig import Failed, Outcome, Unreachable
+from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon, Node, Suspicion
 from nodepool_ocb_annealer.appointments import Appointment, Matter
@@ -107,6 +107,16 @@ def test_a_claim_that_is_not_answered_yet_is_not_given_back() -> None:
     assert (story.context.asked, story.slot) == (["giving back a@n"], [])
     story.answer(None)
     assert len(story.held) == 0
+
+
+def test_what_is_claimed_with_an_outcome_is_not_started_where_the_annealer_ends_meanwhile() -> None:
+    story = Story(among("a@n", "b@n"))
+    story.claim()
+    story.end(Event.ENDED, Succeeded({}))
+    story.context.draining = True
+    story.held.release()
+    assert story.answer(None) == "end of a@n"
+    assert (story.context.asked, story.slot) == (["giving back b@n"], [])
 
 
 @pytest.mark.parametrize("refused", [None, Unavailable("the connection broke")])

@@ -1,109 +1,19 @@
-"""One run of a noderole, from the claim of its node to the node given back: one table (docs/runs.md).
-
-An annealer holds a node while it works on one of its noderoles. What it does next depends on nothing but the ``RunState`` and the
-``Event`` that it hears: ``step`` gives the state that follows and the instructions to carry out, in order. The annealer
-carries out; it decides nothing.
-
-The rules, in prose:
-
-- Nothing is ordered from a machine before the claim is written, and nothing after the node is given back. A node is not
-  given back before either: where the claim is refused, the one that stands is another's, of the same epoch.
-- After an order, only an outcome that is *known* ends a run. What this host fails at is asked for once more, then left to
-  another annealer, with the noderole in TRANSITION; a machine that does not answer is dead by agreement alone, as it
-  stands when that is written.
-- A run that is to be cancelled is left alone by its jig first. Then the machine is told to end it, and only when nothing
-  of it is left there is its noderole written as failed.
-- An outcome is kept until it is written, or the noderole has moved on without this run.
-- What was certainly not begun goes back as if it had never been claimed, where its role must not run twice.
-- When the session is lost, everything that was held is void at once: nothing more is written for it.
-
-Of the rules for one phase and event the first whose condition holds is taken. A pair that is not in the table changes
-nothing: it comes too late, or its answer is still under way. Pure.
-"""
+"""The table of rules, what a rule may depend on, and the one step that a run can take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.run.words import Do, Event, Phase
+
 ASKED: Final = 2  # times, before a machine that does not answer is judged, and a node goes back that this host fails at
 FIRST_AGAIN_SECONDS: Final = 0.01  # for an outcome that was refused; doubles
 LONGEST_AGAIN_SECONDS: Final = 5.0
 MOST_DOUBLINGS: Final = 10
-
-
-class Phase(StrEnum):
-    """Where a run is."""
-
-    CLAIMING = "CLAIMING"  # the claim is sent, and not answered
-    RUNNING = "RUNNING"  # its jig has the order, or is about to get it
-    CANCELLING = "CANCELLING"  # it is to end: its jig leaves it alone, then the machine ends it
-    REPORTING = "REPORTING"  # its outcome is known, and sent to be written
-    WAITING = "WAITING"  # its outcome is known, and cannot be written now
-    RELEASING = "RELEASING"  # the node is being given back; what was begun goes on
-    OVER = "OVER"  # nothing of it is held any more
-
-
-class Event(StrEnum):
-    """What an annealer can hear of a run."""
-
-    CLAIMED = "CLAIMED"  # the claim is written
-    REFUSED = "REFUSED"  # the claim, or the outcome, was not written
-    CANCEL = "CANCEL"  # its noderole says that it is to be cancelled
-    SUPERSEDED = "SUPERSEDED"  # its noderole, or its node, went on without it
-    LEFT = "LEFT"  # the jig has left the run alone, as it was told to
-    UNREAD = "UNREAD"  # ZooKeeper did not give its attributes; nothing was ordered
-    SPOILED = "SPOILED"  # its attributes cannot be decoded; nothing was ordered
-    FAULT = "FAULT"  # this host failed while it asked the machine: the outcome is not known
-    UNREACHED = "UNREACHED"  # the machine does not answer
-    DOUBTED = "DOUBTED"  # ... and others have not looked yet, or it is this host's own fault
-    DEAD = "DEAD"  # ... and is dead by agreement
-    ENDED = "ENDED"  # its outcome is known
-    WRITTEN = "WRITTEN"  # the outcome is written, and the node is given back
-    PASSED_ON = "PASSED_ON"  # the outcome is written, and the node is claimed for its next noderole
-    TOO_LARGE = "TOO_LARGE"  # the outcome is more than one transaction may hold
-    WALL_CHANGED = "WALL_CHANGED"  # the outcome was refused: somebody wrote the noderole's attributes meanwhile
-    READ = "READ"  # those are read, and the outcome goes on top of them
-    DUE = "DUE"  # the appointment to write the outcome again has come
-    RELEASED = "RELEASED"  # the answer to giving the node back, whatever it is
-    DRAINED = "DRAINED"  # the annealer ends, and its time to wait for runs is over
-    NOT_ALLOWED = "NOT_ALLOWED"  # the state machine of noderoles refuses the outcome
-    SESSION_LOST = "SESSION_LOST"  # the session that made the claim is over
-
-
-class Do(StrEnum):
-    """What an annealer is to do."""
-
-    START = "START"  # give the jig its order, in a slot
-    AGAIN = "AGAIN"  # the same after a second
-    STOP = "STOP"  # tell the jig to leave the run alone
-    CANCEL = "CANCEL"  # have what runs on the machine ended
-    CANCEL_AGAIN = "CANCEL_AGAIN"  # the same after a second
-    LOSE = "LOSE"  # hear that it ENDED: nobody can know how
-    JUDGE = "JUDGE"  # find out whether the machine is dead by agreement: hear DEAD or DOUBTED
-    WRITE = "WRITE"  # write the outcome; with it claim the next noderole of the node, if there is one
-    WRITE_ALONE = "WRITE_ALONE"  # write the outcome without any neighbour
-    WRITE_FAILURE = "WRITE_FAILURE"  # write that what it gave back is too large
-    READ_WALL = "READ_WALL"  # read the attributes that somebody wrote meanwhile
-    WAIT = "WAIT"  # make an appointment to write again
-    RECORD = "RECORD"  # count the run, and tidy after it
-    HAND_OVER = "HAND_OVER"  # go on with the noderole that was claimed with the outcome, in the same slot
-    LET_GO = "LET_GO"  # tell the jig that the node is not ours any more
-    QUARANTINE = "QUARANTINE"  # claim nothing that sees the spoiled attributes until they are mended
-    BLAME_HOST = "BLAME_HOST"  # hold it against this host
-    BLAME_LINK = "BLAME_LINK"  # hold it against the way from this host to the machine
-    PUT_BACK = "PUT_BACK"  # give the node back, and the noderole as if it had not been claimed
-    LEAVE = "LEAVE"  # give the node back, with a word in the noderole on why
-    RELEASE = "RELEASE"  # give the node back
-    VACATE = "VACATE"  # give the slot back
-    FORGET = "FORGET"  # tell the jig that the node is not ours any more, forget the run, and give its slot back
-    FEED = "FEED"  # look at nodes that wait for a slot
-    CLAIM_LATER = "CLAIM_LATER"  # claim the noderole again after a while
-    LOOK = "LOOK"  # look at the node again: delete a claim that nothing stands behind, claim what may start
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +31,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     begun: bool = False  # ... and may have begun with it
     returned: bool = False  # its outcome brings attributes to be written
     hidden: bool = False  # its noderole's record cannot be read
-    drained: bool = False  # the annealer was ending before the claim was answered
+    drained: bool = False  # the annealer ends; remembered while an answer is under way
     faults: int = 0  # of this host
     unreached: int = 0
     refusals: int = 0  # of its outcome
@@ -263,6 +173,7 @@ def _rules() -> tuple[Rule, ...]:
         Rule(cancelling, at.UNREACHED, cancelling, (do.CANCEL_AGAIN,), first_unreached),
         *_answers(cancelling),
         Rule(reporting, at.CANCEL, reporting),
+        Rule(reporting, at.DRAINED, reporting),
         Rule(reporting, at.WRITTEN, over, (do.RECORD, do.FORGET, do.FEED, do.LOOK)),
         Rule(reporting, at.PASSED_ON, over, (do.RECORD, do.HAND_OVER)),
         Rule(reporting, at.TOO_LARGE, reporting, (do.WRITE_ALONE,), with_neighbours),
@@ -312,60 +223,6 @@ def _answers(phase: Phase) -> tuple[Rule, ...]:
         Rule(phase, at.DRAINED, releasing, (do.LET_GO, do.RELEASE)),
     )
 
-
-class About(msgspec.Struct, frozen=True):
-    """What people want to know of a phase that no rule says."""
-
-    stands: str  # what of it is in ZooKeeper, and on the machine
-    killed: str  # what follows when the annealer dies there
-    frozen: str  # what follows, when it is frozen for longer than its session lives, and thawed
-    ignored: str = "Nothing."  # why it changes nothing to be cancelled, or to drain, where no rule says what to do
-
-
-_VOID: Final = "As after kill -9 once the session's time is over. When the annealer goes on it hears SESSION_LOST"
-_BLIND: Final = "Where its jig cannot find a run again, it is done anew, or is in ERROR if its role is destructive."
-ABOUT: Final[Mapping[Phase, About]] = {
-    Phase.CLAIMING: About(
-        "The claim and the noderole in TRANSITION are written, or nothing is. Nothing was ordered.",
-        "A claim that was written goes with the session; another annealer takes the noderole over and starts it. A destructive"
-        " role whose jig cannot find a run again is in ERROR instead, for a person to look.",
-        f"{_VOID}, and has nothing to leave alone.",
-        "It is remembered. As soon as the claim is written, what goes on of a run that is cancelled is ended; an annealer that"
-        " drains gives the node back instead.",
-    ),
-    Phase.RUNNING: About(
-        "The claim stands, the noderole is in TRANSITION, and its script may go on on the machine.",
-        "The script goes on. When the session's time is over another annealer takes the noderole over under a higher epoch,"
-        f" and attaches to the script or gets its result: it is not started again. {_BLIND}",
-        f"{_VOID}; what it orders or writes late is refused, by the machine for its epoch and by ZooKeeper for its fence.",
-    ),
-    Phase.CANCELLING: About(
-        "As RUNNING, and the noderole has its cancel_reason.",
-        "The noderole keeps its cancel_reason: the annealer that takes it over ends the script on the machine.",
-        f"{_VOID}; the machine refuses its order where another annealer gave one of a higher epoch.",
-        "Nothing: it is being cancelled.",
-    ),
-    Phase.REPORTING: About(
-        "The transaction of the outcome is under way. The machine keeps its result.",
-        "The transaction is written whole, and the node is free; or not at all, and the annealer that takes the noderole over"
-        f" asks the machine, which gives the same result. {_BLIND}",
-        f"{_VOID}; a transaction that it sends late is refused for its fence.",
-        "Nothing before the answer is there; where it is no, the phase is WAITING.",
-    ),
-    Phase.WAITING: About(
-        "The claim stands, and the noderole is in TRANSITION. The outcome is here and on the machine.",
-        f"The annealer that takes the noderole over asks the machine, which gives the same result. {_BLIND}",
-        f"{_VOID}, and forgets the outcome: the machine still has it.",
-        "Nothing here: whatever the outcome is, its noderole is written as failed for that reason.",
-    ),
-    Phase.RELEASING: About(
-        "The transaction that gives the node back is under way. What was begun goes on.",
-        "As if the node had been given back: the claim goes, now or with the session, and another annealer attaches.",
-        f"{_VOID}, and has nothing to do.",
-        "Nothing: the annealer that takes the noderole over does it.",
-    ),
-    Phase.OVER: About("Nothing is held.", "Nothing.", "Nothing."),
-}
 
 RULES: Final = _rules()
 _INDEX: Final[Mapping[tuple[Phase, Event], tuple[Rule, ...]]] = {
