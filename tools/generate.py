@@ -23,6 +23,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from nodepool_ocb.cli.main import cli as command_line
 from nodepool_ocb.engine import noderole, run
+from nodepool_ocb.engine.run import words
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout import records as rollout
@@ -118,11 +119,11 @@ def _moves(event: noderole.Event) -> Iterator[str]:
 
 
 def runs() -> str:
-    """A run as a machine: prose, what a death does in each phase, and the whole table from run.py."""
-    said = comments(run)
+    """A run as a machine: prose, what a death does in each phase, and the whole table from engine/run."""
+    said = comments(words)
     parts = [
         "# The phases of a run\n",
-        NOTICE.format(source="nodepool_ocb/engine/run.py"),
+        NOTICE.format(source="nodepool_ocb/engine/run/"),
         prose(inspect.getdoc(run)),
         "\n```mermaid\nstateDiagram-v2\n    [*] --> CLAIMING: claim",
         *_steps(),
@@ -169,7 +170,7 @@ def _follows(phase: run.Phase, event: run.Event) -> str:
     rules = [rule for rule in run.RULES if (rule.phase, rule.event) == (phase, event)]
     if all(rule.to is phase and not rule.do for rule in rules):
         return run.ABOUT[phase].ignored
-    said = comments(run)
+    said = comments(words)
     done = [said["Do", do.name] for rule in rules for do in rule.do]
     return _sentence("; ".join([*done, f"then `{rules[-1].to}`"]))
 

@@ -4,5 +4,6 @@ A daemon is a class with the methods of ``turns.Mind`` that has a ``Registration
 ``command.program`` its command, ``reloading.Reloading`` what SIGHUP does.
 
 The threading rule: decisions are made on the turn thread, and what blocks is done by workers. A worker gets values, and posts
-what came of its work (``Turns.post``); a watch wakes, and does nothing else. So no lock guards what a daemon knows.
+what came of its work (``workers.WorkerQueue``, ``Turns.post``). A watch wakes, and does nothing else. So no lock guards what a
+daemon knows.
 """

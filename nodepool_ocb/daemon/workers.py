@@ -1,16 +1,25 @@
-"""Threads for work that takes long: each piece has a name, and is done once at a time."""
+"""Threads for what blocks: nothing of it is done on the turn thread.
+
+A ``WorkerPool`` does pieces that have names, each once at a time, and refuses what it has no thread for; what they write,
+they write themselves. A ``WorkerQueue`` does one after the other, and brings each answer to the turn thread.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.logs import failed
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class WorkerPool:
@@ -64,3 +73,33 @@ class WorkerPool:
                 self._busy.discard(key)
                 self._change.notify_all()
             self._wake()
+
+
+class WorkerQueue:
+    """Does work on ``size`` threads, in the order in which it was asked for; ``post`` is that of the daemon's turns."""
+
+    def __init__(self, name: str, size: int, post: Callable[[Callable[[], None]], None]) -> None:
+        self._threads = ThreadPoolExecutor(max_workers=size, thread_name_prefix=name)
+        self._post = post
+
+    def ask(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Have ``then`` called on the turn thread with what ``work`` gives. ``work`` answers for whatever may happen to it:
+        where it raises nevertheless, that is logged, and ``then`` is not called.
+        """
+        try:
+            self._threads.submit(self._work, work, then)
+        except RuntimeError as full:  # the machine has no room for another thread: it is done with what is asked next
+            log.warning("%s", full)
+
+    def close(self) -> None:
+        """Begin nothing more; what was begun is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _work(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        try:
+            answer = work()
+        except Exception as error:
+            metrics.WORK_FAILURES.inc()
+            failed(log, error, "%s failed", threading.current_thread().name)
+        else:
+            self._post(partial(then, answer))

@@ -174,15 +174,6 @@ def test_a_backend_that_breaks_is_a_build_that_failed(zk_session: Session, tmp_p
     directory.close()
 
 
-def test_a_builder_whose_znode_somebody_took_away_is_there_again(builders: BuilderFleet) -> None:
-    builder = builders.builder(builders.image("jammy"), sweep_seconds=1.0).start()
-    path = paths.daemon("builder", builder.id)
-    znode = builders.session.get(path)
-    assert znode is not None
-    builders.session.commit([Delete(path, znode.version)])
-    builders.until(lambda: builders.session.get(path), "it has registered again", 10.0)
-
-
 def test_what_a_reload_does_not_change_is_told(builders: BuilderFleet) -> None:
     builder = builders.builder(builders.image("jammy")).start()
     file = builder.config.parent / "nodepool.yaml"

@@ -79,6 +79,8 @@ class Outside(msgspec.Struct, frozen=True):
     reading: bool = False
     releasing: bool = False
     due: bool = False  # an appointment
+    vacated: bool = False  # its slot is another's
+    judgement: str = ""  # that its machine is dead: fresh, stale
     begun: bool = False  # the machine may have begun
     cancelled: bool = False
     superseded: bool = False
@@ -91,15 +93,16 @@ World = tuple[RunState, Outside]
 
 def saturated(run: RunState) -> RunState:
     """The same with counters that decide nothing any more cut off."""
-    most = {"faults": ASKED + 1, "unreached": ASKED + 1, "refusals": 1, "oversized": 3}
+    most = {"faults": ASKED + 1, "unreached": ASKED + 1, "refusals": 1, "oversized": 3, "deaths": 1}
     return replace(run, **{name: min(getattr(run, name), bound) for name, bound in most.items()})
 
 
 def answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
     """What may be heard next: the event, what comes with it, and what changes outside."""
     if outside.deciding == "judge":
-        found = product((Event.DEAD, Event.DOUBTED), (False, True))
-        yield from ((event, {"hidden": hidden}, {"deciding": ""}) for event, hidden in found)
+        for hidden in (False, True):
+            yield Event.DEAD, {"hidden": hidden}, {"deciding": "", "judgement": "fresh"}
+            yield Event.DOUBTED, {"hidden": hidden}, {"deciding": ""}
         return
     if outside.deciding == "lose":
         yield Event.ENDED, {}, {"deciding": ""}
@@ -114,17 +117,19 @@ def answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, 
         yield from ((event, {}, {**over, "claim": "gone"}) for event in (Event.WRITTEN, Event.PASSED_ON))
         yield from ((event, {}, over) for event in (Event.TOO_LARGE, Event.WALL_CHANGED, Event.REFUSED))
         yield Event.NOT_ALLOWED, {}, over
+    later = {"judgement": "stale" if outside.judgement else ""}
     if outside.reading:
-        yield from ((Event.READ, {"hidden": hidden}, {"reading": False}) for hidden in (False, True))
+        yield from ((Event.READ, {"hidden": hidden}, {"reading": False, **later}) for hidden in (False, True))
     if outside.due:
-        yield from ((Event.DUE, {"hidden": hidden}, {"due": False}) for hidden in (False, True))
+        yield from ((Event.DUE, {"hidden": hidden}, {"due": False, **later}) for hidden in (False, True))
     if outside.releasing:
         yield Event.RELEASED, {}, {"releasing": False, "claim": "gone"}
     if outside.claim != "gone" and not outside.cancelled:
         yield Event.CANCEL, {"cancel_reason": "asked for"}, {"cancelled": True}
     if outside.claim == "held" and not (outside.superseded or outside.writing):
         yield Event.SUPERSEDED, {}, {"superseded": True}
-    yield from ((event, {}, {}) for event in (Event.DRAINED, Event.SESSION_LOST))
+    yield Event.DRAINED, {"drained": True}, {}
+    yield Event.SESSION_LOST, {}, {}
 
 
 def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
@@ -151,6 +156,7 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             assert outside.claim == "held"
             assert not outside.cancelled, "nothing is ordered any more"
             assert not run.other_jig, "what goes on is ended first"
+            assert not run.drained
             assert run.attaches or not run.destructive or not (run.ordered or run.takeover), "it may run already"
             return replace(outside, slot="run")
         case Do.CANCEL | Do.CANCEL_AGAIN:
@@ -171,18 +177,24 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             assert idle
             assert outside.claim == "held"
             assert not run.hidden, "its record is not known"
+            assert outside.judgement != "stale", "the machine may answer others by now"
             assert do is not Do.WRITE_FAILURE or run.returned, "only what it gave back can be too large"
             return replace(outside, writing=True)
         case Do.READ_WALL:
             return replace(outside, reading=True)
+        case Do.VACATE:
+            return replace(outside, vacated=True)
         case Do.WAIT:
             assert idle
+            assert outside.vacated or not run.hidden, "that may last, and others wait for the slot"
             return replace(outside, due=True)
         case Do.PUT_BACK | Do.LEAVE | Do.RELEASE:
             assert not outside.writing
+            assert outside.claim == "held", "it may be another's"
             assert outside.gone, "the jig was told first"
             if do is Do.PUT_BACK:
                 assert run.untouched
+                assert not outside.cancelled, "somebody is to end it"
                 assert not outside.begun
             return replace(outside, releasing=True)
         case Do.FORGET | Do.HAND_OVER:

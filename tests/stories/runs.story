@@ -138,7 +138,7 @@ A machine is dead by agreement
 The noderole's record cannot be read when the run ends: the slot is given back, and the outcome kept
     CLAIMED                 -> START
     ENDED hidden            -> VACATE FEED WAIT
-    DUE hidden              -> WAIT
+    DUE hidden              -> VACATE FEED WAIT
     DUE                     -> WRITE
     REPORTING
 
@@ -163,6 +163,42 @@ And for one whose machine is dead
     DEAD hidden             -> VACATE FEED WAIT
     WAITING
 
+A death that was refused is judged again: others may have reached the machine meanwhile
+    CLAIMED                 -> START
+    UNREACHED begun         -> AGAIN
+    UNREACHED begun         -> JUDGE
+    DEAD                    -> WRITE
+    REFUSED                 -> WAIT
+    DUE                     -> JUDGE
+    DEAD                    -> WRITE
+    REFUSED                 -> WAIT
+    DUE                     -> JUDGE
+    DOUBTED                 -> BLAME_LINK LET_GO LEAVE
+    RELEASING
+
+What must not run twice goes back then as if it had not been claimed
+  destructive
+    CLAIMED                 -> START
+    UNREACHED               -> AGAIN
+    UNREACHED               -> JUDGE
+    DEAD                    -> WRITE
+    REFUSED                 -> WAIT
+    DUE                     -> JUDGE
+    DOUBTED                 -> BLAME_LINK LET_GO PUT_BACK
+    RELEASING
+
+But not where it is to be cancelled
+  destructive
+    CLAIMED                 -> START
+    UNREACHED               -> AGAIN
+    UNREACHED               -> JUDGE
+    DEAD                    -> WRITE
+    CANCEL                  ->
+    REFUSED                 -> WAIT
+    DUE                     -> JUDGE
+    DOUBTED                 -> BLAME_LINK LET_GO LEAVE
+    RELEASING
+
 An outcome that is refused is written again, and is a failure where the run was cancelled meanwhile
     CLAIMED                 -> START
     ENDED                   -> WRITE
@@ -177,7 +213,14 @@ Somebody writes the attributes that the run changes
     WALL_CHANGED            -> READ_WALL
     READ returned           -> WRITE
     WALL_CHANGED            -> READ_WALL
-    READ hidden             -> WAIT
+    READ hidden             -> VACATE FEED WAIT
+    WAITING
+
+The noderole's record cannot be read any more when an outcome that was refused is to be written again
+    CLAIMED                 -> START
+    ENDED                   -> WRITE
+    REFUSED                 -> WAIT
+    DUE hidden              -> VACATE FEED WAIT
     WAITING
 
 An outcome is too large with its neighbours, then by itself
@@ -220,10 +263,22 @@ The state machine of noderoles refuses an outcome
     NOT_ALLOWED             -> FORGET FEED LOOK
     OVER
 
-An annealer drains: before the claim is answered
-    DRAINED                 -> LET_GO RELEASE
-    CLAIMED                 ->
+An annealer drains before the claim is answered: what it gives back is its own
+    DRAINED drained         ->
+    DRAINED drained         ->
+    CLAIMED                 -> LET_GO RELEASE
     RELEASED                -> FORGET FEED LOOK
+    OVER
+
+The same for what must not run twice: it goes back as if it had not been claimed
+  destructive
+    DRAINED drained         ->
+    CLAIMED                 -> LET_GO PUT_BACK
+    RELEASING
+
+The same where the claim is refused
+    DRAINED drained         ->
+    REFUSED                 -> FORGET FEED CLAIM_LATER
     OVER
 
 While the run goes on
@@ -240,9 +295,9 @@ While the run is being ended
 While its outcome is under way, then while it waits
     CLAIMED                 -> START
     ENDED                   -> WRITE
-    DRAINED                 ->
+    DRAINED drained         ->
     REFUSED                 -> WAIT
-    DRAINED                 -> LET_GO RELEASE
+    DRAINED drained         -> LET_GO RELEASE
     RELEASING
 
 The session is lost: nothing more is done for what was held

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
+from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.errors import Denied, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 AGAIN_SECONDS: Final = 2.0
 MENDED_SECONDS: Final = 60.0  # for one that met attributes that cannot be read; it goes on at once when they can be
 MOST_AT_ONCE: Final = 16  # hooks under way; each holds what it sees
+HOOKS_AT_ONCE: Final = 2  # of those, in threads
 
 
 class Hooking:
@@ -36,7 +37,7 @@ class Hooking:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hook")
+        self._workers = WorkerQueue("hook", HOOKS_AT_ONCE, context.post)
         self._under_way: set[Appointment] = set()
         self._queue: dict[Appointment, None] = {}  # names alone: what a hook sees is put together when it runs
         self._installation = Installation(context.registration)
@@ -85,33 +86,18 @@ class Hooking:
         job = self._jobs[matter](about)
         if job is not None:
             self._under_way.add(asked)
-            self._threads.submit(self._run, asked, job)
+            self._workers.ask(partial(_run, asked, job), partial(self._done, asked, job))
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
 
-    # -- in the thread --
+    # -- what came of it --
 
-    def _run(self, asked: Appointment, job: Job) -> None:
-        done: Done | None = None
-        wait = AGAIN_SECONDS
-        try:
-            done = job.work()
-        except (Stale, Unavailable, Denied) as error:
-            log.warning("%s: %s", asked, error)
-        except Spoiled as wrong:
-            wait = MENDED_SECONDS
-            self._context.post(partial(self._context.spoiled, wrong.path, str(wrong)))
-        except Exception as error:
-            log.exception("%s", asked)
-            done = Done([], f"{type(error).__name__}: {error}", {})
-        self._context.post(lambda: self._done(asked, job, done, wait))
-
-    # -- back on the turn thread --
-
-    def _done(self, asked: Appointment, job: Job, done: Done | None, again_seconds: float) -> None:
-        changes = self._changes(asked, job, done)
-        self._send(asked, list(limits.apart(changes)), again_seconds)
+    def _done(self, asked: Appointment, job: Job, ran: Ran) -> None:
+        if ran.spoiled is not None:
+            self._context.spoiled(ran.spoiled.path, str(ran.spoiled))
+        changes = self._changes(asked, job, ran.done)
+        self._send(asked, list(limits.apart(changes)), ran.again_seconds)
 
     def _send(self, asked: Appointment, parts: list[list[Change]], again_seconds: float) -> None:
         """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
@@ -148,3 +134,25 @@ class Hooking:
             following = next(iter(self._queue))
             del self._queue[following]
             self.due(following.matter, following.about)
+
+
+class Ran(NamedTuple):
+    """What running a hook gave: nothing where it is to run again."""
+
+    done: Done | None
+    again_seconds: float = AGAIN_SECONDS
+    spoiled: Spoiled | None = None  # what it met that cannot be read
+
+
+def _run(asked: Appointment, job: Job) -> Ran:
+    """In a worker."""
+    try:
+        return Ran(job.work())
+    except (Stale, Unavailable, Denied) as error:
+        log.warning("%s: %s", asked, error)
+        return Ran(None)
+    except Spoiled as wrong:
+        return Ran(None, MENDED_SECONDS, wrong)
+    except Exception as error:
+        log.exception("%s", asked)
+        return Ran(Done([], f"{type(error).__name__}: {error}", {}))

@@ -14,7 +14,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol
 
@@ -23,6 +22,7 @@ import msgspec
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine.liveness import died, pinned, revived
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import OcbError
@@ -70,7 +70,7 @@ class Probing:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._threads = ThreadPoolExecutor(max_workers=PROBES_AT_ONCE, thread_name_prefix="probe")
+        self._workers = WorkerQueue("probe", PROBES_AT_ONCE, context.post)
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
         self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
         self._reasons: dict[str, str] = {}  # the newest reason that we wrote of it
@@ -127,7 +127,7 @@ class Probing:
             context.judging.standing.lacks(context.prober.lacks())
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
 
     def _ours(self, view: NodeView) -> bool:
         """Whether we are to ask, as the first in rank, or because somebody wants another opinion."""
@@ -140,20 +140,8 @@ class Probing:
         assert self._context.prober is not None, "nobody asks without"
         assert view.record is not None, "only nodes that have a record are probed"
         self._under_way[view.name] = time.monotonic()
-        self._threads.submit(self._ask, self._context.prober, view.name, view.record)
-
-    def _ask(self, prober: Prober, fqdn: str, node: Node) -> None:
-        answer: Alive | Unreachable | Unfit
-        try:
-            answer = prober.probe(fqdn, node)
-        except NoKey as lacking:
-            answer = Unfit(str(lacking), lacking=True)
-        except OSError as failed:
-            answer = Unfit(str(failed), lacking=False)
-        except Exception as error:
-            log.exception("the probe of %s raised", fqdn)
-            answer = Unfit(f"{type(error).__name__}: {error}", lacking=False)
-        self._context.post(lambda: self._answered(fqdn, node, answer))
+        ask = partial(_ask, self._context.prober, view.name, view.record)
+        self._workers.ask(ask, partial(self._answered, view.name, view.record))
 
     def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | Unfit) -> None:
         began = self._under_way.pop(fqdn)
@@ -257,6 +245,19 @@ class Probing:
         """For how long it is left alone, as it answers probes and runs find it dead."""
         context = self._context
         return self._relapses.wait_seconds(fqdn, node, context.session.now(), context.settings.dead_probe_seconds)
+
+
+def _ask(prober: Prober, fqdn: str, node: Node) -> Alive | Unreachable | Unfit:
+    """In a worker."""
+    try:
+        return prober.probe(fqdn, node)
+    except NoKey as lacking:
+        return Unfit(str(lacking), lacking=True)
+    except OSError as failed:
+        return Unfit(str(failed), lacking=False)
+    except Exception as error:
+        log.exception("the probe of %s raised", fqdn)
+        return Unfit(f"{type(error).__name__}: {error}", lacking=False)
 
 
 def _reached_by(node: Node) -> tuple[object, ...]:

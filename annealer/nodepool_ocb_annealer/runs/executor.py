@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.engine import claim, instants
 from nodepool_ocb.engine import run as machine
@@ -153,7 +155,7 @@ class Executor:
     def release(self) -> None:
         """Give back every node: the runs go on, and others attach to them."""
         for attempt in list(self._attempts.values()):
-            self._hear(attempt, Event.DRAINED)
+            self._hear(attempt, Event.DRAINED, drained=True)
 
     def _hear(self, attempt: Attempt, event: Event, **learnt: Any) -> None:
         if event is not Event.SESSION_LOST:
@@ -218,6 +220,7 @@ class Executor:
     def _hand_over(self, attempt: Attempt) -> None:
         following = attempt.following
         assert isinstance(following, Attempt), "PASSED_ON is heard of those alone"
+        following.state = replace(following.state, drained=attempt.state.drained)
         self._attempts[attempt.fqdn] = following
         self._context.working.pass_on(attempt, following)
         self._begun(following)
@@ -298,7 +301,8 @@ class Executor:
             event = Event.PASSED_ON if isinstance(attempt.following, Attempt) else Event.WRITTEN
         elif isinstance(refused, Invalid):
             event = Event.TOO_LARGE
-            log.warning("%s: its end is too large: %s", attempt.name, refused)
+            if not attempt.state.oversized:  # once: it may be tried for long
+                log.warning("%s: its end is too large: %s", attempt.name, refused)
         elif isinstance(refused, Stale) and refused.path == wall:
             event = Event.WALL_CHANGED
         else:
@@ -356,7 +360,8 @@ class Executor:
 
     def _put_back(self, attempt: Attempt) -> None:
         try:
-            changes = endings.untouched(attempt.grant, attempt.answer.reason, self._context.session.now())
+            reason = attempt.answer.reason or "its annealer ended before it began"
+            changes = endings.untouched(attempt.grant, reason, self._context.session.now())
         except Conflict:  # its record cannot be read now
             changes = claim.releasing(attempt.grant)
         self._give_back(attempt, changes)
@@ -368,7 +373,9 @@ class Executor:
         self._give_back(attempt, claim.releasing(attempt.grant))
 
     def _give_back(self, attempt: Attempt, changes: list[Change]) -> None:
-        def released(_: OcbError | None) -> None:
+        def released(refused: OcbError | None) -> None:
+            if refused is not None:  # our claim may stand, with nothing behind it
+                self._context.agenda.at(time.monotonic() + AGAIN_SECONDS, Appointment(Matter.CONSIDER, attempt.fqdn))
             self._step(attempt, Event.RELEASED)
 
         self._context.send(changes, released, f"giving back {attempt.name}")

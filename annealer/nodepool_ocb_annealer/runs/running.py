@@ -49,28 +49,28 @@ class Running:
     def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig]) -> None:
         self._session, self._settings, self._jigs = session, settings, jigs
 
-    def run(self, attempt: Attempt, sources: attributes.Sources, after_seconds: float) -> Answer:
-        """Give the jig its order, and wait for its answer."""
+    def run(self, attempt: Attempt, sources: attributes.Sources, after_seconds: float) -> Answer | None:
+        """Give the jig its order, and wait for its answer; None where the node is not ours any more."""
         attempt.stop.wait(after_seconds)
         self._await_trust(attempt)
         if attempt.stop.is_set():
-            return Answer(Event.LEFT)
+            return _left(attempt)
         given = Given()
         try:
             answer = self._work(attempt, sources, given)
         except BaseException as error:  # a jig may raise anything, and a slot that is not given back is lost
             answer = _fault(attempt, error, begun=given.ordered)
-        return self._stored(replace(answer, ordered=given.ordered))
+        return self._stored(replace(answer, ordered=given.ordered)) if answer is not None else None
 
-    def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> Answer:
-        """Have what runs on the machine ended; nothing of ours gives it orders meanwhile.
+    def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> Answer | None:
+        """Have what runs on the machine ended; nothing of ours gives it orders meanwhile. None as from ``run``.
 
         ``reason``: why, to be told as its failure; None where its role has another jig now, and it is to run anew.
         """
         attempt.gone.wait(after_seconds)
         self._await_trust(attempt)
         if attempt.gone.is_set():
-            return Answer(Event.LEFT)
+            return None
         try:
             answer = self._cancel(attempt, reason)
         except BaseException as error:
@@ -88,7 +88,7 @@ class Running:
             if attempt.gone.wait(TRUST_SECONDS):
                 return
 
-    def _work(self, attempt: Attempt, sources: attributes.Sources, given: Given) -> Answer:
+    def _work(self, attempt: Attempt, sources: attributes.Sources, given: Given) -> Answer | None:
         try:
             if refusal := self._on_transition(attempt):
                 return Answer(Event.ENDED, refusal)
@@ -103,14 +103,14 @@ class Running:
             return Answer(Event.ENDED, Failed(str(wrong)))
         return self._ordered(attempt, blobs, sent, given)
 
-    def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: dict[str, Any], given: Given) -> Answer:
+    def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: dict[str, Any], given: Given) -> Answer | None:
         order = self._order(attempt, sent)
         given.ordered = True
         started = time.monotonic()
         outcome = self._jigs[attempt.jig].run(order, attempt.stop)
         ended = self._session.now()
         if isinstance(outcome, Detached) and attempt.stop.is_set():
-            return Answer(Event.LEFT)
+            return _left(attempt)
         metrics.RUN_SECONDS.labels(attempt.jig).observe(time.monotonic() - started)
         return _answer(attempt, outcome, ended, blobs, sent)
 
@@ -162,6 +162,11 @@ class Given(msgspec.Struct):
     """What a thread has done so far."""
 
     ordered: bool = False  # the jig was given its order
+
+
+def _left(attempt: Attempt) -> Answer | None:
+    """It was left alone: to be ended, or because the node is not ours any more, which the turn thread is about to hear."""
+    return None if attempt.gone.is_set() else Answer(Event.LEFT)
 
 
 def _answer(attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: dict[str, Any]) -> Answer:

@@ -132,8 +132,12 @@ class Working:
         running = self._running
         self._answer(lambda: running.end(attempt, reason, after_seconds), done)
 
-    def _answer(self, work: Callable[[], Answer], done: Done) -> None:
-        if not self._submit(lambda: self._post(partial(done, work()))):
+    def _answer(self, work: Callable[[], Answer | None], done: Done) -> None:
+        def answer() -> None:
+            if (answered := work()) is not None:
+                self._post(partial(done, answered))
+
+        if not self._submit(answer):
             done(Answer(Event.FAULT, Unknown("no thread could be started", begun=False), self._session.now()))
 
     def read_wall(self, attempt: Attempt, answer: Answer, done: Done) -> bool:

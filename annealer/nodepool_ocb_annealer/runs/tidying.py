@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol
 
+import msgspec
+
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import limits, paths
@@ -55,7 +57,7 @@ class Tidying:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidy")
+        self._workers = WorkerQueue("tidy", 1, context.post)
         self._noted: set[str] = set()
         self._under_way = False
         self._look_at = 0.0  # the logs, not before; monotonic
@@ -78,42 +80,51 @@ class Tidying:
         noted, self._noted = self._noted, set()
         self._under_way = True
         look = time.monotonic() >= self._look_at
-        self._threads.submit(self._tidy, noted, self._context.settings, self._context.claims.runs() if look else None)
+        active = self._context.claims.runs() if look else None
+        self._workers.ask(partial(_tidy, self._context.session, self._context.settings, noted, active), self._tidied)
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
 
     def _appoint(self, after_seconds: float) -> None:
         self._context.agenda.at(time.monotonic() + after_seconds, Appointment(Matter.TIDY))
 
-    def _tidy(self, noted: set[str], settings: AnnealerSettings, active: set[str] | None) -> None:
-        """In the thread; ``active`` where the logs are looked at, too."""
-        left, took = noted, None
-        try:
-            if active is not None:
-                began = time.monotonic()
-                runlogs.tidy(settings, active, time.time())
-                took = time.monotonic() - began
-            if noted:
-                drop_old_runs(self._context.session, noted)
-            left = set()
-        except OcbError as error:  # somebody else deletes them too, or ZooKeeper is away
-            log.info("records of old runs stay for now: %s", error)
-        except Exception:
-            log.exception("what old runs left behind stays for now")
-        finally:
-            self._context.post(partial(self._tidied, left, took))
-
-    def _tidied(self, left: set[str], took: float | None) -> None:
+    def _tidied(self, look: Look) -> None:
         self._under_way = False
-        self._noted |= left
-        if took is not None:
-            self._look_at = time.monotonic() + LOOK_SHARE * took
+        self._noted |= look.left
+        if look.took_seconds is not None:
+            self._look_at = time.monotonic() + LOOK_SHARE * look.took_seconds
             self._appoint(AGES_SECONDS)
         else:  # it came before the logs may be looked at, and stood in place of the appointment for that
             self._appoint(max(TIDY_SECONDS, self._look_at - time.monotonic()))
         if self._noted:
             self._appoint(TIDY_SECONDS)
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What a look came to: the noderoles that it left as they were, and how long the logs took; None without them."""
+
+    left: set[str]
+    took_seconds: float | None
+
+
+def _tidy(session: Session, settings: AnnealerSettings, noted: set[str], active: set[str] | None) -> Look:
+    """In a worker; ``active``: the runs that go on, where the logs are looked at too."""
+    took = None
+    try:
+        if active is not None:
+            began = time.monotonic()
+            runlogs.tidy(settings, active, time.time())
+            took = time.monotonic() - began
+        if noted:
+            drop_old_runs(session, noted)
+    except OcbError as error:  # somebody else deletes them too, or ZooKeeper is away
+        log.info("records of old runs stay for now: %s", error)
+    except Exception:
+        log.exception("what old runs left behind stays for now")
+    else:
+        return Look(set(), took)
+    return Look(noted, took)
 
 
 def drop_old_runs(session: Session, noderoles: Collection[str]) -> None:

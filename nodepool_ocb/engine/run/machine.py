@@ -1,0 +1,256 @@
+"""The table of rules, what a rule may depend on, and the one step that a run can take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.run.words import Do, Event, Phase
+
+ASKED: Final = 2  # times, before a machine that does not answer is judged, and a node goes back that this host fails at
+FIRST_AGAIN_SECONDS: Final = 0.01  # for an outcome that was refused; doubles
+LONGEST_AGAIN_SECONDS: Final = 5.0
+MOST_DOUBLINGS: Final = 10
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, as far as decisions depend on it. The first block never changes."""
+
+    takeover: bool = False  # of a run that another claim began
+    refresh: bool = False  # its children do not wait for it, and would if it were put back
+    destructive: bool = False  # it must not be done twice, not even in part
+    attaches: bool = True  # its jig, asked again, finds the run that goes on
+    other_jig: bool = False  # it was ordered with another jig than its role has now
+
+    phase: Phase = Phase.CLAIMING
+    cancel_reason: str | None = None
+    ordered: bool = False  # the jig was given its order
+    begun: bool = False  # ... and may have begun with it
+    returned: bool = False  # its outcome brings attributes to be written
+    hidden: bool = False  # its noderole's record cannot be read
+    drained: bool = False  # the annealer ends; remembered while an answer is under way
+    faults: int = 0  # of this host
+    unreached: int = 0
+    refusals: int = 0  # of its outcome
+    oversized: int = 0  # refusals of its outcome as too large
+    deaths: int = 0  # that its machine was found dead by agreement
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it was certainly not begun, and may go back as if it had not been claimed."""
+        return not (self.begun or self.takeover or self.refresh or self.cancel_reason)
+
+    @property
+    def wait_seconds(self) -> float:
+        """Until its outcome is to be written again."""
+        doublings = MOST_DOUBLINGS if self.hidden else min(self.refusals + self.oversized, MOST_DOUBLINGS)
+        return min(FIRST_AGAIN_SECONDS * 2.0**doublings, LONGEST_AGAIN_SECONDS)
+
+
+# -- conditions; the docstring of each stands in docs/runs.md --
+
+
+def cancelled(run: RunState) -> bool:
+    """it is to be cancelled"""
+    return run.cancel_reason is not None
+
+
+def drained(run: RunState) -> bool:
+    """the annealer ends"""
+    return run.drained
+
+
+def drained_untouched_once(run: RunState) -> bool:
+    """the annealer ends, it was certainly not begun, and its role must not run twice"""
+    return run.drained and untouched_once(run)
+
+
+def other_jig(run: RunState) -> bool:
+    """it was ordered with a jig that its role has no more"""
+    return run.other_jig
+
+
+def unrepeatable(run: RunState) -> bool:
+    """its role must not run twice, its jig cannot find it again, and it may have been started"""
+    return run.destructive and not run.attaches and (run.ordered or run.takeover)
+
+
+def first_fault(run: RunState) -> bool:
+    """it is the first time"""
+    return run.faults < ASKED
+
+
+def first_unreached(run: RunState) -> bool:
+    """it is the first time"""
+    return run.unreached < ASKED
+
+
+def first_fault_unrepeatable(run: RunState) -> bool:
+    """it is the first time, and it may not be asked again"""
+    return first_fault(run) and unrepeatable(run)
+
+
+def first_unreached_unrepeatable(run: RunState) -> bool:
+    """it is the first time, and it may not be asked again"""
+    return first_unreached(run) and unrepeatable(run)
+
+
+def untouched(run: RunState) -> bool:
+    """it was certainly not begun"""
+    return run.untouched
+
+
+def untouched_once(run: RunState) -> bool:
+    """it was certainly not begun, and its role must not run twice"""
+    return run.untouched and run.destructive
+
+
+def dead_before(run: RunState) -> bool:
+    """its machine was dead by agreement, and may answer others since"""
+    return run.deaths > 0
+
+
+def hidden(run: RunState) -> bool:
+    """its noderole's record cannot be read"""
+    return run.hidden
+
+
+def with_neighbours(run: RunState) -> bool:
+    """its neighbours were to be written with it"""
+    return run.oversized == 1
+
+
+def returned(run: RunState) -> bool:
+    """it gave attributes back"""
+    return run.returned and run.oversized == 2
+
+
+# -- the table --
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """In this phase and at this event, where the condition holds: the next phase, and what is to be done."""
+
+    phase: Phase
+    event: Event
+    to: Phase
+    do: tuple[Do, ...] = ()
+    when: Callable[[RunState], bool] | None = None
+
+
+def _rules() -> tuple[Rule, ...]:
+    claiming, running, cancelling = Phase.CLAIMING, Phase.RUNNING, Phase.CANCELLING
+    reporting, waiting, releasing, over = Phase.REPORTING, Phase.WAITING, Phase.RELEASING, Phase.OVER
+    at, do = Event, Do
+    return (
+        Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.PUT_BACK), drained_untouched_once),
+        Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.RELEASE), drained),
+        Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), cancelled),
+        Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), other_jig),
+        Rule(claiming, at.CLAIMED, running, (do.LOSE,), unrepeatable),
+        Rule(claiming, at.CLAIMED, running, (do.START,)),
+        Rule(claiming, at.REFUSED, over, (do.FORGET, do.FEED, do.CLAIM_LATER)),
+        Rule(claiming, at.CANCEL, claiming),
+        Rule(claiming, at.DRAINED, claiming),
+        Rule(running, at.CANCEL, cancelling, (do.STOP,)),
+        Rule(running, at.UNREAD, running, (do.AGAIN,)),
+        Rule(running, at.SPOILED, releasing, (do.QUARANTINE, do.LET_GO, do.PUT_BACK), untouched),
+        Rule(running, at.SPOILED, releasing, (do.QUARANTINE, do.LET_GO, do.LEAVE)),
+        Rule(running, at.FAULT, running, (do.LOSE,), first_fault_unrepeatable),
+        Rule(running, at.FAULT, running, (do.AGAIN,), first_fault),
+        Rule(running, at.FAULT, releasing, (do.BLAME_HOST, do.LET_GO, do.PUT_BACK), untouched_once),
+        Rule(running, at.UNREACHED, running, (do.LOSE,), first_unreached_unrepeatable),
+        Rule(running, at.UNREACHED, running, (do.AGAIN,), first_unreached),
+        Rule(running, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
+        *_answers(running),
+        Rule(cancelling, at.LEFT, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.UNREAD, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.SPOILED, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.FAULT, cancelling, (do.CANCEL_AGAIN,), first_fault),
+        Rule(cancelling, at.UNREACHED, cancelling, (do.CANCEL_AGAIN,), first_unreached),
+        *_answers(cancelling),
+        Rule(reporting, at.CANCEL, reporting),
+        Rule(reporting, at.DRAINED, reporting),
+        Rule(reporting, at.WRITTEN, over, (do.RECORD, do.FORGET, do.FEED, do.LOOK)),
+        Rule(reporting, at.PASSED_ON, over, (do.RECORD, do.HAND_OVER)),
+        Rule(reporting, at.TOO_LARGE, reporting, (do.WRITE_ALONE,), with_neighbours),
+        Rule(reporting, at.TOO_LARGE, reporting, (do.WRITE_FAILURE,), returned),
+        Rule(reporting, at.TOO_LARGE, waiting, (do.WAIT,)),
+        Rule(reporting, at.WALL_CHANGED, waiting, (do.READ_WALL,)),
+        Rule(reporting, at.REFUSED, waiting, (do.WAIT,)),
+        Rule(reporting, at.NOT_ALLOWED, over, (do.FORGET, do.FEED, do.LOOK)),
+        Rule(waiting, at.CANCEL, waiting),
+        *(
+            rule
+            for event in (at.DUE, at.READ)
+            for rule in (
+                Rule(waiting, event, waiting, (do.VACATE, do.FEED, do.WAIT), hidden),
+                Rule(waiting, event, waiting, (do.JUDGE,), dead_before),
+                Rule(waiting, event, reporting, (do.WRITE,)),
+            )
+        ),
+        Rule(waiting, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
+        Rule(waiting, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.LEAVE)),
+        Rule(waiting, at.DEAD, waiting, (do.VACATE, do.FEED, do.WAIT), hidden),
+        Rule(waiting, at.DEAD, reporting, (do.WRITE,)),
+        Rule(waiting, at.SUPERSEDED, over, (do.FORGET, do.FEED, do.LOOK)),
+        Rule(waiting, at.DRAINED, releasing, (do.LET_GO, do.RELEASE)),
+        Rule(releasing, at.RELEASED, over, (do.FORGET, do.FEED, do.LOOK)),
+        *(Rule(phase, at.SESSION_LOST, over, (do.FORGET,)) for phase in Phase if phase is not over),
+    )
+
+
+def _answers(phase: Phase) -> tuple[Rule, ...]:
+    """What a jig's answers come to, whatever it was asked, and what ends a run without any."""
+    at, do = Event, Do
+    reporting, releasing, waiting, over = Phase.REPORTING, Phase.RELEASING, Phase.WAITING, Phase.OVER
+    return (
+        Rule(phase, at.FAULT, releasing, (do.BLAME_HOST, do.LET_GO, do.LEAVE)),
+        Rule(phase, at.UNREACHED, phase, (do.JUDGE,)),
+        Rule(phase, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.LEAVE)),
+        *(
+            rule
+            for event in (at.ENDED, at.DEAD)
+            for rule in (
+                Rule(phase, event, waiting, (do.VACATE, do.FEED, do.WAIT), hidden),
+                Rule(phase, event, reporting, (do.WRITE,)),
+            )
+        ),
+        Rule(phase, at.SUPERSEDED, over, (do.FORGET, do.FEED, do.LOOK)),
+        Rule(phase, at.DRAINED, releasing, (do.LET_GO, do.RELEASE)),
+    )
+
+
+RULES: Final = _rules()
+_INDEX: Final[Mapping[tuple[Phase, Event], tuple[Rule, ...]]] = {
+    (rule.phase, rule.event): tuple(other for other in RULES if (other.phase, other.event) == (rule.phase, rule.event))
+    for rule in RULES
+}
+
+#: What an event counts, before the rules are asked.
+_COUNTED: Final[Mapping[Event, str]] = {
+    Event.FAULT: "faults",
+    Event.UNREACHED: "unreached",
+    Event.REFUSED: "refusals",
+    Event.WALL_CHANGED: "refusals",
+    Event.TOO_LARGE: "oversized",
+    Event.DEAD: "deaths",
+}
+
+
+def step(run: RunState, event: Event, **learnt: Any) -> tuple[RunState, tuple[Do, ...]]:
+    """What an event makes of a run, and what is to be done for it, in order.
+
+    ``learnt``: fields of the run that came with the event.
+    """
+    rules = _INDEX.get((run.phase, event), ())
+    if not rules:
+        return run, ()
+    if counter := _COUNTED.get(event):
+        learnt[counter] = getattr(run, counter) + 1
+    run = replace(run, **learnt)
+    rule = next(rule for rule in rules if rule.when is None or rule.when(run))
+    return replace(run, phase=rule.to), rule.do
