@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.readiness import Code, blockers, runnable
-from nodepool_ocb.engine.world import Stored
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import (
@@ -102,6 +104,27 @@ def test_an_end_carries_the_epoch_of_its_claim_and_gives_the_node_back() -> None
     changes = claim.finishing(grant, apply({vertex: Event.SUCCEED}, 1.0), run())
     assert changes[0] == Check(paths.fence("n"), 6)
     assert Delete(paths.claim("n"), 2) in changes
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        lambda made: put(made, "a@n", State.TODO, run="r1", epoch=6),
+        lambda made: put(made, "a@n", State.TRANSITION, run="r2", epoch=6),
+        lambda made: made.put_fence("n", 7),
+        lambda made: made.drop_noderole("n", "a"),
+    ],
+    ids=["its state is another", "its run is another", "its node was claimed", "it is gone"],
+)
+def test_a_run_is_superseded_once_its_noderole_or_its_node_goes_on_without_it(
+    meanwhile: Callable[[World], object],
+) -> None:
+    made = world()
+    vertex = put(made, "a@n", State.TRANSITION, run="r1", epoch=6)
+    grant = claim.Grant(vertex, vertex.record, "a", "r1", 6, 6, 0.0)
+    assert not claim.superseded(made, grant)
+    meanwhile(made)
+    assert claim.superseded(made, grant)
 
 
 def test_a_take_over_accounts_for_the_attempt_before_it() -> None:

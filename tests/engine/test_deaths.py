@@ -8,7 +8,7 @@ from nodepool_ocb.engine import liveness
 from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Create, Deployment, Node, NodeRole, Role, Set, State
+from nodepool_ocb.model.records import Change, Create, Deployment, Node, NodeRole, Role, Run, Set, State
 
 N1 = "n1.example.com"
 
@@ -78,6 +78,16 @@ def test_a_death_beyond_one_transaction_goes_on_until_all_is_set_back() -> None:
     write(made, found)
     assert {vertex.record.state for vertex in view.noderoles.values()} == {State.TODO}
     assert liveness.went_on(view, 11.0) == []
+
+
+def test_a_death_beyond_one_transaction_accounts_in_the_first_for_the_run_that_its_annealer_ended() -> None:
+    made = world(**{f"r{number:04}": State.ACTIVE for number in range(2 * limits.MOST_CHANGES)}, run=State.TRANSITION)
+    vertex = made.nodes[N1].noderoles["run"]
+    run = Run(annealer="me", started=0.0, ended=9.0, outcome="failed", generation=1, epoch=6)
+    found = liveness.died(made.nodes[N1], 9.0, "it burnt", "me", ended=(vertex, run))
+    assert node(found).dying
+    assert Create(paths.run("run", N1, "0000000001"), run) in found
+    assert state(found, "run") is State.TODO
 
 
 def write(made: World, changes: list[Change]) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.readiness import Code, runnable, why_not
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Claim, State
+from nodepool_ocb.model.records import Claim, Node, State
 from nodepool_ocb_annealer.refusals import FREE, IN_A_ROW_SECONDS, LONGEST_SECONDS, Refusals
 from tests.engine.test_claim import JIGS
 from tests.engine.worlds import put, world
@@ -80,6 +80,9 @@ def test_whoever_makes_a_fence_anew_is_told_the_epoch_that_it_has_to_begin_above
     made.put_fence("n", -1)
     (reason,) = why_not(made, vertex, 1.0)
     assert '"epoch_base":41 ' in reason.advice
+    made.put_node("n", Node(alive=True, epoch_base=90), 5)
+    (reason,) = why_not(made, vertex, 1.0)
+    assert '"epoch_base":90 ' in reason.advice
 
 
 def test_an_annealer_whose_registration_cannot_be_read_stands_behind_its_claim() -> None:

@@ -58,6 +58,59 @@ def test_nothing_is_heard_of_a_run_that_is_over() -> None:
         assert step(RunState(phase=Phase.OVER), event) == (RunState(phase=Phase.OVER), ())
 
 
+@pytest.mark.parametrize(
+    ("phase", "event", "learnt"),
+    [
+        (phase, event, learnt)
+        for event, learnt, phases in (
+            (Event.CANCEL, {"cancel_reason": "asked for"}, (Phase.CLAIMING, Phase.REPORTING, Phase.WAITING)),
+            (Event.DRAINED, {"drained": True}, (Phase.CLAIMING, Phase.REPORTING)),
+        )
+        for phase in phases
+    ],
+)
+def test_what_is_asked_of_a_run_while_an_answer_is_awaited_is_remembered(
+    phase: Phase, event: Event, learnt: dict[str, Any]
+) -> None:
+    run = RunState(phase=phase)
+    assert step(run, event, **learnt) == (replace(run, **learnt), ())
+
+
+@pytest.mark.parametrize(
+    ("run", "instructions"),
+    [
+        (RunState(phase=Phase.CLAIMING, cancel_reason="asked for"), (Do.CANCEL,)),
+        (RunState(phase=Phase.CLAIMING, takeover=True, other_jig=True), (Do.CANCEL,)),
+        (RunState(phase=Phase.CLAIMING, drained=True), (Do.LET_GO, Do.RELEASE)),
+        (RunState(phase=Phase.CLAIMING, drained=True, cancel_reason="asked for"), (Do.LET_GO, Do.RELEASE)),
+        (RunState(phase=Phase.CLAIMING, drained=True, destructive=True), (Do.LET_GO, Do.PUT_BACK)),
+        (RunState(phase=Phase.CLAIMING, drained=True, destructive=True, takeover=True), (Do.LET_GO, Do.RELEASE)),
+        (RunState(phase=Phase.CLAIMING), (Do.START,)),
+    ],
+)
+def test_a_claim_that_is_given_leads_to_what_was_asked_meanwhile(run: RunState, instructions: tuple[Do, ...]) -> None:
+    assert step(run, Event.CLAIMED)[1] == instructions
+
+
+@pytest.mark.parametrize(
+    ("returned", "instructions"),
+    [
+        (True, [(Do.WRITE_ALONE,), (Do.WRITE_FAILURE,), (Do.WAIT,), (Do.WAIT,)]),
+        (False, [(Do.WRITE_ALONE,), (Do.WAIT,), (Do.WAIT,)]),
+    ],
+)
+def test_an_outcome_that_is_too_large_is_written_alone_then_without_what_it_gave_back_and_then_later(
+    returned: bool, instructions: list[tuple[Do, ...]]
+) -> None:
+    run, given = RunState(phase=Phase.REPORTING, returned=returned), []
+    for _ in instructions:
+        run, do = step(run, Event.TOO_LARGE)
+        given.append(do)
+        if run.phase is Phase.WAITING:
+            run, _ = step(run, Event.DUE)
+    assert given == instructions
+
+
 def test_the_wait_doubles_and_stays_below_its_bound() -> None:
     waits = [RunState(refusals=count).wait_seconds for count in range(12)]
     assert waits[:3] == [0.01, 0.02, 0.04]

@@ -15,7 +15,7 @@ from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout import commands, reading
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.plan import begin, plan
-from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply, parts
+from nodepool_ocb.rollout.records import Decision, GroupState, NodeState, Progress, Rollout, apply, parts
 from nodepool_ocb.rollout.report import report
 from nodepool_ocb.rollout.step import Directive, step, watched
 from nodepool_ocb.rollout.strategy import WHOLE, Strategy
@@ -543,6 +543,20 @@ def test_retrying_sends_what_failed_again_and_what_depended_on_it() -> None:
     assert {place: starts for place, starts in drive.machines.starts.items() if starts > 1} == {(node(0), 1): 2}
     with pytest.raises(Conflict, match="nothing failed"):
         commands.retry(drive.rollout, drive.now)
+
+
+def test_what_is_put_back_waits_from_then_on_and_has_forgotten_why_it_failed() -> None:
+    group = {"name": "a", "success_criteria": {"maximum_failed_nodes": 0}}
+    drive = driver({"groups": [group]}, 2, failing((node(0), 0)))
+    drive.run()
+    drive.now += 100.0
+    drive.write(commands.retry(drive.rollout, drive.now))
+    drive.turn()
+    there = drive.rollout.nodes[node(0)]
+    assert (there.state, there.attempt, there.since, there.reason) == (NodeState.NOT_STARTED, 2, drive.now, None)
+    drive.turn()
+    record = drive.rollout.groups["a"]
+    assert (record.state, record.since, record.reason) == (GroupState.NOT_STARTED, drive.now, None)
 
 
 def test_retrying_takes_up_a_rollout_that_was_cancelled_before_any_node_began() -> None:

@@ -280,6 +280,10 @@ def group(line: str) -> str:
             group("timeouts: {prepair: 5}"),
             "3: groups[a].timeouts.prepair: must be the name of a phase; did you mean `prepare`?",
         ),
+        (
+            group("timeouts: {reboot: 5}"),
+            "3: groups[a].timeouts.reboot: must be the name of a phase; phases here: prepare, deploy",
+        ),
         (group("timeouts: {deploy: 0}"), "3: groups[a].timeouts.deploy: must be above 0, and is 0"),
         (
             group("on_critical_failure: halt"),
