@@ -43,32 +43,32 @@ This host fails while it cancels: others do it
     RELEASING
 
 What is taken over to be cancelled is not started
-  takeover
+    takeover
     CANCEL                  ->
     CLAIMED                 -> CANCEL
     ENDED                   -> WRITE
     REPORTING
 
 What was ordered with another jig is ended, and nothing is started beside it
-  takeover other_jig
+    takeover other_jig
     CLAIMED                 -> CANCEL
     ENDED                   -> WRITE
     REPORTING
 
 What must not run twice and cannot be found again is taken over as lost
-  takeover destructive blind
+    takeover destructive blind
     CLAIMED                 -> LOSE
     ENDED                   -> WRITE
     REPORTING
 
 This host fails at what must not run twice and cannot be found again
-  destructive blind
+    destructive blind
     CLAIMED                 -> START
     FAULT ordered begun     -> LOSE
     RUNNING
 
 The same where the machine does not answer
-  destructive blind
+    destructive blind
     CLAIMED                 -> START
     UNREACHED ordered begun -> LOSE
     RUNNING
@@ -86,7 +86,7 @@ Attributes that cannot be decoded: it goes back as if it had not been claimed
     RELEASING
 
 The same for a run that may go on: it stays in TRANSITION
-  takeover
+    takeover
     CLAIMED                 -> START
     SPOILED                 -> QUARANTINE LET_GO LEAVE
     RELEASING
@@ -99,14 +99,14 @@ This host fails twice after the order: others attach to the run
     OVER
 
 This host fails twice before the order: what must not run twice goes back as if it had not been claimed
-  destructive
+    destructive
     CLAIMED                 -> START
     FAULT                   -> AGAIN
     FAULT                   -> BLAME_HOST LET_GO PUT_BACK
     RELEASING
 
 A refresh does not go back: its children would wait for it
-  destructive refresh
+    destructive refresh
     CLAIMED                 -> START
     FAULT                   -> AGAIN
     FAULT                   -> BLAME_HOST LET_GO LEAVE
@@ -120,7 +120,7 @@ A machine does not answer, and others have not looked yet
     RELEASING
 
 The same before the order
-  destructive
+    destructive
     CLAIMED                 -> START
     UNREACHED               -> AGAIN
     UNREACHED               -> JUDGE
@@ -177,7 +177,7 @@ A death that was refused is judged again: others may have reached the machine me
     RELEASING
 
 What must not run twice goes back then as if it had not been claimed
-  destructive
+    destructive
     CLAIMED                 -> START
     UNREACHED               -> AGAIN
     UNREACHED               -> JUDGE
@@ -188,7 +188,7 @@ What must not run twice goes back then as if it had not been claimed
     RELEASING
 
 But not where it is to be cancelled
-  destructive
+    destructive
     CLAIMED                 -> START
     UNREACHED               -> AGAIN
     UNREACHED               -> JUDGE
@@ -271,7 +271,7 @@ An annealer drains before the claim is answered: what it gives back is its own
     OVER
 
 The same for what must not run twice: it goes back as if it had not been claimed
-  destructive
+    destructive
     DRAINED drained         ->
     CLAIMED                 -> LET_GO PUT_BACK
     RELEASING

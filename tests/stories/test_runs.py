@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from nodepool_ocb.engine.run import Event, RunState, step
-
-STORIES = [
-    story.splitlines()
-    for story in Path(__file__).with_name("runs.story").read_text().split("\n\n")
-    if not story.startswith("#")
-]
+from tests.stories.reading import Story, stories
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story[0])
-def test_a_run(story: list[str]) -> None:
-    kind = [] if story[1].startswith("    ") else story[1].split()
-    run = RunState(attaches="blind" not in kind, **{name: True for name in kind if name != "blind"})
-    *heard, end = (line.strip() for line in story[2 if kind else 1 :])
-    for line in heard:
-        said, _, expected = line.partition("->")
-        event, *facts = said.split()
-        learnt = {"hidden": False} | dict.fromkeys(facts, True)
-        learnt |= {"cancel_reason": "asked for"} if event == "CANCEL" else {}
-        run, instructions = step(run, Event(event), **learnt)
-        assert " ".join(instructions) == expected.strip(), line
-    assert run.phase == end
+@pytest.mark.parametrize("story", stories("runs.story"), ids=lambda story: story.title)
+def test_a_run(story: Story) -> None:
+    run = RunState()
+    for line in story.lines:
+        with line.shown() as text:
+            heard, arrow, expected = text.partition("->")
+            words = heard.split()
+            if arrow:
+                run = hears(run, Event(words[0]), words[1:], expected.split())
+            elif text.isupper():
+                assert run.phase == text
+            else:
+                run = RunState(attaches="blind" not in words, **{name: True for name in words if name != "blind"})
+
+
+def hears(run: RunState, event: Event, facts: list[str], expected: list[str]) -> RunState:
+    """The run after an event; fails where it is not told to do what is expected."""
+    learnt: dict[str, object] = {"hidden": False} | dict.fromkeys(facts, True)
+    if event is Event.CANCEL:
+        learnt["cancel_reason"] = "asked for"
+    after, instructions = step(run, event, **learnt)
+    assert [each.value for each in instructions] == expected
+    return after
