@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, noderole, structure
+from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.jigs import script
 from nodepool_ocb.jigs.jig import Failed, Order, Outcome
@@ -31,8 +32,8 @@ from nodepool_ocb.store.client import transaction
 from nodepool_ocb_annealer import settling
 from nodepool_ocb_annealer.machines import judging
 from nodepool_ocb_annealer.main import main
-from nodepool_ocb_annealer.runs import run as running
-from nodepool_ocb_annealer.runs.attempts import Finished
+from nodepool_ocb_annealer.runs import running
+from nodepool_ocb_annealer.runs.attempts import Answer
 
 FENCE = "/fence"
 COMPARISON = 'if [ -n "$seen" ] && [ "$epoch" -lt "$seen" ]; then'
@@ -180,7 +181,14 @@ def without_the_jig_of_the_order() -> None:
 
 def without_unknown() -> None:
     """What this host fails at has failed."""
-    running._unknown = lambda _held, reason, **_: Finished(Failed(reason))
+    stored = running.Running._stored
+
+    def known(self: running.Running, answer: Answer) -> Answer:
+        if answer.event is Event.FAULT:
+            answer = replace(answer, event=Event.ENDED, outcome=Failed(answer.reason))
+        return stored(self, answer)
+
+    running.Running._stored = known  # type: ignore[method-assign]
 
 
 def without_doubt() -> None:
