@@ -14,7 +14,7 @@ from nodepool_ocb.engine.run import Event, RunState
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig, Outcome, Unreachable
 from nodepool_ocb.model.records import Change, Role
-from nodepool_ocb_annealer.runs.endings import Ending
+from nodepool_ocb_annealer.runs.conclusions import Conclusion
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Attempt:
         self.gone = threading.Event()  # the node is not ours any more
         self.slot = False
         self.answer = Answer(Event.LEFT)  # the newest that says something
-        self.ending: Ending | None = None  # what is being written
+        self.conclusion: Conclusion | None = None  # what is being written
         self.refused: OcbError | None = None  # why the claim, or the newest write of its outcome, was refused
         self.following: Attempt | Carried | None = None  # what is claimed with it
 

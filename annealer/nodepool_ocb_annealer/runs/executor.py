@@ -29,7 +29,7 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
-from nodepool_ocb_annealer.runs import endings
+from nodepool_ocb_annealer.runs import conclusions
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from nodepool_ocb_annealer.runs.slots import Working
 from nodepool_ocb_annealer.runs.tidying import Tidying
@@ -261,7 +261,7 @@ class Executor:
         context, answer = self._context, attempt.answer
         assert answer.outcome is not None, "ENDED and DEAD bring one"
         try:
-            attempt.ending = endings.ending(
+            attempt.conclusion = conclusions.conclude(
                 attempt.grant, attempt.role, answer.outcome, answer.ended, answer.results, context.session.now()
             )
         except Conflict as refused:
@@ -269,29 +269,33 @@ class Executor:
             self._step(attempt, Event.NOT_ALLOWED)
             return
         alone = alone or attempt.state.oversized > 0
-        attempt.following, changes = (None, attempt.ending.alone()) if alone else self._follow(attempt, attempt.ending)
+        attempt.following, changes = (
+            (None, attempt.conclusion.alone()) if alone else self._follow(attempt, attempt.conclusion)
+        )
         context.send(changes, partial(self._written, attempt), f"end of {attempt.name}")
 
     def _follow(
-        self, attempt: Attempt, ending: endings.Ending
+        self, attempt: Attempt, conclusion: conclusions.Conclusion
     ) -> tuple[Attempt | instants.Carried | None, list[Change]]:
         """What comes next on the same node, if anything does, and the transaction that ends this run."""
         context, grant, view = self._context, attempt.grant, attempt.grant.vertex.node
-        if context.draining or not ending.passes_on:
-            return None, ending.together()
-        vertex = self._queue.next(view, ending.moved)
+        if context.draining or not conclusion.passes_on:
+            return None, conclusion.together()
+        vertex = self._queue.next(view, conclusion.moved)
         if vertex is None or not context.working.room(vertex, instead_of=attempt):
-            return None, ending.together()
+            return None, conclusion.together()
         if context.working.instant(vertex):
-            ended = instants.Ended(grant, ending.moved[grant.vertex], ending.run, ending.results)
+            ended = instants.Ended(grant, conclusion.moved[grant.vertex], conclusion.run, conclusion.results)
             carried = self._queue.carry(view, ended)
-            return (carried, carried.changes) if carried is not None else (None, ending.together())
-        record, run = ending.moved.get(vertex, vertex.record), context.working.name_run(view)
+            return (carried, carried.changes) if carried is not None else (None, conclusion.together())
+        record, run = conclusion.moved.get(vertex, vertex.record), context.working.name_run(view)
         try:
             following = claim.take_next(context.world, grant, vertex, record, run, context.session.now())
-            changes = claim.passing_on(context.world, grant, ending.moved, ending.run, following, ending.results)
+            changes = claim.passing_on(
+                context.world, grant, conclusion.moved, conclusion.run, following, conclusion.results
+            )
         except (Conflict, NotFound):
-            return None, ending.together()
+            return None, conclusion.together()
         return self._attempt(following, attempt.session), changes
 
     def _written(self, attempt: Attempt, refused: OcbError | None) -> None:
@@ -326,15 +330,15 @@ class Executor:
         )
 
     def _record(self, attempt: Attempt) -> None:
-        context, ending, outcome = self._context, attempt.ending, attempt.answer.outcome
-        assert ending is not None, "it is written"
-        metrics.RUNS.labels(attempt.jig, ending.run.outcome).inc()
-        if ending.event is not None:
-            COUNT[ending.event].inc()
-        if ending.event is Happened.FAIL:
+        context, conclusion, outcome = self._context, attempt.conclusion, attempt.answer.outcome
+        assert conclusion is not None, "it is written"
+        metrics.RUNS.labels(attempt.jig, conclusion.run.outcome).inc()
+        if conclusion.event is not None:
+            COUNT[conclusion.event].inc()
+        if conclusion.event is Happened.FAIL:
             log.warning("%s is in ERROR: %s", attempt.name, attempt.answer.reason or "it was to end")
-        if ending.event is Happened.NODE_DIED:
-            log.warning("%s is not alive: %s", attempt.fqdn, ending.run.reason)
+        if conclusion.event is Happened.NODE_DIED:
+            log.warning("%s is not alive: %s", attempt.fqdn, conclusion.run.reason)
         context.tidying.ended(attempt.grant, logs=attempt.slot)
         if attempt.slot and not isinstance(outcome, Unreachable):
             self._faults.well(attempt.fqdn)
@@ -361,7 +365,7 @@ class Executor:
     def _put_back(self, attempt: Attempt) -> None:
         try:
             reason = attempt.answer.reason or "its annealer ended before it began"
-            changes = endings.untouched(attempt.grant, reason, self._context.session.now())
+            changes = conclusions.untouched(attempt.grant, reason, self._context.session.now())
         except Conflict:  # its record cannot be read now
             changes = claim.releasing(attempt.grant)
         self._give_back(attempt, changes)

@@ -22,7 +22,7 @@ from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Ru
 MOST_DOUBLINGS: Final = 20
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Conclusion(msgspec.Struct, frozen=True):
     """What is written of a finished run."""
 
     together: Callable[[], list[Change]]  # the transaction that writes it and gives the node back
@@ -38,9 +38,9 @@ class Ending(msgspec.Struct, frozen=True):
         return self.event is Event.SUCCEED
 
 
-def ending(
+def conclude(
     grant: claim.Grant, role: Role, outcome: Outcome, ended: float, results: Sequence[Change], now: float
-) -> Ending:
+) -> Conclusion:
     """What is written of an outcome; raises Conflict where the state machine of noderoles refuses it.
 
     ``role``: as it was claimed; ``results``: the wall; times are Unix seconds.
@@ -69,22 +69,22 @@ def untouched(grant: claim.Grant, reason: str, now: float) -> list[Change]:
 
 def _of_run(
     grant: claim.Grant, moved: dict[Vertex, NodeRole], run: Run, event: Event, results: Sequence[Change] = ()
-) -> Ending:
+) -> Conclusion:
     own = {grant.vertex: moved[grant.vertex]}
     together = partial(claim.finishing, grant, moved, run, results)
     alone = partial(claim.finishing, grant, own, run, results)
-    return Ending(together, alone, moved, run, event, results)
+    return Conclusion(together, alone, moved, run, event, results)
 
 
-def _dead(grant: claim.Grant, outcome: Unreachable, run: Run, now: float) -> Ending:
+def _dead(grant: claim.Grant, outcome: Unreachable, run: Run, now: float) -> Conclusion:
     reason = f"{outcome.step}: {outcome.reason}"
     if paths.node(grant.fqdn) in grant.vertex.node.world.unreadable:
         released = partial(claim.releasing, grant)
-        return Ending(released, released, {}, run, None)
+        return Conclusion(released, released, {}, run, None)
     end = Check(paths.fence(grant.fqdn), grant.fence), Delete(paths.claim(grant.fqdn), grant.claim_version)
     # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
     changes = died(grant.vertex.node, now, reason, by=grant.annealer, ended=(grant.vertex, run), together=end)
-    return Ending(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED)
+    return Conclusion(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED)
 
 
 def _record(grant: claim.Grant, outcome: Outcome, ended: float) -> Run:
