@@ -128,6 +128,7 @@ def runs() -> str:
         "\n```mermaid\nstateDiagram-v2\n    [*] --> CLAIMING: claim",
         *_steps(),
         "```\n",
+        "`SESSION_LOST` leads from every phase to `OVER`; that is not drawn.\n",
     ]
     for phase in run.Phase:
         parts += [f"## {phase}\n", _sentence(said["Phase", phase.name]) + " " + run.ABOUT[phase].stands + "\n"]
@@ -265,7 +266,7 @@ def _session_metrics() -> Iterator[tuple[str, str, str, str]]:
 
 def commands() -> str:
     """Every command with its arguments and options, from click itself."""
-    context = click.Context(command_line, info_name="nodepool-ocb", terminal_width=100)
+    context = _named(command_line, "nodepool-ocb")
     return "\n".join(
         [
             "# Commands\n",
@@ -277,13 +278,13 @@ def commands() -> str:
             " daemons, which also take\n`NODEPOOL_OCB_LISTEN`. `NODEPOOL_OCB_DEBUG=1` shows where an unexpected error"
             " comes from.\n",
             *_command(command_line, context),
-            *(line for daemon in DAEMONS for line in _command(daemon, _named(daemon))),
+            *(line for daemon in DAEMONS for line in _command(daemon, _named(daemon, daemon.name))),
         ]
     )
 
 
-def _named(daemon: click.Command) -> click.Context:
-    return click.Context(daemon, info_name=daemon.name, terminal_width=100)
+def _named(command: click.Command, name: str | None) -> click.Context:
+    return click.Context(command, info_name=name, terminal_width=100, **command.context_settings)
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:

@@ -54,6 +54,10 @@ def create(
     if no_address and addresses:
         raise click.UsageError("--address and --no-address contradict each other")
     reached = () if no_address or fields["virtual"] else addresses or (fqdn,)
+    try:
+        assigning.host_keys(fields["host_keys"])
+    except ValueError as wrong:
+        raise click.UsageError(f"--host-key: {wrong}") from None
     node = Node(addresses=reached, labels=assigning.labels(labels), hints=assigning.hints(hints), **fields)
     domain = connection.settings().admin_domain
     explanations: list[str] = []

@@ -63,7 +63,11 @@ def program(
     """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises what is wrong."""
     name = f"nodepool-ocb-{kind}"
 
-    @click.command(name, help=about, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB"})
+    names = ["-h", "--help"]
+
+    @click.command(
+        name, help=about, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB", "help_option_names": names}
+    )
     @click.option(
         "--config",
         "file",

@@ -110,6 +110,16 @@ class Output:
             self._file = None
 
 
+def kept(file: Path | None) -> tuple[str, Path | None]:
+    """The end of a run's output, and its file, where it is kept on this host; else nothing, and None."""
+    try:
+        with open(file or os.devnull, "rb") as whole:
+            whole.seek(max(0, whole.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return whole.read(TAIL_BYTES).decode("utf-8", "replace"), file
+    except OSError:
+        return "", None
+
+
 def _opened(file: Path) -> BinaryIO:
     """The folder may be removed as empty between its making and the opening."""
     for _ in range(2):

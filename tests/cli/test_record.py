@@ -300,3 +300,13 @@ def test_an_address_that_another_node_has_is_refused_by_its_name(world: Session,
     assert ocb("node", "create", "n3.example.com", "--address", "no address").exit_code == 1
     assert ocb("node", "set", N1, "addresses=010.0.0.1").exit_code == 1
     assert world.get(paths.node("n3.example.com")) is None
+
+
+def test_a_host_key_is_type_and_key_and_what_is_none_is_refused(world: Session, ocb: Ocb) -> None:
+    for words in (("create", "n2.example.com", "--host-key", "x"), ("set", N1, "host_keys=SHA256:k0sw1XT5")):
+        result = ocb("node", *words)
+        assert result.exit_code in (1, 2)
+        assert "is no host key; write 'TYPE KEY', as in 'ssh-ed25519 AAAA" in result.stderr
+    assert world.get(paths.node("n2.example.com")) is None
+    assert ocb("node", "set", N1, "host_keys=ssh-ed25519 AAAAC3Nz").exit_code == 0
+    assert ocb("node", "set", N1, "host_keys=").exit_code == 0

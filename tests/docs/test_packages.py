@@ -1,4 +1,4 @@
-"""What ``pip install .`` installs is every folder of the product: an editable install, as tools/setup makes it, hides one that lacks."""
+"""``pip install .`` installs every folder of the product; the editable install of tools/setup would hide that one lacks."""
 
 from __future__ import annotations
 

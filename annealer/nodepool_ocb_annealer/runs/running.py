@@ -31,6 +31,7 @@ from nodepool_ocb.jigs.jig import (
     Unreachable,
     bounded,
 )
+from nodepool_ocb.jigs.output import kept
 from nodepool_ocb.jigs.raised import failed
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
@@ -130,7 +131,8 @@ class Running:
         if refusal is not None:
             return Answer(Event.ENDED, refusal)
         if reason is not None:
-            return Answer(Event.ENDED, Failed(reason))
+            tail, file = kept(self._log_file(attempt.grant))
+            return Answer(Event.ENDED, Failed(reason, tail=tail, log=file))
         said = f"it was ended: its role has jig {attempt.role.jig} now, and had {attempt.jig}"
         return Answer(Event.ENDED, Lost(said))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ def pairs(assignments: Iterable[str]) -> list[tuple[str, str]]:
 
 # -- fields of a node --
 
+_HOST_KEY: Final = re.compile(r"[a-z][a-z0-9@.-]* AAAA[A-Za-z0-9+/]*={0,2}")
+
 
 def _claim(text: str) -> bool:
     if text not in ("true", "false"):
@@ -43,6 +46,21 @@ def _text(text: str) -> str:
     return text
 
 
+def host_keys(texts: Iterable[str]) -> tuple[str, ...]:
+    """``TYPE KEY`` each, as ``ssh-keyscan`` prints them; raises ValueError for what is none.
+
+    >>> host_keys(["ssh-ed25519 AAAAC3Nz"])
+    ('ssh-ed25519 AAAAC3Nz',)
+    """
+    keys = tuple(texts)
+    for key in keys:
+        if not _HOST_KEY.fullmatch(key):
+            raise ValueError(
+                f"{key!r} is no host key; write 'TYPE KEY', as in 'ssh-ed25519 AAAAC3Nz...', from ssh-keyscan HOST"
+            )
+    return keys
+
+
 FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "alive": _claim,
     "available": _claim,
@@ -52,7 +70,7 @@ FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "rack": lambda text: text or None,
     "tags": _words,
     "addresses": _words,
-    "host_keys": _words,
+    "host_keys": lambda text: host_keys(_words(text)),
 }
 
 

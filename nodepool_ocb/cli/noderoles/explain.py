@@ -123,7 +123,12 @@ def _print(name: str, run: str, record: Run | None, where: tuple[str | None, Pat
 def _about(name: str, run: str, record: Run | None, where: tuple[str | None, Path | None]) -> str:
     path, file = where
     how = ended(record) if record else "still running"
-    whole = f"{'whole output' if file else 'the end; whole output'} in {path}" if path else "only the end is kept"
+    if path:
+        whole = f"{'whole output' if file else 'the end; whole output'} in {path}"
+    elif record is None:
+        whole = "no annealer follows it now"
+    else:
+        whole = "only the end is kept" if record.tail else "no output is kept"
     return f"{name}, run {run}: {how}; {whole}"
 
 

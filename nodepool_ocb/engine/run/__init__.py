@@ -1,4 +1,4 @@
-"""One run of a noderole, from the claim of its node to the node given back: one table (docs/runs.md).
+"""One run of a noderole, from the claim of its node to the node given back: one table.
 
 An annealer holds a node while it works on one of its noderoles. What it does next depends on nothing but the ``RunState`` and the
 ``Event`` that it hears: ``step`` gives the state that follows and the instructions to carry out, in order. The annealer

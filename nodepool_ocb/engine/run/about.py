@@ -47,7 +47,7 @@ ABOUT: Final[Mapping[Phase, About]] = {
         "The transaction is written whole, and the node is free; or not at all, and the annealer that takes the noderole over"
         f" asks the machine, which gives the same result. {_BLIND}",
         f"{_VOID}; a transaction that it sends late is refused for its fence.",
-        "Nothing before the answer is there; where it is no, the phase is WAITING.",
+        "Nothing yet. If the outcome is refused, the phase is WAITING, and there it counts.",
     ),
     Phase.WAITING: About(
         "The claim stands, and the noderole is in TRANSITION. The outcome is here and on the machine.",
@@ -61,5 +61,5 @@ ABOUT: Final[Mapping[Phase, About]] = {
         f"{_VOID}, and has nothing to do.",
         "Nothing: the annealer that takes the noderole over does it.",
     ),
-    Phase.OVER: About("Nothing is held.", "Nothing.", "Nothing."),
+    Phase.OVER: About("The noderole and the node are as the last transaction left them.", "Nothing.", "Nothing."),
 }

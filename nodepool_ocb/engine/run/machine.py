@@ -79,22 +79,22 @@ def unrepeatable(run: RunState) -> bool:
 
 
 def first_fault(run: RunState) -> bool:
-    """it is the first time"""
+    """it is this host's first fault at this run"""
     return run.faults < ASKED
 
 
 def first_unreached(run: RunState) -> bool:
-    """it is the first time"""
+    """it is the first time that the machine does not answer"""
     return run.unreached < ASKED
 
 
 def first_fault_unrepeatable(run: RunState) -> bool:
-    """it is the first time, and it may not be asked again"""
+    """it is this host's first fault at this run, and the order may not be given again"""
     return first_fault(run) and unrepeatable(run)
 
 
 def first_unreached_unrepeatable(run: RunState) -> bool:
-    """it is the first time, and it may not be asked again"""
+    """it is the first time that the machine does not answer, and the order may not be given again"""
     return first_unreached(run) and unrepeatable(run)
 
 

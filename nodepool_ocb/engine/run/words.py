@@ -29,8 +29,8 @@ class Event(StrEnum):
     SPOILED = "SPOILED"  # its attributes cannot be decoded; nothing was ordered
     FAULT = "FAULT"  # this host failed while it asked the machine: the outcome is not known
     UNREACHED = "UNREACHED"  # the machine does not answer
-    DOUBTED = "DOUBTED"  # ... and others have not looked yet, or it is this host's own fault
-    DEAD = "DEAD"  # ... and is dead by agreement
+    DOUBTED = "DOUBTED"  # the machine does not answer, but others have not looked yet, or this host may be at fault
+    DEAD = "DEAD"  # the machine does not answer, and is dead by agreement
     ENDED = "ENDED"  # its outcome is known
     WRITTEN = "WRITTEN"  # the outcome is written, and the node is given back
     PASSED_ON = "PASSED_ON"  # the outcome is written, and the node is claimed for its next noderole
@@ -48,10 +48,10 @@ class Do(StrEnum):
     """What an annealer is to do."""
 
     START = "START"  # give the jig its order, in a slot
-    AGAIN = "AGAIN"  # the same after a second
+    AGAIN = "AGAIN"  # give the jig its order again, after a second
     STOP = "STOP"  # tell the jig to leave the run alone
     CANCEL = "CANCEL"  # have what runs on the machine ended
-    CANCEL_AGAIN = "CANCEL_AGAIN"  # the same after a second
+    CANCEL_AGAIN = "CANCEL_AGAIN"  # have what runs on the machine ended, after a second
     LOSE = "LOSE"  # hear that it ENDED: nobody can know how
     JUDGE = "JUDGE"  # find out whether the machine is dead by agreement: hear DEAD or DOUBTED
     WRITE = "WRITE"  # write the outcome; with it claim the next noderole of the node, if there is one

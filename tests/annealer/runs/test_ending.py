@@ -58,17 +58,23 @@ def marked(fleet: Fleet) -> tuple[str, str]:
 
 def test_a_run_is_ended_on_its_machine_and_its_noderole_is_in_error(fleet: Fleet) -> None:
     seconds, process = marked(fleet)
-    fleet.add_role("long", Role(barclamp="fleet", jig="script", script=f"sleep {seconds} & wait\n", retries=3))
+    fleet.add_role(
+        "long", Role(barclamp="fleet", jig="script", script=f"echo begins; sleep {seconds} & wait\n", retries=3)
+    )
     noderole = fleet.bind("long", fleet.nodes[0])
     fleet.annealer().begin()
     fleet.until_started(noderole)
     fleet.until(lambda: alive(process), "it runs")
+    fleet.until(lambda: "begins\n" in [file.read_text() for file in fleet.folder.rglob("long-*.log")], "it has printed")
     end(fleet, noderole)
     fleet.until_state(noderole, State.ERROR)
     assert not alive(process)
     record = fleet.record(noderole)
     assert (record.reason, record.cancel_reason, record.generation) == ("time is up", None, 1)
-    assert [(run.outcome, run.reason) for run in fleet.runs(noderole).values()] == [("failed", "time is up")]
+    (run,) = fleet.runs(noderole).values()
+    assert (run.outcome, run.reason, run.tail) == ("failed", "time is up", "begins\n")
+    assert run.log is not None
+    assert Path(run.log.partition(":")[2]).read_text() == "begins\n"
     assert not fleet.claim_stands(fleet.nodes[0])
     assert fleet.broken() <= {"unfinished"}
 
