@@ -73,6 +73,11 @@ class Unreachable(msgspec.Struct, frozen=True):
     reason: str
     begun: bool = True
 
+    @property
+    def why(self) -> str:
+        """The step, and why it failed."""
+        return f"{self.step}: {self.reason}"
+
 
 class Fenced(msgspec.Struct, frozen=True):
     """The machine has taken an order of this later epoch, or ended the run for one; nothing of ours runs there."""

@@ -165,7 +165,7 @@ class Probing:
             elif self._again(view, view.record, began):
                 return
             else:
-                self._failed(view, view.record, f"{answer.step}: {answer.reason}")
+                self._failed(view, view.record, answer.why)
         self._next(view)
 
     def _alive(self, view: NodeView, node: Node, answer: Alive) -> None:

@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
     def reason(self) -> str:
         """Why, of an outcome that has one."""
         if isinstance(self.outcome, Unreachable):
-            return f"{self.outcome.step}: {self.outcome.reason}"
+            return self.outcome.why
         return getattr(self.outcome, "reason", "")
 
 

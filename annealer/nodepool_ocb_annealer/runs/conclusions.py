@@ -77,13 +77,12 @@ def _of_run(
 
 
 def _dead(grant: claim.Grant, outcome: Unreachable, run: Run, now: float) -> Conclusion:
-    reason = f"{outcome.step}: {outcome.reason}"
     if paths.node(grant.fqdn) in grant.vertex.node.world.unreadable:
         released = partial(claim.releasing, grant)
         return Conclusion(released, released, {}, run, None)
     end = Check(paths.fence(grant.fqdn), grant.fence), Delete(paths.claim(grant.fqdn), grant.claim_version)
     # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
-    changes = died(grant.vertex.node, now, reason, by=grant.annealer, ended=(grant.vertex, run), together=end)
+    changes = died(grant.vertex.node, now, outcome.why, by=grant.annealer, ended=(grant.vertex, run), together=end)
     return Conclusion(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED)
 
 
@@ -123,7 +122,7 @@ def _reason(outcome: Outcome, grant: claim.Grant) -> str | None:
         taken = f"the machine has taken an order of epoch {outcome.epoch}, and this one was of epoch {grant.epoch}"
         return f"{taken}: {_whose(grant)}"
     if isinstance(outcome, Unreachable):
-        return f"{outcome.step}: {outcome.reason}"
+        return outcome.why
     return None if isinstance(outcome, Succeeded) else outcome.reason
 
 

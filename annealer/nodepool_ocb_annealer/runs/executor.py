@@ -86,7 +86,7 @@ class Executor:
             Do.LOSE: self._lose,
             Do.JUDGE: self._judge,
             Do.WRITE: self._write,
-            Do.WRITE_ALONE: partial(self._write, alone=True),
+            Do.WRITE_ALONE: self._write,
             Do.WRITE_FAILURE: self._write_failure,
             Do.READ_WALL: self._read_wall,
             Do.WAIT: self._wait,
@@ -248,16 +248,16 @@ class Executor:
         node = view.record
         if node is None or not (node.alive and node.available) or not isinstance(outcome, Unreachable):
             return False
-        reason = f"{outcome.step}: {outcome.reason}"
         if not judging.agreed(node):
-            judging.suspect(view, reason)
+            judging.suspect(view, outcome.why)
             return True
-        judging.refused(view, reason)
-        return judging.own_fault(view, reason)
+        judging.refused(view, outcome.why)
+        return judging.own_fault(view, outcome.why)
 
     # -- what becomes of it --
 
-    def _write(self, attempt: Attempt, alone: bool = False) -> None:
+    def _write(self, attempt: Attempt) -> None:
+        """By itself once it was too large with its neighbours."""
         context, answer = self._context, attempt.answer
         assert answer.outcome is not None, "ENDED and DEAD bring one"
         try:
@@ -268,10 +268,10 @@ class Executor:
             log.error("%s: %s", attempt.name, refused)
             self._step(attempt, Event.NOT_ALLOWED)
             return
-        alone = alone or attempt.state.oversized > 0
-        attempt.following, changes = (
-            (None, attempt.conclusion.alone()) if alone else self._follow(attempt, attempt.conclusion)
-        )
+        if attempt.state.oversized:
+            attempt.following, changes = None, attempt.conclusion.alone()
+        else:
+            attempt.following, changes = self._follow(attempt, attempt.conclusion)
         context.send(changes, partial(self._written, attempt), f"end of {attempt.name}")
 
     def _follow(
