@@ -216,7 +216,12 @@ class _Reader:
         """A key is there twice."""
         first = self.lines[key]
         if same:
-            self._note(event, key, f"key is there twice with one value, first in line {first}; remove one of them", self.warnings)
+            self._note(
+                event,
+                key,
+                f"key is there twice with one value, first in line {first}; remove one of them",
+                self.warnings,
+            )
         else:
             self._note(event, key, f"key is there twice, first in line {first}; remove one of them")
 

@@ -126,8 +126,8 @@ def test_a_key_that_is_there_twice_with_one_value_is_a_warning() -> None:
     parsed = parse("a: {b: [1, x], c: 2}\nd: 0\na: {c: 2, b: [1, x]}\n")
     assert (parsed.value, parsed.faults) == ({"a": {"b": [1, "x"], "c": 2}, "d": 0}, [])
     (warning,) = parsed.warnings
-    told = "key is there twice with one value, first in line 1; remove one of them"
-    assert (warning.line, warning.path, warning.text) == (3, "a", told)
+    sentence = "key is there twice with one value, first in line 1; remove one of them"
+    assert (warning.line, warning.path, warning.text) == (3, "a", sentence)
 
 
 @pytest.mark.parametrize("second", ["1.0", "true", "'1'", "2", ""])
