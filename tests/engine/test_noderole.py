@@ -225,5 +225,5 @@ def test_what_a_destructive_role_did_is_not_run_again_by_a_refresh(once: str | N
     (vertex,) = graph([State.ACTIVE], [], once=[once])
     flags = () if once else ("destructive",)  # it says so now, or said so when it ran
     vertex.node.world.put_role("r0", Stored(Role(barclamp="b", jig="script", flags=flags), 0))
-    with pytest.raises(Conflict, match="r0@n: its role is destructive.*noderole redeploy r0@n"):
+    with pytest.raises(Conflict, match=r"r0@n: its role is destructive.*noderole redeploy r0@n"):
         apply({vertex: Event.REFRESH}, now=9.0)
