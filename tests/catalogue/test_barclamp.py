@@ -213,7 +213,9 @@ def test_what_requires_a_role_that_is_left_out_is_told_where_that_stands(
         found = imported(tmp_path, roles, before)
         said = f"b.yml:4: roles[r].requires[0]: requires bad, which is left out ({tmp_path}/b.yml:3); until it is mended, {until}"
         assert found.roles.keys() == {"r"}, wrong
-        assert [warning.rpartition("/b.yml:4")[2] for warning in found.warnings] == [said.rpartition("b.yml:4")[2]], wrong
+        assert [warning.rpartition("/b.yml:4")[2] for warning in found.warnings] == [said.rpartition("b.yml:4")[2]], (
+            wrong
+        )
 
 
 def test_flags_of_opencrowbar_that_change_nothing_here_are_taken_in_silence(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ pytestmark = needs("digitalrebar")
 
 def declared(path: Path) -> list[str]:
     """The names of the roles of a document, as they are written."""
-    return re.findall(r"^  - name: ['\"]?([\w.-]+)", path.read_text().partition("\nroles:")[2].partition("\nattribs:")[0], re.M)
+    return re.findall(
+        r"^  - name: ['\"]?([\w.-]+)", path.read_text().partition("\nroles:")[2].partition("\nattribs:")[0], re.M
+    )
 
 
 def test_every_document_loads_and_loses_only_a_role_that_is_named_with_its_line() -> None:
