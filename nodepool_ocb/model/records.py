@@ -106,6 +106,7 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     generation: Count = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
     run: RunName | None = None  # the newest run; its record is runs/<run>
     epoch: Count = 0  # the node's epoch under which that run was claimed
+    given: Count = 0  # a digest of what the newest run that succeeded was given; 0: not noted, 1: not known
     attempt: Times = 0  # runs of this generation's work since the last success or RETRY by a person
     reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
     by: str | None = None  # who caused the newest change
@@ -204,6 +205,17 @@ class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     reason: str | None = None
     tail: str | None = None  # the end of the output, at most 4 KiB
     log: str | None = None  # HOST:FILE of the whole output
+
+
+class Given(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``noderoles/<role>/given``: what its newest run that succeeded was given, long texts by their digests."""
+
+    jig: str
+    script: str | None = None  # its digest
+    parameters: Mapping[str, Json] = {}
+    attributes: Mapping[str, Json] = {}  # of its ancestors and its own, without its wall
+    beside: Mapping[str, Json] = {}  # place (a/b/c) → what else is seen where its role declares or wants an attribute
+    reason: str | None = None  # why the rest is not here
 
 
 class Attrib(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
