@@ -68,6 +68,24 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: Moment
 
 
+class Marker(StrEnum):
+    """Who may say that a node is not alive, whatever probes find."""
+
+    PERSON = "person"  # ends by a person's word alone, or when its time is up
+    HOOK = "hook"  # ends by the word of a hook, of the machine or of a person
+    MACHINE = "machine"  # ends by the word of the machine or of a person
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody says that a node is not alive: while that holds, nobody probes it."""
+
+    kind: Marker
+    by: str  # the person, the annealer that ran the hook, or who spoke for the machine
+    reason: str | None = None
+    since: Moment
+    until: Moment | None = None  # it holds no longer then
+
+
 class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """A machine: ``nodes/<fqdn>``."""
 
@@ -77,7 +95,8 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     alive: bool = False  # the framework's: it can be reached and logged in to
     available: bool = True  # the administrator's: annealers may work on it
     since: Moment = 0.0  # when alive or available changed last
-    reason: str | None = None  # why it is not alive: "connect: ...", with the step that failed
+    reason: str | None = None  # what was found when it was asked last: "connect: ...", with the step that failed
+    mark: Mark | None = None  # while it is not alive: who said so, and how long that holds
     suspicion: Suspicion | None = None  # while it is alive: one annealer does not reach it, and others look
     addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
     user: Login = "root"

@@ -7,7 +7,7 @@ from nodepool_ocb.engine.claim import writes
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Set, State
+from nodepool_ocb.model.records import Change, Create, Marker, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.hooks.context import Context
 from nodepool_ocb_annealer.hooks.job import Done
@@ -19,7 +19,8 @@ def wanted(context: Context, view: NodeView | None, done: Done) -> dict[str, Cha
     changes: list[Change] = []
     for hooked in done.hooked:
         if hooked.set_node and view is not None:
-            changes += liveness.changed(world, view, context.session.now(), by=identity, **hooked.set_node)
+            now, marker = context.session.now(), Marker.HOOK
+            changes += liveness.changed(world, view, now, identity, marker=marker, **hooked.set_node)
         found = (world.vertex(name) for name in hooked.refresh)
         ready = (each for each in found if each is not None and not each.unreadable)
         events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
