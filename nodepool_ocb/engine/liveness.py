@@ -17,7 +17,8 @@ from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Create, Marker, Node, Run, Set, State, Suspicion
+from nodepool_ocb.model.aliveness import Marker, Suspicion
+from nodepool_ocb.model.records import Change, Create, Node, Run, Set, State
 
 #: Where a death leaves no noderole, but for the destructive ones of which it changes nothing.
 UNMOVED: Final = frozenset({State.TRANSITION, State.ACTIVE, State.ERROR})

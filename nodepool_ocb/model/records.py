@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from nodepool_ocb.model.aliveness import Mark, Suspicion
 from nodepool_ocb.model.ranges import (
     Backoff,
     Count,
@@ -58,32 +59,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     """What all records share."""
 
     unknown: dict[str, Json] | None = None  # keys of a later version, kept and written back
-
-
-class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An annealer does not reach a node that is alive; before it counts as dead, another one has to find the same."""
-
-    by: str  # the annealer
-    reason: str  # "connect: ...", with the step that failed
-    since: Moment
-
-
-class Marker(StrEnum):
-    """Who may say that a node is not alive, whatever probes find."""
-
-    PERSON = "person"  # ends by a person's word alone, or when its time is up
-    HOOK = "hook"  # ends by the word of a hook, of the machine or of a person
-    MACHINE = "machine"  # ends by the word of the machine or of a person
-
-
-class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody says that a node is not alive: while that holds, nobody probes it."""
-
-    kind: Marker
-    by: str  # the person, the annealer that ran the hook, or who spoke for the machine
-    reason: str | None = None
-    since: Moment
-    until: Moment | None = None  # it holds no longer then
 
 
 class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -7,7 +7,8 @@ from nodepool_ocb.engine.claim import writes
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Marker, Set, State
+from nodepool_ocb.model.aliveness import Marker
+from nodepool_ocb.model.records import Change, Create, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.hooks.context import Context
 from nodepool_ocb_annealer.hooks.job import Done
