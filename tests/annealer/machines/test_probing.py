@@ -80,11 +80,12 @@ def marked(until: float) -> Node:
 
 def test_a_machine_is_not_asked_while_a_mark_holds_and_at_once_when_its_time_is_up(context: Context) -> None:
     """ZooKeeper's clock says when: one that is behind this host's has it looked at again, and nothing is written."""
+    assert list(context.agenda.due(context.now + 3600.0))
     context.world.put_node("n0", marked(until=61.0), 1)
     context.session.now = lambda: 1.0
     context.probing.plan(["n0"])
-    context.now += 61.0
-    assert list(context.agenda.due(context.now))
+    context.now += 60.0
+    assert list(context.agenda.due(context.now)) == [Appointment(Matter.PROBE, "n0")]
     context.session.now = lambda: 51.0
     context.probing.probe("n0")
     assert context.inbox.empty()
