@@ -117,3 +117,16 @@ def test_schema_and_settings_know_the_same_keys() -> None:
     for name, default in ((each, getattr(config.Settings(), each)) for each in config.Settings.__struct_fields__):
         if hasattr(default, "__struct_fields__"):
             assert set(schema["properties"][name]["properties"]) == set(default.__struct_fields__), name
+
+
+def test_who_reads_leniently_is_warned_of_a_key_that_is_there_twice_with_one_value_and_others_are_refused() -> None:
+    text = "a: 1\na: 1\n---\nb: 2\nb: 3\n"
+    one, two = (part + "\n" for part in text.split("\n---\n"))
+    sentence = "f.yaml:2: a: key is there twice with one value, first in line 1; remove one of them"
+    assert document.load(one, "f.yaml", lenient=True).warnings == (sentence,)
+    for read in (document.load, document.load_all):
+        with pytest.raises(Invalid) as caught:
+            read(one, "f.yaml")
+        assert list(caught.value.problems) == [sentence]
+        with pytest.raises(Invalid, match=r"f\.yaml:2: b: key is there twice, first in line 1"):
+            read(two, "f.yaml", lenient=True)
