@@ -89,8 +89,8 @@ class NodeHooks:
         self._order = self._order or _by_depth(self._context.world)
         known = (name for name in self._order if name in roles)
         having = {name: roles[name].record.barclamp for name in known if hook in roles[name].record.hooks}
-        told = hook == CHANGE and node.changed
-        return {name: barclamp for name, barclamp in having.items() if not told or heard(node.changed, name)}
+        changed = node.changed if hook == CHANGE else {}
+        return {name: barclamp for name, barclamp in having.items() if not changed or heard(changed, name)}
 
     def _run(self, view: NodeView, node: Node, hook: str, roles: Mapping[str, str]) -> Job:
         world, fqdn = self._context.world, view.name
