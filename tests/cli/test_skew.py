@@ -268,7 +268,7 @@ def test_a_role_that_is_left_out_of_an_import_stays_as_it_was_and_closes_no_circ
     document.write_text(head + "  - {name: aa, jig: noop, requires: [bb]}\n  - {name: bb, jig: noop}\n")
     assert ocb("barclamp", "import", str(document)).exit_code == 0
     document.write_text(head + "  - {name: aa, jig: noop, provides: [aa]}\n  - {name: bb, jig: noop, requires: [aa]}\n")
-    ocb("barclamp", "import", str(document), "--force")
+    assert ocb("barclamp", "import", str(document)).exit_code == 1
     assert barclamp.roles.check({name: stored.record for name, stored in tree.load(lab).roles.items()}) == []
 
 
