@@ -7,7 +7,7 @@ The rules, in prose:
   BLOCKED while any parent is not satisfied; a BLOCKED one whose parents are all satisfied becomes TODO. A parent is
   satisfied when it is ACTIVE, or in TRANSITION by a refresh.
 - A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
-  outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that.
+  outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
 - A run that is to be cancelled (CANCEL) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
   whatever else it came to meanwhile counts for nothing.
 - A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
@@ -128,6 +128,10 @@ class Placed(Protocol):
     @property
     def hooks(self) -> Sequence[str]:
         """The hooks that its role has."""
+
+    @property
+    def destructive(self) -> bool:
+        """Whether its role must not be run a second time."""
 
     @property
     def waiting(self) -> int:
@@ -256,6 +260,7 @@ def placed(vertex: Placed, record: NodeRole, fewer: int, now: float) -> NodeRole
     return settled(record, lacking, now) if lacking else record
 
 
+DESTRUCTIVE: Final = "its role is destructive, and only a redeployment runs it again"
 OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not known; look at the machine, then retry"
 
 
@@ -329,13 +334,16 @@ def apply(
 ) -> dict[P, NodeRole]:
     """The new records when these events happen at once: theirs, and those of all whom they move.
 
-    Raises Conflict, naming the noderole, where the table refuses an event or its record cannot be read. A noderole whose
-    role has a hook for the state that it enters gets that hook added to ``hooks``, for an annealer to run.
+    Raises Conflict, naming the noderole, where the table refuses an event, its record cannot be read, or a destructive role
+    would be refreshed. A noderole whose role has a hook for the state that it enters gets that hook added to ``hooks``, for
+    an annealer to run.
     """
     changed: dict[P, NodeRole] = {}
     for vertex, event in events.items():
         if vertex.unreadable:
             raise Conflict(f"{vertex.name}: its record cannot be read, so it cannot {event}")
+        if event is Event.REFRESH and vertex.destructive:
+            raise Conflict(f"{vertex.name}: {DESTRUCTIVE}: nodepool-ocb noderole redeploy {vertex.name}")
         try:
             changed[vertex] = after(vertex.record, event, now, by, reason)
         except Conflict as refused:

@@ -231,3 +231,12 @@ def test_a_run_that_is_to_be_ended_comes_to_an_error_and_to_nothing_else() -> No
     failed = after(cancelled, Event.FAIL, 10.0, reason="time is up")
     assert (failed.state, failed.cancel_reason, failed.generation) == (State.ERROR, None, 2)
     assert after(failed, Event.RETRY, 11.0).generation == 3
+
+
+@pytest.mark.parametrize("once", [None, "done"])
+def test_what_a_destructive_role_did_is_not_run_again_by_a_refresh(once: str | None) -> None:
+    (vertex,) = graph([State.ACTIVE], [], once=[once])
+    flags = () if once else ("destructive",)  # it says so now, or said so when it ran
+    vertex.node.world.put_role("r0", Stored(Role(barclamp="b", jig="script", flags=flags), 0))
+    with pytest.raises(Conflict, match=r"r0@n: its role is destructive.*noderole redeploy r0@n"):
+        apply({vertex: Event.REFRESH}, now=9.0)
