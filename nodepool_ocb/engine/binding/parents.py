@@ -32,16 +32,16 @@ class Draft:
 
     def __init__(self, world: World, view: NodeView, deployment: str, given: Mapping[str, list[Vertex]]) -> None:
         self.parents: dict[str, set[str]] = {}
-        self._world, self._view, self._deployment, self._given = world, view, deployment, given
+        self.world, self.view, self.deployment, self._given = world, view, deployment, given
         self._line = lineage(world, deployment)
 
     def name(self, role: str) -> str:
         """The noderole of a role on the node that is bound to."""
-        return paths.noderole_name(role, self._view.name)
+        return paths.noderole_name(role, self.view.name)
 
     def role(self, name: str, because: str | None = None) -> Role:
         """Raises NotFound for an unknown role, Conflict where another role requires it."""
-        stored = self._world.roles.get(name)
+        stored = self.world.roles.get(name)
         if stored is None:
             if because is None:
                 raise NotFound(f"role {name} is not known; import its barclamp: nodepool-ocb barclamp import FILE")
@@ -57,17 +57,17 @@ class Draft:
         """
         if need in self._given:
             return [vertex.name for vertex in self._given[need]], "given explicitly"
-        stored = self._world.roles.get(need)
-        able = {need} | {name for name, each in self._world.roles.items() if need in each.record.provides}
+        stored = self.world.roles.get(need)
+        able = {need} | {name for name, each in self.world.roles.items() if need in each.record.provides}
         cluster = stored is not None and "cluster" in stored.record.flags
         planned = [name for name in self.parents if name not in pending]
-        here = [self.name(name) for name in sorted(able) if name in self._view.noderoles or name in planned][:1]
+        here = [self.name(name) for name in sorted(able) if name in self.view.noderoles or name in planned][:1]
         implicit = stored is not None and "implicit" in stored.record.flags
         if not cluster and (here or implicit):
             return here, "bound on the same node"
         for deployment in self._line:
             found = self._in_deployment(deployment, able)
-            if cluster and (found or (deployment == self._deployment and any(name in able for name in planned))):
+            if cluster and (found or (deployment == self.deployment and any(name in able for name in planned))):
                 named = self._members(need, deployment, found, here)
                 return named, f"every one of role {need} in deployment {deployment}"
             if found:
@@ -84,18 +84,18 @@ class Draft:
     def own(self, role: str) -> str:
         """What names the noderole of a role that this bind makes: its cluster, where it is a member of its own."""
         serves = role in self.serves(role)
-        return paths.cluster_name(role, self._deployment) if serves else self.name(role)
+        return paths.cluster_name(role, self.deployment) if serves else self.name(role)
 
     def serves(self, role: str) -> list[str]:
         """The cluster roles that a noderole of this role counts as."""
-        roles = self._world.roles
+        roles = self.world.roles
         counts_as = (each for each in {role, *self.role(role).provides} if each in roles)
         return sorted(each for each in counts_as if "cluster" in roles[each].record.flags)
 
     def _in_deployment(self, deployment: str, able: Collection[str]) -> list[Vertex]:
         found = [
             vertex
-            for node in self._world.nodes.values()
+            for node in self.world.nodes.values()
             if not leaves(node)
             for name in able
             if (vertex := node.noderoles.get(name)) is not None and vertex.record.deployment == deployment
@@ -106,14 +106,14 @@ class Draft:
         """What a noderole names as its parents, and the members of a cluster; those of this bind included."""
         of_cluster = paths.split_cluster(name)
         if of_cluster is not None:
-            cluster = self._world.clusters.get(name)
+            cluster = self.world.clusters.get(name)
             members = [vertex.name for vertex in cluster.members] if cluster else []
-            planned = self.parents if of_cluster[1] == self._deployment else ()
+            planned = self.parents if of_cluster[1] == self.deployment else ()
             return members + [self.name(each) for each in planned if of_cluster[0] in self.serves(each)]
         role, fqdn = paths.split_noderole(name)
-        if fqdn == self._view.name and role in self.parents:
+        if fqdn == self.view.name and role in self.parents:
             return self.parents[role]
-        vertex = self._world.vertex(name)
+        vertex = self.world.vertex(name)
         return vertex.record.parents if vertex else ()
 
     def reaches(self, start: str, role: str) -> bool:

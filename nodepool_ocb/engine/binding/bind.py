@@ -1,0 +1,129 @@
+"""One bind under way: the roles that it needs, and what becomes a parent of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine.binding import refusals
+from nodepool_ocb.engine.binding.parents import Draft, explicit
+from nodepool_ocb.engine.binding.transaction import Plan, written
+from nodepool_ocb.engine.world import NodeView, Vertex, World, node_of
+from nodepool_ocb.errors import Conflict, NotFound
+
+
+def plan(
+    world: World,
+    role: str,
+    fqdn: str,
+    *,
+    now: float,
+    by: str | None = None,
+    deployment: str | None = None,
+    jigs: Collection[str] | None = None,
+    parents: Collection[str] = (),
+) -> Plan:
+    """Bind one role to one node.
+
+    ``jigs`` are the active ones (None: do not ask); ``parents`` names noderoles to take instead of those that would be
+    chosen. Raises NotFound for an unknown role, node, deployment or parent; Conflict, with the next step, for what seeds
+    000 and 001 forbid.
+    """
+    view = node_of(world, fqdn)
+    return plan_all(world, [role], view, now=now, by=by, deployment=deployment, jigs=jigs, parents=parents)
+
+
+def plan_all(
+    world: World,
+    roles: Iterable[str],
+    view: NodeView,
+    *,
+    now: float,
+    by: str | None = None,
+    deployment: str | None = None,
+    jigs: Collection[str] | None = None,
+    parents: Collection[str] = (),
+) -> Plan:
+    """Bind several roles to one node, which may be one that is only planned."""
+    assert view.record is not None, "a node that is bound to exists, or is about to"
+    roles = list(roles)
+    chosen = deployment or view.record.deployment
+    unreadable.refuse_bind(world, view, chosen)
+    if view.record.deleting:
+        raise Conflict(f"node {view.name} is being deleted; nothing can be bound to it")
+    if chosen not in world.deployments:
+        raise NotFound(f"deployment {chosen} does not exist; nodepool-ocb deployment create {chosen}")
+    binder = _Binder(world, view, chosen, jigs, explicit(world, parents))
+    for role in roles:
+        binder.bind(role)
+    binder.want_attributes()
+    return binder.finished(now, by)
+
+
+class _Binder:
+    """One bind under way: the noderoles that it would make, and the parents of each."""
+
+    def __init__(
+        self,
+        world: World,
+        view: NodeView,
+        deployment: str,
+        jigs: Collection[str] | None,
+        given: Mapping[str, list[Vertex]],
+    ) -> None:
+        self._world, self._view, self._deployment, self._jigs = world, view, deployment, jigs
+        self._draft = Draft(world, view, deployment, given)
+        self._explanations: list[str] = []
+
+    def bind(self, role: str, because: str | None = None) -> None:
+        """Plan the role and all that it needs; iteratively, for chains may be long."""
+        stack: list[tuple[str, Iterator[str]]] = []
+        self._begin(role, because, stack)
+        while stack:
+            name, needs = stack[-1]
+            need = next(needs, None)
+            if need is None:
+                self._draft.parents[name] = self._draft.parents.pop(name)  # after its parents: the order of creation
+                stack.pop()
+                continue
+            pending = [name for name, _ in stack]
+            if need in pending:
+                circle = " → ".join([*pending[pending.index(need) :], need])
+                raise Conflict(f"roles require each other in a circle: {circle}; take one of these requirements away")
+            self._draft.role(need, name)
+            names, why = self._draft.find(need, pending)
+            if not names:
+                self._begin(need, name, stack)
+                names, why = [self._draft.own(need)], "found nowhere, so bound on the same node"
+            self._draft.parents[name].update(names)
+            self._explanations.append(f"{self._draft.name(name)} ← {', '.join(sorted(names))}: {why}")
+
+    def _begin(self, role: str, because: str | None, stack: list[tuple[str, Iterator[str]]]) -> None:
+        definition = self._draft.role(role, because)
+        if role in self._view.noderoles or role in self._draft.parents:
+            return
+        refusals.refuse_role(self._draft, role, because, self._jigs)
+        self._draft.parents[role] = set()
+        stack.append((role, iter(sorted(set(definition.requires) - {role}))))
+
+    # -- what else becomes a parent --
+
+    def want_attributes(self) -> None:
+        """Noderoles that declare what a new one wants to see come before it, where they are found."""
+        declared = {
+            attrib.name: name for name, each in sorted(self._world.roles.items()) for attrib in each.record.attribs
+        }
+        for role, parents in self._draft.parents.items():
+            wanted = {declared[name] for name in self._draft.role(role).wants_attribs if name in declared} - {role}
+            for need in sorted(wanted):
+                names, why = self._draft.find(need)
+                fresh = [name for name in names if name not in parents and not self._draft.reaches(name, role)]
+                parents.update(fresh)
+                self._explanations += [
+                    f"{self._draft.name(role)} ← {name}: it declares what is wanted; {why}" for name in fresh
+                ]
+
+    def finished(self, now: float, by: str | None) -> Plan:
+        """Check the whole, and say what is to be written."""
+        refusals.refuse_whole(self._draft)
+        return written(self._draft, self._explanations, now, by)

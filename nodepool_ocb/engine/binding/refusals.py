@@ -1,0 +1,103 @@
+"""What may not be bound: abstract roles, roles without a jig, roles that conflict or stand in for each other, circles.
+
+Each function raises Conflict, with the next step. Pure. Sources: seed 000, "How the noderole graph is built"; seed 001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from nodepool_ocb.documents.cycles import components
+from nodepool_ocb.engine.binding.parents import Draft
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Role
+
+#: The jigs that touch no machine: what a virtual node can have.
+MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
+#: A claim checks every parent that is named by itself, in one transaction with some ten other changes.
+MOST_PARENTS: Final = limits.MOST_CHANGES - 30
+
+
+def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[str] | None) -> None:
+    """Raises Conflict where the role may not be bound to the node; ``jigs`` are the active ones (None: do not ask)."""
+    definition = draft.role(role, because)
+    wanted_by = f" (required by {because})" if because else ""
+    if "abstract" in definition.flags:
+        able = sorted(name for name, each in draft.world.roles.items() if role in each.record.provides)
+        hint = f"bind one that provides it first: {', '.join(able)}" if able else "no imported role provides it"
+        raise Conflict(f"role {role} is abstract{wanted_by} and cannot be bound; {hint}")
+    if jigs is not None and definition.jig not in jigs:
+        raise Conflict(
+            f"role {role}{wanted_by} needs jig {definition.jig}, which no annealer has;"
+            " install what brings it, or start an annealer that has it"
+        )
+    assert draft.view.record is not None, "a node that is bound to exists, or is about to"
+    if draft.view.record.virtual and definition.jig not in MACHINELESS:
+        raise Conflict(
+            f"role {role}{wanted_by} acts on a machine with jig {definition.jig}, and {draft.view.name} is virtual;"
+            " bind it to a node that has an address"
+        )
+    for other in (*draft.view.noderoles, *draft.parents):
+        _refuse_beside(draft, role, definition, other, wanted_by)
+    shared = draft.world.deployment_roles.get((draft.deployment, role))
+    if shared is not None and shared.record.deleting:
+        raise Conflict(f"deployment {draft.deployment} is being deleted; nothing can be bound in it")
+
+
+def _refuse_beside(draft: Draft, role: str, definition: Role, other: str, wanted_by: str) -> None:
+    stored = draft.world.roles.get(other)
+    there = stored.record if stored else None
+    where = f"on {draft.view.name}"
+    if other in definition.conflicts or (there and role in there.conflicts):
+        raise Conflict(f"role {role}{wanted_by} conflicts with {other}, which is bound {where}; unbind it first")
+    if other in definition.provides or (there and role in there.provides):
+        raise Conflict(
+            f"role {role}{wanted_by} and {other}, which is bound {where}, stand in for each other; one of them is enough"
+        )
+
+
+def refuse_whole(draft: Draft) -> None:
+    """What only the finished draft shows: circles, roles above their stand-ins, too many parents."""
+    _refuse_circles(draft)
+    for role, parents in draft.parents.items():
+        _refuse_stand_ins_above(draft, role)
+        if len(parents) > MOST_PARENTS:
+            raise Conflict(
+                f"{draft.name(role)} would have {len(parents)} parents, and a claim can check {MOST_PARENTS};"
+                " put a noop role on a virtual node between them"
+            )
+
+
+def _refuse_circles(draft: Draft) -> None:
+    """Where a new noderole would stand above itself: as a member of a cluster, or by given parents."""
+    graph: dict[str, list[str]] = {}
+    queue = [draft.name(role) for role in draft.parents]
+    while queue:
+        name = queue.pop()
+        if name not in graph:
+            graph[name] = list(draft.above(name))
+            queue += graph[name]
+    for knot in components(graph):
+        if not knot.names.isdisjoint(map(draft.name, draft.parents)):
+            raise Conflict(f"noderoles would wait for each other in a circle: {knot}; give another parent")
+
+
+def _refuse_stand_ins_above(draft: Draft, role: str) -> None:
+    """Roles in a ``provides`` relation are not above or below each other (seed 001)."""
+    own = draft.role(role)
+    seen, queue = set[str](), list(draft.parents[role])
+    while queue:
+        name = queue.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        queue += draft.above(name)
+        above = paths.split_noderole(name)[0]
+        stored = draft.world.roles.get(above)
+        if above in own.provides or (stored and role in stored.record.provides):
+            raise Conflict(
+                f"{draft.name(role)} would stand below {name}, and one of them stands in for the other;"
+                " bind it where it does not depend on it"
+            )
