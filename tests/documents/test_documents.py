@@ -37,6 +37,23 @@ def test_a_fault_is_told_with_file_line_key_and_what_was_meant(text: str, senten
     assert problem.startswith(sentence)
 
 
+@pytest.mark.parametrize(
+    ("schema", "there", "text"),
+    [
+        ("config.json", "level", "log: {level: info, levels: x}"),
+        ("config.json", "annealer", "annealer: {}\nanealer: {}"),
+        ("strategy.json", "critical", "groups: [{name: a, critical: true, crtical: true}]"),
+        ("nodepool.json", "labels", "labels: []\nlabel: []"),
+        ("barclamp.json", "requires", "barclamp: {name: b}\nroles: [{name: r, jig: noop, requires: [], require: []}]"),
+    ],
+)
+def test_a_known_key_that_is_there_is_not_what_an_unknown_one_means(schema: str, there: str, text: str) -> None:
+    (unknown,) = [problem for problem in problems(text, schema) if "unknown key" in problem]
+    assert "did you mean" not in unknown
+    meant = [problem for problem in problems(text.replace(f"{there}: ", "x: ", 1), schema) if "did you mean" in problem]
+    assert any(f"`{there}`" in problem for problem in meant)
+
+
 def test_all_faults_of_a_document_are_told_in_order() -> None:
     found = problems("ssh: {pool: x}\nannealer:\n  slot: 1\n  sweep_seconds: -1\n")
     assert [problem.split(":")[1] for problem in found] == ["1", "3", "4"]
