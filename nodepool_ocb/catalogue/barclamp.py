@@ -1,7 +1,7 @@
 """Barclamps: OpenCrowbar's documents, and ours, to roles.
 
 Every problem is reported with file, line and key, and costs as little as it can: a wrong role is left out, the others are
-imported. What OpenCrowbar took and what does no harm is a warning. Ours beside OpenCrowbar's keys: ``script``,
+imported (decision 053). What OpenCrowbar took and what does no harm is a warning. Ours beside OpenCrowbar's keys: ``script``,
 ``timeout_seconds``, ``retries``, ``backoff_seconds``, ``parameters`` (docs/barclamps.md).
 
 The attributes that a barclamp declares for itself, outside its roles, become those of an abstract role
@@ -96,6 +96,7 @@ class _Reader:
     def __init__(self, known: Mapping[str, Role]) -> None:
         self._known = known
         self._origins: dict[str, _Origin] = {}
+        self._left_out: dict[str, _Origin] = {}
         self.roles: dict[str, Role] = {}
         self.warnings: list[str] = []
         self.problems: list[str] = []
@@ -111,9 +112,12 @@ class _Reader:
         if () in refused:
             return
         barclamp: str = document.value["barclamp"]["name"]
-        for index, raw in enumerate(document.value.get("roles") or []):
+        for index, raw in enumerate(document.value.get("roles") or [] if ("roles",) not in refused else []):
+            origin = _Origin(document, ("roles", index))
             if ("roles", index) not in refused:
-                self._role(_Origin(document, ("roles", index)), barclamp, raw)
+                self._role(origin, barclamp, raw)
+            elif isinstance(raw, dict) and isinstance(raw.get("name"), str):
+                self._left_out.setdefault(raw["name"], origin)
         if document.value.get("attribs") and ("attribs",) not in refused:
             own = {"name": f"barclamp-{barclamp}", "jig": "noop", "flags": ["abstract", "library"]}
             about = {"description": f"Attributes of barclamp {barclamp} that belong to no role"}
@@ -121,15 +125,14 @@ class _Reader:
             self._role(_Origin(document, ()), barclamp, raw)
 
     def _refused(self, document: Document) -> set[tuple[str | int, ...]]:
-        """The parts of a document that its schema refuses: roles, its attribs, or () for all of it."""
+        """The parts of a document that are not to be read: single roles, ``roles``, ``attribs``, or () for all of it."""
         refused: set[tuple[str | int, ...]] = set()
         for fault in faults(document, "barclamp.json"):
             if _harmless(fault):
                 self.warnings.append(Fault(fault.line, f"{fault.text}; ignored", fault.path).at(document.name))
                 continue
             self.problems.append(fault.at(document.name))
-            part = fault.key[:2] if fault.key[:1] == ("roles",) else fault.key[:1]
-            refused.add(part if part == ("attribs",) or len(part) == 2 else ())
+            refused.add(_part(fault.key))
         return refused
 
     def _role(self, origin: _Origin, barclamp: str, raw: Mapping[str, Json]) -> None:
@@ -147,7 +150,9 @@ class _Reader:
         problems: list[str] = []
         role = self._made(origin, barclamp, raw, problems)
         self.problems += problems
-        if not problems:
+        if problems:
+            self._left_out.setdefault(name, origin)
+        else:
             self.roles[name], self._origins[name] = role, origin
 
     def _made(self, origin: _Origin, barclamp: str, raw: Mapping[str, Json], problems: list[str]) -> Role:
@@ -174,7 +179,7 @@ class _Reader:
     def _flags(self, origin: _Origin, raw: Mapping[str, Json], problems: list[str]) -> tuple[str, ...]:
         for index, flag in enumerate(raw.get("flags") or []):
             if flag not in roles.FLAGS + roles.LEGACY_FLAGS:
-                meant = did_you_mean(flag, roles.FLAGS)
+                meant = did_you_mean(flag, roles.FLAGS, present=raw["flags"])
                 text = f"unknown flag `{flag}`{meant or '; it is kept and changes nothing'}"
                 (problems if meant else self.warnings).append(origin.fault(text, "flags", index))
         return _names(raw, "flags")
@@ -185,11 +190,16 @@ class _Reader:
         except Exception as error:  # whatever a package of somebody else raises when it is loaded
             problems.append(origin.fault(f"its Python class cannot be loaded: {type(error).__name__}: {error}"))
             return ()
-        if code is None and (raw.get("type") or raw["jig"] == "role-provided"):
+        if code is not None:
+            return overridden(type(code))
+        known = self._known.get(raw["name"])
+        kept = known.hooks if known is not None and known.type == raw.get("type") else ()
+        if kept or raw.get("type") or raw["jig"] == "role-provided":
             where = f"entry point {raw['name']} or {barclamp} of group nodepool_ocb.roles"
-            text = f"no installed package offers its Python class ({where}); without it, its own code does not run"
+            then = f"its hooks stay as imported before: {', '.join(kept)}" if kept else "its own code does not run"
+            text = f"no installed package offers its Python class ({where}); without it, {then}"
             self.warnings.append(origin.fault(text, "type" if raw.get("type") else "jig"))
-        return overridden(type(code)) if code else ()
+        return kept
 
     def _script(self, origin: _Origin, raw: Mapping[str, Json], problems: list[str]) -> str | None:
         given, jig = raw.get("script"), raw["jig"]
@@ -213,8 +223,22 @@ class _Reader:
         while self._leave_out():
             pass  # what is left out stays as it was before, and that may contradict another
         for finding in roles.loose_ends({**self._known, **self.roles}):
-            if finding.role in self.roles:
+            lacking = finding.field == "requires" and finding.item in self._left_out
+            if finding.role in self.roles and not lacking:
                 self.warnings.append(self._fault(finding))
+        self._requires_left_out()
+
+    def _requires_left_out(self) -> None:
+        """Which roles require one that is left out, and what counts in its place."""
+        for name, role in sorted(self.roles.items()):
+            for need in role.requires:
+                if need not in self.roles and need in self._left_out:
+                    origin = self._left_out[need]
+                    there = f"{origin.document.name}:{origin.document.line(origin.key)}"
+                    known = need in self._known
+                    until = f"{need} as it was imported before counts" if known else "this role cannot be bound"
+                    text = f"requires {need}, which is left out ({there}); until it is mended, {until}"
+                    self.warnings.append(self._fault(roles.Finding(name, "requires", need, text)))
 
     def _leave_out(self) -> bool:
         """Leave out the roles that have problems; whether there were any."""
@@ -225,6 +249,7 @@ class _Reader:
                 first = finding.role if finding.role in to_blame else to_blame[0]
                 self.problems.append(self._fault(replace(finding, role=first)))
             for name in to_blame:
+                self._left_out[name] = self._origins[name]
                 del self.roles[name]
         return len(self.roles) < before
 
@@ -250,6 +275,11 @@ class _Reader:
 
 def _names(raw: Mapping[str, Json], key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(raw.get(key) or ()))
+
+
+def _part(key: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """What is lost by a fault at a key: a role, a section, or all, where nobody knows whose roles they are."""
+    return key[:2] if key[:1] == ("roles",) else () if key[:1] == ("barclamp",) else key[:1]
 
 
 def _harmless(fault: Fault) -> bool:

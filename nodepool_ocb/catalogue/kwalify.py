@@ -37,11 +37,12 @@ PATTERN_LENGTH: Final = 500  #: of a regular expression, in letters
 VALUE_LENGTH: Final = 65_536  #: of text that is matched against one, unless the schema says less
 
 
-Suggest: TypeAlias = Callable[[str, Iterable[str]], str]
+Suggest: TypeAlias = Callable[[str, Iterable[str], Iterable[str]], str]
 
 
 def translate(rule: Json, suggest: Suggest) -> dict[str, Json]:
-    """The JSON Schema of a Kwalify rule; ``suggest(word, known words)`` ends the sentence about an unknown word.
+    """The JSON Schema of a Kwalify rule; ``suggest(word, known words, those there already)`` ends the sentence about an unknown
+    word.
 
     Raises Invalid with one problem, ``PATH: sentence`` (the sentence alone for the rule itself).
     """
@@ -53,10 +54,10 @@ def _rule(rule: Json, path: str, suggest: Suggest) -> dict[str, Json]:
         raise _wrong(path, "a rule must be a mapping such as {type: str}")
     for key in rule:
         if key not in KEYS:
-            raise _wrong(path, f"unknown key `{key}`{suggest(key, KEYS)}")
+            raise _wrong(path, f"unknown key `{key}`{suggest(key, KEYS, rule)}")
     kind = rule.get("type", "map" if "mapping" in rule else "seq" if "sequence" in rule else "str")
     if kind not in TYPES:
-        raise _wrong(path, f"unknown type `{kind}`{suggest(str(kind), TYPES)}")
+        raise _wrong(path, f"unknown type `{kind}`{suggest(str(kind), TYPES, ())}")
     kinds, optional = TYPES[kind], rule.get("required") is not True
     schema: dict[str, Json] = {}
     if kinds is not None:

@@ -39,18 +39,20 @@ def check(files: Sequence[str]) -> None:
     _complain(found.warnings)
     if output.chosen() == "name":
         output.things(document.roles, ("name",))
-    else:
+    elif document.roles or output.chosen() != "table":
         output.thing(document, "", output.table(document.roles, ("name", "barclamp", "jig", "flags")))
+    elif not found.problems:
+        output.say("no role is in these documents")
     if found.problems:
         raise Invalid(found.problems)
 
 
 @command.command("import")
 @files_argument
-@click.option("--force", is_flag=True, help="Import what is right even where other roles have problems.")
+@click.option("--whole", is_flag=True, help="Import nothing if any role has a problem.")
 @dry_run_option
-def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
-    """Import the roles of documents: nothing, if any has a problem, unless --force is given."""
+def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
+    """Import the roles of documents. A role with a problem is left out, and the command then ends with exit code 1."""
     from nodepool_ocb.catalogue import barclamp
 
     outcome: list[Imported] = []
@@ -59,7 +61,7 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
         unreadable.refuse_import(world)
         found = barclamp.load(files, {name: stored.record for name, stored in world.roles.items()})
         outcome[:] = [found]
-        if found.problems and not force:
+        if found.problems and whole:
             raise Invalid(found.problems)
         yield from structure.in_parts(world, ([each] for each in _changes(world, found.roles)))
 
@@ -71,6 +73,9 @@ def import_(files: Sequence[str], force: bool, dry_run: bool) -> None:
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
     session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
+    if outcome[0].problems:
+        rest = "everything else is imported" if outcome[0].roles else "nothing else is there"
+        raise Invalid(f"what has a problem was left out, and {rest}; mend it, and import again")
 
 
 def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:

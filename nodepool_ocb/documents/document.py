@@ -29,6 +29,7 @@ class Document(msgspec.Struct, frozen=True):
     name: str
     value: Json
     lines: dict[Key, int]
+    warnings: tuple[str, ...] = ()  # of a document that was read leniently
 
     def line(self, key: Sequence[str | int]) -> int:
         """The line of a key, or of the nearest key above it (below an alias, that of the alias)."""
@@ -57,22 +58,23 @@ class Document(msgspec.Struct, frozen=True):
         return Fault(self.line(key), text, self.path(key)).at(self.name)
 
 
-def load(source: Path | str, name: str | None = None) -> Document:
+def load(source: Path | str, name: str | None = None, *, lenient: bool = False) -> Document:
     """The document in a file, or in text when its ``name`` is given.
 
-    Raises Invalid with every fault; a document that is no YAML at all has one.
+    Raises Invalid with every fault; a document that is no YAML at all has one. ``lenient``: what costs nothing, such as a
+    key that is there twice with one value, is among its ``warnings`` and no fault.
     """
     text, name = _read(source, name)
-    return _documents([parse(text)], name, text)[0]
+    return _documents([parse(text)], name, text, lenient)[0]
 
 
-def load_all(source: Path | str, name: str | None = None) -> list[Document]:
+def load_all(source: Path | str, name: str | None = None, *, lenient: bool = False) -> list[Document]:
     """Every document in a file, or in text when its ``name`` is given; those that are empty are left out.
 
-    Raises Invalid with every fault of all of them.
+    Raises Invalid with every fault of all of them; ``lenient`` as in ``load``.
     """
     text, name = _read(source, name)
-    return [document for document in _documents(parse_all(text), name, text) if document.value is not None]
+    return [document for document in _documents(parse_all(text), name, text, lenient) if document.value is not None]
 
 
 def read(path: Path) -> str:
@@ -97,11 +99,14 @@ def _read(source: Path | str, name: str | None) -> tuple[str, str]:
     return text, name
 
 
-def _documents(parsed: Sequence[Parsed], name: str, text: str) -> list[Document]:
-    problems = [_discreet(fault, text).at(name) for each in parsed for fault in each.faults]
+def _documents(parsed: Sequence[Parsed], name: str, text: str, lenient: bool) -> list[Document]:
+    faults = (fault for each in parsed for fault in (each.faults if lenient else [*each.faults, *each.warnings]))
+    problems = [_discreet(fault, text).at(name) for fault in faults]
     if problems:
         raise Invalid(problems)
-    return [Document(name, each.value, each.lines) for each in parsed]
+    return [
+        Document(name, each.value, each.lines, tuple(warning.at(name) for warning in each.warnings)) for each in parsed
+    ]
 
 
 def _discreet(fault: Fault, text: str) -> Fault:

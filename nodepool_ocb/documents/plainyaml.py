@@ -5,6 +5,7 @@
 - Refused: duplicate keys, keys that are not text, tags, numbers beyond JSON, more than DEPTH levels, ALIASES aliases,
   NODES nodes with aliases and merge keys counted as often as they are used.
 - Every fault is collected, with its line; what is faulty is left out of the value.
+- A key that is there twice with one and the same value is a warning; who reads decides whether it is a fault.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Parsed(msgspec.Struct, frozen=True):
     value: Json
     lines: dict[Key, int]
     faults: list[Fault]
+    warnings: list[Fault] = []  # by which nothing is lost
 
 
 def parse(text: str) -> Parsed:
@@ -89,7 +91,8 @@ def _documents(text: str, only: bool = False) -> Iterator[Parsed]:
         except _TooMuch as error:
             reader.faults.append(Fault(error.line, str(error)))
             going_on = False
-        yield Parsed(value, reader.lines, sorted(reader.faults, key=lambda fault: fault.line))
+        faults, warnings = (sorted(found, key=lambda fault: fault.line) for found in (reader.faults, reader.warnings))
+        yield Parsed(value, reader.lines, faults, warnings)
 
 
 def _syntax(error: yaml.YAMLError, text: str) -> Fault:
@@ -127,10 +130,11 @@ class _Reader:
         self._start: Any = None  # the event that begins the next document, or ends the stream
         self.lines: dict[Key, int] = {}
         self.faults: list[Fault] = []
+        self.warnings: list[Fault] = []
 
     def document(self) -> Json:
         """The next document of the stream; nothing where there is none."""
-        self.lines, self.faults, self._anchors = {}, [], {}
+        self.lines, self.faults, self.warnings, self._anchors = {}, [], [], {}
         if self._start is None:
             next(self._events)  # the start of the stream
             self._start = next(self._events)
@@ -193,19 +197,35 @@ class _Reader:
         merged: dict[str, Json] = {}
         nodes = 1
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            name, merge = self._key(event, key, mapping)
-            if name is not None:
+            name, merge = self._key(event, key)
+            again = name in mapping
+            if name is not None and not again:
                 self.lines[(*key, name)] = _line(event)
-            sized = self._value(next(self._events), (*key, name if name is not None else "?"))
+            sized = self._value(next(self._events), (*key, name if name is not None and not again else "?"))
             nodes += sized.nodes
             self._bound(nodes, event)
             if merge:
                 self._merge(event, key, sized.value, merged)
+            elif name is not None and again:
+                self._again(event, (*key, name), same=_same(mapping[name], sized.value))
             elif name is not None:
                 mapping[name] = sized.value
         return _Sized({**merged, **mapping}, nodes)
 
-    def _key(self, event: Any, key: Key, mapping: dict[str, Json]) -> tuple[str | None, bool]:
+    def _again(self, event: Any, key: Key, same: bool) -> None:
+        """A key is there twice."""
+        first = self.lines[key]
+        if same:
+            self._note(
+                event,
+                key,
+                f"key is there twice with one value, first in line {first}; remove one of them",
+                self.warnings,
+            )
+        else:
+            self._note(event, key, f"key is there twice, first in line {first}; remove one of them")
+
+    def _key(self, event: Any, key: Key) -> tuple[str | None, bool]:
         """The key that an event is, None where it is none; and whether it is the merge key."""
         if not isinstance(event, yaml.ScalarEvent):
             self._note(event, key, "a key must be text, and is not; quote it")
@@ -216,10 +236,6 @@ class _Reader:
         name = self._scalar(event, key)
         if not isinstance(name, str):
             self._note(event, key, f"key {event.value or 'null'} must be text, and is {kind_of(name)}; quote it")
-            return None, False
-        if name in mapping:
-            first = self.lines[(*key, name)]
-            self._note(event, (*key, name), f"key is there twice, first in line {first}; remove one of them")
             return None, False
         return name, False
 
@@ -263,9 +279,14 @@ class _Reader:
         if self._nodes + nodes > NODES:
             raise _TooMuch(f"makes more than {NODES} values, aliases and merge keys counted", _line(event))
 
-    def _note(self, event: Any, key: Key, text: str) -> None:
+    def _note(self, event: Any, key: Key, text: str, among: list[Fault] | None = None) -> None:
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in key).lstrip(".")
-        self.faults.append(Fault(_line(event), text, path))
+        (self.faults if among is None else among).append(Fault(_line(event), text, path))
+
+
+def _same(first: Json, second: Json) -> bool:
+    """Whether two values are one, of the same types: 1, 1.0 and true are three."""
+    return msgspec.json.encode(first, order="sorted") == msgspec.json.encode(second, order="sorted")
 
 
 def _line(event: Any) -> int:

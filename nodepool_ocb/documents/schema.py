@@ -2,6 +2,7 @@
 
 The schemas are the files of package ``nodepool_ocb_schemas``. Messages speak of what the reader wrote, not of the
 schema; the ``description`` of a schema that a value does not match is part of the sentence: schemas say what they want.
+A key that is ``deprecated`` is taken and has no meaning: no message advises it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def faults_in_value(schema: Json, value: Json) -> list[str]:
     ['1: must be a whole number, and is text "2"']
     """
     sentences = []
-    for error in _errors(Draft202012Validator(schema), value):
+    for error in _errors(_Strict(schema), value):
         path = "/".join(str(step) for step in error.key)
         sentences.append(f"{path}: {error.text}" if path else error.text)
     return sentences
@@ -84,7 +85,7 @@ def _located(document: Document, found: _Found) -> Fault:
     return Fault(line, found.text, path, found.key, found.unknown, found.meant)
 
 
-#: In our documents 90.0 is no whole number: what reads the value afterwards wants an int.
+#: 90.0 is no whole number, as in Kwalify: what reads the value afterwards wants an int.
 _Strict: Final = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
@@ -117,10 +118,11 @@ def _of(error: ValidationError) -> Iterator[_Found]:
 
 def _unknown_keys(error: ValidationError, key: Key) -> Iterator[_Found]:
     assert isinstance(error.schema, Mapping)
-    known = error.schema.get("properties", {})
     instance: Any = error.instance
-    for name in (name for name in instance if name not in known):
-        meant = nearest(name, known)
+    properties: Mapping[str, Any] = error.schema.get("properties", {})
+    known = [name for name, rule in properties.items() if rule is True or not rule.get("deprecated")]
+    for name in (name for name in instance if name not in properties):
+        meant = nearest(name, known, present=instance)
         advice = (
             f"; did you mean `{meant}`?" if meant else f"; known here: {', '.join(sorted(known)) or 'no key at all'}"
         )

@@ -6,16 +6,18 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The word that was probably meant, if any is like it.
+def nearest(word: str, words: Iterable[str], present: Iterable[str] = ()) -> str | None:
+    """The word that was probably meant, if any is like it; what is ``present`` beside it was not meant.
 
     >>> nearest("wants-atribs", ["wants-attribs", "attribs"])
     'wants-attribs'
+    >>> nearest("api_version_accepts", ["api_version", "name"], present=["api_version", "api_version_accepts"])
     """
-    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.65)), None)
+    absent = set(words).difference(present)
+    return next(iter(difflib.get_close_matches(word, sorted(absent), n=1, cutoff=0.65)), None)
 
 
-def did_you_mean(word: str, words: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str], present: Iterable[str] = ()) -> str:
     """The end of a sentence about an unknown word; empty when nothing is like it."""
-    found = nearest(word, words)
+    found = nearest(word, words, present)
     return f"; did you mean `{found}`?" if found else ""

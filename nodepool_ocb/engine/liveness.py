@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import addressing, marks, structure, unreadable
 from nodepool_ocb.engine.claim import accounted, writes
+from nodepool_ocb.engine.nodehooks import noticed
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict
@@ -55,7 +56,8 @@ def died(
     it. The change of the node is the first.
     """
     node = _present(view)
-    dead = replace(node, alive=False, reason=reason, mark=None, suspicion=None, since=now)
+    after = replace(node, alive=False, reason=reason, mark=None, suspicion=None, since=now)
+    dead = noticed(view.world, node, after)
     if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]
     return _moved(view, dead, _committed(view), now, reason, by, ended, together)
@@ -121,12 +123,13 @@ def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[C
     node = _not_dying(view)
     pinned = node.host_keys or tuple(host_keys)
     alive = replace(node, alive=True, reason=None, mark=None, suspicion=None, since=now, host_keys=pinned)
-    return [Set(paths.node(view.name), alive, view.version)]
+    return [Set(paths.node(view.name), noticed(view.world, node, alive), view.version)]
 
 
 def pinned(view: NodeView, host_key: str) -> list[Change]:
     """The machine is alive and showed its key, where the record has none: from now on that key counts."""
-    return [Set(paths.node(view.name), replace(_present(view), host_keys=(host_key,)), view.version)]
+    node = _present(view)
+    return [Set(paths.node(view.name), noticed(view.world, node, replace(node, host_keys=(host_key,))), view.version)]
 
 
 def _not_dying(view: NodeView) -> Node:
@@ -149,9 +152,9 @@ def changed(
     a mark holds that is not this marker's to lift, or have another node's address; Invalid for an address that is none, or
     a virtual node that would not be alive.
     """
-    if "addresses" in fields:
-        addressing.check(world, view.name, fields["addresses"])
     node = _present(view)
+    if fields.get("addresses", node.addresses) != node.addresses:
+        addressing.check(world, view.name, fields["addresses"])
     if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
     word = {name: fields.pop(name) for name in marks.WORD if name in fields}
@@ -166,7 +169,7 @@ def changed(
         fields["since"] = now
     if fields.keys() & {"alive", "available", "addresses", "user"}:
         fields["suspicion"] = None  # it was about what the node was before
-    after = replace(node, **fields, hooks=with_hook(world, node.hooks, "on_node_change"))
+    after = noticed(world, node, replace(node, **fields))
     return structure.raised(world, _with_noderoles(view, after, now, by))
 
 
@@ -180,12 +183,6 @@ def _with_noderoles(view: NodeView, after: Node, now: float, by: str | None) -> 
         return [Set(paths.node(view.name), after, view.version)]
     vertices = _committed(view) if node.alive else filter(_unmoved, view.noderoles.values())
     return _moved(view, after, vertices, now, marks.why(after) or "it died", by)
-
-
-def with_hook(world: World, pending: tuple[str, ...], hook: str) -> tuple[str, ...]:
-    """The hooks that wait, with this one where any role in the catalogue has it."""
-    wanted = hook not in pending and any(hook in stored.record.hooks for stored in world.roles.values())
-    return (*pending, hook) if wanted else pending
 
 
 def _present(view: NodeView) -> Node:

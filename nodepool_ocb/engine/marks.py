@@ -44,7 +44,7 @@ def why(node: Node) -> str | None:
         return node.reason
     who = {
         Marker.PERSON: mark.by,
-        Marker.HOOK: f"a hook ({mark.by})",
+        Marker.HOOK: f"a hook of {mark.by}",
         Marker.MACHINE: f"the machine itself ({mark.by})",
     }
     until = f" until {datetime.fromtimestamp(mark.until, UTC):%Y-%m-%dT%H:%M:%SZ}" if mark.until is not None else ""

@@ -7,13 +7,14 @@ The rules, in prose:
   BLOCKED while any parent is not satisfied; a BLOCKED one whose parents are all satisfied becomes TODO. A parent is
   satisfied when it is ACTIVE, or in TRANSITION by a refresh.
 - A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
-  outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that.
+  outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
 - A run that is to be cancelled (CANCEL) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
   whatever else it came to meanwhile counts for nothing.
 - A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
   the parents that are known not to be well, and otherwise stays as it is.
 - A noderole begins PROPOSED (``bound``), and a parent that is new counts from then on as one that is not satisfied.
 - Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
+- Whoever enters a state gets the hook of that state (``HOOK_OF``), if its role has it. SKIP is the exception: nothing was done.
 
 ``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
 """
@@ -127,6 +128,10 @@ class Placed(Protocol):
     @property
     def hooks(self) -> Sequence[str]:
         """The hooks that its role has."""
+
+    @property
+    def destructive(self) -> bool:
+        """Whether its role must not be run a second time."""
 
     @property
     def waiting(self) -> int:
@@ -255,6 +260,7 @@ def placed(vertex: Placed, record: NodeRole, fewer: int, now: float) -> NodeRole
     return settled(record, lacking, now) if lacking else record
 
 
+DESTRUCTIVE: Final = "its role is destructive, and only a redeployment runs it again"
 OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not known; look at the machine, then retry"
 
 
@@ -328,13 +334,16 @@ def apply(
 ) -> dict[P, NodeRole]:
     """The new records when these events happen at once: theirs, and those of all whom they move.
 
-    Raises Conflict, naming the noderole, where the table refuses an event or its record cannot be read. A noderole whose
-    role has a hook for the state that it enters gets that hook added to ``hooks``, for an annealer to run.
+    Raises Conflict, naming the noderole, where the table refuses an event, its record cannot be read, or a destructive role
+    would be refreshed. A noderole whose role has a hook for the state that it enters gets that hook added to ``hooks``, for
+    an annealer to run.
     """
     changed: dict[P, NodeRole] = {}
     for vertex, event in events.items():
         if vertex.unreadable:
             raise Conflict(f"{vertex.name}: its record cannot be read, so it cannot {event}")
+        if event is Event.REFRESH and vertex.destructive:
+            raise Conflict(f"{vertex.name}: {DESTRUCTIVE}: nodepool-ocb noderole redeploy {vertex.name}")
         try:
             changed[vertex] = after(vertex.record, event, now, by, reason)
         except Conflict as refused:
@@ -348,7 +357,12 @@ def with_hook(vertex: Placed, record: NodeRole, before: State | None = None) -> 
     ``before``: the state that it leaves, where that is not the one that its noderole holds.
     """
     hook = HOOK_OF[record.state]
-    entered = record.state is not (before or vertex.record.state)
+    entered = record.state is not (before or vertex.record.state) and not _skipped(vertex.record, record)
     if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
         return record
     return replace(record, hooks=(*record.hooks, hook))
+
+
+def _skipped(before: NodeRole, after: NodeRole) -> bool:
+    """Whether it became ACTIVE by SKIP: a run that ends makes ``once`` "done", and finds "started" there."""
+    return after.state is State.ACTIVE and before.once == "done" == after.once

@@ -29,7 +29,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Somebody says that a node is not alive: while that holds, nobody probes it."""
 
     kind: Marker
-    by: str  # the person, the annealer that ran the hook, or who spoke for the machine
+    by: str  # the person, the role whose hook it was, or who spoke for the machine
     reason: str | None = None
     since: Moment
     until: Moment | None = None  # it holds no longer then

@@ -162,6 +162,62 @@ def test_what_does_no_harm_is_a_warning(tmp_path: Path, roles: str, warning: str
     assert found.roles.keys() == {"good", "r"}
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "barclamp: {name: b, api_version: v2, api_version_accepts: v2}\n",
+        "barclamp: {name: b, api_version: [], versoin: 1, nam: x}\n",
+        "barclamp: {name: b}\nrebar: {layout: 2.0}\n",
+        "barclamp: {name: b}\nattribs:\nattribs_of_old: []\nrolse: 7\n",
+        "barclamp: {name: b}\nnavs: 1\nnav: [a, {b: 2}]\nwizard: 3\n",
+    ],
+)
+def test_a_section_or_a_key_without_meaning_costs_nothing(tmp_path: Path, head: str) -> None:
+    found = imported(tmp_path, "  - {name: good, jig: noop}\n", head=f"{head}roles:\n")
+    assert found.problems == ()
+    assert found.roles.keys() == {"good"}
+
+
+def test_keys_of_a_role_without_meaning_may_hold_anything(tmp_path: Path) -> None:
+    keys = "display: [1], icon: 7, order: last, cohort: {}, events: 0, metadata: x, documentation: {a: 1}, disply: 2"
+    attrib = "{name: a, map: x, type: 7, order: first, poly: 1, writable: never, documentation: [d]}"
+    found = imported(tmp_path, beside_a_good_one(f"{keys}, attribs: [{attrib}]"))
+    assert found.problems == ()
+    assert [warning for warning in found.warnings if "unknown key `disply`" not in warning] == []
+    assert found.roles.keys() == {"good", "r"}
+
+
+@pytest.mark.parametrize(
+    ("text", "lost", "left"),
+    [
+        ("attribs: [{name: 7}]\nroles:\n  - {name: r, jig: noop}\n", "attribs[0].name", {"r"}),
+        ("roles: {r: 1}\nattribs: [{name: a, map: a}]\n", "roles: must be a list", {"barclamp-b"}),
+        ("rols: []\nattribs: [{name: a, map: a}]\n", "unknown key `rols`; did you mean `roles`", {"barclamp-b"}),
+    ],
+)
+def test_a_section_that_is_wrong_costs_itself(tmp_path: Path, text: str, lost: str, left: set[str]) -> None:
+    found = imported(tmp_path, text, head="barclamp: {name: b}\n")
+    assert any(lost in problem for problem in found.problems), found.problems
+    assert found.roles.keys() == left
+
+
+@pytest.mark.parametrize(
+    ("known", "until"), [({}, "this role cannot be bound"), ({"bad": 1}, "bad as it was imported before counts")]
+)
+def test_what_requires_a_role_that_is_left_out_is_told_where_that_stands(
+    tmp_path: Path, known: dict[str, int], until: str
+) -> None:
+    before = {name: Role(barclamp="b", jig="noop") for name in known}
+    for wrong in ("retries: -1", "provides: [bad]", "flags: [implcit]"):
+        roles = f"  - {{name: bad, jig: noop, {wrong}}}\n  - {{name: r, jig: noop, requires: [bad]}}\n"
+        found = imported(tmp_path, roles, before)
+        said = f"b.yml:4: roles[r].requires[0]: requires bad, which is left out ({tmp_path}/b.yml:3); until it is mended, {until}"
+        assert found.roles.keys() == {"r"}, wrong
+        assert [warning.rpartition("/b.yml:4")[2] for warning in found.warnings] == [said.rpartition("b.yml:4")[2]], (
+            wrong
+        )
+
+
 def test_flags_of_opencrowbar_that_change_nothing_here_are_taken_in_silence(tmp_path: Path) -> None:
     legacy = "[service, powersave, server, leader, cohort]"
     found = imported(tmp_path, f"  - {{name: r, jig: noop, flags: {legacy}}}")
@@ -219,6 +275,19 @@ def test_a_role_of_another_barclamp_is_not_replaced_but_its_own_is(tmp_path: Pat
     refused = imported(tmp_path, text, {"r": Role(barclamp="other", jig="test")})
     assert "role r belongs to barclamp other, which was imported before" in refused.problems[0]
     assert not refused.roles
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kept"),
+    [("BarclampB::R", "BarclampB::R", True), (None, None, True), ("BarclampB::R", None, False), ("Old", "New", False)],
+)
+def test_hooks_stay_where_their_package_is_not_installed_unless_the_document_names_their_class_no_more(
+    tmp_path: Path, before: str | None, now: str | None, kept: bool
+) -> None:
+    known = {"r": Role(barclamp="b", jig="noop", type=before, hooks=("on_active",))}
+    found = imported(tmp_path, f"  - {{name: r, jig: noop{f', type: {now!r}' if now else ''}}}\n", known)
+    assert found.roles["r"].hooks == (("on_active",) if kept else ())
+    assert any("its hooks stay as imported before: on_active" in text for text in found.warnings) is kept
 
 
 def test_a_circle_with_a_known_role_refuses_only_the_new_one(tmp_path: Path) -> None:

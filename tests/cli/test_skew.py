@@ -268,7 +268,7 @@ def test_a_role_that_is_left_out_of_an_import_stays_as_it_was_and_closes_no_circ
     document.write_text(head + "  - {name: aa, jig: noop, requires: [bb]}\n  - {name: bb, jig: noop}\n")
     assert ocb("barclamp", "import", str(document)).exit_code == 0
     document.write_text(head + "  - {name: aa, jig: noop, provides: [aa]}\n  - {name: bb, jig: noop, requires: [aa]}\n")
-    ocb("barclamp", "import", str(document), "--force")
+    assert ocb("barclamp", "import", str(document)).exit_code == 1
     assert barclamp.roles.check({name: stored.record for name, stored in tree.load(lab).roles.items()}) == []
 
 
@@ -278,10 +278,10 @@ def test_a_role_that_is_left_out_of_an_import_stays_as_it_was_and_closes_no_circ
 def test_of_two_who_set_attributes_of_one_noderole_at_once_neither_is_lost(
     lab: Session, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodepool_ocb.cli.kit import assignments
+    from nodepool_ocb.cli.kit import attributes
 
     name, once = f"top@{N1}", [True]
-    real = assignments.assigned
+    real = attributes.assigned
 
     def slowly(*arguments: Any) -> Any:
         if once:
@@ -289,7 +289,7 @@ def test_of_two_who_set_attributes_of_one_noderole_at_once_neither_is_lost(
             lab.commit([Create(paths.user("top", N1), {"theirs": {"b": 2}})])
         return real(*arguments)
 
-    monkeypatch.setattr(assignments, "assigned", slowly)
+    monkeypatch.setattr(attributes, "assigned", slowly)
     ask("noderole", "set", name, "mine/a=1")
     assert ask("noderole", "show", name)["attributes"]["user"] == {"mine": {"a": 1}, "theirs": {"b": 2}}
 

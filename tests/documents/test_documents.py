@@ -37,6 +37,23 @@ def test_a_fault_is_told_with_file_line_key_and_what_was_meant(text: str, senten
     assert problem.startswith(sentence)
 
 
+@pytest.mark.parametrize(
+    ("schema", "there", "text"),
+    [
+        ("config.json", "level", "log: {level: info, levels: x}"),
+        ("config.json", "annealer", "annealer: {}\nanealer: {}"),
+        ("strategy.json", "critical", "groups: [{name: a, critical: true, crtical: true}]"),
+        ("nodepool.json", "labels", "labels: []\nlabel: []"),
+        ("barclamp.json", "requires", "barclamp: {name: b}\nroles: [{name: r, jig: noop, requires: [], require: []}]"),
+    ],
+)
+def test_a_known_key_that_is_there_is_not_what_an_unknown_one_means(schema: str, there: str, text: str) -> None:
+    (unknown,) = [problem for problem in problems(text, schema) if "unknown key" in problem]
+    assert "did you mean" not in unknown
+    meant = [problem for problem in problems(text.replace(f"{there}: ", "x: ", 1), schema) if "did you mean" in problem]
+    assert any(f"`{there}`" in problem for problem in meant)
+
+
 def test_all_faults_of_a_document_are_told_in_order() -> None:
     found = problems("ssh: {pool: x}\nannealer:\n  slot: 1\n  sweep_seconds: -1\n")
     assert [problem.split(":")[1] for problem in found] == ["1", "3", "4"]
@@ -78,6 +95,11 @@ def test_a_schema_is_checked_itself() -> None:
 # -- the configuration --
 
 
+def test_an_annealer_runs_ten_at_a_time_unless_it_is_told_otherwise() -> None:
+    assert config.AnnealerSettings().slots == 10
+    assert config.AnnealerSettings(slots=3).slots == 3
+
+
 def test_without_a_file_everything_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "PLACES", (tmp_path,))
     assert config.load() == config.Settings()
@@ -117,3 +139,16 @@ def test_schema_and_settings_know_the_same_keys() -> None:
     for name, default in ((each, getattr(config.Settings(), each)) for each in config.Settings.__struct_fields__):
         if hasattr(default, "__struct_fields__"):
             assert set(schema["properties"][name]["properties"]) == set(default.__struct_fields__), name
+
+
+def test_who_reads_leniently_is_warned_of_a_key_that_is_there_twice_with_one_value_and_others_are_refused() -> None:
+    text = "a: 1\na: 1\n---\nb: 2\nb: 3\n"
+    one, two = (part + "\n" for part in text.split("\n---\n"))
+    sentence = "f.yaml:2: a: key is there twice with one value, first in line 1; remove one of them"
+    assert document.load(one, "f.yaml", lenient=True).warnings == (sentence,)
+    for read in (document.load, document.load_all):
+        with pytest.raises(Invalid) as caught:
+            read(one, "f.yaml")
+        assert list(caught.value.problems) == [sentence]
+        with pytest.raises(Invalid, match=r"f\.yaml:2: b: key is there twice, first in line 1"):
+            read(two, "f.yaml", lenient=True)

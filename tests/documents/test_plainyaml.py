@@ -122,6 +122,21 @@ def test_aliases_are_counted() -> None:
     assert f"more than {ALIASES} aliases" in parse(text(ALIASES + 1)).faults[0].text
 
 
+def test_a_key_that_is_there_twice_with_one_value_is_a_warning() -> None:
+    parsed = parse("a: {b: [1, x], c: 2}\nd: 0\na: {c: 2, b: [1, x]}\n")
+    assert (parsed.value, parsed.faults) == ({"a": {"b": [1, "x"], "c": 2}, "d": 0}, [])
+    (warning,) = parsed.warnings
+    sentence = "key is there twice with one value, first in line 1; remove one of them"
+    assert (warning.line, warning.path, warning.text) == (3, "a", sentence)
+
+
+@pytest.mark.parametrize("second", ["1.0", "true", "'1'", "2", ""])
+def test_values_of_two_types_are_two_values(second: str) -> None:
+    parsed = parse(f"a: 1\na: {second}\n")
+    assert [fault.line for fault in parsed.faults] == [2]
+    assert parsed.warnings == []
+
+
 def test_lines_are_those_of_keys_and_items() -> None:
     parsed = parse("a:\n  - x: 1\n    y:\n      - 2\n      - 3\nb: {c: 4}\n")
     wanted = {("a",): 1, ("a", 0): 2, ("a", 0, "x"): 2, ("a", 0, "y"): 3, ("a", 0, "y", 1): 5, ("b", "c"): 6}

@@ -45,6 +45,11 @@ A refresh runs again in place: what is below goes on
     succeed base
     base ACTIVE refresh=False, top ACTIVE
 
+What is destructive and was done is not refreshed
+    os ACTIVE once=done <- top ACTIVE
+    refresh os -> refused
+    os ACTIVE once=done refresh=False
+
 A refresh that fails blocks what is below
     base TRANSITION refresh=True <- top ACTIVE
     fail base

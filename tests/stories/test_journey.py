@@ -86,7 +86,6 @@ def test_every_command_answers_in_every_form(ocb: Ocb, line: str, form: str) -> 
         ("deployment create lab", 4, "exists already"),
         ("deployment delete lab", 4, "still holds"),
         (f"noderole retry {TOP}", 4, "PROPOSED"),
-        ("deployment set system top a/b=1", 4, "COMMITTED"),
         (f"noderole log {TOP}", 3, "has not run"),
         (f"node delete {N1}", 2, "--yes"),
         (f"noderole unbind {TOP}", 2, "--yes"),
@@ -153,14 +152,14 @@ def test_default_address_is_the_name(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("zk_session")
-def test_import_says_every_problem_and_writes_nothing(ocb: Ocb, ask: Ask, tmp_path: Path) -> None:
+def test_a_whole_import_says_every_problem_and_writes_nothing(ocb: Ocb, ask: Ask, tmp_path: Path) -> None:
     file = tmp_path / "slips.yml"
     slips = {"jig: noop, conflicts": "jg: noop, conflicts", "requires: [base]": "requires: 7"}
     text = BARCLAMP
     for right, wrong in slips.items():
         text = text.replace(right, wrong)
     file.write_text(text)
-    answer = ocb("barclamp", "import", str(file))
+    answer = ocb("barclamp", "import", str(file), "--whole")
     assert answer.exit_code == 1
     assert "slips.yml:11: roles[other].jg" in answer.stderr
     assert "slips.yml:7: roles[middle].requires" in answer.stderr

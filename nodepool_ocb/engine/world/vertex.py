@@ -36,6 +36,12 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
         return stored.record.hooks if stored else ()
 
     @property
+    def destructive(self) -> bool:
+        """Whether it must not be run a second time: its role says so, or said so when it ran."""
+        stored = self.node.world.roles.get(self.role)
+        return self.record.once is not None or (stored is not None and "destructive" in stored.record.flags)
+
+    @property
     def clusters(self) -> Sequence[ClusterView]:
         """The clusters that it is a member of."""
         if not self.record.serves:

@@ -32,7 +32,7 @@ def test_a_marked_machine_is_left_alone_though_it_answers_until_the_time_of_the_
     """Two machines would tell no more: that it is asked shows in the version of its record, and in its runs."""
     fleet.add_role("first", fleet.work(0.0))
     (machine,) = fleet.nodes
-    fleet.annealer(probe_seconds=0.3).begin()
+    fleet.annealer().begin()
     noderole = fleet.bind("first", machine)
     fleet.until_state(noderole, State.ACTIVE)
     say(fleet, Marker.HOOK, alive=False, reason="installs", hold_seconds=3.0)
@@ -50,13 +50,13 @@ def test_an_installation_whose_hook_marks_the_machine_ends_with_the_word_of_the_
     fleet.add_role("first", fleet.work(0.0))
     fleet.add_role("watched", fleet.work(0.0, flags=("destructive",), hooks=("on_active",)))
     first = fleet.bind("first", fleet.nodes[0])
-    fleet.annealer(probe_seconds=0.3).begin(PYTHONPATH=str(package(fleet.folder / "site", INSTALLS)))
+    fleet.annealer().begin(PYTHONPATH=str(package(fleet.folder / "site", INSTALLS)))
     fleet.until_state(first, State.ACTIVE)
     install = fleet.bind("watched", fleet.nodes[0])
     fleet.until(lambda: fleet.node(fleet.nodes[0]).mark, "the hook has marked it")
     mark = fleet.node(fleet.nodes[0]).mark
     assert mark is not None
-    assert (mark.kind, mark.reason) == (Marker.HOOK, "installs")
+    assert (mark.kind, mark.by, mark.reason) == (Marker.HOOK, "watched", "installs")
     assert fleet.state(first) is State.TODO
     say(fleet, Marker.MACHINE, alive=True)
     fleet.until_all_active()
