@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import addressing, structure, unreadable
 from nodepool_ocb.engine.claim import accounted, writes
+from nodepool_ocb.engine.nodehooks import noticed
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict
@@ -54,7 +55,7 @@ def died(
     it. The change of the node is the first.
     """
     node = _present(view)
-    dead = replace(node, alive=False, reason=reason, suspicion=None, since=now)
+    dead = noticed(view.world, node, replace(node, alive=False, reason=reason, suspicion=None, since=now))
     if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]
     committed = [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED and not v.unreadable]
@@ -117,12 +118,13 @@ def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[C
     node = _not_dying(view)
     pinned = node.host_keys or tuple(host_keys)
     alive = replace(node, alive=True, reason=None, suspicion=None, since=now, host_keys=pinned)
-    return [Set(paths.node(view.name), alive, view.version)]
+    return [Set(paths.node(view.name), noticed(view.world, node, alive), view.version)]
 
 
 def pinned(view: NodeView, host_key: str) -> list[Change]:
     """The machine is alive and showed its key, where the record has none: from now on that key counts."""
-    return [Set(paths.node(view.name), replace(_present(view), host_keys=(host_key,)), view.version)]
+    node = _present(view)
+    return [Set(paths.node(view.name), noticed(view.world, node, replace(node, host_keys=(host_key,))), view.version)]
 
 
 def _not_dying(view: NodeView) -> Node:
@@ -133,37 +135,31 @@ def _not_dying(view: NodeView) -> Node:
 
 
 def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
-    """The node with other fields; ``alive=False`` is a death. Roles with a hook on_node_change get it to run.
+    """The node with other fields; ``alive=False`` is a death. Nothing where it has these values already.
 
     Raises Conflict where it would move to a deployment that does not exist, be alive while it is still ``dying``, or have
     another node's address; Invalid for an address that is none.
     """
+    before = _not_dying(view) if fields.get("alive") else _present(view)
+    fields = {name: value for name, value in fields.items() if getattr(before, name) != value}
+    if not fields:
+        return []
     if "addresses" in fields:
         addressing.check(world, view.name, fields["addresses"])
-    node = _not_dying(view) if fields.get("alive") else _present(view)
-    if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
+    if fields.get("deployment", before.deployment) not in (before.deployment, *world.deployments):
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
-    if fields.get("alive") is False and node.alive:
+    node, rest = before, []
+    if fields.get("alive") is False:
         first, *rest = died(view, now, fields.pop("reason", None) or f"marked so by {by or 'a person'}", by)
         assert isinstance(first, Set), "died() names the node first"
         assert isinstance(first.data, Node), "died() names the node first"
         node = first.data
-    else:
-        rest = []
     if "alive" in fields or "available" in fields:
         fields.setdefault("since", now)
     if fields.keys() & {"alive", "available", "addresses", "user"}:
         fields.setdefault("suspicion", None)  # it was about what the node was before
-    hooks = with_hook(world, node.hooks, "on_node_change")
-    return structure.raised(
-        world, [Set(paths.node(view.name), replace(node, **fields, hooks=hooks), view.version), *rest]
-    )
-
-
-def with_hook(world: World, pending: tuple[str, ...], hook: str) -> tuple[str, ...]:
-    """The hooks that wait, with this one where any role in the catalogue has it."""
-    wanted = hook not in pending and any(hook in stored.record.hooks for stored in world.roles.values())
-    return (*pending, hook) if wanted else pending
+    after = noticed(world, before, replace(node, **fields))
+    return structure.raised(world, [Set(paths.node(view.name), after, view.version), *rest])
 
 
 def _present(view: NodeView) -> Node:

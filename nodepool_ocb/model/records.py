@@ -88,6 +88,9 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     bootenv: str = "local"
     hints: Mapping[str, Json] = {}
     hooks: tuple[NodeHook, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
+    changed: Mapping[
+        str, str
+    ] = {}  # field → "", or the role whose on_node_change changed it: what that hook is to be told
     deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
     dying: bool = (
         False  # not alive, and not all of its noderoles are set back yet; nobody claims or revives it meanwhile
