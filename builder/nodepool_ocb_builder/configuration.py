@@ -12,13 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from nodepool_ocb import providers
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.command import Asked
 from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import nodepool
-from nodepool_ocb.images.nodepool import Nodepool
+from nodepool_ocb.images.nodepool import Nodepool, Takes
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.providers.provider import Uploader
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.backends import Backend
@@ -32,12 +35,12 @@ FIXED: Final = ("zookeeper",)
 FIXED_OF_NODEPOOL: Final = {"images_dir": "images-dir", "build_log_dir": "build-log-dir", "zookeeper": "zookeeper-*"}
 
 
-def reloading(asked: Asked, settings: Settings, wants: Nodepool, builder: Builder) -> Reloading:
+def reloading(asked: Asked, settings: Settings, wants: Nodepool, builder: Builder, takes: Takes) -> Reloading:
     """Of a builder that was started with these."""
 
     def prepare(fresh: Settings) -> Reload:
         """Raises Invalid where something of the new configuration cannot be used."""
-        read = load(fresh, builder.context.backends)
+        read = load(fresh, builder.context.backends, takes)
         unmoved = [name for field, name in FIXED_OF_NODEPOOL.items() if getattr(read, field) != getattr(wants, field)]
         return Reload(
             apply=partial(_apply, fresh, read, uploaders(read), builder),
@@ -64,13 +67,33 @@ def end_within_seconds(settings: Settings) -> float:
     return settings.builder.drain_seconds + END_SECONDS
 
 
-def load(settings: Settings, tools: Mapping[str, Backend]) -> nodepool.Nodepool:
+class Formats:
+    """The formats that providers take, as their drivers know them. What was known once counts where it cannot be found
+    now: a clouds.yaml that is not readable for a while is no reason to build in another format.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str | None] = {}
+
+    def __call__(self, driver: str, options: Mapping[str, Json]) -> str | None:
+        key = msgspec.json.encode((driver, options), order="deterministic")
+        try:
+            self._known[key] = providers.takes(driver, options)
+        except Invalid as unknown:
+            known = self._known.get(key)
+            log.warning("which format it takes is not known now, %s is taken: %s", known or "the default", unknown)
+        return self._known.get(key)
+
+
+def load(settings: Settings, tools: Mapping[str, Backend], takes: Takes) -> nodepool.Nodepool:
     """Nodepool's configuration, checked against what is installed here. Raises Invalid with every fault."""
     file = settings.builder.nodepool
     if not os.path.lexists(file) and os.access(Path(file).parent, os.X_OK):  # else reading it says why not
         raise Invalid(f"{file}: is not there; write it (docs/images.md), or name another in builder.nodepool")
-    wants = nodepool.load(file, settings.builder.secure, environ=os.environ)
+    wants = nodepool.load(file, settings.builder.secure, environ=os.environ, takes=takes)
     backends.check(wants.diskimages, tools, file, wants.line)
+    for warning in wants.warnings:
+        log.warning("%s", warning)
     return wants
 
 

@@ -67,7 +67,15 @@ class Context:
     def wanted(self, image: Diskimage) -> Wanted:
         """What the rules need to know of an image."""
         keep = self.settings.keep if image.keep is None else image.keep
-        return Wanted(image.formats, image.rebuild_age_seconds, image.pause, keep, self.carriers(image.name), self.gone)
+        return Wanted(
+            formats=image.formats,
+            rebuild_age_seconds=image.rebuild_age_seconds,
+            pause=image.pause,
+            keep=keep,
+            carriers=self.carriers(image.name),
+            gone=self.gone,
+            builder_id=self.builder_id,
+        )
 
     def carriers(self, image: str) -> dict[str, Carrier]:
         """The providers that are to have an image, as far as we can upload to them."""

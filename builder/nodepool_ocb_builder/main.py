@@ -18,7 +18,7 @@ from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
-from nodepool_ocb_builder.configuration import end_within_seconds, listen, load, reloading, uploaders
+from nodepool_ocb_builder.configuration import Formats, end_within_seconds, listen, load, reloading, uploaders
 from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.image_directory import ImageDirectory
 
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 def run(asked: Asked, settings: config.Settings) -> None:
     """Build until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     configured = settings
-    tools = backends.installed()
-    wants = load(settings, tools)
+    tools, formats = backends.installed(), Formats()
+    wants = load(settings, tools, formats)
     if wants.zookeeper is not None and settings.zookeeper == config.ZooKeeperSettings() and not asked.zookeeper:
         settings = replace(settings, zookeeper=wants.zookeeper)  # a nodepool.yaml alone is enough
     if wants.images_dir is None:
@@ -48,7 +48,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
         live(
             builder,
             session,
-            reloading(asked, configured, wants, builder).plan,
+            reloading(asked, configured, wants, builder, formats).plan,
             listen=asked.listen or listen(settings),
             pages={"logs": LogPage(directory.logs, builder.idle_about)},
             on_listening=builder.served_at,
@@ -62,7 +62,7 @@ main = program(
     Kind.BUILDER,
     "Build the configured images, upload them to the providers, and clean up, together with all other builders.",
     run,
-    check=lambda settings: load(settings, backends.installed()),
+    check=lambda settings: load(settings, backends.installed(), Formats()),
 )
 
 if __name__ == "__main__":

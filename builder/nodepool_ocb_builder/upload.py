@@ -152,7 +152,7 @@ class Uploading:
             md5=str(sums.get("md5", "")),
             sha256=str(sums.get("sha256", "")),
             size=int(sums.get("size", 0)),
-            meta=self._meta,
+            meta={**due.build.record.metadata, **self._meta},  # the provider's own counts for more
             stop=context.stopping,
             timeout_seconds=self._configured.image_upload_timeout_seconds,
         )

@@ -32,12 +32,18 @@ class Hooked:
 
     subject: str  # a noderole "role@fqdn", a node, or a deployment
     node: Node | None = None
+    changed: frozenset[str] = (
+        frozenset()
+    )  # in on_node_change: the fields of the node that changed, but by it, since it ran last
     record: NodeRole | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict)  # the noderole's system attributes as they are
     noderoles: Mapping[str, NodeRole] = field(default_factory=dict)
     set_system: dict[str, dict[str, Json]] = field(default_factory=dict)  # noderole → attributes merged into its system
-    set_node: dict[str, Any] = field(default_factory=dict)  # fields of Node: alive, bootenv, ...
+    set_node: dict[str, Any] = field(
+        default_factory=dict
+    )  # fields of Node: bootenv, alive with reason and hold_seconds, ...
     refresh: list[str] = field(default_factory=list)  # noderoles to run again in place
+    role: str = ""  # whose hook this is
 
 
 class Role:
@@ -54,6 +60,7 @@ class Role:
     def on_error(self, hooked: Hooked) -> None: ...
     def on_node_create(self, hooked: Hooked) -> None: ...
     def on_node_change(self, hooked: Hooked) -> None: ...
+    def on_node_update(self, hooked: Hooked) -> None: ...
     def on_node_delete(self, hooked: Hooked) -> None: ...
     def on_deployment_create(self, hooked: Hooked) -> None: ...
     def on_deployment_delete(self, hooked: Hooked) -> None: ...
@@ -71,6 +78,16 @@ def overridden(kind: type[Role]) -> tuple[str, ...]:
     """
     own = {ALIASES.get(name, name) for name in dir(kind) if getattr(kind, name) is not getattr(Role, name, None)}
     return tuple(hook for hook in HOOKS if hook in own)
+
+
+def methods(kind: type[Role], hook: str) -> tuple[str, ...]:
+    """The methods of a class that a hook calls: those of its own, under either name.
+
+    >>> methods(type("Dhcp", (Role,), {"on_node_update": print}), "on_node_change")
+    ('on_node_update',)
+    """
+    names = (hook, *(alias for alias, meant in ALIASES.items() if meant == hook))
+    return tuple(name for name in names if getattr(kind, name) is not getattr(Role, name))
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,7 @@ A catalogue maps names to roles. Roles may name others that are imported later: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -81,6 +81,10 @@ def _beside_ancestors(catalogue: Mapping[str, Role], name: str, role: Role) -> I
         elif other in role.conflicts or name in above.conflicts:
             text = f"depends on {other} and conflicts with it: it can be bound only where {other} is on another node"
             yield Finding(name, "requires" if other in role.requires else "conflicts", other, text)
+        elif set(role.provides).intersection(above.provides):
+            third = min(set(role.provides).intersection(above.provides))
+            text = f"depends on {other}, and both stand in for {third}: it can be bound only where {other} is on another node"
+            yield Finding(name, "provides", third, text)
 
 
 def ancestry(catalogue: Mapping[str, Role], name: str) -> set[str]:
@@ -148,16 +152,24 @@ def attribute_path(catalogue: Mapping[str, Role], role: str, key: str) -> str:
     return key
 
 
+def place(catalogue: Mapping[str, Role], role: str, key: str) -> str:
+    """The path that a key of ``unset`` means: as for ``set``, and also one that nothing declares any more."""
+    known = attributes(catalogue, role)
+    return known[key].map if key in known else key.strip("/")
+
+
 def faults(
     catalogue: Mapping[str, Role], role: str, blob: Mapping[str, Json], below: Mapping[str, Json] | None = None
 ) -> list[str]:
     """What is wrong with the values in a blob: one sentence for each fault, by attribute.
 
-    Looks at the attributes that the blob sets (or sets a part of), as they are when it is laid over ``below``.
+    Looks at the attributes that the blob sets (or sets a part of), as they are when it is laid over ``below``; and at those
+    for which it leaves no room.
     """
     seen = blobs.merge(below or {}, blob)
-    sentences = []
-    for attrib in sorted(attributes(catalogue, role).values(), key=lambda attrib: attrib.name):
+    declared = sorted(attributes(catalogue, role).values(), key=lambda attrib: attrib.name)
+    sentences = [f"role {role}: {fault}" for fault in _without_room(declared, blob, seen)]
+    for attrib in declared:
         if attrib.schema is not None and _has(blob, attrib.map):
             found = faults_in_value(attrib.schema, blobs.read(seen, attrib.map))
             sentences += [f"role {role}: attribute {attrib.name} ({attrib.map}): {fault}" for fault in found]
@@ -171,6 +183,38 @@ def checked(
     found = faults(catalogue, role, blob, below)
     if found:
         raise Invalid(found)
+
+
+def no_worse(
+    catalogue: Mapping[str, Role],
+    role: str,
+    before: Mapping[str, Json],
+    after: Mapping[str, Json],
+    below: Mapping[str, Json],
+) -> None:
+    """Raises Invalid with every fault that a blob has after a change and had not before."""
+    old = faults(catalogue, role, before, below)
+    found = [fault for fault in faults(catalogue, role, after, below) if fault not in old]
+    if found:
+        raise Invalid(found)
+
+
+def _without_room(declared: Iterable[Attrib], blob: Mapping[str, Json], seen: Mapping[str, Json]) -> Iterator[str]:
+    """Each path at which the blob has a plain value or a list, though attributes lie inside it."""
+    inside: dict[str, list[str]] = {}
+    for attrib in declared:
+        steps = attrib.map.split("/")
+        for length in range(1, len(steps)):
+            above = "/".join(steps[:length])
+            if _has(blob, above):
+                value = blobs.read(seen, above)
+                if not isinstance(value, dict) and not (isinstance(value, list) and steps[length].isdecimal()):
+                    inside.setdefault(above, []).append(attrib.name)
+                    break
+    for above, names in sorted(inside.items()):
+        fault = faults_in_value({"type": "object"}, blobs.read(seen, above))[0]
+        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield f"{above}: {fault}; what lies inside it: {some}"
 
 
 def _has(blob: Json, path: str) -> bool:

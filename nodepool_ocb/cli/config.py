@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from nodepool_ocb.views.cluster import ConfigDocument, Nodepool, config_words
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import BuilderSettings
+    from nodepool_ocb.model.records import Json
 
 
 @click.group(cls=Noun)
@@ -69,13 +71,27 @@ def check(offline: bool, nodepool: Path | None) -> None:
     output.thing(document, str(found or "defaults"), output.fields(config_words(document)))
 
 
+def _takes(driver: str, options: Mapping[str, Json]) -> str | None:
+    """As ``providers.takes``; where that is not known, the driver's default counts."""
+    from nodepool_ocb import providers
+    from nodepool_ocb.errors import Invalid
+
+    try:
+        return providers.takes(driver, options)
+    except Invalid as unknown:
+        output.say(f"warning: {unknown}; give `format` where it is not the default of the driver")
+        return None
+
+
 def _images(path: Path, builder: BuilderSettings) -> Nodepool:
     """The content of a nodepool.yaml, without anything that may be secret; raises Invalid with every fault."""
     from nodepool_ocb import providers
     from nodepool_ocb.images import backends, nodepool
 
-    read = nodepool.load(path, builder.secure, environ=os.environ)
+    read = nodepool.load(path, builder.secure, environ=os.environ, takes=_takes)
     backends.check(read.diskimages, backends.checkers(), str(path), read.line)
+    for warning in read.warnings:
+        output.say(f"warning: {warning}")
     for provider in read.providers:
         for fault in providers.faults(provider) if provider.diskimages else ():
             section = f"providers[{provider.name}]"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit import assignments as assigning
+from nodepool_ocb.cli.kit import attributes as given
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import deployment_of, role_of
+from nodepool_ocb.cli.kit.names import catalogue, deployment_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.rollouts import turns
@@ -20,7 +20,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Create, DeploymentRole, DeploymentState, Set, State
+from nodepool_ocb.model.records import Change, Check, Create, DeploymentRole, DeploymentState, Json, Role, Set, State
 from nodepool_ocb.views import deployments as shown
 from nodepool_ocb.views.deployments import Branch
 
@@ -83,38 +83,79 @@ def _tree(branch: Branch) -> Tree:
     return made
 
 
+Blob = Mapping[str, Json]
+Edit = Callable[[Mapping[str, Role], Blob], Blob]  # a role's attributes in a deployment as they are → as they are to be
+
+
 @command.command("set")
 @name_argument
 @click.argument("role", shell_complete=completion.roles)
 @click.argument("assignments", nargs=-1, required=True, metavar="PATH/TO=JSON...")
 @dry_run_option
 def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> None:
-    """Set attributes of a role for the whole deployment, while it is PROPOSED."""
+    """Set attributes of a role for the whole deployment, while it is PROPOSED (`system`, which never is: at any time)."""
     from nodepool_ocb.catalogue import rules as roles  # here, since jsonschema takes long to import
 
+    def edit(known: Mapping[str, Role], before: Blob) -> Blob:
+        below = roles.template(known, role)
+        after = given.assigned(before, assignments, lambda key: roles.attribute_path(known, role, key), below)
+        roles.checked(known, role, after, below)
+        return after
+
+    _change(name, role, edit, dry_run)
+
+
+@command.command()
+@name_argument
+@click.argument("role", shell_complete=completion.roles)
+@click.argument("keys", nargs=-1, required=True, metavar="PATH/TO...")
+@dry_run_option
+def unset(name: str, role: str, keys: Sequence[str], dry_run: bool) -> None:
+    """Take back what `deployment set` gave, by the attribute's name or its path; what counts then is said."""
+    from nodepool_ocb.catalogue import rules as roles
+
+    said: list[str] = []
+
+    def edit(known: Mapping[str, Role], before: Blob) -> Blob:
+        places = [roles.place(known, role, key) for key in keys]
+        after, below = given.unset(before, places), roles.template(known, role)
+        roles.no_worse(known, role, before, after, below)
+        layers = {f"by default of role {role}": below, f"from deployment {name}": after}
+        said[:] = [given.counting(layers, place) for place in places]
+        return after
+
+    _change(name, role, edit, dry_run)
+    for line in said if not dry_run else ():
+        output.say(line)
+
+
+def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment = deployment_of(world, name)
         definition = role_of(world, role).record
-        if deployment.record.state is not DeploymentState.PROPOSED:
+        if deployment.record.state is not DeploymentState.PROPOSED and name != deployments.SYSTEM:
             raise Conflict(f"deployment {name} is COMMITTED; first: nodepool-ocb deployment propose {name}")
         unreadable.refuse(world, [paths.deployment_role(name, role)])
         stored = world.deployment_roles.get((name, role))
         before = stored.record if stored else DeploymentRole()
-        catalogue = {each: known.record for each, known in world.roles.items()}
-        user = assigning.assigned(before.user, assignments, lambda key: roles.attribute_path(catalogue, role, key))
-        roles.checked(catalogue, role, user, roles.template(catalogue, role))
+        user = edit(catalogue(world), before.user)
         check = Check(paths.deployment(name), deployment.version)
         path = paths.deployment_role(name, role)
         if stored is None:
             hooks = tuple(hook for hook in definition.hooks if hook == "on_deployment_create")
             yield structure.raised(world, [check, Create(path, DeploymentRole(user=user, hooks=hooks))])
-        elif user != before.user:
+        elif not given.same(user, before.user):
             yield [structure.unchanged(world), check, Set(path, replace(before, user=user), stored.version)]
 
     with connection.session() as opened:
         changes = connection.change(opened, decide, dry_run)
         turns.warn(opened, connection.load(opened), name, "nodes that it is done with do not see this; the others do")
     connection.report(changes, dry_run)
+    if changes and name == deployments.SYSTEM:
+        output.say(
+            "deployment system is always COMMITTED: what runs from now on sees this;"
+            f" nodepool-ocb deployment commit {name} runs what is ACTIVE and sees something else"
+        )
 
 
 @command.command()

@@ -52,7 +52,7 @@ def faults_in_value(schema: Json, value: Json) -> list[str]:
     ['1: must be a whole number, and is text "2"']
     """
     sentences = []
-    for error in _errors(Draft202012Validator(schema), value):
+    for error in _errors(_Strict(schema), value):
         path = "/".join(str(step) for step in error.key)
         sentences.append(f"{path}: {error.text}" if path else error.text)
     return sentences
@@ -85,7 +85,7 @@ def _located(document: Document, found: _Found) -> Fault:
     return Fault(line, found.text, path, found.key, found.unknown, found.meant)
 
 
-#: In our documents 90.0 is no whole number: what reads the value afterwards wants an int.
+#: 90.0 is no whole number, as in Kwalify: what reads the value afterwards wants an int.
 _Strict: Final = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine(

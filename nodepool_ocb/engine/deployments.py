@@ -7,11 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import structure, unreadable
-from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import is_name
-from nodepool_ocb.model.records import Change, Create, Deployment, DeploymentState, Set
+from nodepool_ocb.model.records import Change, Check, Create, Deployment, DeploymentState, Set, State
 
 SYSTEM: Final = "system"
 
@@ -36,6 +36,26 @@ def turn(world: World, name: str, state: DeploymentState, now: float, by: str | 
     if stored.record.state is state:
         return []
     return [Set(paths.deployment(name), replace(stored.record, state=state, since=now, by=by), stored.version)]
+
+
+def changeable(world: World, vertex: Vertex) -> Check:
+    """What holds a change of its user's attributes to this: it is PROPOSED, or its deployment is.
+
+    Raises Conflict where both are committed, for there "user-level changes are Not Allowed" (seed 000), with the way.
+    """
+    name = vertex.record.deployment
+    stored = _of(world, name)
+    if vertex.record.state is not State.PROPOSED and stored.record.state is DeploymentState.COMMITTED:
+        ended = f" when it has ended (nodepool-ocb noderole wait {vertex.name})" * (
+            vertex.record.state is State.TRANSITION
+        )
+        alone = f"nodepool-ocb noderole propose {vertex.name}{ended}, and noderole commit afterwards"
+        whole = f"; or the deployment: nodepool-ocb deployment propose {name}, and deployment commit afterwards"
+        raise Conflict(
+            f"{vertex.name} is {vertex.record.state} in deployment {name}, which is COMMITTED, and cannot be changed so;"
+            f" take it back first: {alone}{whole if name != SYSTEM else ''}"
+        )
+    return Check(paths.deployment(name), stored.version)
 
 
 def deletable(world: World, name: str) -> None:

@@ -14,6 +14,7 @@ The rules, in prose:
   the parents that are known not to be well, and otherwise stays as it is.
 - A noderole begins PROPOSED (``bound``), and a parent that is new counts from then on as one that is not satisfied.
 - Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
+- Whoever enters a state gets the hook of that state (``HOOK_OF``), if its role has it. SKIP is the exception: nothing was done.
 
 ``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
 """
@@ -356,7 +357,12 @@ def with_hook(vertex: Placed, record: NodeRole, before: State | None = None) -> 
     ``before``: the state that it leaves, where that is not the one that its noderole holds.
     """
     hook = HOOK_OF[record.state]
-    entered = record.state is not (before or vertex.record.state)
+    entered = record.state is not (before or vertex.record.state) and not _skipped(vertex.record, record)
     if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
         return record
     return replace(record, hooks=(*record.hooks, hook))
+
+
+def _skipped(before: NodeRole, after: NodeRole) -> bool:
+    """Whether it became ACTIVE by SKIP: a run that ends makes ``once`` "done", and finds "started" there."""
+    return after.state is State.ACTIVE and before.once == "done" == after.once

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import addressing, binding, structure, unreadable
-from nodepool_ocb.engine.liveness import with_hook
+from nodepool_ocb.engine.nodehooks import with_hook
 from nodepool_ocb.engine.world import NodeView, Vertex, World, node_of
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import limits, paths
@@ -53,7 +53,7 @@ def create(
     roles = [] if node.virtual else _roles_of_new(world, node.admin, jigs)
     bound = binding.plan_all(world, roles, NodeView(fqdn, world, made), now=now, by=by, jigs=jigs)
     whole = structure.raised(world, (*changes, *bound.changes))
-    return binding.Plan(bound.noderoles, tuple(whole), bound.explanations)
+    return replace(bound, changes=tuple(whole))
 
 
 def _roles_of_new(world: World, admin: bool, jigs: Collection[str] | None) -> list[str]:

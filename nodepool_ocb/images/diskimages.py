@@ -48,7 +48,7 @@ class Diskimage(msgspec.Struct, frozen=True, kw_only=True):
     builders: tuple[str, ...] = ()  # labels of builders that may build it; empty: any
     arch: str | None = None
     keep: int | None = None  # ready builds to keep; None: what the builder's settings say
-    stub: bool = False  # only named here, for other builders: no elements, no format, no provider wants it
+    stub: bool = False  # only named here, for other builders: it has no format, and no provider wants it
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ def made(name: str, keys: Keys, taken: Iterable[str] = ()) -> Diskimage:
         keep_formats=tuple(keys.get("keep-formats", ())) if keys.get("delete-after-upload") else True,
         metadata=texts(keys.get("metadata", {})),
         builders=tuple(keys.get("builders", ())),
-        stub=backend == "dib" and not elements and not own and not taken,
+        stub=backend == "dib" and not own and not taken,
         **{field.replace("-", "_"): keys[field] for field in fields if field in keys},
     )
 

@@ -5,6 +5,7 @@ Everything here bears a document of which any part is of any type: the schema's 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -27,7 +28,7 @@ def of(source: Source) -> list[Fault]:
     images = _Names.of(value, "diskimages", "diskimage")
     labels = _Names.of(value, "labels", "label")
     found = [fault for section in ("diskimages", "providers", "labels") for fault in _twice(source, value, section)]
-    found += [*_parents(source, value), *_chroots(source)]
+    found += [*_parents(source, value), *_programs(source, value), *_chroots(source)]
     for key, provider in _listed(value, "providers"):
         found += _twice(source, provider, "diskimages", key)
         for below, item in _listed(provider, "diskimages"):
@@ -107,6 +108,22 @@ def _parents(source: Source, value: Json) -> Iterator[Fault]:
     images = {item["name"]: (key, item) for key, item in _listed(value, "diskimages")}
     for finding in diskimages.problems({name: item for name, (_, item) in images.items()}):
         yield source.fault((*images[finding.name][0], finding.key), finding.text)
+
+
+def _programs(source: Source, value: Json) -> Iterator[Fault]:
+    """The ``dib-cmd`` that are no program with its arguments, as a shell would split them."""
+    for key, image in _listed(value, "diskimages"):
+        command = image.get("dib-cmd")
+        if isinstance(command, str) and command and not _words(command):
+            yield source.fault((*key, "dib-cmd"), "must be a program, with arguments if need be; close every quote")
+
+
+def _words(command: str) -> list[str]:
+    """A command as a shell splits it; nothing where that is not possible."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
 
 
 def _of_clouds(

@@ -7,7 +7,7 @@ are accepted as they are written; the driver checks its own keys. A relative fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,9 @@ LOCAL: Final = "local"
 PORT: Final = 2281  # of a ZooKeeper server, where none is given
 #: The keys of an image of a provider that have fields of their own.
 IMAGE_KEYS: Final = frozenset({"name", "pause", "meta"})
+
+#: The format that a provider of this driver, with these options, takes by what is known elsewhere; None: nothing is known.
+Takes = Callable[[str, Mapping[str, Json]], str | None]
 
 
 class ProviderImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,14 +76,21 @@ class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[Provider, ...] = ()
     labels: tuple[Label, ...] = ()
     lines: Mapping[str, int] = {}  # where each diskimage and provider, and each of its keys, is written
+    warnings: tuple[str, ...] = ()  # what is odd, and no fault: ``FILE:LINE: PATH: sentence``
 
     def line(self, path: str) -> int:
         """The line of a path such as ``diskimages[NAME].options``; that of its section where the key is inherited."""
         return self.lines.get(path) or self.lines.get(path[: path.find("]") + 1], 1)
 
 
-def load(path: Path | str, secure: Path | str | None = None, *, environ: Mapping[str, str]) -> Nodepool:
-    """What a nodepool.yaml says, with the secure file laid over it.
+def load(
+    path: Path | str,
+    secure: Path | str | None = None,
+    *,
+    environ: Mapping[str, str],
+    takes: Takes = lambda _driver, _options: None,
+) -> Nodepool:
+    """What a nodepool.yaml says, with the secure file laid over it; ``takes`` is asked where it names no format.
 
     Raises Invalid with every fault of both: ``FILE:LINE: PATH: sentence``.
     """
@@ -95,7 +105,18 @@ def load(path: Path | str, secure: Path | str | None = None, *, environ: Mapping
     if problems:
         raise Invalid(problems)
     value = _anchored(source.document.value or {}, path.resolve().parent)
-    return replace(_made(value, _anchored(secrets, Path(secure or path).resolve().parent)), lines=_lines(source))
+    made = _made(value, _anchored(secrets, Path(secure or path).resolve().parent), takes)
+    made = replace(made, lines=_lines(source))
+    return replace(made, warnings=tuple(_unbuilt(path, made)))
+
+
+def _unbuilt(path: Path, read: Nodepool) -> Iterator[str]:
+    """The images that somebody may expect to be built."""
+    for image in read.diskimages:
+        if image.stub and image.elements:
+            where = f"diskimages[{image.name}]"
+            why = "is not built: it has no formats, and no provider takes it; add `formats` to have it built"
+            yield f"{path}:{read.line(where)}: {where}: {why}"
 
 
 def _lines(source: Source) -> dict[str, int]:
@@ -124,11 +145,11 @@ def _anchored(value: Mapping[str, Json], folder: Path) -> dict[str, Json]:
     return {key: known[key](each) if key in known else each for key, each in value.items()}
 
 
-def _made(value: Mapping[str, Json], secrets: Mapping[str, Json]) -> Nodepool:
+def _made(value: Mapping[str, Json], secrets: Mapping[str, Json], takes: Takes) -> Nodepool:
     built = merged({image["name"]: image for image in value.get("diskimages") or []})
     above = {provider["name"]: provider for provider in secrets.get("providers") or []}
     providers = [
-        _provider(_deeply({"driver": OPENSTACK, **section}, above.get(section["name"], {})), built)
+        _provider(_deeply({"driver": OPENSTACK, **section}, above.get(section["name"], {})), built, takes)
         for section in value.get("providers") or []
     ]
     secret = {image["name"]: texts(image["env-vars"]) for image in secrets.get("diskimages") or []}
@@ -145,9 +166,13 @@ def _made(value: Mapping[str, Json], secrets: Mapping[str, Json]) -> Nodepool:
     )
 
 
-def _provider(section: Mapping[str, Json], built: Mapping[str, Keys]) -> Provider:
-    takes: str | None = section.get("format", section.get("image-format", TAKES.get(section["driver"])))
-    anything = takes is None and section["driver"] == LOCAL
+def _provider(section: Mapping[str, Json], built: Mapping[str, Keys], takes: Takes) -> Provider:
+    options = {key: value for key, value in section.items() if key not in PROVIDER_KEYS}
+    format: str | None = section.get("format", section.get("image-format"))
+    if format is None and section.get("diskimages"):
+        format = takes(section["driver"], options)
+    format = format or TAKES.get(section["driver"])
+    anything = format is None and section["driver"] == LOCAL
 
     def image(item: Mapping[str, Json]) -> ProviderImage:
         own = first_format(built.get(item["name"], {}))
@@ -155,7 +180,7 @@ def _provider(section: Mapping[str, Json], built: Mapping[str, Keys]) -> Provide
             name=item["name"],
             pause=item.get("pause", False),
             meta=texts(item.get("meta", {})),
-            format=own if anything else takes or FORMAT,
+            format=own if anything else format or FORMAT,
             options={key: value for key, value in item.items() if key not in IMAGE_KEYS},
         )
 
@@ -165,8 +190,8 @@ def _provider(section: Mapping[str, Json], built: Mapping[str, Keys]) -> Provide
         diskimages=tuple(image(item) for item in section.get("diskimages", [])),
         image_upload_timeout_seconds=float(section.get("image-upload-timeout", 3600)),
         upload_workers=section.get("upload-workers"),
-        format=takes or FORMAT,
-        options={key: value for key, value in section.items() if key not in PROVIDER_KEYS},
+        format=format or FORMAT,
+        options=options,
     )
 
 

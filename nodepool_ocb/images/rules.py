@@ -118,6 +118,7 @@ class Wanted(msgspec.Struct, frozen=True):
     keep: int = 2
     carriers: Mapping[str, Carrier] = {}  # the providers that are to have it
     gone: frozenset[str] = frozenset()  # the ids of builders that have not been there for long
+    builder_id: str = ""  # who asks
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -158,7 +159,7 @@ def _need(image: ImageView, wanted: Wanted, now: float) -> Due | NotDue:
         return Due(_lack(image, wanted.formats))
     if newest.record.builder_id in wanted.gone and _unserved(newest, wanted.carriers):
         return Due(f"{newest.record.builder}, which has the newest ready build, is gone")
-    at = rebuild_at(image.name, newest, wanted.rebuild_age_seconds, now)
+    at = rebuild_at(image.name, newest, wanted, now)
     if now >= at:
         return Due(f"the newest ready build is older than {wanted.rebuild_age_seconds:.0f} s")
     return NotDue("the newest ready build is young enough", at)
@@ -177,10 +178,12 @@ def _unserved(build: BuildView, carriers: Mapping[str, Carrier]) -> bool:
     return not carriers or any(not carrier.pause and not build.at(name) for name, carrier in carriers.items())
 
 
-def rebuild_at(image: str, build: BuildView, rebuild_age_seconds: float, now: float) -> float:
-    """When the build is to be replaced: drawn from its name, so that all builders say the same and images differ."""
-    drawn = zlib.crc32(f"{image}/{build.id}".encode()) / 2**32
-    return believed(build.record.state_time, now) + rebuild_age_seconds * (1 + JITTER * drawn)
+def rebuild_at(image: str, build: BuildView, wanted: Wanted, now: float) -> float:
+    """When a builder replaces the build: drawn from its name and the builder's, so that neither the images of a builder
+    nor the builders of an image come all at once.
+    """
+    drawn = zlib.crc32(f"{wanted.builder_id}/{image}/{build.id}".encode()) / 2**32
+    return believed(build.record.state_time, now) + wanted.rebuild_age_seconds * (1 + JITTER * drawn)
 
 
 def failures(image: ImageView) -> tuple[BuildView, ...]:
@@ -283,8 +286,11 @@ def tried_again(upload: Upload) -> bool:
 
 
 def removable(build: BuildView, carriers: Mapping[str, Carrier], kept: Iterable[str]) -> tuple[str, ...]:
-    """The formats whose files may go: every provider that wants them has them, and nobody asked to keep them."""
+    """The formats whose files may go: nobody asked to keep them, and every provider that takes one has it. One that no
+    provider takes goes with the last of the others.
+    """
     there = {upload.provider for upload in build.uploads if upload.record.state is UploadState.READY}
-    if not carriers or any(name not in there for name, carrier in carriers.items() if not carrier.pause):
-        return ()
-    return tuple(sorted(set(build.record.formats) - set(build.record.removed) - set(kept)))
+    taken = {carrier.format for carrier in carriers.values()}
+    awaited = {carrier.format for name, carrier in carriers.items() if name not in there and not carrier.pause}
+    gone = taken - awaited if awaited else set(build.record.formats) if carriers else set()
+    return tuple(sorted((gone & set(build.record.formats)) - set(build.record.removed) - set(kept)))

@@ -10,6 +10,7 @@ from nodepool_ocb.providers.provider import (
     installed,
     not_ours,
     open,
+    takes,
 )
 from nodepool_ocb.providers.stamp import Stamp
 
@@ -24,4 +25,5 @@ __all__ = [
     "installed",
     "not_ours",
     "open",
+    "takes",
 ]

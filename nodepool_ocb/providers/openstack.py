@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool_ocb.documents.schema import faults_in_value
@@ -55,6 +55,21 @@ class OpenStack:
     @staticmethod
     def faults(provider: Provider) -> list[str]:
         return faults_in_value(OPTIONS, provider.options)
+
+    @staticmethod
+    def takes(options: Mapping[str, Json]) -> str | None:
+        """``image_format`` of clouds.yaml, or of the vendor's profile that it names. Raises Invalid."""
+        try:
+            from openstack.config.loader import OpenStackConfig
+        except ImportError:
+            return None
+        name, region = options.get("cloud"), options.get("region-name")
+        try:
+            cloud = OpenStackConfig().get_one(cloud=name, region_name=region, validate=False)
+        except _errors() as error:
+            raise Invalid(f"cloud {name} of clouds.yaml: {error}") from error
+        format = cloud.config.get("image_format")
+        return str(format) if format else None
 
     def upload(self, item: Item) -> Sent | Refused:
         return attended(item, lambda: self._send(item), lambda: self._undo(item))

@@ -19,6 +19,7 @@ import msgspec
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images.nodepool import Provider
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.providers.stamp import Stamp
 
 GROUP: Final = "nodepool_ocb.providers"
@@ -123,6 +124,14 @@ def faults(provider: Provider) -> list[str]:
         hint = did_you_mean(provider.driver, points)
         return [f"driver `{provider.driver}` is not installed; there are {', '.join(sorted(points))}{hint}"]
     return _driver(provider.driver).faults(provider)
+
+
+def takes(driver: str, options: Mapping[str, Json]) -> str | None:
+    """The format that a provider takes by what its driver knows from elsewhere, as from clouds.yaml; None where it knows
+    nothing, or is not installed. Raises Invalid where the options name what is not there.
+    """
+    asked = getattr(_driver(driver), "takes", None) if driver in _points() else None
+    return asked(options) if asked else None
 
 
 def open(provider: Provider) -> Uploader:

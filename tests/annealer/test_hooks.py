@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,105 @@ def test_a_hook_of_a_deployment_sets_its_attributes(hooked: Fleet) -> None:
 
     hooked.until(lambda: stored().hooks == (), "the hook has run")
     assert stored().system == {"kept": True, "made": DEPLOYMENT}
+
+
+NOTES = """
+import os, pathlib
+from nodepool_ocb.catalogue.code import Role
+
+class Noting(Role):
+    def note(self, *words):
+        with pathlib.Path(os.environ["NOTES"]).open("a") as file:
+            print(*words, file=file)
+
+class Dns(Noting):
+    def on_node_update(self, hooked):
+        self.note("dns", hooked.node.alive, *sorted(hooked.changed))
+        hooked.set_node["rack"] = "r1"
+        hooked.set_system["watched@" + hooked.subject] = {"dns": 1}
+
+class Watched(Noting):
+    def on_node_change(self, hooked):
+        self.note("watched", hooked.node.alive, *sorted(hooked.changed))
+        hooked.set_node["bootenv"] = "local" if hooked.node.alive else "rescue"
+        hooked.set_system["watched@" + hooked.subject] = {"watched": hooked.node.alive}
+"""
+
+
+def test_a_machine_that_dies_and_is_back_calls_the_hooks_of_two_roles_and_both_are_heard(fleet: Fleet) -> None:
+    (machine,) = fleet.nodes
+    notes = fleet.folder / "notes"
+    fleet.add_role("dns", Role(barclamp="fleet", jig="noop", hooks=("on_node_change",)))
+    fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_node_change",), requires=("dns",)))
+    noderole = fleet.bind("watched", machine)
+    folder = package(fleet.folder / "site", NOTES, ("dns", "watched"))
+    fleet.annealer().begin(PYTHONPATH=str(folder), NOTES=str(notes))
+    fleet.until_state(noderole, State.ACTIVE)
+    fleet.farm.kill(0)
+    fleet.until(lambda: fleet.node(machine).bootenv == "rescue", "the hook of the one has changed it")
+    assert fleet.node(machine).rack == "r1", "and so has that of the other"
+    assert fleet.blob(paths.system("watched", machine)) == {"dns": 1, "watched": False}
+    fleet.farm.start(0)
+    fleet.until(lambda: fleet.node(machine).bootenv == "local" and not fleet.node(machine).hooks, "it is back")
+    assert fleet.node(machine).changed == {}
+    assert [line for line in notes.read_text().splitlines() if line.startswith("dns")] == [
+        "dns False alive",
+        "dns False bootenv",
+        "dns True alive",
+        "dns True bootenv",
+    ]
+
+
+ENDLESS = """
+from nodepool_ocb.catalogue.code import Role
+
+class Longer(Role):
+    def on_node_change(self, hooked):
+        if hooked.changed:
+            hooked.set_node["bootenv"] = hooked.node.bootenv + "x"
+
+class Dns(Longer): ...
+
+class Watched(Longer): ...
+"""
+
+
+def test_a_hook_does_not_hear_of_its_own_change_and_two_that_answer_each_other_do_so_later_and_later(
+    fleet: Fleet,
+) -> None:
+    (machine,) = fleet.nodes
+    fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_node_change",)))
+    fleet.set_node(machine, hooks=("on_node_change",), changed={"rack": ""}, bootenv="x")
+    folder = package(fleet.folder / "site", ENDLESS, ("dns", "watched"))
+    annealer = fleet.annealer(probe_seconds=60.0).begin(PYTHONPATH=str(folder))
+    fleet.until(lambda: not fleet.node(machine).hooks, "it has run")
+    assert fleet.node(machine).bootenv == "xx"
+    fleet.add_role("dns", Role(barclamp="fleet", jig="noop", hooks=("on_node_change",)))
+    fleet.set_node(machine, hooks=("on_node_change",), changed={"rack": ""})
+    fleet.until(lambda: "change the node again and again" in annealer.said, "it is said")
+    since, before = time.monotonic(), len(fleet.node(machine).bootenv)
+    fleet.until(lambda: len(fleet.node(machine).bootenv) >= before + 2, "it goes on")
+    assert time.monotonic() - since > 1.0, "not at once"
+
+
+LOOKS = """
+from nodepool_ocb.catalogue.code import Role
+
+class Watched(Role):
+    def on_node_change(self, hooked):
+        hooked.refresh.extend(["erase@" + hooked.subject, "nobody@nowhere"])
+        hooked.set_node["rack"] = "r1"
+"""
+
+
+def test_a_destructive_role_is_not_run_again_for_a_hook_and_the_hook_is_done(fleet: Fleet) -> None:
+    (machine,) = fleet.nodes
+    fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_node_change",)))
+    fleet.add_role("erase", fleet.work(0.0, flags=("destructive",)))
+    noderole = fleet.bind("erase", machine)
+    annealer = fleet.annealer().begin(PYTHONPATH=str(package(fleet.folder / "site", LOOKS)))
+    fleet.until_state(noderole, State.ACTIVE)
+    fleet.set_node(machine, hooks=("on_node_change",))
+    fleet.until(lambda: fleet.node(machine).rack == "r1" and not fleet.node(machine).hooks, "the hook has run")
+    assert f"a hook wants {noderole} to run again, and that is refused" in annealer.said
+    assert len(fleet.runs(noderole)) == 1

@@ -37,7 +37,8 @@ init; acl init; acl check; config check; barclamp check FOLDER/chain.yml; barcla
 role list; role show top; deployment create lab; node create n1.example.com --deployment lab --tag web
 node create n2.example.com --deployment lab; node set n1.example.com rack=r1; node bind n1.example.com top
 node bind n2.example.com top; noderole set middle@n1.example.com middle/size=3
-deployment set lab middle middle/size=2; deployment commit lab --no-noderoles; node commit n1.example.com; node list
+noderole unset middle@n1.example.com middle/size; deployment set lab middle middle/size=2
+deployment unset lab middle middle/size; deployment commit lab --no-noderoles; node commit n1.example.com; node list
 node show n1.example.com; noderole commit top@n2.example.com; noderole list; noderole show top@n1.example.com
 noderole explain top@n1.example.com; noderole retry --failed; noderole propose top@n2.example.com
 noderole redeploy base@n1.example.com; deployment show lab; deployment list; deployment propose lab

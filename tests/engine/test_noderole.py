@@ -206,6 +206,19 @@ def test_a_hook_of_the_role_is_noted_when_its_state_is_entered() -> None:
     assert apply({vertex: Event.COMMIT}, 1.0)[vertex].hooks == ("on_todo",)
 
 
+def test_a_destructive_role_that_is_skipped_was_not_run_so_its_hook_is_not_called() -> None:
+    below, destructive = vertices = graph([State.TRANSITION, State.BLOCKED], [(0, 1)], once=[None, "done"])
+    for vertex in vertices:
+        vertex.node.world.put_role(vertex.role, Stored(Role(barclamp="b", jig="noop", hooks=("on_active",)), 0))
+    moved = apply({below: Event.SUCCEED}, 1.0)
+    assert [(moved[v].state, moved[v].hooks) for v in vertices] == [
+        (State.ACTIVE, ("on_active",)),
+        (State.ACTIVE, ()),
+    ]
+    put_all(vertices, moved | {destructive: replace(moved[destructive], state=State.TRANSITION, once="started")})
+    assert apply({destructive: Event.SUCCEED}, 2.0)[destructive].hooks == ("on_active",), "this time it ran"
+
+
 def test_a_run_that_is_to_be_ended_comes_to_an_error_and_to_nothing_else() -> None:
     running = NodeRole(state=State.TRANSITION, since=5.0, by="a1", run="r1", epoch=3, generation=2)
     cancelled = after(running, Event.CANCEL, 9.0, by="ann", reason="time is up")

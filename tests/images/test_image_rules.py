@@ -156,15 +156,21 @@ def test_what_a_failure_holds_back(builds: list[BuildView], request_mzxid: int |
     assert isinstance(due(view(*builds, request=request_mzxid), WANTED, NOW), NotDue) is waits
 
 
-def test_the_rebuild_age_has_a_jitter_of_a_tenth_that_all_builders_draw_alike() -> None:
-    drawn = {(name, n): rules.rebuild_at(name, build(n), DAY, NOW) for name in map(str, range(200)) for n in (1, 2)}
+def test_the_rebuild_age_has_a_jitter_of_a_tenth_that_each_builder_draws_for_itself() -> None:
+    builders = [replace(WANTED, builder_id=id) for id in ("b1", "b2")]
+    drawn = {
+        (name, n, wanted.builder_id): rules.rebuild_at(name, build(n), wanted, NOW)
+        for name in map(str, range(200))
+        for n in (1, 2)
+        for wanted in builders
+    }
     assert all(NOW + DAY <= at <= NOW + 1.1 * DAY for at in drawn.values())
-    assert drawn[("7", 1)] == rules.rebuild_at("7", build(1), DAY, NOW)
-    assert len(set(drawn.values())) == len(drawn)  # images differ, and so do the builds of one
+    assert drawn[("7", 1, "b1")] == rules.rebuild_at("7", build(1), builders[0], NOW), "whenever it is asked"
+    assert len(set(drawn.values())) == len(drawn), "images differ, the builds of one, and the builders of one"
     tenths = [int((at - NOW - DAY) / DAY * 100) for at in drawn.values()]
-    assert all(20 <= tenths.count(tenth) <= 60 for tenth in range(10)), tenths  # 40 each, spread evenly
+    assert all(50 <= tenths.count(tenth) <= 110 for tenth in range(10)), tenths  # 80 each, spread evenly
     image = view(build(1))
-    at = rules.rebuild_at("debian", build(1), DAY, NOW)
+    at = rules.rebuild_at("debian", build(1), WANTED, NOW)
     assert due(image, WANTED, at - 1) == NotDue("the newest ready build is young enough", at)
     assert isinstance(due(image, WANTED, at), Due)
 
@@ -336,7 +342,9 @@ def test_the_last_attempt_of_an_upload_is_two_hours_after_the_first() -> None:
         ([upload(1)], {"p": Carrier("qcow2")}, ("raw",), ("qcow2",)),
         ([upload(1, state="failed")], {"p": Carrier("qcow2")}, (), ()),
         ([upload(1, state="uploading")], {"p": Carrier("qcow2")}, (), ()),
-        ([upload(1)], {"p": Carrier("qcow2"), "q": Carrier("raw")}, (), ()),
+        ([upload(1)], {"p": Carrier("qcow2"), "q": Carrier("raw")}, (), ("qcow2",)),  # each format by itself
+        ([upload(1)], {"p": Carrier("qcow2"), "q": Carrier("qcow2")}, (), ()),
+        ([upload(1)], {"p": Carrier("qcow2"), "q": Carrier("vhd")}, (), ("qcow2",)),  # raw, of nobody, goes last
         ([upload(1), upload(1, "q")], {"p": Carrier("qcow2"), "q": Carrier("raw")}, (), ("qcow2", "raw")),
         ([upload(1)], {"p": Carrier("qcow2"), "q": Carrier("raw", pause=True)}, ("raw", "vhd"), ("qcow2",)),
     ],

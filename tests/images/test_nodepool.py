@@ -207,6 +207,17 @@ def test_everything_else_that_nodepool_knows_is_accepted(written: Any) -> None:
     )
 
 
+def test_an_image_with_elements_that_nobody_takes_is_not_built_and_that_is_said(written: Any, tmp_path: Path) -> None:
+    loaded = written(
+        "diskimages:\n  - {name: named}\n  - {name: forgotten, elements: [vm]}\n  - {name: own, elements: [vm], formats: [raw]}\n"
+    )
+    assert [image.name for image in loaded.diskimages if image.stub] == ["named", "forgotten"]
+    assert loaded.warnings == (
+        f"{tmp_path}/nodepool.yaml:3: diskimages[forgotten]: is not built: it has no formats, and no provider takes it;"
+        " add `formats` to have it built",
+    )
+
+
 # -- words, numbers, variables --
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb import providers
-from nodepool_ocb.errors import Unavailable
+from nodepool_ocb.errors import Invalid, Unavailable
+from nodepool_ocb.images import nodepool
 from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.providers import Item
 from nodepool_ocb.testing.glance import Glance
+from nodepool_ocb_builder.configuration import Formats
 from tests.providers.sites import (
     Ledger,
     image_file,
@@ -192,6 +195,45 @@ def test_an_import_is_waited_for(glance: Glance, item: Item) -> None:
     external_id = sent(uploader.upload(item))
     assert glance.images[external_id]["status"] == "active"
     assert uploader.verify(external_id, item) is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "format"),
+    [
+        ({}, "qcow2"),
+        ({"image_format": "raw"}, "raw"),
+        ({"profile": "rackspace"}, "vhd"),
+        ({"profile": "rackspace", "image_format": "raw"}, "raw"),
+    ],
+)
+def test_a_cloud_takes_what_clouds_yaml_or_its_vendors_profile_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, str], format: str
+) -> None:
+    clouds = tmp_path / "clouds.yaml"
+    clouds.write_text(json.dumps({"clouds": {"rax": {"region_name": "DFW", **keys}}}))
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    assert providers.takes("openstack", {"cloud": "rax", "region-name": "DFW"}) == format
+    nodepool_yaml = tmp_path / "nodepool.yaml"
+    nodepool_yaml.write_text(
+        "diskimages: [{name: i}]\nproviders: [{name: p, cloud: rax, region-name: DFW, diskimages: [{name: i}]}]\n"
+    )
+    loaded = nodepool.load(nodepool_yaml, environ={}, takes=providers.takes)
+    assert (loaded.providers[0].format, loaded.diskimages[0].formats) == (format, (format,))
+    with pytest.raises(Invalid, match=r"cloud xar of clouds\.yaml"):
+        providers.takes("openstack", {"cloud": "xar"})
+
+
+def test_a_format_that_was_known_counts_while_clouds_yaml_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clouds, asked = tmp_path / "clouds.yaml", ("openstack", {"cloud": "rax"})
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    clouds.write_text("clouds: {rax: {image_format: vhd}}")
+    formats = Formats()
+    assert formats(*asked) == "vhd"
+    clouds.write_text("clouds: {rax: ")
+    assert formats(*asked) == "vhd"
+    assert Formats()(*asked) is None, "nothing is known"
 
 
 def test_a_wrong_password_and_an_unknown_cloud_last(cloud: Ledger, item: Item, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -331,13 +331,14 @@ def test_a_hook_whose_code_is_installed_later_runs_soon_and_its_annealer_says_th
     fleet.until(lambda: not hookcode.missing(tree.load(fleet.session), "watched"), "it says that it has the code")
 
 
-def package(folder: Path, source: str) -> Path:
-    """A folder for PYTHONPATH that brings hooks for role "watched", as an installed package would."""
+def package(folder: Path, source: str, roles: Iterable[str] = ("watched",)) -> Path:
+    """A folder for PYTHONPATH that brings hooks for roles, as an installed package would: of "watched" by class Watched."""
     info = folder / "fleet_hooks-1.dist-info"
     info.mkdir(parents=True)
     (folder / "fleet_hooks.py").write_text(source)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fleet-hooks\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[nodepool_ocb.roles]\nwatched = fleet_hooks:Watched\n")
+    points = "".join(f"{role} = fleet_hooks:{role.title().replace('-', '')}\n" for role in roles)
+    (info / "entry_points.txt").write_text(f"[nodepool_ocb.roles]\n{points}")
     return folder
 
 

@@ -13,7 +13,7 @@ import pytest
 from nodepool_ocb.config import BuilderSettings, Settings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import BuildState
-from nodepool_ocb_builder.configuration import load
+from nodepool_ocb_builder.configuration import Formats, load
 from tests.builder.fleet_of_builders import BuilderFleet
 from tests.cli.background_command import COMMAND
 
@@ -37,7 +37,7 @@ def hosts(builders: BuilderFleet, chroot: str) -> str:
 def test_a_builder_without_its_file_says_where_to_name_it(tmp_path: Path) -> None:
     gone = tmp_path / "nodepool.yaml"
     with pytest.raises(Invalid, match=rf"{gone}: is not there; .* name another in builder\.nodepool"):
-        load(Settings(builder=BuilderSettings(nodepool=str(gone))), {})
+        load(Settings(builder=BuilderSettings(nodepool=str(gone))), {}, Formats())
 
 
 def test_a_build_is_asked_for_and_awaited(builders: BuilderFleet, hosts: str) -> None:

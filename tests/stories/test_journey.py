@@ -86,7 +86,6 @@ def test_every_command_answers_in_every_form(ocb: Ocb, line: str, form: str) -> 
         ("deployment create lab", 4, "exists already"),
         ("deployment delete lab", 4, "still holds"),
         (f"noderole retry {TOP}", 4, "PROPOSED"),
-        ("deployment set system top a/b=1", 4, "COMMITTED"),
         (f"noderole log {TOP}", 3, "has not run"),
         (f"node delete {N1}", 2, "--yes"),
         (f"noderole unbind {TOP}", 2, "--yes"),

@@ -7,12 +7,16 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from nodepool_ocb.catalogue.code import Hooked, find
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.catalogue.code import Hooked, find, methods
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.engine.claim import Grant
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.engine.nodehooks import UNNOTICED
+from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Check, Create, Set
+from nodepool_ocb.model.records import Check, Create, Node, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Znode
 from nodepool_ocb.telemetry import metrics
@@ -21,6 +25,9 @@ log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.05
 
+#: The fields of a node that a hook may set.
+SETTABLE: Final = {*Node.__struct_fields__} - UNNOTICED | {"reason"}
+
 
 def on_transition(session: Session, grant: Grant, barclamp: str) -> Exception | None:
     """Run the hook of a noderole that was just claimed, before its jig; gives what it raised.
@@ -28,10 +35,9 @@ def on_transition(session: Session, grant: Grant, barclamp: str) -> Exception | 
     Only ``set_system`` has an effect: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
     """
     vertex = grant.vertex
-    if find(vertex.role, barclamp) is None:
-        return NotFound("the code of its role is not installed on the annealer's host")
-    hooked = Hooked(vertex.name, vertex.node.record, grant.record, codec.attributes(system(session, vertex.name)))
-    error = call(vertex.role, barclamp, "on_transition", hooked)
+    blob = codec.attributes(system(session, vertex.name))
+    hooked = Hooked(vertex.name, vertex.node.record, record=grant.record, attributes=blob, role=vertex.role)
+    error = call(barclamp, "on_transition", hooked)
     wanted = hooked.set_system.get(vertex.name)
     if error is None and wanted:
         znode = system(session, vertex.name)
@@ -42,11 +48,16 @@ def on_transition(session: Session, grant: Grant, barclamp: str) -> Exception | 
     return error
 
 
-def call(role: str, barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
-    """Run one hook, timed; gives what it raised."""
-    started = time.monotonic()
+def call(barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
+    """Run one hook of ``hooked.role``, timed; gives what it raised, and Invalid where it sets what a node cannot have."""
+    started, role = time.monotonic(), hooked.role
     try:
-        getattr(find(role, barclamp), hook)(hooked)
+        code = find(role, barclamp)
+        if code is None:
+            raise NotFound("the code of its role is not installed on the annealer's host")
+        for name in methods(type(code), hook):
+            getattr(code, name)(hooked)
+        _check(hooked)
     except Exception as error:
         log.exception("%s of role %s for %s", hook, role, hooked.subject)
         metrics.HOOK_FAILURES.labels(hook).inc()
@@ -59,6 +70,18 @@ def call(role: str, barclamp: str, hook: str, hooked: Hooked) -> Exception | Non
                 "%s of role %s for %s took %.0f ms; hooks are to be fast", hook, role, hooked.subject, took * 1e3
             )
     return None
+
+
+def _check(hooked: Hooked) -> None:
+    """Raises Invalid where a node cannot have what it is to have."""
+    kept = sorted({*hooked.set_node} - SETTABLE)
+    if kept:
+        raise Invalid(f"a hook cannot set {', '.join(kept)} of a node; it can set {', '.join(sorted(SETTABLE))}")
+    if hooked.set_node and hooked.node is not None:
+        try:
+            msgspec.convert(msgspec.to_builtins(replace(hooked.node, **hooked.set_node)), Node)
+        except (msgspec.ValidationError, TypeError) as wrong:
+            raise Invalid(f"a hook cannot set this of a node: {wrong}") from None
 
 
 def system(session: Session, noderole: str) -> Znode | None:

@@ -36,8 +36,8 @@ def job(context: Context, installation: Installation, whom: str) -> Job | None:
         return None
 
     def work() -> Done | None:
-        hooked = Hooked(deployment, attributes=record.system)
-        error = call(name, barclamp, hook, hooked)
+        hooked = Hooked(deployment, attributes=record.system, role=name)
+        error = call(barclamp, hook, hooked)
         return Done([hooked], sentence(error) if error is not None else None, {})
 
     def write(done: Done) -> list[Change]:

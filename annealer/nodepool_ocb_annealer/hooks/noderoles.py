@@ -17,7 +17,7 @@ from nodepool_ocb_annealer.hooks.calls import call, system, systems
 from nodepool_ocb_annealer.hooks.context import Context
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
-from nodepool_ocb_annealer.hooks.wanted import wanted
+from nodepool_ocb_annealer.hooks.wanted import at_work, wanted
 
 
 def job(context: Context, installation: Installation, name: str) -> Job | None:
@@ -36,8 +36,9 @@ def job(context: Context, installation: Installation, name: str) -> Job | None:
         return None
 
     def work() -> Done | None:
-        hooked = Hooked(name, node, record, codec.attributes(system(context.session, name)))
-        error = call(vertex.role, barclamp, hook, hooked)
+        blob = codec.attributes(system(context.session, name))
+        hooked = Hooked(name, node, record=record, attributes=blob, role=vertex.role)
+        error = call(barclamp, hook, hooked)
         return Done([hooked], sentence(error) if error is not None else None, systems(context.session, hooked))
 
     def write(done: Done) -> list[Change]:
@@ -50,6 +51,8 @@ def _changes(context: Context, vertex: Vertex, record: NodeRole, hook: str, done
     here = context.world.vertex(vertex.name)
     if here is not vertex or vertex.record is not record or _unreadable(vertex):
         return []  # it moved on, or is another of the same name: the hook runs again
+    if at_work(context, done):
+        return []  # it runs again when that is over
     if done.error:
         moved = apply(
             {vertex: Event.FAIL},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Final
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.catalogue.code import Hooked
 from nodepool_ocb.engine import nodes, unreadable
+from nodepool_ocb.engine.nodehooks import heard, noticed
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
@@ -22,11 +24,15 @@ from nodepool_ocb_annealer.hooks.calls import call, systems
 from nodepool_ocb_annealer.hooks.context import Context, appoint
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
-from nodepool_ocb_annealer.hooks.wanted import wanted
+from nodepool_ocb_annealer.hooks.wanted import at_work, wanted
+from nodepool_ocb_annealer.refusals import Refusals
 
 log = logging.getLogger(__name__)
 
 REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
+CHANGE: Final = "on_node_change"
+ROUNDS: Final = 4  # of it that may follow one another at once, as hooks hear of what other roles' hooks changed
+ENDLESS: Final = "hooks of on_node_change change the node again and again, each after the other"
 
 
 class NodeHooks:
@@ -37,6 +43,7 @@ class NodeHooks:
         self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
         self._views: dict[str, Mapping[str, NodeRole]] = {}  # of them, that hooks may be looking at: they never change
         self._order: list[str] | None = None  # the roles by depth; None where they have changed
+        self._rounds = Refusals(ROUNDS, 1.0, ROUNDS)  # of on_node_change, each of which changed the node
 
     def note(self, vertex: Vertex) -> None:
         """A noderole that changed, came or went."""
@@ -67,27 +74,34 @@ class NodeHooks:
         if not node.hooks:
             return None
         hook = node.hooks[0]
-        roles = self._roles(hook)
+        until = self._rounds.until(fqdn, time.monotonic()) if hook == CHANGE else None
+        if until is not None:
+            appoint(self._context, Appointment(Matter.NODE_HOOK, fqdn), fqdn, until - time.monotonic())
+            return None
+        roles = self._roles(hook, node)
         if not all(self._installation.has(name, barclamp, hook) for name, barclamp in roles.items()):
             return None
         return self._run(view, node, hook, roles)
 
-    def _roles(self, hook: str) -> dict[str, str]:
-        """The barclamps of the roles that have the hook, the least deep role first."""
+    def _roles(self, hook: str, node: Node) -> dict[str, str]:
+        """The barclamps of the roles whose hook is to be called, the least deep role first."""
         roles = self._context.world.roles
         self._order = self._order or _by_depth(self._context.world)
         known = (name for name in self._order if name in roles)
-        return {name: roles[name].record.barclamp for name in known if hook in roles[name].record.hooks}
+        having = {name: roles[name].record.barclamp for name in known if hook in roles[name].record.hooks}
+        changed = node.changed if hook == CHANGE else {}
+        return {name: barclamp for name, barclamp in having.items() if not changed or heard(changed, name)}
 
     def _run(self, view: NodeView, node: Node, hook: str, roles: Mapping[str, str]) -> Job:
         world, fqdn = self._context.world, view.name
         own = {name: self._noderoles_of(name) for name in roles}
+        changed = node.changed if hook == CHANGE else {}
 
         def work() -> Done | None:
             done = Done([], None, {})
             for name, barclamp in roles.items():
-                hooked = Hooked(fqdn, node, noderoles=own[name])
-                if call(name, barclamp, hook, hooked) is None:
+                hooked = Hooked(fqdn, node, heard(changed, name), noderoles=own[name], role=name)
+                if call(barclamp, hook, hooked) is None:
                     done.hooked.append(hooked)
                     done.systems.update(systems(self._context.session, hooked))
             return done
@@ -96,15 +110,30 @@ class NodeHooks:
             hidden = unreadable.hooks_wait(world, paths.node(fqdn))
             if hidden or world.nodes.get(fqdn) is not view or view.record is not node:
                 return []
+            if at_work(self._context, done):
+                return []  # it runs again when that is over
             changes = wanted(self._context, view, done)
             path = paths.node(fqdn)
             now = changes.get(path)
-            base = now.data if isinstance(now, Set) and isinstance(now.data, type(node)) else node
-            kept = tuple(name for name in base.hooks if name != hook)
-            changes[path] = Set(path, replace(base, hooks=kept), view.version)
+            after = now.data if isinstance(now, Set) and isinstance(now.data, Node) else node
+            changes[path] = Set(path, self._ran(view, node, after, hook, _changers(done.hooked)), view.version)
             return list(changes.values())
 
         return Job(work, write)
+
+    def _ran(self, view: NodeView, before: Node, after: Node, hook: str, by: Mapping[str, str]) -> Node:
+        """The node without the hook; what on_node_change changed is told to the other roles, in another round."""
+        after = replace(after, hooks=tuple(name for name in after.hooks if name != hook))
+        if hook != CHANGE:
+            return after
+        after = noticed(view.world, before, replace(after, changed={}), by)
+        if CHANGE not in after.hooks:
+            self._rounds.well(view.name)
+        else:
+            wait = self._rounds.refused(view.name, time.monotonic())
+            if self._rounds.news(view.name, ENDLESS):
+                log.warning("%s: %s (%s); next in %.0f s", view.name, ENDLESS, ", ".join(after.changed), wait)
+        return after
 
     def _delete(self, view: NodeView) -> Job | None:
         """The hooks of on_node_delete have run: the node goes."""
@@ -135,6 +164,15 @@ class NodeHooks:
         if name not in self._of_role:
             self._of_role[name] = {v.name: v.record for v in self._context.world.vertices() if v.role == name}
         return self._views.setdefault(name, MappingProxyType(self._of_role[name]))
+
+
+def _changers(hooked: Sequence[Hooked]) -> dict[str, str]:
+    """Field → the only role whose hook set it."""
+    roles: dict[str, list[str]] = {}
+    for each in hooked:
+        for name in each.set_node:
+            roles.setdefault(name, []).append(each.role)
+    return {name: by[0] for name, by in roles.items() if len(by) == 1}
 
 
 def _by_depth(world: World) -> list[str]:

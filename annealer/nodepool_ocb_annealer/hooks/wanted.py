@@ -2,35 +2,80 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection, Iterator
+
 from nodepool_ocb.engine import attributes, liveness
 from nodepool_ocb.engine.claim import writes
 from nodepool_ocb.engine.noderole import Event, apply
-from nodepool_ocb.engine.world import NodeView
+from nodepool_ocb.engine.world import NodeView, Vertex
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.aliveness import Marker
 from nodepool_ocb.model.records import Change, Create, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.hooks.context import Context
 from nodepool_ocb_annealer.hooks.job import Done
+from nodepool_ocb_annealer.hooks.wishes import NODE, Wishes, merge
+
+log = logging.getLogger(__name__)
 
 
-def wanted(context: Context, view: NodeView | None, done: Done) -> dict[str, Change]:
-    """What hooks asked for, by path: each znode is written once in a transaction."""
-    world, identity = context.world, context.identity
+def wanted(context: Context, view: NodeView, done: Done) -> dict[str, Change]:
+    """What hooks of one node or noderole asked for, by path: each znode is written once in a transaction."""
+    wishes = merge(view.record, done.hooked)
     changes: list[Change] = []
-    for hooked in done.hooked:
-        if hooked.set_node and view is not None:
-            changes += liveness.changed(world, view, context.session.now(), by=identity, **hooked.set_node)
-        found = (world.vertex(name) for name in hooked.refresh)
-        ready = (each for each in found if each is not None and not each.unreadable)
-        events = {each: Event.REFRESH for each in ready if each.record.state is State.ACTIVE}
-        moved = apply(events, context.session.now(), by=identity)
-        changes += [change for each, record in moved.items() for change in writes(each, record)]
-        for name, wanted in hooked.set_system.items():
-            znode = done.systems.get(name)
-            path = paths.system(*paths.split_noderole(name))
-            merged = attributes.merge(codec.attributes(znode), wanted)
-            if znode is None:
-                changes.append(Create(path, merged))
-            elif merged != codec.attributes(znode):
-                changes.append(Set(path, merged, znode.version))
+    if wishes.node:
+        by, now = wishes.role or context.identity, context.session.now()
+        changes += liveness.changed(context.world, view, now, by, marker=Marker.HOOK, **wishes.node)
+        _say(wishes, NODE, view.name, changes)
+    changes += _refreshed(context, wishes, {change.path for change in changes})
+    changes += _systems(wishes, done)
     return {change.path: change for change in changes}
+
+
+def at_work(context: Context, done: Done) -> bool:
+    """Whether a noderole that is to run again runs now, and may have been given what was there before."""
+    found = (context.world.vertex(name) for each in done.hooked for name in each.refresh)
+    return any(
+        each is not None and each.record.state is State.TRANSITION and each.node.claim is not None for each in found
+    )
+
+
+def _refreshed(context: Context, wishes: Wishes, moved: Collection[str]) -> Iterator[Change]:
+    """What has died, or waits for what has, runs again anyway."""
+    found = map(context.world.vertex, wishes.refresh)
+    active = [v for v in found if v is not None and not v.unreadable and v.record.state is State.ACTIVE]
+    there = [v for v in active if paths.noderole(v.role, v.node.name) not in moved]
+    now = context.session.now()
+    events = {vertex: Event.REFRESH for vertex in there if _may_be_refreshed(vertex, now)}
+    for vertex, record in apply(events, now, by=context.identity).items():
+        yield from writes(vertex, record)
+
+
+def _may_be_refreshed(vertex: Vertex, now: float) -> bool:
+    try:
+        apply({vertex: Event.REFRESH}, now)
+    except Conflict as refused:
+        log.warning("a hook wants %s to run again, and that is refused: %s", vertex.name, refused)
+        return False
+    return True
+
+
+def _systems(wishes: Wishes, done: Done) -> Iterator[Change]:
+    for name, blob in wishes.systems.items():
+        znode = done.systems.get(name)
+        path = paths.system(*paths.split_noderole(name))
+        before = codec.attributes(znode)
+        merged = attributes.merge(before, blob)
+        if merged == before:
+            continue
+        change = Create(path, merged) if znode is None else Set(path, merged, znode.version)
+        _say(wishes, name, name, [change])
+        yield change
+
+
+def _say(wishes: Wishes, about: str, name: str, changes: Collection[Change]) -> None:
+    """Contradictions are said where something comes of them, and not each time the same hooks run."""
+    for text in wishes.contradictions.get(about, ()) if changes else ():
+        log.warning("%s: %s", name, text)

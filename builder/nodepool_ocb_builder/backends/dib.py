@@ -89,7 +89,7 @@ def _script(task: Task) -> str:
     """Have it make all files in the work folder, then move them to where they are wanted."""
     made = task.work / "image"
     create = shlex.join(_create(task.image, made))
-    program = shlex.quote(task.image.dib_cmd)
+    program = shlex.quote(shlex.split(task.image.dib_cmd)[0])
     lines = [
         f"command -v {program} >/dev/null || {{",
         f"    echo {program} 'is not there: install diskimage-builder, or name it with dib-cmd' >&2; exit 127",
@@ -108,7 +108,7 @@ def _script(task: Task) -> str:
 
 def _create(image: Diskimage, made: Path) -> Iterator[str]:
     options: Mapping[str, Any] = image.options
-    yield image.dib_cmd
+    yield from shlex.split(image.dib_cmd)  # it may have arguments
     yield from ["-x"] * options.get("trace", 1)
     yield from ("-t", ",".join(_asked(image.formats)), "--no-tmpfs", "-o", str(made))
     if image.arch is not None:

@@ -1,14 +1,13 @@
-"""``KEY=VALUE`` of command lines: fields of a node, or paths in attributes. Pure; every fault is reported at once."""
+"""``KEY=VALUE`` of command lines, and the fields of a node among them. Pure; every fault is reported at once."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from nodepool_ocb.cli.kit.values import strict_json
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json, Node
 
@@ -115,40 +114,3 @@ def labels(assignments: Iterable[str]) -> dict[str, str]:
 def hints(assignments: Iterable[str]) -> dict[str, Json]:
     """``K=JSON`` each, or bare text; raises Invalid."""
     return {key: _lenient(value) for key, value in pairs(assignments)}
-
-
-# -- attributes --
-
-
-def strict_json(text: str) -> Json:
-    """JSON without NaN and Infinity; raises ValueError.
-
-    >>> strict_json('["10.0.0.1"]')
-    ['10.0.0.1']
-    """
-
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no JSON")
-
-    try:
-        return json.loads(text, parse_constant=refuse)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-
-
-def assigned(blob: Mapping[str, Json], assignments: Iterable[str], path_of: Callable[[str], str]) -> dict[str, Json]:
-    """The blob with the value of each ``KEY=JSON`` at its path. Raises Invalid, and what ``path_of`` raises."""
-    changed = dict(blob)
-    problems: list[str] = []
-    for key, text in pairs(assignments):
-        where = path_of(key)
-        if not all(where.split("/")):
-            problems.append(f"{key}: a path is written a/b/c")
-            continue
-        try:
-            changed = attributes.write(changed, where, strict_json(text))
-        except ValueError as wrong:
-            problems.append(f"{key}: {text} is not JSON ({wrong}); text needs quotes: '{key}=\"{text}\"'")
-    if problems:
-        raise Invalid(problems)
-    return changed

@@ -52,3 +52,8 @@ def noderole_of(world: World, name: str) -> Vertex:
     if vertex is None:
         raise unknown("noderole", name, (each.name for each in world.vertices()))
     return vertex
+
+
+def catalogue(world: World) -> dict[str, Role]:
+    """Every role by its name."""
+    return {name: stored.record for name, stored in world.roles.items()}

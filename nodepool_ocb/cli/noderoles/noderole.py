@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit import assignments as assigning
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import runs, waiting
 from nodepool_ocb.cli.noderoles.explain import explain, log
+from nodepool_ocb.cli.noderoles.setting import set_, unset
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import attributes, binding, claim, commands, structure, unreadable
+from nodepool_ocb.engine import binding, claim, commands, structure, unreadable
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, State
+from nodepool_ocb.model.records import Change, State
 from nodepool_ocb.views import noderoles as shown
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def command() -> None:
 
 command.add_command(explain)
 command.add_command(log)
+command.add_command(set_)
+command.add_command(unset)
 
 name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=completion.noderoles)
 names_argument = click.argument(
@@ -107,43 +109,6 @@ def wait(names: Sequence[str], timeout_seconds: float | None) -> None:
 
 
 # -- changing --
-
-
-@command.command("set")
-@name_argument
-@click.argument("assignments", nargs=-1, required=True, metavar="PATH/TO=JSON...")
-@dry_run_option
-def set_(name: str, assignments: Sequence[str], dry_run: bool) -> None:
-    """Set attributes of a noderole, as its user: by the attribute's name, or at a path a/b/c.
-
-    What the role's schemas refuse is not written.
-    """
-    from nodepool_ocb.catalogue import rules  # here, since jsonschema takes long to import
-
-    def decide(opened: Any, world: World) -> Iterator[Sequence[Change]]:
-        vertex = noderole_of(world, name)
-        path = paths.user(vertex.role, vertex.node.name)
-        user = runs.layer(opened, path)
-        before = user.value
-        catalogue = {each: known.record for each, known in world.roles.items()}
-        after = assigning.assigned(before, assignments, lambda key: rules.attribute_path(catalogue, vertex.role, key))
-        shared = world.deployment_roles.get((vertex.record.deployment, vertex.role))
-        where = paths.deployment_role(vertex.record.deployment, vertex.role)
-        shares = [Check(where, shared.version)] if shared else []
-        below = attributes.merge(rules.template(catalogue, vertex.role), shared.record.user if shared else {})
-        rules.checked(catalogue, vertex.role, after, below)
-        if after != before:
-            here = paths.noderole(vertex.role, vertex.node.name)
-            yield [structure.unchanged(world), Check(here, vertex.version), *shares, user.becoming(after)]
-
-    with session.session() as opened:
-        changes = session.change(opened, decide, dry_run)
-        world = session.load(opened)
-        vertex = noderole_of(world, name)
-        turns.warn(opened, world, vertex.record.deployment, "a node that it is done with does not see this")
-    if vertex.record.state is not State.PROPOSED:
-        output.say(f"{name} is {vertex.record.state}: its next run sees this; nodepool-ocb noderole refresh {name}")
-    session.report(changes, dry_run)
 
 
 def _act(

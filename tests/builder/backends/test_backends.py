@@ -156,6 +156,12 @@ def test_what_dib_makes_comes_to_its_place(tmp_path: Path) -> None:
     assert (tmp_path / "new.d" / "list").read_text() == "list\n"
 
 
+def test_a_dib_cmd_may_have_arguments(tmp_path: Path) -> None:
+    dib = program(tmp_path, "dib", 'echo "$1|$2|$3"; while [ "$1" != -o ]; do shift; done; echo made >$2.qcow2')
+    ended, log = build(tmp_path, image(elements=("vm",), dib_cmd=f"env HOME=/root {dib} --logfile '/tmp/a b'"))
+    assert (ended, log[0]) == (isolation.Ended(0, None), "--logfile|/tmp/a b|-x")
+
+
 def test_a_dib_that_makes_no_file_fails(tmp_path: Path) -> None:
     ended, _ = build(tmp_path, image(elements=("vm",), dib_cmd=str(program(tmp_path, "dib", "true"))))
     assert ended == isolation.Ended(1, "exit status 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -235,6 +236,16 @@ def test_an_upload_goes_on_as_it_began_when_the_configuration_changes(host: Host
     assert view is not None
     (upload,) = view.builds[0].uploads
     assert upload.record.state is UploadState.READY
+
+
+def test_the_metadata_of_a_diskimage_reaches_the_provider_below_that_of_the_provider(host: Host) -> None:
+    host.build(metadata={"team": "infra", "purpose": "any"})
+    provider = host.context.providers["cloud"]
+    carried = (replace(provider.diskimages[0], meta={"purpose": "tests"}),)
+    host.context.providers = {"cloud": replace(provider, diskimages=carried)}
+    Uploading(host.context, "jammy", ID, "cloud").run()
+    (side,) = host.cloud.glob("*.json")
+    assert json.loads(side.read_text())["meta"] == {"team": "infra", "purpose": "tests"}
 
 
 def test_a_record_stays_while_its_files_do(host: Host) -> None:

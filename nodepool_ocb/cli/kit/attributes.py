@@ -1,0 +1,131 @@
+"""Attributes on command lines: set by ``KEY=JSON``, and unset by ``KEY``; a key is an attribute's name, or a path a/b/c.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from nodepool_ocb.cli.kit.assignments import pairs
+from nodepool_ocb.cli.kit.values import strict_json
+from nodepool_ocb.engine import attributes
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.model.records import Json
+
+SHOWN: Final = 60  # letters of a value in a sentence
+NAMED: Final = 12  # paths in a sentence
+
+
+def assigned(
+    blob: Mapping[str, Json],
+    assignments: Iterable[str],
+    path_of: Callable[[str], str],
+    below: Mapping[str, Json] | None = None,
+) -> dict[str, Json]:
+    """The blob with the value of each ``KEY=JSON`` at its path; it lies over ``below``.
+
+    Raises Invalid, also for a path inside a list or a plain value, and what ``path_of`` raises.
+    """
+    changed = dict(blob)
+    problems: list[str] = []
+    for key, text in pairs(assignments):
+        where = path_of(key)
+        above = _no_mapping(attributes.merge(below or {}, changed), where)
+        if not all(where.split("/")):
+            problems.append(f"{key}: a path is written a/b/c")
+        elif above is not None:
+            problems.append(f"{key}: {above} is no mapping, and can only be set as a whole")
+        else:
+            try:
+                changed = attributes.write(changed, where, strict_json(text))
+            except ValueError as wrong:
+                problems.append(f"{key}: {text} is not JSON ({wrong}); text needs quotes: '{key}=\"{text}\"'")
+    if problems:
+        raise Invalid(problems)
+    return changed
+
+
+def _no_mapping(blob: Mapping[str, Json], path: str) -> str | None:
+    """The part of a path at which the blob has something that is no mapping."""
+    steps = path.split("/")
+    for length in range(1, len(steps)):
+        try:
+            value = attributes.read(blob, "/".join(steps[:length]))
+        except KeyError:
+            return None
+        if not isinstance(value, dict):
+            return "/".join(steps[:length])
+    return None
+
+
+def unset(blob: Mapping[str, Json], places: Iterable[str]) -> dict[str, Json]:
+    """The blob without what is at these paths, and without the mappings that are empty then.
+
+    Raises NotFound for a path at which it has nothing, and says what it has.
+
+    >>> unset({"a": {"b": 1}, "c": {"d": 2, "e": 3}}, ["a/b", "c/d"])
+    {'c': {'e': 3}}
+    """
+    left = dict(blob)
+    for place in dict.fromkeys(places):
+        if not _there(blob, place):
+            known = sorted(leaves(blob))
+            more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
+            raise NotFound(f"{place} is not set here; set here: {', '.join(known[:NAMED]) or 'nothing'}{more}")
+        left = _without(left, place.split("/"))
+    return left
+
+
+def same(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    """Whether both are the same JSON: 1 is neither 1.0 nor true."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def leaves(blob: Mapping[str, Json], above: str = "") -> Iterator[str]:
+    """The paths of all values that are no mappings, or empty ones.
+
+    >>> list(leaves({"a": {"b": [1], "c": {}}}))
+    ['a/b', 'a/c']
+    """
+    for step, value in blob.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{above}{step}/")
+        else:
+            yield f"{above}{step}"
+
+
+def _there(blob: Json, place: str) -> bool:
+    for step in place.split("/"):
+        if not isinstance(blob, dict) or step not in blob:
+            return False
+        blob = blob[step]
+    return True
+
+
+def _without(blob: Mapping[str, Json], steps: Sequence[str]) -> dict[str, Json]:
+    """The same where the path went already, with a mapping that held it."""
+    rest = {step: value for step, value in blob.items() if step != steps[0]}
+    below = blob.get(steps[0])
+    if len(steps) == 1 or not isinstance(below, dict):
+        return rest
+    left = _without(below, steps[1:])
+    return {**blob, steps[0]: left} if left else rest
+
+
+def counting(layers: Mapping[str, Mapping[str, Json]], place: str) -> str:
+    """What counts at a path, as a sentence; ``layers``, the lowest first, by who gives them.
+
+    >>> counting({"by default": {"a": {"b": 1}}, "from hooks": {"a": {"c": 2}}}, "a/b")
+    'a/b is 1 now, by default'
+    """
+    giver = next((who for who, blob in reversed([*layers.items()]) if _there(blob, place)), None)
+    if giver is None:
+        return f"{place} is set nowhere now"
+    merged: Mapping[str, Json] = {}
+    for blob in layers.values():
+        merged = attributes.merge(merged, blob)
+    text = json.dumps(attributes.read(merged, place), ensure_ascii=False)
+    return f"{place} is {text if len(text) <= SHOWN else text[: SHOWN - 3] + '...'} now, {giver}"

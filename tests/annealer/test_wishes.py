@@ -1,0 +1,64 @@
+"""What the hooks of two roles want of one node or noderole: merged; the deeper role counts where they contradict each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.catalogue.code import Hooked
+from nodepool_ocb.model.records import Node
+from nodepool_ocb_annealer.hooks.wishes import NODE, merge
+
+SEEN = Node(bootenv="local", labels={"site": "a", "old": "x"}, hints={"mac": "1"}, tags=("t",))
+
+
+def of(role: str, node: dict[str, Any] | None = None, systems: dict[str, Any] | None = None) -> Hooked:
+    return Hooked("n1", SEEN, role=role, set_node=node or {}, set_system=systems or {})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "merged"),
+    [
+        ({"bootenv": "install"}, {"rack": "r1"}, {"bootenv": "install", "rack": "r1"}),
+        ({"bootenv": "install"}, {"bootenv": "install"}, {"bootenv": "install"}),
+        (
+            {"labels": {"site": "b", "old": "x"}},
+            {"labels": {"site": "a"}},
+            {"labels": {"site": "b"}},
+        ),
+        (
+            {"hints": {"mac": "1", "ip": [4]}},
+            {"hints": {"mac": "2"}},
+            {"hints": {"mac": "2", "ip": [4]}},
+        ),
+    ],
+)
+def test_fields_of_one_node_are_merged(first: dict[str, Any], second: dict[str, Any], merged: dict[str, Any]) -> None:
+    wishes = merge(SEEN, [of("dns", first), of("dhcp", second)])
+    assert (wishes.node, wishes.contradictions) == (merged, {})
+
+
+def test_a_key_that_came_since_a_hook_looked_stays() -> None:
+    now = Node(hints={"mac": "1", "new": True})
+    assert merge(now, [of("dns", {"hints": {"mac": "2"}})]).node == {"hints": {"mac": "2", "new": True}}
+
+
+def test_attributes_of_one_noderole_are_merged() -> None:
+    one, two = {"db@n1": {"a": {"x": 1}, "l": [1]}}, {"db@n1": {"a": {"y": 2}}, "db@n2": {"a": 3}}
+    wishes = merge(SEEN, [of("dns", systems=one), of("dhcp", systems=two)])
+    assert wishes.systems == {"db@n1": {"a": {"x": 1, "y": 2}, "l": [1]}, "db@n2": {"a": 3}}
+    assert wishes.contradictions == {}
+
+
+def test_of_two_that_contradict_each_other_the_deeper_role_counts_and_that_is_said() -> None:
+    first = of("dns", {"bootenv": "a", "labels": {"site": "b", "old": "x"}}, {"db@n1": {"a": {"x": 1}}})
+    second = of("dhcp", {"bootenv": "b", "labels": {"site": "c", "old": "x"}}, {"db@n1": {"a": {"x": 2}}})
+    wishes = merge(SEEN, [first, second])
+    assert wishes.node == {"bootenv": "b", "labels": {"site": "c", "old": "x"}}
+    assert wishes.systems == {"db@n1": {"a": {"x": 2}}}
+    said = "roles dns and dhcp set {} differently; what dhcp says counts"
+    assert wishes.contradictions == {
+        NODE: [said.format("bootenv"), said.format("labels.site")],
+        "db@n1": [said.format("a/x")],
+    }
