@@ -86,9 +86,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
         str, str
     ] = {}  # field → "", or the role whose on_node_change changed it: what that hook is to be told
     deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
-    dying: bool = (
-        False  # not alive, and not all of its noderoles are set back yet; nobody claims or revives it meanwhile
-    )
+    dying: bool = False  # not alive, and not all of its noderoles are set back yet: nobody claims or revives it
     epoch_base: Count = 0  # its epochs are above this, which is above those of all nodes that were deleted before
 
 
@@ -110,12 +108,8 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
     once: Literal["started", "done"] | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
     not_before: Moment = 0.0  # back-off: not to be claimed before this time
-    hooks: tuple[
-        NoderoleHook, ...
-    ] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
-    cancel_reason: str | None = (
-        None  # in TRANSITION: its run is to be ended, and why; whatever it comes to, this is an ERROR
-    )
+    hooks: tuple[NoderoleHook, ...] = ()  # that are still to run, oldest first: on_proposed, on_todo, ...
+    cancel_reason: str | None = None  # in TRANSITION: its run is to be ended, and why; then this is an ERROR
 
 
 class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
