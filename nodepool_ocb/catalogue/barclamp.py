@@ -190,11 +190,16 @@ class _Reader:
         except Exception as error:  # whatever a package of somebody else raises when it is loaded
             problems.append(origin.fault(f"its Python class cannot be loaded: {type(error).__name__}: {error}"))
             return ()
-        if code is None and (raw.get("type") or raw["jig"] == "role-provided"):
+        if code is not None:
+            return overridden(type(code))
+        known = self._known.get(raw["name"])
+        kept = known.hooks if known is not None and known.type == raw.get("type") else ()
+        if kept or raw.get("type") or raw["jig"] == "role-provided":
             where = f"entry point {raw['name']} or {barclamp} of group nodepool_ocb.roles"
-            text = f"no installed package offers its Python class ({where}); without it, its own code does not run"
+            then = f"its hooks stay as imported before: {', '.join(kept)}" if kept else "its own code does not run"
+            text = f"no installed package offers its Python class ({where}); without it, {then}"
             self.warnings.append(origin.fault(text, "type" if raw.get("type") else "jig"))
-        return overridden(type(code)) if code else ()
+        return kept
 
     def _script(self, origin: _Origin, raw: Mapping[str, Json], problems: list[str]) -> str | None:
         given, jig = raw.get("script"), raw["jig"]

@@ -60,7 +60,7 @@ def create(
         raise click.UsageError(f"--host-key: {wrong}") from None
     node = Node(addresses=reached, labels=assigning.labels(labels), hints=assigning.hints(hints), **fields)
     domain = connection.settings().admin_domain
-    explanations: list[str] = []
+    explanations, elsewhere = list[str](), list[str]()
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment_of(world, node.deployment)
@@ -68,11 +68,11 @@ def create(
         plan = nodes.create(
             world, fqdn, node, admin_domain=admin_domain, now=opened.now(), jigs=active_jigs(world), by=connection.me()
         )
-        explanations[:] = plan.explanations
+        explanations[:], elsewhere[:] = plan.explanations, plan.elsewhere
         yield plan.changes
 
     with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations)
+        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations, elsewhere)
 
 
 def active_jigs(world: World) -> set[str] | None:
@@ -148,7 +148,7 @@ def unavailable(ctx: click.Context, fqdn: str) -> None:
 @dry_run_option
 def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], dry_run: bool) -> None:
     """Bind a role, and what it needs, to a node: PROPOSED until it is committed."""
-    explanations: list[str] = []
+    explanations, elsewhere = list[str](), list[str]()
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         role_of(world, role), node_of(world, fqdn)
@@ -158,12 +158,12 @@ def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], d
             world, role, fqdn, now=opened.now(), by=connection.me(), deployment=deployment, jigs=active_jigs(world),
             parents=parents,
         )  # fmt: skip
-        explanations[:] = plan.explanations
+        explanations[:], elsewhere[:] = plan.explanations, plan.elsewhere
         if plan.changes:
             yield plan.changes
 
     with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations)
+        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations, elsewhere)
 
 
 @command.command()

@@ -56,11 +56,16 @@ def retry(rollout: Rollout, now: float, by: str | None = None, attempt: int | No
     if not rollout.over:
         hint = "" if rollout.head.state is RS.CANCELLING else ", or cancel it first"
         raise Conflict(f"the rollout is {rollout.head.state}; wait until it is over{hint}")
-    nothing = not any(failed(record) for record in rollout.groups.values())
-    if nothing and not any(progress.state in LOST for progress in rollout.nodes.values()):
+    if nothing_failed(rollout):
         raise Conflict("nothing failed in this rollout")
     _same_attempt("the rollout", rollout.head.attempt, attempt)
     return [_again(rollout, now, by, f"retried by {by or 'somebody'}", retrying=True, ignored_failures=())]
+
+
+def nothing_failed(rollout: Rollout) -> bool:
+    """Whether it is over, and a retry would find nothing to send again."""
+    groups_failed = any(failed(record) for record in rollout.groups.values())
+    return rollout.over and not groups_failed and all(node.state not in LOST for node in rollout.nodes.values())
 
 
 def promote(

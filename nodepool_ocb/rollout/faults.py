@@ -1,4 +1,4 @@
-"""What is wrong in a strategy's document: against its schema, and among its groups.
+"""What is wrong in a strategy's document: against its schema, and among its groups; and what is only odd.
 
 Each fault says what was found and what was expected. What the schema refuses is left out of the further checks, so that
 one slip is one fault.
@@ -6,7 +6,7 @@ one slip is one fault.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.documents.suggest import did_you_mean, nearest
+from nodepool_ocb.rollout import configuration
 from nodepool_ocb.rollout.strategy import PHASES, SCHEMA
 
 #: Phases are named as the reasons of groups that fail in them; these are reasons already.
@@ -23,7 +24,8 @@ KIND: Final = SCHEMA.rpartition("/")[0]
 
 
 def kind(document: Document) -> str | None:
-    """What a document says that it is; a slip in our schema's name, and another version of it, are taken for ours.
+    """What a document says that it is: one of the two schemas that are read, also by a slip in its name or in another
+    version, or a foreign one.
 
     None where it says nothing: the data alone.
     """
@@ -31,8 +33,13 @@ def kind(document: Document) -> str | None:
     said = value.get("schema") if isinstance(value, dict) else None
     if not isinstance(said, str):
         return None
-    ours = said.rpartition("/")[0] == KIND or nearest(said, [SCHEMA, KIND]) is not None
-    return SCHEMA if ours else said
+    kinds = {
+        KIND: SCHEMA,
+        SCHEMA: SCHEMA,
+        configuration.KIND: configuration.SCHEMA,
+        configuration.SCHEMA: configuration.SCHEMA,
+    }
+    return kinds.get(said.rpartition("/")[0]) or kinds.get(nearest(said, kinds) or "", said)
 
 
 def faults(document: Document) -> list[Fault]:
@@ -42,6 +49,25 @@ def faults(document: Document) -> list[Fault]:
     if isinstance(value, dict):
         found += _Among(document, {fault.key for fault in found}).faults()
     return sorted(found, key=lambda fault: (fault.line, fault.path, fault.text))
+
+
+def warnings(document: Document) -> Iterator[Fault]:
+    """What is odd in a document without faults, and is carried out as it stands."""
+    value = document.value
+    root: Key = ("data",) if "data" in value else ()
+    groups = (value["data"] if root else value)["groups"]
+    if not groups:
+        yield _warning(document, (*root, "groups"), "is empty: a rollout of it has nothing to do")
+    for index, group in enumerate(groups):
+        criteria = group.get("success_criteria", {})
+        allowed = criteria.get("maximum_failed_nodes", 0)
+        if criteria.get("percent_successful_nodes") == 100 and allowed > 0:
+            text = f"is {allowed}, and percent_successful_nodes: 100 allows no failed node; each is evaluated by itself"
+            yield _warning(document, (*root, "groups", index, "success_criteria", "maximum_failed_nodes"), text)
+
+
+def _warning(document: Document, key: Key, text: str) -> Fault:
+    return Fault(document.line(key), text, document.path(key), key)
 
 
 class _Among:
@@ -66,7 +92,6 @@ class _Among:
             self._dependencies(groups)
             phases = self._phases()
             for key, group in groups:
-                self._criteria((*key, "success_criteria"), group.get("success_criteria"))
                 self._batches((*key, "batches"), group.get("batches"))
                 self._timeouts((*key, "timeouts"), group.get("timeouts"), phases)
                 if "on_critical_failure" in group and group.get("critical") is False:
@@ -136,16 +161,6 @@ class _Among:
                     ("phases", index, "name"), f"must be none of {', '.join(RESERVED)}, which are reasons of failure"
                 )
         return names
-
-    def _criteria(self, key: Key, criteria: Any) -> None:
-        if not isinstance(criteria, dict):
-            return
-        allowed = criteria.get("maximum_failed_nodes")
-        if criteria.get("percent_successful_nodes") == 100 and isinstance(allowed, int) and allowed > 0:
-            text = (
-                f"contradicts percent_successful_nodes: 100, which allows no failed node; must be 0, and is {allowed}"
-            )
-            self._fault((*key, "maximum_failed_nodes"), text)
 
     def _batches(self, key: Key, batches: Any) -> None:
         if not isinstance(batches, list):

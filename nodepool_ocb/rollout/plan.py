@@ -58,7 +58,8 @@ def _unmet(criteria: Criteria, mask: int) -> Iterator[str]:
     """Before anything has failed, only a minimum can be out of reach."""
     least = criteria.minimum_successful_nodes or 0
     if least > mask.bit_count():
-        yield f"minimum_successful_nodes: {least} wanted, and it has {mask.bit_count()} nodes"
+        nodes = mask.bit_count()
+        yield f"minimum_successful_nodes: {least} wanted, and it has {nodes} node" + ("s" if nodes != 1 else "")
 
 
 def _overlaps(masks: Mapping[str, int]) -> Iterator[Overlap]:

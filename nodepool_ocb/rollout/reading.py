@@ -1,17 +1,19 @@
 """Deployment strategies (seed 003): Airship's documents, and ours beside them, to records.
 
-A document is Airship's as it is (``schema: shipyard/DeploymentStrategy/v1``), or its ``data`` alone; a file may hold
-several, and documents of another ``schema`` are passed over. Every fault is reported at once, with file, line and path. Ours
-beside Airship's keys, and off by default: docs/rollouts.md names them.
+A document is Airship's as it is (``schema: shipyard/DeploymentStrategy/v1``), or its ``data`` alone. Files may hold
+several, and Airship's DeploymentConfiguration beside them, which names the strategy and the times of its phases; documents
+of another ``schema`` are passed over. Every fault is reported at once, with file, line and path. Ours beside Airship's keys,
+and off by default: docs/rollouts.md names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents import validation
@@ -22,37 +24,65 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.rollout.strategy import NAME, SCHEMA, Selector, Strategy
 
 
-def load(source: Path | str, name: str | None = None, *, called: str | None = None) -> Strategy:
-    """The strategy in a file, or in text when its ``called`` is given: the one of this ``name``, or the only one.
+class Reading(msgspec.Struct, frozen=True):
+    """What files say, which hold at least one strategy."""
 
-    Raises Invalid with every fault of every strategy in it; NotFound where there is no file, or none of the name.
+    strategies: tuple[Strategy, ...]
+    meant: str | None = None  # the name of the strategy that is meant, where a DeploymentConfiguration says it
+    warnings: tuple[str, ...] = ()  # FILE:LINE: PATH: sentence
+
+    def chosen(self, name: str | None, called: str) -> Strategy:
+        """The strategy of this name; else the one that is meant, or the only one. Raises NotFound where it is not there."""
+        strategies = {strategy.name: strategy for strategy in self.strategies}
+        wanted = name or self.meant or (self.strategies[0].name if len(strategies) == 1 else NAME)
+        if wanted not in strategies:
+            raise NotFound(f"{called} holds no strategy {wanted}, but {', '.join(strategies)}; name one of these")
+        return strategies[wanted]
+
+
+def load(source: Path | str, name: str | None = None, *, called: str | None = None) -> Strategy:
+    """The strategy in a file, or in text when its ``called`` is given, as ``Reading.chosen`` has it.
+
+    Raises Invalid with every fault of every document in it; NotFound where there is no file, or none of the name.
     """
-    found = load_all(source, called)
-    strategies = {strategy.name: strategy for strategy in found}
-    wanted = name or (found[0].name if len(found) == 1 else NAME)
-    if wanted not in strategies:
-        raise NotFound(f"{called or source} holds no strategy {wanted}, but {', '.join(strategies)}; name one of these")
-    return strategies[wanted]
+    return read([source], called).chosen(name, called or str(source))
 
 
 def load_all(source: Path | str, called: str | None = None) -> list[Strategy]:
-    """Every strategy in a file, at least one; raises Invalid with every fault, NotFound where there is no file."""
-    from nodepool_ocb.rollout.faults import faults, kind  # here, since jsonschema takes long to import
+    """Every strategy in a file, at least one; raises as ``read`` does."""
+    return list(read([source], called).strategies)
 
-    if called is None and not Path(source).exists():
-        raise NotFound(f"{source} does not exist")
-    read = documents.load_all(source, called)
-    file = called or str(source)
-    meant = [document for document in read if kind(document) in (SCHEMA, None)]
+
+def read(sources: Sequence[Path | str], called: str | None = None) -> Reading:
+    """What files say, or one text when its ``called`` is given.
+
+    Raises Invalid with every fault, NotFound where there is no file.
+    """
+    from nodepool_ocb.rollout import configuration, faults  # here, since jsonschema takes long to import
+
+    found = [document for source in sources for document in _documents(source, called)]
+    meant = [document for document in found if faults.kind(document) in (SCHEMA, None)]
+    beside = [document for document in found if faults.kind(document) == configuration.SCHEMA]
     if not meant:
-        others = ", ".join(sorted({str(kind(document)) for document in read}))
-        raise Invalid(f"{file}: holds no document of schema {SCHEMA}" + (f", only {others}" if others else ""))
-    problems = [fault.at(document.name) for document in meant for fault in faults(document)]
-    if not problems:
-        problems = _same_names(meant)
+        files = called or ", ".join(map(str, sources))
+        others = ", ".join(sorted({str(faults.kind(document)) for document in found}))
+        raise Invalid(f"{files}: holds no document of schema {SCHEMA}" + (f", only {others}" if others else ""))
+    problems = [fault.at(document.name) for document in meant for fault in faults.faults(document)]
+    problems += [fault.at(document.name) for document in beside for fault in configuration.faults(document)]
+    if problems or (problems := _same_names(meant)):
+        raise Invalid(problems)
+    said, problems = configuration.one(beside)
     if problems:
         raise Invalid(problems)
-    return [_strategy(document) for document in meant]
+    warnings = [warning for document in found for warning in document.warnings]
+    warnings += [warning.at(document.name) for document in meant for warning in faults.warnings(document)]
+    return Reading(tuple(_strategy(document, said.seconds) for document in meant), said.strategy, tuple(warnings))
+
+
+def _documents(source: Path | str, called: str | None) -> list[Document]:
+    if called is None and not Path(source).exists():
+        raise NotFound(f"{source} does not exist")
+    return documents.load_all(source, called, lenient=True)
 
 
 def selector(text: str, called: str = "selector") -> Selector:
@@ -79,10 +109,19 @@ def _name(document: Document) -> str:
     return str((document.value.get("metadata") or {}).get("name", NAME))
 
 
-def _strategy(document: Document) -> Strategy:
+def _strategy(document: Document, seconds: Mapping[str, float]) -> Strategy:
+    """``seconds``: of a phase for which the document itself names no time."""
     data: Mapping[str, Any] = document.value.get("data", document.value)
     plain = {**data, "groups": [_group(raw) for raw in data["groups"]], "name": _name(document)}
-    return msgspec.convert(plain, Strategy)
+    made = msgspec.convert(plain, Strategy)
+    own = {raw["name"] for raw in data.get("phases", ()) if "timeout_seconds" in raw}
+    phases = [
+        replace(phase, timeout_seconds=seconds[phase.name])
+        if phase.name in seconds and phase.name not in own
+        else phase
+        for phase in made.phases
+    ]
+    return replace(made, phases=tuple(phases))
 
 
 def _group(raw: Mapping[str, Any]) -> dict[str, Json]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from nodepool_ocb.rollout.groups import failed
 from nodepool_ocb.rollout.records import (
+    LOST,
     REASONS,
     GroupRecord,
     GroupState,
@@ -13,6 +15,7 @@ from nodepool_ocb.rollout.records import (
     Rollout,
     RolloutState,
 )
+from nodepool_ocb.rollout.strategy import commits_nothing
 
 #: The order in which nodes are named: what went wrong first.
 ORDER = (
@@ -24,6 +27,31 @@ ORDER = (
     NodeState.PREPARED,
     NodeState.SUCCESS,
 )
+
+
+#: Of a phase that commits nothing, before and after its turn.
+SKIPPED: Final = "skipped: no role is in this phase"
+
+
+NAMES_BYTES: Final = 1000  # of one line with names of nodes
+
+
+def logged(rollout: Rollout) -> Iterator[str]:
+    """The report line by line, for a log: a node that is lost has a line of its own, the names of others share lines."""
+    yield from _groups(rollout)
+    for state in ORDER:
+        named = [name for name, progress in rollout.nodes.items() if progress.state is state]
+        if state in LOST:
+            yield from (f"{state}: {name}: {rollout.nodes[name].reason}" for name in named)
+            continue
+        many, line = f"{state} ({len(named)}):", ""
+        for name in named:
+            if len(line) > NAMES_BYTES:
+                yield f"{many}{line}"
+                line = ""
+            line += f" {name}"
+        if line:
+            yield f"{many}{line}"
 
 
 def report(rollout: Rollout) -> str:
@@ -48,7 +76,16 @@ def _groups(rollout: Rollout) -> Iterator[str]:
 
 
 def outcomes(rollout: Rollout, record: GroupRecord) -> list[str]:
-    """A word for each phase of a group: SUCCESS, FAILED and why, or what it does."""
+    """A word for each phase of a group: SUCCESS, FAILED and why, or what it does; SKIPPED where it commits nothing."""
+    phases = rollout.head.strategy.phases
+    words = _outcomes(rollout, record)
+    return [
+        SKIPPED if commits_nothing(phases, position) and phases[position].name != record.reason else word
+        for position, word in enumerate(words)
+    ]
+
+
+def _outcomes(rollout: Rollout, record: GroupRecord) -> list[str]:
     phases = [phase.name for phase in rollout.head.strategy.phases]
     match record.state:
         case GroupState.SUCCESS:

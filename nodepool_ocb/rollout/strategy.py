@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.model.ranges import Percent, PhaseTime, Some, Times
 
@@ -89,6 +90,12 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_seconds: PhaseTime = 3600.0
 
 
+def commits_nothing(phases: Sequence[Phase], position: int) -> bool:
+    """Whether a phase names no role and no stage, and is not the last."""
+    phase = phases[position]
+    return position < len(phases) - 1 and not (phase.roles or phase.stages)
+
+
 class InFlight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many nodes may be in flight at once."""
 
@@ -121,6 +128,13 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_critical_failure: Reaction = Reaction.CONTINUE
     on_timeout: OnTimeout = OnTimeout.FAIL
     breaker: Breaker = Breaker()
+
+
+def without_idle_phases(strategy: Strategy) -> Strategy:
+    """The strategy with the phases alone that commit anything."""
+    phases = strategy.phases
+    kept = tuple(phase for position, phase in enumerate(phases) if not commits_nothing(phases, position))
+    return replace(strategy, phases=kept)
 
 
 #: Where there is no strategy: one critical group of all nodes, which must all succeed.

@@ -70,6 +70,7 @@ class Listed(NamedTuple):
     id: str
     record: RolloutRecord
     holder: LockOwner | None  # who drives it
+    groups: Mapping[str, GroupRecord]  # of one that is under way, as far as they can be decoded; else none
 
 
 # -- reading --
@@ -140,7 +141,16 @@ def list_(session: Session) -> list[Listed]:
         if (record := _decoded(RolloutRecord, znode)) is not None
     ]
     held = holders(session, [paths.rollout_lock(deployment, identity) for deployment, identity, _ in whole])
-    return [Listed(*each, holder) for each, holder in zip(whole, held, strict=True)]
+    return [
+        Listed(*each, holder, {} if each[-1].state in records.OVER else _groups(session, *each))
+        for each, holder in zip(whole, held, strict=True)
+    ]
+
+
+def _groups(session: Session, deployment: str, identity: str, head: RolloutRecord) -> dict[str, GroupRecord]:
+    znodes = session.get_many([paths.rollout(deployment, identity, f"groups/{name}") for name in head.groups])
+    found = {name: _decoded(GroupRecord, znode) for name, znode in zip(head.groups, znodes, strict=True)}
+    return {name: record for name, record in found.items() if record is not None}
 
 
 def _decoded(kind: type[R], znode: Znode | None) -> R | None:

@@ -65,6 +65,7 @@ def _movements(seen: Overview) -> Iterator[Section]:
     idle = ("name", "since", "reason")
     yield Section("NODEROLES", counts, ("state", "noderoles"))
     yield Section("ROLLOUTS UNDER WAY", under_way, of_rollouts)
+    yield Section("ROLLOUTS CANCELLED", seen.rollouts.cancelled, ("rollout", "since", "reason"))
     yield Section(f"NODES NOT ALIVE, OF {seen.nodes.all}", seen.nodes.not_alive, idle)
     yield Section(f"NODES NOT AVAILABLE, OF {seen.nodes.all}", seen.nodes.not_available, idle)
     yield Section(f"IMAGES: {seen.images.all}", [row for row in made if row.states], ("of", "states"))

@@ -50,10 +50,11 @@ class Nodes(View, frozen=True, kw_only=True):
 
 
 class RolloutTotals(View, frozen=True, kw_only=True):
-    """How many rollouts there are; of the newest of each deployment, those that failed or are under way."""
+    """How many rollouts there are; of the newest of each deployment, those that failed, were cancelled, or are under way."""
 
     all: int
     failed: tuple[RolloutRow, ...]
+    cancelled: tuple[RolloutRow, ...]
     under_way: tuple[RolloutRow, ...]
 
 
@@ -165,10 +166,10 @@ def _of_rollouts(rows: Sequence[RolloutRow]) -> RolloutTotals:
     newest: dict[str, RolloutRow] = {}
     for row in rows:
         newest.setdefault(row.deployment, row)
-    lost = (RolloutState.FAILED, RolloutState.CANCELLED)
     return RolloutTotals(
         all=len(rows),
-        failed=tuple(row for row in newest.values() if row.state in lost),
+        failed=tuple(row for row in newest.values() if row.state is RolloutState.FAILED),
+        cancelled=tuple(row for row in newest.values() if row.state is RolloutState.CANCELLED),
         under_way=tuple(row for row in newest.values() if row.state not in OVER),
     )
 

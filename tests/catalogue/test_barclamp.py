@@ -277,6 +277,19 @@ def test_a_role_of_another_barclamp_is_not_replaced_but_its_own_is(tmp_path: Pat
     assert not refused.roles
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "kept"),
+    [("BarclampB::R", "BarclampB::R", True), (None, None, True), ("BarclampB::R", None, False), ("Old", "New", False)],
+)
+def test_hooks_stay_where_their_package_is_not_installed_unless_the_document_names_their_class_no_more(
+    tmp_path: Path, before: str | None, now: str | None, kept: bool
+) -> None:
+    known = {"r": Role(barclamp="b", jig="noop", type=before, hooks=("on_active",))}
+    found = imported(tmp_path, f"  - {{name: r, jig: noop{f', type: {now!r}' if now else ''}}}\n", known)
+    assert found.roles["r"].hooks == (("on_active",) if kept else ())
+    assert any("its hooks stay as imported before: on_active" in text for text in found.warnings) is kept
+
+
 def test_a_circle_with_a_known_role_refuses_only_the_new_one(tmp_path: Path) -> None:
     known = {"old": Role(barclamp="o", jig="noop", requires=("r",))}
     found = imported(tmp_path, "  - {name: r, jig: noop, requires: [old]}\n", known)

@@ -95,6 +95,11 @@ def test_a_schema_is_checked_itself() -> None:
 # -- the configuration --
 
 
+def test_an_annealer_runs_ten_at_a_time_unless_it_is_told_otherwise() -> None:
+    assert config.AnnealerSettings().slots == 10
+    assert config.AnnealerSettings(slots=3).slots == 3
+
+
 def test_without_a_file_everything_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "PLACES", (tmp_path,))
     assert config.load() == config.Settings()

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.records import Node
@@ -16,9 +17,9 @@ from nodepool_ocb.rollout import commands, reading
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.plan import begin, plan
 from nodepool_ocb.rollout.records import Decision, GroupState, NodeState, Progress, Rollout, apply, parts
-from nodepool_ocb.rollout.report import report
+from nodepool_ocb.rollout.report import logged, report
 from nodepool_ocb.rollout.step import Directive, step, watched
-from nodepool_ocb.rollout.strategy import WHOLE, Strategy
+from nodepool_ocb.rollout.strategy import PHASES, WHOLE, Phase, Strategy
 from nodepool_ocb.store.client.transaction import RECORD_BYTES
 from nodepool_ocb.testing.example import EXAMPLE, SITE
 from tests.fixtures.corpora import CORPORA, needs
@@ -65,7 +66,8 @@ def printed(ntp: str, control: str, monitoring: str, second: str, first: str, en
     ids=["success", "prepare of ntp-node fails", "deploy of compute-nodes-2 fails"],
 )  # fmt: skip
 def test_the_examples_of_the_seed(lost: list[tuple[str, int]], drawing: str) -> None:
-    rollout = Driver(begin(reading.load(EXAMPLE, called="f"), SITE, 0.0), Machines(failing(*lost))).run()
+    strategy = replace(reading.load(EXAMPLE, called="f"), phases=(Phase(name="prepare", roles=("os",)), PHASES[1]))
+    rollout = Driver(begin(strategy, SITE, 0.0), Machines(failing(*lost))).run()
     text = report(rollout)
     assert blocks(text[: text.index("\n\n")]) == blocks(drawing)
     for name, progress in rollout.nodes.items():
@@ -76,6 +78,61 @@ def blocks(drawing: str) -> tuple[list[str], str]:
     """The groups, whose order the seed leaves open, and the end."""
     start, *lines, finish = drawing.removeprefix("Start\n|\n").replace("\n|\n", "\nV\n").split("\nV\n")
     return sorted([start, *lines]), finish
+
+
+def test_a_phase_that_commits_nothing_is_skipped_before_and_after() -> None:
+    drive = Driver(begin(reading.load(EXAMPLE, called="f"), SITE, 0.0), Machines(failing(("ntp01.example.com", 1))))
+    skipped = "<skipped: no role is in this phase>"
+    for rollout in (drive.rollout, drive.run()):
+        prepared = [line for line in report(rollout).splitlines() if line.startswith("| prepare")]
+        assert [line.split("  ")[-1].strip() for line in prepared] == [skipped] * 5
+    assert "| deploy ntp-node            <FAILED>" in report(drive.rollout)
+
+
+def test_a_group_that_fails_in_a_phase_that_commits_nothing_has_failed_there() -> None:
+    group = {"selectors": [{"node_tags": ["nobody"]}], "success_criteria": {"minimum_successful_nodes": 1}}
+    drive = driver({"groups": [{"name": "a", **group}]}, 2)
+    drive.run()
+    assert "| prepare a   <FAILED>\n| deploy a    <FAILED, due to prepare failure>" in report(drive.rollout)
+
+
+@pytest.mark.parametrize(
+    ("critical", "reason"),
+    [
+        (True, "critical group b failed first: deploy failed: 0 of 1 successful, 1 failed; maximum_failed_nodes: 0 allowed,"
+         " 1 failed; critical groups that failed: a, b"),
+        (False, "group b failed first: deploy failed: 0 of 1 successful, 1 failed; maximum_failed_nodes: 0 allowed,"
+         " 1 failed; critical groups that failed: a"),
+    ],
+)  # fmt: skip
+def test_a_rollout_that_failed_names_the_group_that_failed_first(critical: bool, reason: str) -> None:
+    """The critical group a, first in the document, failed only because of b."""
+    groups = [
+        {"name": "a", "depends_on": ["b"], "selectors": [{"node_names": [node(0)]}]},
+        {
+            "name": "b",
+            "critical": critical,
+            "selectors": [{"node_names": [node(1)]}],
+            "success_criteria": {"maximum_failed_nodes": 0},
+        },
+    ]
+    drive = driver({"groups": groups}, 2, failing((node(1), 1)))
+    assert (str(drive.run().head.state), drive.rollout.head.reason) == ("failed", reason)
+
+
+def test_the_log_has_the_report_with_every_node_and_no_line_without_bounds() -> None:
+    site = {f"n{number:04}.example.com": Node() for number in range(2000)}
+    lost = "n0007.example.com"
+    drive = Driver(begin(WHOLE, site, 1000.0), Machines(failing((lost, 1))))
+    drive.run()
+    log = list(logged(drive.rollout))
+    assert log[0] == "Start"
+    assert "| deploy all    <FAILED>" in log
+    assert "Finish (failed due to critical group failed)" in log
+    assert f"failure: {lost}: it broke" in log
+    named = " ".join(line.split(": ", 1)[1] for line in log if line.startswith("success (1999):")).split()
+    assert named == sorted(site.keys() - {lost})
+    assert max(map(len, log)) < 1100
 
 
 def test_a_critical_group_that_fails_does_not_keep_others_from_going_on() -> None:

@@ -16,7 +16,7 @@ from tests.views.small_rollouts import in_state, rollout_of
 
 KEY = Key("lab", "0000000007")
 HOLDER = LockOwner(daemon="a1", host="h1", pid=7, purpose="drives", since=1.0)
-HEAD = ("rollout", "deployment", "id", "strategy", "state", "reason", "since", "started", "attempt", "by")
+HEAD = ("rollout", "deployment", "id", "strategy", "state", "reason", "since", "started", "attempt", "by", "paused")
 
 
 def failed() -> Rollout:
@@ -30,12 +30,12 @@ def failed() -> Rollout:
 
 
 def test_a_rollout_at_a_glance() -> None:
-    shown = plain(rows.row(KEY, failed().head, HOLDER))
+    shown = plain(rows.row(KEY, failed().head, HOLDER, {}))
     assert list(shown) == [*HEAD, "groups", "nodes", "driver"]
     assert (shown["rollout"], shown["state"], shown["groups"], shown["nodes"]) == ("lab/0000000007", "running", 2, 12)
     assert shown["driver"] == {"daemon": "a1", "host": "h1", "pid": 7, "purpose": "drives", "since": 1.0}
-    assert tables.words(rows.row(KEY, failed().head, HOLDER)).driver == "a1 on h1"
-    assert tables.words(rows.row(KEY, failed().head, None)).driver is None
+    assert tables.words(rows.row(KEY, failed().head, HOLDER, {})).driver == "a1 on h1"
+    assert tables.words(rows.row(KEY, failed().head, None, {})).driver is None
 
 
 def test_a_document_has_the_groups_in_their_turn_the_nodes_by_state_and_what_to_do_next() -> None:

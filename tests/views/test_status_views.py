@@ -46,11 +46,12 @@ def test_of_each_deployment_only_the_newest_rollout_is_named() -> None:
         ("lab", "1", RolloutState.FAILED),
         ("web", "5", RolloutState.CANCELLED),
     )
-    rows = [row(Key(deployment, id), replace(head, state=state), None) for deployment, id, state in states]
+    rows = [row(Key(deployment, id), replace(head, state=state), None, {}) for deployment, id, state in states]
     found = overview(small(), {}, rows, {}, {}).rollouts
     assert found.all == 3
     assert [each.rollout for each in found.under_way] == ["lab/2"]
-    assert [each.rollout for each in found.failed] == ["web/5"]
+    assert found.failed == ()
+    assert [each.rollout for each in found.cancelled] == ["web/5"]
 
 
 def test_images_are_counted_as_they_stand_and_what_fails_or_moves_is_named() -> None:

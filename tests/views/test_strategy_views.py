@@ -46,7 +46,7 @@ def test_criteria_that_cannot_be_met_and_what_somebody_should_know_are_sentences
     made = plan(STRATEGY, NODES)
     (sentence,) = strategies.unmet(made)
     assert sentence.startswith("group first: minimum_successful_nodes: 5 wanted")
-    notes = list(strategies.notes(made))
+    notes = list(strategies.notes(STRATEGY, made))
     assert "groups last and first have 1 node in common; each is sent once" in notes
     assert "group empty has no nodes" in notes
     assert "group empty names nodes that do not exist: gone" in notes

@@ -24,7 +24,8 @@ from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete, LockOwner, RolloutPointer, State
-from nodepool_ocb.rollout.records import GroupRecord, NodeState, Progress, RolloutRecord
+from nodepool_ocb.rollout import report
+from nodepool_ocb.rollout.records import OVER, GroupRecord, NodeState, Progress, RolloutRecord
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session
@@ -312,6 +313,9 @@ def _tell(driven: Driven, move: Move) -> None:
         match decision.record:
             case RolloutRecord():
                 log.info("%s: %s", driven.name, decision.reason)
+                if decision.record.state in OVER:
+                    for line in report.logged(driven.rollout):
+                        log.info("%s: %s", driven.name, line)
             case GroupRecord():
                 log.info("%s: group %s %s", driven.name, decision.name, decision.reason)
             case Progress(state=NodeState.FAILURE | NodeState.UNKNOWN):

@@ -118,7 +118,7 @@ def rows(opened: Session) -> list[RolloutRow]:
     from nodepool_ocb.store import rollouts
 
     found = sorted(rollouts.list_(opened), key=lambda each: (each.deployment, -int(each.id)))
-    return [shown.row(Key(each.deployment, each.id), each.record, each.holder) for each in found]
+    return [shown.row(Key(each.deployment, each.id), each.record, each.holder, each.groups) for each in found]
 
 
 def print_row(row: RolloutRow) -> None:
@@ -159,7 +159,7 @@ def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]
     for decision in asked:
         output.say(f"{f'group {decision.name}' if decision.name else f'rollout {key}'}: {decision.reason}")
     holder = driver(opened, key)
-    print_row(shown.row(key, after.head, holder))
+    print_row(shown.row(key, after.head, holder, after.groups))
     if not after.over:
         warn_of_nobody(opened)
     return after

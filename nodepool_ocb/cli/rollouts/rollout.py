@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from nodepool_ocb.cli.kit import output, session
@@ -11,9 +13,11 @@ from nodepool_ocb.cli.rollouts import watch as rolloutwatch
 from nodepool_ocb.cli.rollouts.rolling import deployment_option, rollout_argument
 from nodepool_ocb.cli.rollouts.start import start
 from nodepool_ocb.cli.rollouts.strategy import check, plan, select
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.rollout import commands
+from nodepool_ocb.rollout.records import Decision, Rollout
+from nodepool_ocb.views.rollouts import lines, tables
 from nodepool_ocb.views.rollouts import rows as shown
-from nodepool_ocb.views.rollouts import tables
 
 LIST_COLUMNS = ("rollout", "strategy", "state", "since", "started", "by", "groups", "nodes", "driver", "reason")
 
@@ -127,7 +131,13 @@ def retry(rollout: str | None, deployment: str | None, attempt: int) -> None:
     """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
     with session.session() as opened:
         key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: commands.retry(found, opened.now(), session.me(), attempt))
+
+        def ask(found: Rollout) -> Sequence[Decision]:
+            if commands.nothing_failed(found):
+                raise Conflict(f"nothing failed in rollout {key}; {lines.instead_of_retry(str(key))}")
+            return commands.retry(found, opened.now(), session.me(), attempt)
+
+        rolling.steer(opened, key, ask)
 
 
 @command.command()

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit import completion, output, session
-from nodepool_ocb.cli.kit.names import deployment_of
+from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option, unknown
 from nodepool_ocb.cli.rollouts import rolling, strategy, watch
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
-from nodepool_ocb.engine.deployments import SYSTEM, below
+from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
@@ -30,24 +29,24 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Verb)
-@click.argument("file", type=click.Path(), required=False)
+@strategy.files_argument
 @click.option(
     "--default", "whole", is_flag=True, help="Without a file: one critical group of all nodes, which must all succeed."
 )
-@click.option(
-    "--deployment", shell_complete=completion.deployments, help="Of which deployment; else the only one there is."
-)
+@strategy.one_deployment_option
 @strategy.name_option
 @click.option(
     "--phase", "phases", multiple=True, metavar="PHASE=ROLE,...",
     help="A phase of the strategy commits these roles, with all that they need on the node; may be given again.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Also where the criteria of a group cannot be met.")
+@click.option(
+    "--force", is_flag=True, help="Also where the criteria of a group cannot be met, or a parent comes later."
+)
 @click.option("--wait", is_flag=True, help="Wait until it is over; then print its report.")
 @timeout_option
 @dry_run_option
 def start(
-    file: str | None, whole: bool, deployment: str | None, name: str | None, phases: Sequence[str], force: bool, wait: bool,
+    files: Sequence[str], whole: bool, deployment: str | None, name: str | None, phases: Sequence[str], force: bool, wait: bool,
     timeout_seconds: float | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Carry out a strategy: commit what is PROPOSED on the nodes of a deployment, one group of them after the other.
@@ -57,19 +56,23 @@ def start(
     from nodepool_ocb.rollout import plan as planning
     from nodepool_ocb.store import rollouts
 
-    chosen = _with_phases(_chosen(file, whole, name), phases)
+    chosen = _chosen(files, whole, name, phases)
     with session.session() as opened:
         world = session.load(opened)
-        deployment = _deployment(world, deployment)
+        deployment = strategy.deployment_meant(world, deployment)
         nodes = _nodes(world, deployment)
         plan = planning.plan(chosen, nodes)
         rollout = planning.begin(chosen, nodes, opened.now(), session.me())
+        if not rollout.groups:
+            strategy.show(chosen, plan, deployment, rollout.head.inventory)
+            output.say(f"nothing to do: strategy {chosen.name} has no groups")
+            return
         _refuse(opened, world, deployment, rollout)
-        _refuse_criteria(plan, force)
+        _refuse_hopeless(world, deployment, rollout, plan, force)
         if dry_run:
             strategy.show(chosen, plan, deployment, rollout.head.inventory)
             raise click.exceptions.Exit(10)
-        strategy.remark(plan)
+        strategy.remark(chosen, plan)
         committed = [
             Check(paths.deployment(each), world.deployments[each].version) for each in below(world, deployment)
         ]
@@ -79,20 +82,22 @@ def start(
         output.say(f"rollout {key} begins")
         watch.wait(key, timeout_seconds)
     else:
-        rolling.print_row(row(key, rollout.head, None))
+        rolling.print_row(row(key, rollout.head, None, rollout.groups))
 
 
 # -- the strategy --
 
 
-def _chosen(file: str | None, whole: bool, name: str | None) -> Strategy:
-    from nodepool_ocb.rollout.reading import load
-    from nodepool_ocb.rollout.strategy import WHOLE
+def _chosen(files: Sequence[str], whole: bool, name: str | None, phases: Iterable[str]) -> Strategy:
+    """The strategy with what ``--phase`` says; without a file only the phases that commit anything."""
+    from nodepool_ocb.rollout.strategy import WHOLE, without_idle_phases
 
-    if (file is None) != whole:
+    if bool(files) == whole:
         both = ", not both" if whole else ""
         raise click.UsageError(f"give the file of a strategy, or --default for one group of all nodes{both}")
-    return WHOLE if file is None else load(file, name)
+    if files:
+        return _with_phases(strategy.chosen(files, name), phases)
+    return without_idle_phases(_with_phases(WHOLE, phases))
 
 
 def _with_phases(chosen: Strategy, given: Iterable[str]) -> Strategy:
@@ -108,16 +113,6 @@ def _with_phases(chosen: Strategy, given: Iterable[str]) -> Strategy:
 
 
 # -- what speaks against it --
-
-
-def _deployment(world: World, wanted: str | None) -> str:
-    if wanted is not None:
-        deployment_of(world, wanted)
-        return wanted
-    own = sorted(world.deployments.keys() - {SYSTEM})
-    if len(own) > 1:
-        raise click.UsageError(f"there are several deployments: {', '.join(own)}; name one with --deployment")
-    return own[0] if own else SYSTEM
 
 
 def _nodes(world: World, deployment: str) -> Mapping[str, Node]:
@@ -198,11 +193,13 @@ def _refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
         )
 
 
-def _refuse_criteria(plan: Plan, force: bool) -> None:
+def _refuse_hopeless(world: World, deployment: str, rollout: Rollout, plan: Plan, force: bool) -> None:
+    """Raises Invalid where criteria cannot be met, or a parent comes after its child; with ``force`` it says so."""
+    from nodepool_ocb.rollout import precedence
     from nodepool_ocb.views.rollouts import strategies
 
-    unmet = strategies.unmet(plan)
-    if unmet and not force:
-        raise Invalid([f"{each}; --force starts it all the same" for each in unmet])
-    for each in unmet:
+    problems = [*strategies.unmet(plan), *strategies.late(list(precedence.late(world, deployment, rollout)))]
+    if problems and not force:
+        raise Invalid([f"{each}; --force starts it all the same" for each in problems])
+    for each in problems:
         output.say(f"warning: {each}")

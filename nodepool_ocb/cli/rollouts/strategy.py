@@ -10,6 +10,8 @@ import click
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.engine.deployments import SYSTEM
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Node
 
@@ -18,21 +20,50 @@ if TYPE_CHECKING:
     from nodepool_ocb.rollout.strategy import Strategy
 
 name_option = click.option("--name", help="The strategy of this name, where the file holds several.")
+files_argument = click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+one_deployment_option = click.option(
+    "--deployment", shell_complete=completion.deployments, help="Of which deployment; else the only one there is."
+)
 deployment_option = click.option(
     "--deployment", default="system", show_default=True, shell_complete=completion.deployments,
     help="Nodes of this deployment, and of those below it.",
 )  # fmt: skip
 
 
-@click.command(cls=Verb)
-@click.argument("file", type=click.Path())
-@name_option
-def check(file: str, name: str | None) -> None:
-    """Say everything that is wrong in a strategy, with file, line and path; ZooKeeper is not asked."""
+def chosen(files: Sequence[str], name: str | None) -> Strategy:
+    """The strategy in these files; what is odd in them is said."""
     from nodepool_ocb.rollout import reading
+
+    found = reading.read(files)
+    for warning in found.warnings:
+        output.say(f"warning: {warning}")
+    return found.chosen(name, ", ".join(files))
+
+
+def deployment_meant(world: World, wanted: str | None) -> str:
+    """The deployment of this name, which is there; else the only one beside system."""
+    if wanted is not None:
+        deployment_of(world, wanted)
+        return wanted
+    own = sorted(world.deployments.keys() - {SYSTEM})
+    if len(own) > 1:
+        raise click.UsageError(f"there are several deployments: {', '.join(own)}; name one with --deployment")
+    return own[0] if own else SYSTEM
+
+
+@click.command(cls=Verb)
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@name_option
+def check(files: Sequence[str], name: str | None) -> None:
+    """Say everything that is wrong in a strategy, with file, line and path; ZooKeeper is not asked.
+
+    Airship's DeploymentConfiguration may stand beside it, in the same file or in another.
+    """
     from nodepool_ocb.views.rollouts import strategies
 
-    found = reading.load(file, name)
+    found = chosen(files, name)
+    for note in strategies.skipped(found):
+        output.say(f"note: {note}")
     rows = strategies.checked(found)
     if output.chosen() == "name":
         output.things(rows, ("name",))
@@ -42,25 +73,29 @@ def check(file: str, name: str | None) -> None:
 
 
 @click.command(cls=Verb)
-@click.argument("file", type=click.Path(), required=False)
-@deployment_option
+@files_argument
+@one_deployment_option
 @name_option
-def plan(file: str | None, deployment: str, name: str | None) -> None:
+def plan(files: Sequence[str], deployment: str | None, name: str | None) -> None:
     """Show which nodes each group of a strategy has, and in which order; nothing is begun.
 
-    Without a file: one critical group of all nodes, which must all succeed. Fails where a group's criteria cannot be met.
+    Without a file: one critical group of all nodes, which must all succeed. Fails where a group's criteria cannot be met, or
+    where a noderole waits for a parent that comes later.
     """
     from nodepool_ocb.rollout import plan as planning
-    from nodepool_ocb.rollout import reading, strategy
-    from nodepool_ocb.rollout import selectors as selecting
+    from nodepool_ocb.rollout import precedence, strategy
+    from nodepool_ocb.rollout.selectors import inventory
     from nodepool_ocb.views.rollouts import strategies
 
-    chosen = reading.load(file, name) if file else strategy.WHOLE
-    nodes = _nodes(deployment)
-    made = planning.plan(chosen, nodes)
-    show(chosen, made, deployment, selecting.version(nodes))
-    if made.unmet:
-        raise Invalid(strategies.unmet(made))
+    found = chosen(files, name) if files else strategy.without_idle_phases(strategy.WHOLE)
+    world = session.world()
+    deployment = deployment_meant(world, deployment)
+    nodes = inventory(world, deployment)
+    made, rollout = planning.plan(found, nodes), planning.begin(found, nodes, 0.0)
+    show(found, made, deployment, rollout.head.inventory)
+    problems = [*strategies.unmet(made), *strategies.late(list(precedence.late(world, deployment, rollout)))]
+    if problems:
+        raise Invalid(problems)
 
 
 def show(strategy: Strategy, made: Plan, deployment: str, inventory: str) -> None:
@@ -70,18 +105,18 @@ def show(strategy: Strategy, made: Plan, deployment: str, inventory: str) -> Non
     rows = strategies.planned(strategy, made)
     if output.chosen() == "table":
         output.render(output.table(rows, ("level", "name", "critical", "nodes", "depends_on", "success_criteria")))
-        remark(made)
+        remark(strategy, made)
     elif output.chosen() == "name":
         output.things(rows, ("name",))
     else:
         output.thing(strategies.PlanDocument(strategy.name, deployment, inventory, made), strategy.name)
 
 
-def remark(made: Plan) -> None:
+def remark(strategy: Strategy, made: Plan) -> None:
     """What somebody should know, on stderr."""
     from nodepool_ocb.views.rollouts import strategies
 
-    for note in strategies.notes(made):
+    for note in strategies.notes(strategy, made):
         output.say(f"note: {note}")
 
 

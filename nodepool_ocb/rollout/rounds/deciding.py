@@ -16,7 +16,7 @@ The rules, in prose:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from nodepool_ocb.rollout.records import (
     DEPENDENCY,
     IN_FLIGHT,
     LOST,
+    REASONS,
     STOPPED,
     Decision,
     GroupRecord,
@@ -37,6 +38,7 @@ from nodepool_ocb.rollout.records import (
     NodeState,
     Rollout,
     RolloutState,
+    brief,
     cancelled,
 )
 from nodepool_ocb.rollout.strategy import OnTimeout, Reaction
@@ -95,11 +97,26 @@ class _Deciding:
         if by_person:
             self._turn(RS.CANCELLED, self._head.reason or "cancelled")
         elif bad:
-            self._turn(RS.FAILED, f"critical group {bad[0]} failed" + (f", and {len(bad) - 1} more" if bad[1:] else ""))
+            self._turn(RS.FAILED, self._cause(bad))
         elif self._head.state is RS.CANCELLING:
             self._turn(RS.FAILED, self._head.reason or "the breaker tripped")
         else:
             self._turn(RS.SUCCESS, "every critical group succeeded")
+
+    def _cause(self, bad: Sequence[str]) -> str:
+        """What these critical groups failed of: the group that failed first, of them and of those that they depend on."""
+        queue, above = list(bad), dict.fromkeys(bad)
+        for name in queue:
+            failed = [each for each in self._groups[name].group.depends_on if groups.failed(self._groups[each])]
+            queue += [each for each in failed if each not in above]
+            above |= dict.fromkeys(failed)
+        first = min(above, key=lambda name: _when(self._groups[name]))
+        record = self._groups[first]
+        what = f"{'critical ' if record.group.critical else ''}group {first} failed"
+        if bad == [first]:
+            return brief(f"{what}: {record.detail}")
+        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+        return brief(f"{what} first: {record.detail}; critical groups that failed: {', '.join(bad[:3])}{more}")
 
     # -- the rollout --
 
@@ -268,6 +285,11 @@ class _Deciding:
             after = replace(after, batch=after.batch + 1)
         more = groups.reach(after, members) - reached
         return self._put(name, after, f"begins batch {after.batch + 1}: {_many(more)} more")
+
+
+def _when(record: GroupRecord) -> tuple[bool, float, int]:
+    """Sorts groups that failed: by themselves before those that others took along, then by time, then by turn."""
+    return record.reason in REASONS, record.since, record.turn
 
 
 def _many(members: int) -> str:

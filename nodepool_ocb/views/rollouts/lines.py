@@ -22,6 +22,11 @@ def resume(name: str, rollout: Rollout) -> str:
     return f"nodepool-ocb rollout resume {name}{_attempt(rollout.head.attempt)}"
 
 
+def instead_of_retry(name: str) -> str:
+    """What to do with a rollout that is over and in which nothing failed."""
+    return f"look at it: nodepool-ocb rollout show {name}; or begin another: nodepool-ocb rollout start"
+
+
 def accept(name: str, rollout: Rollout, group: str) -> str:
     attempt = _attempt(rollout.groups[group].attempt)
     return f"nodepool-ocb rollout accept {group} {name}{attempt} --reason WHY"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.rollout.records import LOST, GroupState, NodeState, Rollout, RolloutRecord, RolloutState
+from nodepool_ocb.rollout.records import LOST, GroupRecord, GroupState, NodeState, Rollout, RolloutRecord, RolloutState
 from nodepool_ocb.rollout.report import ORDER, finish, report
 from nodepool_ocb.views.rollouts import lines
 from nodepool_ocb.views.view import View, Whole
@@ -41,6 +41,7 @@ class RolloutHead(View, frozen=True, kw_only=True):
     started: float
     attempt: int
     by: str | None
+    paused: Mapping[str, str]  # groups that somebody must promote → after which batch, with numbers
 
 
 class RolloutRow(RolloutHead, frozen=True, kw_only=True):
@@ -124,9 +125,9 @@ class Gone(View, frozen=True, kw_only=True):
     state: None = None
 
 
-def row(key: Key, head: RolloutRecord, holder: LockOwner | None) -> RolloutRow:
-    """A rollout, and who drives it."""
-    return RolloutRow(**_head(key, head), groups=len(head.groups), nodes=head.nodes, driver=_driver(holder))
+def row(key: Key, head: RolloutRecord, holder: LockOwner | None, groups: Mapping[str, GroupRecord]) -> RolloutRow:
+    """A rollout, and who drives it; ``groups`` may be left out of one that is over."""
+    return RolloutRow(**_head(key, head, groups), groups=len(head.groups), nodes=head.nodes, driver=_driver(holder))
 
 
 def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDocument:
@@ -136,7 +137,7 @@ def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDoc
         named[progress.state].append(node)
     lost = (node for node, progress in rollout.nodes.items() if progress.state in LOST)
     return RolloutDocument(
-        **_head(key, rollout.head),
+        **_head(key, rollout.head, rollout.groups),
         groups=tuple(group_row(rollout, each) for each in in_turn(rollout)),
         nodes={state: tuple(nodes) for state, nodes in named.items() if nodes},
         driver=_driver(holder),
@@ -146,9 +147,12 @@ def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDoc
     )
 
 
-def _head(key: Key, head: RolloutRecord) -> dict[str, Any]:
+def _head(key: Key, head: RolloutRecord, groups: Mapping[str, GroupRecord]) -> dict[str, Any]:
     shared = ("state", "reason", "since", "started", "attempt", "by")
     fields = {each: getattr(head, each) for each in shared}
+    fields["paused"] = {
+        group: record.detail or "pauses" for group, record in groups.items() if record.state is GroupState.PAUSED
+    }
     return {"rollout": str(key), "deployment": key.deployment, "id": key.id, "strategy": head.strategy.name, **fields}
 
 
@@ -211,4 +215,4 @@ def watched(key: Key, rollout: Rollout, holder: LockOwner | None) -> Iterator[tu
         yield ("node", node), WatchLine("node", str(key), node_row(rollout, node))
     for group in in_turn(rollout):
         yield ("group", group), WatchLine("group", str(key), group_row(rollout, group))
-    yield ("rollout", ""), WatchLine("rollout", str(key), row(key, rollout.head, holder))
+    yield ("rollout", ""), WatchLine("rollout", str(key), row(key, rollout.head, holder, rollout.groups))

@@ -7,7 +7,9 @@ from typing import Final
 
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout.plan import Plan, levels
-from nodepool_ocb.rollout.strategy import Group, Strategy
+from nodepool_ocb.rollout.precedence import Late
+from nodepool_ocb.rollout.report import SKIPPED
+from nodepool_ocb.rollout.strategy import Group, Strategy, commits_nothing
 from nodepool_ocb.views.view import View
 
 SHOWN: Final = 20  # overlaps and names in a sentence; -o json has all
@@ -91,12 +93,40 @@ def criteria(group: Group) -> str | None:
 
 
 def unmet(plan: Plan) -> list[str]:
-    """A sentence for each criterion that cannot be met."""
-    return [f"group {group}: {text}" for group, texts in plan.unmet.items() for text in texts]
+    """A sentence for each criterion that cannot be met by the nodes that a group has.
+
+    Not for one of a group without nodes: that fails when its turn comes, as the seed says.
+    """
+    return [f"group {group}: {text}" for group, texts in plan.unmet.items() for text in texts if plan.members[group]]
 
 
-def notes(plan: Plan) -> Iterator[str]:
+def late(found: Sequence[Late]) -> list[str]:
+    """A sentence for each noderole that waits for a parent which comes too late; SHOWN at the most."""
+    more = [f"{len(found) - SHOWN} more noderoles wait for parents that come later"] if len(found) > SHOWN else []
+    return [*map(_late, found[:SHOWN]), *more]
+
+
+def _late(each: Late) -> str:
+    waits = f"group {each.turn.group}: {each.noderole} waits for {each.parent}, which"
+    if each.parent_turn is None:
+        return f"{waits} is PROPOSED, and which no group and phase commits; commit it first, or select its node"
+    group = each.parent_turn.group
+    if group != each.turn.group:
+        return f"{waits} group {group} commits later; let group {each.turn.group} depend on group {group}"
+    what = "batch" if each.parent_turn.batch != each.turn.batch else "phase"
+    return f"{waits} is committed in a later {what} of this group"
+
+
+def skipped(strategy: Strategy) -> Iterator[str]:
+    """A sentence for each phase that commits nothing."""
+    for position, phase in enumerate(strategy.phases):
+        if commits_nothing(strategy.phases, position):
+            yield f"phase {phase.name} is {SKIPPED}"
+
+
+def notes(strategy: Strategy, plan: Plan) -> Iterator[str]:
     """What somebody should know of a plan."""
+    yield from skipped(strategy)
     for overlap in plan.overlaps[:SHOWN]:
         many = f"{overlap.nodes} node" + ("s" if overlap.nodes != 1 else "")
         yield f"groups {overlap.first} and {overlap.second} have {many} in common; each is sent once"
@@ -104,7 +134,8 @@ def notes(plan: Plan) -> Iterator[str]:
         yield f"{len(plan.overlaps) - SHOWN} more pairs of groups have nodes in common; -o json has all"
     for name, nodes in plan.members.items():
         if not nodes:
-            yield f"group {name} has no nodes"
+            fails = "".join(f", and fails: {text}" for text in plan.unmet.get(name, ()))
+            yield f"group {name} has no nodes{fails}"
     for name, strangers in plan.strangers.items():
         yield f"group {name} names nodes that do not exist: {_some(strangers)}"
     if plan.ungrouped:

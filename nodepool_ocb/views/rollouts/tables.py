@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.rollout.records import NodeState, RolloutState
+from nodepool_ocb.rollout.records import NodeState
 from nodepool_ocb.rollout.rounds.deciding import AT_WORK
-from nodepool_ocb.views.rollouts.rows import GroupRow, RolloutDocument, RolloutRow
+from nodepool_ocb.views.rollouts.rows import GroupRow, RolloutDocument, RolloutHead, RolloutRow
 from nodepool_ocb.views.view import View, Whole
 
 LIVE_GROUPS: Final = 30  # of a picture
@@ -18,7 +18,7 @@ class RolloutWords(View, frozen=True, kw_only=True):
 
     rollout: str
     strategy: str
-    state: RolloutState
+    state: str  # "running, paused"
     reason: str | None
     by: str | None
     groups: int
@@ -46,7 +46,7 @@ class AboutRollout(View, frozen=True, kw_only=True):
 
     rollout: str
     strategy: str
-    state: RolloutState
+    state: str  # "running, paused"
     reason: str | None
     since: float
     started: float
@@ -67,8 +67,8 @@ def words(row: RolloutRow) -> RolloutWords:
     return RolloutWords(
         rollout=row.rollout,
         strategy=row.strategy,
-        state=row.state,
-        reason=row.reason,
+        state=_state(row),
+        reason=_reason(row),
         by=row.by,
         groups=row.groups,
         nodes=row.nodes,
@@ -76,6 +76,16 @@ def words(row: RolloutRow) -> RolloutWords:
         since=row.since,
         started=row.started,
     )
+
+
+def _state(head: RolloutHead) -> str:
+    return f"{head.state}, paused" if head.paused else str(head.state)
+
+
+def _reason(head: RolloutHead) -> str | None:
+    """Why it stands where it stands; of one that pauses, which group waits for somebody."""
+    group, detail = next(iter(head.paused.items()), ("", ""))
+    return f"group {group} {detail}" if group else head.reason
 
 
 def group_words(row: GroupRow) -> GroupWords:
@@ -97,8 +107,8 @@ def about(document: RolloutDocument) -> AboutRollout:
     return AboutRollout(
         rollout=document.rollout,
         strategy=document.strategy,
-        state=document.state,
-        reason=document.reason,
+        state=_state(document),
+        reason=_reason(document),
         since=document.since,
         started=document.started,
         by=document.by,
@@ -111,7 +121,7 @@ def picture(document: RolloutDocument) -> Picture:
     """Not more than LIVE_GROUPS groups, those at work first."""
     nodes = sum(map(len, document.nodes.values()))
     done = len(document.nodes.get(NodeState.SUCCESS, ()))
-    head = f"rollout {document.rollout}: {document.state}, {done} of {nodes} nodes done"
+    head = f"rollout {document.rollout}: {_state(document)}, {done} of {nodes} nodes done"
     groups = document.groups
     if len(groups) > LIVE_GROUPS:
         groups = tuple(sorted(groups, key=lambda each: each.state not in AT_WORK)[:LIVE_GROUPS])

@@ -28,9 +28,8 @@ def annealer(zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
         yield daemon
 
 
-@pytest.mark.usefixtures("annealer")
 def test_start_and_wait_with_an_annealer_and_retry_what_failed(
-    zk_session: Session, ask: Ask, ocb: Ocb, file: str
+    annealer: DaemonProcess, zk_session: Session, ask: Ask, ocb: Ocb, file: str
 ) -> None:
     build(zk_session, {"work@compute21": {"fail": "no disk"}, "work@compute22": {"fail": "no disk"}})
     answer = ocb("rollout", "start", file, "--wait", "--timeout", "60")
@@ -38,6 +37,10 @@ def test_start_and_wait_with_an_annealer_and_retry_what_failed(
     assert "Finish (success with some nodes/groups failed)\n\nfailure (2):\n" in answer.stdout
     assert "compute21.example.com  work@compute21.example.com: no disk" in answer.stdout
     assert "no annealer is running" not in answer.stderr
+    logged = f"rollout {ask('rollout', 'show')['rollout']}: "
+    for line in ("| deploy compute-nodes-2     <FAILED>", "Finish (success with some nodes/groups failed)"):
+        assert f"{logged}{line}" in annealer.said, "the driver logs the report"
+    assert f"{logged}failure: compute21.example.com: work@compute21.example.com: no disk" in annealer.said
     zk_session.commit([Set(paths.user("work", "compute21.example.com"), {}, 0)])
     ask("rollout", "retry")
     answer = ocb("rollout", "wait", "--timeout", "60")

@@ -140,6 +140,57 @@ def test_criteria_that_cannot_be_met_are_refused_unless_forced(ocb: Ocb, file: s
 
 
 @pytest.mark.usefixtures("site")
+def test_a_strategy_without_groups_begins_no_rollout(ocb: Ocb, ask: Ask, file: str) -> None:
+    Path(file).write_text("groups: []\n")
+    answer = ocb("rollout", "start", file, "--wait")
+    assert answer.exit_code == 0, answer.output
+    assert "nothing to do: strategy deployment-strategy has no groups" in answer.stderr
+    assert ask("rollout", "list") == []
+
+
+def test_an_empty_group_with_a_minimum_fails_when_its_turn_comes(site: Session, ocb: Ocb, file: str) -> None:
+    Path(file).write_text(STRATEGY.replace("[control], rack_names: [rack03]", "[nobody]"))
+    answer = ocb("rollout", "start", file)
+    assert answer.exit_code == 0, answer.output
+    assert "group control-nodes has no nodes, and fails: minimum_successful_nodes: 3 wanted" in answer.stderr
+    ended = Driver(site).run()
+    control = ended.groups["control-nodes"]
+    assert (ended.head.state, control.state, control.reason) == (RolloutState.FAILED, GroupState.FAILED, "prepare")
+    assert control.unmet == ("minimum_successful_nodes: 3 wanted, 0 successful",)
+
+
+def test_a_parent_in_a_group_that_comes_later_is_found_before_anything_begins(
+    site: Session, ocb: Ocb, file: str
+) -> None:
+    """ntp-node comes after monitoring-nodes: os on monitor1 would wait for it until its time is up."""
+    child, parent = "monitor1.example.com", "os@ntp01.example.com"
+    record = NodeRole(state=State.PROPOSED, since=1.0, deployment=LAB, parents=(parent,))
+    site.commit([Set(paths.noderole("os", child), record, 0)])
+    sentence = (
+        f"group monitoring-nodes: os@{child} waits for {parent}, which group ntp-node commits later;"
+        " let group monitoring-nodes depend on group ntp-node"
+    )
+    for verb in ("plan", "start"):
+        answer = ocb("rollout", verb, file)
+        assert (answer.exit_code, f"error: {sentence}" in answer.stderr) == (1, True), answer.output
+    Path(file).write_text(
+        STRATEGY.replace("critical: false\n      depends_on: []", "critical: false\n      depends_on: [ntp-node]")
+    )
+    assert ocb("rollout", "plan", file).exit_code == 0
+    Path(file).write_text(STRATEGY)
+    assert f"warning: {sentence}" in ocb("rollout", "start", file, "--force").stderr
+
+
+@pytest.mark.usefixtures("site")
+def test_without_a_document_there_is_no_phase_that_commits_nothing(site: Session, ocb: Ocb) -> None:
+    assert ocb("rollout", "start", "--default").exit_code == 0
+    Driver(site).run()
+    report = ocb("rollout", "show", "--report").stdout
+    assert "| deploy all   <SUCCESS>" in report
+    assert "prepare" not in report
+
+
+@pytest.mark.usefixtures("site")
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message"),
     [
@@ -226,6 +277,16 @@ def test_status_tells_rollouts_under_way_and_those_that_failed(started: Session,
     assert table.index("IN ERROR") < table.index("ROLLOUTS THAT FAILED") < table.index("NODEROLES")
 
 
+def test_a_rollout_that_was_cancelled_is_none_of_those_that_failed(started: Session, ask: Ask, ocb: Ocb) -> None:
+    ask("rollout", "cancel", "--reason", "not today")
+    Driver(started).run()
+    seen = ask("status")["rollouts"]
+    assert (seen["failed"], [row["rollout"] for row in seen["cancelled"]]) == ([], [FIRST])
+    table = ocb("status").stdout
+    assert "ROLLOUTS THAT FAILED" not in table
+    assert "not today" in table.split("ROLLOUTS CANCELLED")[1].split("DEPLOYMENTS")[0]
+
+
 @pytest.mark.usefixtures("started")
 @pytest.mark.parametrize("form", ["json", "yaml", "name", "table"])
 @pytest.mark.parametrize(
@@ -272,7 +333,8 @@ def test_resume_goes_on_and_retry_sends_what_failed_again(started: Session, ask:
     ask("rollout", "retry", "--attempt", "2")
     ended = Driver(started).run()
     assert {each.state for each in ended.nodes.values()} == {NodeState.SUCCESS}
-    assert ocb("rollout", "retry").stderr == "error: nothing failed in this rollout\n"
+    instead = f"look at it: nodepool-ocb rollout show {FIRST}; or begin another: nodepool-ocb rollout start"
+    assert ocb("rollout", "retry").stderr == f"error: nothing failed in rollout {FIRST}; {instead}\n"
 
 
 def test_promote_lets_a_group_that_pauses_go_on(site: Session, ask: Ask, ocb: Ocb, file: str) -> None:
@@ -281,6 +343,12 @@ def test_promote_lets_a_group_that_pauses_go_on(site: Session, ask: Ask, ocb: Oc
     ask("rollout", "start", file)
     driver = Driver(site)
     driver.run(lambda rollout: rollout.groups["monitoring-nodes"].state is GroupState.PAUSED)
+    for words in (ocb("rollout", "list").stdout, ocb("status").stdout.split("ROLLOUTS UNDER WAY")[1]):
+        assert "running, paused" in words
+    pauses = "pauses after batch 1: 1 of 1 successful, 0 failed; it goes on when somebody promotes it"
+    (listed,) = ask("rollout", "list")
+    assert (listed["state"], listed["paused"]) == ("running", {"monitoring-nodes": pauses})
+    assert f"group monitoring-nodes {pauses}" in ocb("rollout", "show").stdout
     shown = ask("rollout", "show")
     line = f"nodepool-ocb rollout promote monitoring-nodes {shown['rollout']} --batch 1"
     assert (shown["groups"][0]["batch"], shown["next"]) == ("1/2", [line])

@@ -93,10 +93,11 @@ def test_plan_shows_the_nodes_that_there_are(ocb: Ocb, ask: Callable[..., Json],
         ["2", "rest", "no", "2"],
     ]
     assert result.stderr.splitlines() == [
+        "note: phase prepare is skipped: no role is in this phase",
         "note: groups control and rest have 2 nodes in common; each is sent once",
         "note: 1 in no group: n1.example.com",
     ]
-    document = ask("rollout", "plan", file)
+    document = ask("rollout", "plan", file, "--deployment", "system")
     assert document["members"]["rest"] == ["c1.example.com", "c2.example.com", "c3.example.com"]
     assert document["levels"] == [["ntp"], ["control"], ["rest"]]
     assert document["unmet"] == {}
@@ -109,6 +110,48 @@ def test_plan_fails_where_criteria_cannot_be_met(ocb: Ocb, file: str) -> None:
     assert result.exit_code == 1
     assert '"unmet"' in result.stdout
     assert result.stderr == "error: group control: minimum_successful_nodes: 3 wanted, and it has 2 nodes\n"
+
+
+@pytest.mark.usefixtures("site")
+def test_plan_is_of_the_only_deployment_where_none_is_named(ocb: Ocb, ask: Callable[..., Json]) -> None:
+    assert ask("rollout", "plan")["deployment"] == "lab"
+    ask("deployment", "create", "other")
+    several = ocb("rollout", "plan")
+    assert (several.exit_code, "several deployments: lab, other" in several.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("site")
+def test_a_group_without_nodes_and_with_a_minimum_is_named_and_planned_all_the_same(ocb: Ocb, file: str) -> None:
+    Path(file).write_text(STRATEGY.replace("[control], rack_names: [r1]", "[none]"))
+    result = ocb("rollout", "plan", file)
+    assert result.exit_code == 0
+    fails = "minimum_successful_nodes: 2 wanted, and it has 0 nodes"
+    assert f"note: group control has no nodes, and fails: {fails}\n" in result.stderr
+
+
+@pytest.mark.usefixtures("site")
+def test_a_strategy_without_groups_is_planned_with_a_warning(ocb: Ocb, file: str) -> None:
+    Path(file).write_text("groups: []\n")
+    for verb in ("check", "plan"):
+        result = ocb("rollout", verb, file)
+        assert result.exit_code == 0
+        assert f"warning: {file}:1: groups: is empty: a rollout of it has nothing to do\n" in result.stderr
+
+
+def test_airships_configuration_may_be_a_file_beside_the_strategy(
+    ocb: Ocb, ask: Callable[..., Json], file: str, tmp_path: Path
+) -> None:
+    beside = tmp_path / "configuration.yaml"
+    beside.write_text(
+        "schema: shipyard/DeploymentConfiguration/v1\nmetadata: {name: deployment-configuration}\n"
+        "data: {physical_provisioner: {deployment_strategy: site, deploy_timeout: 60, destroy_timeout: 9}}\n"
+    )
+    for files in ((file, str(beside)), (str(beside), file)):
+        phases = ask("rollout", "check", *files)["phases"]
+        assert [phase["timeout_seconds"] for phase in phases] == [1800.0, 60.0]
+    beside.write_text(beside.read_text().replace(": site,", ": other,"))
+    refused = ocb("rollout", "check", file, str(beside))
+    assert (refused.exit_code, "holds no strategy other, but site" in refused.stderr) == (3, True)
 
 
 @pytest.mark.usefixtures("site")
