@@ -19,7 +19,7 @@ from nodepool_ocb.catalogue import barclamp
 from nodepool_ocb.cli import barclamp as importing
 from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.node import _deletion as deletion_of_node
+from nodepool_ocb.cli.nodes.node import _deletion as deletion_of_node
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import binding, deployments, liveness, nodes, structure
 from nodepool_ocb.engine.world import Vertex, World

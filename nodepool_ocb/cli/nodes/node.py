@@ -13,6 +13,7 @@ from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.nodes import marking
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import binding, commands, liveness, nodes, unreadable
 from nodepool_ocb.engine.noderole import Event
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 @click.group(cls=Noun)
 def command() -> None:
     """Machines: create, bind roles to them, commit, take out of service."""
+
+
+command.add_command(marking.alive)
+command.add_command(marking.dead)
 
 
 @command.command()
@@ -116,9 +121,9 @@ def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
         view = node_of(world, fqdn)
         node = record_of(view)
         fields = assigning.node_fields(node, assignments)
-        fields = {name: value for name, value in fields.items() if getattr(node, name) != value}
-        if fields:
-            yield liveness.changed(world, view, opened.now(), connection.me(), **fields)
+        changes = liveness.changed(world, view, opened.now(), connection.me(), **fields)
+        if changes:
+            yield changes
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
