@@ -157,3 +157,9 @@ A role whose requirement nobody defines is refused, and nothing of it is bound
     bind other on n1
     bind app on n1 -> refused app requires gone, which no imported barclamp defines
     other@n1
+
+What is called a library is bound as any other
+    role app requires lib
+    role lib flags library
+    bind app on n1
+    lib@n1 <- app@n1
