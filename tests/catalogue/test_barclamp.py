@@ -202,6 +202,47 @@ def test_a_section_that_is_wrong_costs_itself(tmp_path: Path, text: str, lost: s
 
 
 @pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ("attribs: [{name: a, map: a, default: .inf}]", ".inf is not a number in JSON"),
+        ("attribs: [{name: a, map: a, default: {7: 1}}]", "key 7 must be text"),
+        ("attribs: [{name: a, map: a, default: !ruby/object {}}]", "tag !ruby/object is not allowed"),
+        ("requires: [x], requires: [y]", "key is there twice"),
+        ("retries: 9999999999999999999", "is too large for a number"),
+    ],
+)
+def test_what_is_no_plain_value_costs_the_role_that_it_is_in(tmp_path: Path, wrong: str, line: str) -> None:
+    found = imported(tmp_path, beside_a_good_one(wrong))
+    assert found.roles.keys() == {"good"}
+    (problem,) = found.problems
+    assert problem.startswith(f"{tmp_path}/b.yml:3: roles[0].")
+    assert line in problem
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "barclamp: {name: b, version: .inf, version: 2}\n",
+        "barclamp: {name: b}\nnav: {a: 1, a: 2}\n",
+        "barclamp: {name: b}\nhammers: [{7: 1}, !x y]\n",
+        "barclamp: {name: b}\nunheard_of: {a: .inf}\n",
+    ],
+)
+def test_what_is_no_plain_value_costs_nothing_where_nobody_reads_it(tmp_path: Path, head: str) -> None:
+    found = imported(tmp_path, "  - {name: r, jig: noop, documentation: {7: .nan}}\n", head=f"{head}roles:\n")
+    assert found.problems == ()
+    assert all(warning.endswith("; ignored") for warning in found.warnings)
+    assert len(found.warnings) >= 3
+    assert found.roles.keys() == {"r"}
+
+
+def test_what_is_no_yaml_costs_the_document(tmp_path: Path) -> None:
+    for text in ("  - {name: r, jig: noop}\n  - [\n", "  - {name: r, jig: noop}\n---\na: 1\n"):
+        assert imported(tmp_path, text).roles == {}
+    assert imported(tmp_path, "  - {name: r, jig: noop}\n", head="barclamp: {name: b, name: c}\nroles:\n").roles == {}
+
+
+@pytest.mark.parametrize(
     ("known", "until"), [({}, "this role cannot be bound"), ({"bad": 1}, "bad as it was imported before counts")]
 )
 def test_what_requires_a_role_that_is_left_out_is_told_where_that_stands(

@@ -59,6 +59,16 @@ def test_a_noderole_that_is_bound_has_its_hook_on_proposed_to_run(world: Session
     assert vertex.record.hooks == ("on_proposed",)
 
 
+def test_a_node_s_first_hook_waits_beside_the_noderoles_that_it_begins_with(world: Session, ask: Ask) -> None:
+    hooked = Role(barclamp="b", jig="noop", flags=("discovery",), hooks=("on_node_create",))
+    world.commit([Create(paths.role("found"), hooked)])
+    changes = ask("node", "create", N2)["changes"]
+    assert f"found@{N2}" in {row["name"] for row in changes}
+    view = tree.load(world).nodes[N2]
+    assert view.record is not None
+    assert (view.record.hooks, list(view.noderoles)) == (("on_node_create",), ["found"])
+
+
 def test_milestones_are_listed_for_people_to_choose_from(world: Session, ask: Ask) -> None:
     world.commit([Create(paths.role("whole"), Role(barclamp="b", jig="noop", flags=("milestone",)))])
     assert [row["name"] for row in ask("role", "list", "--flag", "milestone")] == ["whole"]

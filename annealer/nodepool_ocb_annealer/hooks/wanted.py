@@ -11,6 +11,7 @@ from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.aliveness import Marker
 from nodepool_ocb.model.records import Change, Create, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.hooks.context import Context
@@ -25,7 +26,8 @@ def wanted(context: Context, view: NodeView, done: Done) -> dict[str, Change]:
     wishes = merge(view.record, done.hooked)
     changes: list[Change] = []
     if wishes.node:
-        changes += liveness.changed(context.world, view, context.session.now(), by=context.identity, **wishes.node)
+        by, now = wishes.role or context.identity, context.session.now()
+        changes += liveness.changed(context.world, view, now, by, marker=Marker.HOOK, **wishes.node)
         _say(wishes, NODE, view.name, changes)
     changes += _refreshed(context, wishes, {change.path for change in changes})
     changes += _systems(wishes, done)
