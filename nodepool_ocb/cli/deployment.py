@@ -15,7 +15,8 @@ from nodepool_ocb.cli.kit.names import catalogue, deployment_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import commands, deploymentroles, deployments, structure, unreadable
+from nodepool_ocb.engine import commands, deployments, structure, unreadable
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale

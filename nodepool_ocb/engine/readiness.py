@@ -12,7 +12,9 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine import deploymentroles, hookcode, marks, unreadable
+from nodepool_ocb.engine import marks, unreadable
+from nodepool_ocb.engine.hooks import code as hookcode
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import placed, satisfied
 from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ordered_with
 from nodepool_ocb.model import paths

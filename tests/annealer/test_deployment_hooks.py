@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool_ocb.engine import deploymentroles, structure
+from nodepool_ocb.engine import structure
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import deploymentroles
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, DeploymentRole, Json, Role, Set
 from nodepool_ocb.store import tree

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from nodepool_ocb.catalogue.code import Hooked
-from nodepool_ocb.engine import attributes, deploymentroles, structure, unreadable
+from nodepool_ocb.engine import attributes, structure, unreadable
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.jigs.raised import sentence
