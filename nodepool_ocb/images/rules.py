@@ -50,6 +50,13 @@ class BuildView(msgspec.Struct, frozen=True):
         """Whether nothing is known to be uploaded of it."""
         return not self.uploads and not self.unread
 
+    @property
+    def spent(self) -> bool:
+        """Whether all that is uploaded of it is to be deleted, and nobody works on that now."""
+        return not self.unread and all(
+            each.record.state is UploadState.DELETE and not each.locked for each in self.uploads
+        )
+
     def has(self, formats: Iterable[str]) -> bool:
         """Whether it was made in all of these formats."""
         return set(formats) <= set(self.record.formats)

@@ -81,6 +81,6 @@ def test_what_a_node_cannot_have_fails_the_hook_that_wants_it(
         def on_node_change(self, hooked: Hooked) -> None:
             hooked.set_node.update(wish)
 
-    monkeypatch.setattr(calls, "find", lambda name, barclamp: Wishing(name))
+    monkeypatch.setattr(calls, "find", lambda name, _: Wishing(name))
     error = calls.call("b", "on_node_change", of("dns"))
     assert (error is None) if refused is None else refused in str(error)
