@@ -16,6 +16,7 @@ import msgspec
 
 from nodepool_ocb import providers
 from nodepool_ocb.config import Settings
+from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.command import Asked
 from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
@@ -35,12 +36,18 @@ FIXED: Final = ("zookeeper",)
 FIXED_OF_NODEPOOL: Final = {"images_dir": "images-dir", "build_log_dir": "build-log-dir", "zookeeper": "zookeeper-*"}
 
 
-def reloading(asked: Asked, settings: Settings, wants: Nodepool, builder: Builder, takes: Takes) -> Reloading:
+def reloading(
+    asked: Asked, settings: Settings, wants: Nodepool, builder: Builder, takes: Takes, changed: ChangedFiles
+) -> Reloading:
     """Of a builder that was started with these."""
 
     def prepare(fresh: Settings) -> Reload:
         """Raises Invalid where something of the new configuration cannot be used."""
+        noticed = changed.noticed
+        changed.taken(files(fresh))
         read = load(fresh, builder.context.backends, takes)
+        if noticed and builder.context.diskimages and not read.diskimages:
+            raise Invalid(f"{fresh.builder.nodepool} has no diskimage any more; if that is meant, reload the builder")
         unmoved = [name for field, name in FIXED_OF_NODEPOOL.items() if getattr(read, field) != getattr(wants, field)]
         return Reload(
             apply=partial(_apply, fresh, read, uploaders(read), builder),
@@ -55,6 +62,11 @@ def reloading(asked: Asked, settings: Settings, wants: Nodepool, builder: Builde
 def _apply(fresh: Settings, wants: Nodepool, uploaders: Mapping[str, Uploader], builder: Builder) -> None:
     builder.context.configure(fresh.builder, wants, uploaders)
     builder.reconfigured()
+
+
+def files(settings: Settings) -> list[str]:
+    """What is looked at for changes."""
+    return [settings.builder.nodepool, *filter(None, [settings.builder.secure])]
 
 
 def listen(settings: Settings) -> str | None:

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb import config
+from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.command import Asked, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
@@ -18,7 +19,7 @@ from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
-from nodepool_ocb_builder.configuration import Formats, end_within_seconds, listen, load, reloading, uploaders
+from nodepool_ocb_builder.configuration import Formats, end_within_seconds, files, listen, load, reloading, uploaders
 from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.image_directory import ImageDirectory
 
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 def run(asked: Asked, settings: config.Settings) -> None:
     """Build until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     configured = settings
-    tools, formats = backends.installed(), Formats()
+    tools, formats, changed = backends.installed(), Formats(), ChangedFiles(files(settings))
     wants = load(settings, tools, formats)
     if wants.zookeeper is not None and settings.zookeeper == config.ZooKeeperSettings() and not asked.zookeeper:
         settings = replace(settings, zookeeper=wants.zookeeper)  # a nodepool.yaml alone is enough
@@ -48,7 +49,8 @@ def run(asked: Asked, settings: config.Settings) -> None:
         live(
             builder,
             session,
-            reloading(asked, configured, wants, builder, formats).plan,
+            reloading(asked, configured, wants, builder, formats, changed).plan,
+            changed=changed,
             listen=asked.listen or listen(settings),
             pages={"logs": LogPage(directory.logs, builder.idle_about)},
             on_listening=builder.served_at,

@@ -17,13 +17,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.catalogue import costs, scripts
 from nodepool_ocb.catalogue import rules as roles
-from nodepool_ocb.catalogue import scripts
 from nodepool_ocb.catalogue.attribs import Attribs
 from nodepool_ocb.catalogue.code import find, overridden
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents.document import Document
-from nodepool_ocb.documents.plainyaml import Fault
+from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.documents.schema import faults
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
@@ -74,12 +74,12 @@ class _Origin(msgspec.Struct, frozen=True):
     """Where a role is written."""
 
     document: Document
-    key: tuple[str | int, ...]
+    key: Key
 
     def fault(self, text: str, *below: str | int) -> str:
         return self.document.fault((*self.key, *below), text)
 
-    def item(self, field: str, item: str) -> tuple[str | int, ...]:
+    def item(self, field: str, item: str) -> Key:
         """The place of one item of a list, or of the list, as far as they are written."""
         raw = self.document.value
         for step in self.key:
@@ -104,11 +104,12 @@ class _Reader:
     def read(self, path: Path) -> None:
         """One document; what is wrong with the whole of it leaves all of it out."""
         try:
-            document = documents.load(path)
+            document, broken = documents.load_what_can_be_read(path)
         except Invalid as wrong:
             self.problems += wrong.problems
             return
-        refused = self._refused(document)
+        self.warnings += document.warnings
+        refused = self._refused(document, broken)
         if () in refused:
             return
         barclamp: str = document.value["barclamp"]["name"]
@@ -124,15 +125,19 @@ class _Reader:
             raw = {**own, **about, "attribs": document.value["attribs"]}
             self._role(_Origin(document, ()), barclamp, raw)
 
-    def _refused(self, document: Document) -> set[tuple[str | int, ...]]:
-        """The parts of a document that are not to be read: single roles, ``roles``, ``attribs``, or () for all of it."""
-        refused: set[tuple[str | int, ...]] = set()
-        for fault in faults(document, "barclamp.json"):
-            if _harmless(fault):
+    def _refused(self, document: Document, broken: list[Fault]) -> set[Key]:
+        """The parts of a document that are not to be read: single roles, ``roles``, ``attribs``, or () for all of it.
+
+        ``broken``: what the document as YAML has that is no plain value.
+        """
+        refused: set[Key] = set()
+        keys = {fault.key for fault in broken}
+        for fault in [*broken, *(each for each in faults(document, costs.SCHEMA) if each.key not in keys)]:
+            if costs.nothing(fault):
                 self.warnings.append(Fault(fault.line, f"{fault.text}; ignored", fault.path).at(document.name))
                 continue
             self.problems.append(fault.at(document.name))
-            refused.add(_part(fault.key))
+            refused.add(costs.part(fault.key))
         return refused
 
     def _role(self, origin: _Origin, barclamp: str, raw: Mapping[str, Json]) -> None:
@@ -190,11 +195,16 @@ class _Reader:
         except Exception as error:  # whatever a package of somebody else raises when it is loaded
             problems.append(origin.fault(f"its Python class cannot be loaded: {type(error).__name__}: {error}"))
             return ()
-        if code is None and (raw.get("type") or raw["jig"] == "role-provided"):
+        if code is not None:
+            return overridden(type(code))
+        known = self._known.get(raw["name"])
+        kept = known.hooks if known is not None and known.type == raw.get("type") else ()
+        if kept or raw.get("type") or raw["jig"] == "role-provided":
             where = f"entry point {raw['name']} or {barclamp} of group nodepool_ocb.roles"
-            text = f"no installed package offers its Python class ({where}); without it, its own code does not run"
+            then = f"its hooks stay as imported before: {', '.join(kept)}" if kept else "its own code does not run"
+            text = f"no installed package offers its Python class ({where}); without it, {then}"
             self.warnings.append(origin.fault(text, "type" if raw.get("type") else "jig"))
-        return overridden(type(code)) if code else ()
+        return kept
 
     def _script(self, origin: _Origin, raw: Mapping[str, Json], problems: list[str]) -> str | None:
         given, jig = raw.get("script"), raw["jig"]
@@ -270,13 +280,3 @@ class _Reader:
 
 def _names(raw: Mapping[str, Json], key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(raw.get(key) or ()))
-
-
-def _part(key: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """What is lost by a fault at a key: a role, a section, or all, where nobody knows whose roles they are."""
-    return key[:2] if key[:1] == ("roles",) else () if key[:1] == ("barclamp",) else key[:1]
-
-
-def _harmless(fault: Fault) -> bool:
-    """A key that nobody knows, and that is like none that somebody knows."""
-    return fault.unknown is not None and fault.meant is None

@@ -39,7 +39,9 @@ class Hooked:
     attributes: Mapping[str, Json] = field(default_factory=dict)  # the noderole's system attributes as they are
     noderoles: Mapping[str, NodeRole] = field(default_factory=dict)
     set_system: dict[str, dict[str, Json]] = field(default_factory=dict)  # noderole → attributes merged into its system
-    set_node: dict[str, Any] = field(default_factory=dict)  # fields of Node: alive, bootenv, ...
+    set_node: dict[str, Any] = field(
+        default_factory=dict
+    )  # fields of Node: bootenv, alive with reason and hold_seconds, ...
     refresh: list[str] = field(default_factory=list)  # noderoles to run again in place
     role: str = ""  # whose hook this is
 

@@ -80,6 +80,10 @@ def _beside_ancestors(catalogue: Mapping[str, Role], name: str, role: Role) -> I
         elif other in role.conflicts or name in above.conflicts:
             text = f"depends on {other} and conflicts with it: it can be bound only where {other} is on another node"
             yield Finding(name, "requires" if other in role.requires else "conflicts", other, text)
+        elif set(role.provides).intersection(above.provides):
+            third = min(set(role.provides).intersection(above.provides))
+            text = f"depends on {other}, and both stand in for {third}: it can be bound only where {other} is on another node"
+            yield Finding(name, "provides", third, text)
 
 
 def ancestry(catalogue: Mapping[str, Role], name: str) -> set[str]:

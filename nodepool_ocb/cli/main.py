@@ -28,7 +28,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "barclamp": ("nodepool_ocb.cli.barclamp", "Check and import the documents that define roles."),
     "role": ("nodepool_ocb.cli.role", "The roles that can be bound to nodes."),
     "deployment": ("nodepool_ocb.cli.deployment", "Deployments: create, configure, propose, commit, wait."),
-    "node": ("nodepool_ocb.cli.node", "Machines: create, bind roles to them, commit, take out of service."),
+    "node": ("nodepool_ocb.cli.nodes.node", "Machines: create, bind roles to them, commit, take out of service."),
     "noderole": ("nodepool_ocb.cli.noderoles.noderole", "Roles on nodes: states, explanations, logs, retries."),
     "rollout": (
         "nodepool_ocb.cli.rollouts.rollout",

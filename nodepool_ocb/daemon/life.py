@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.loop import serve
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.reloading import Reload
@@ -38,6 +39,7 @@ def live(
     *,
     listen: str | None,
     end_within_seconds: float,
+    changed: ChangedFiles | None = None,
     pages: Mapping[str, Page] | None = None,
     on_listening: Callable[[str | None], None] = lambda _: None,
 ) -> None:
@@ -55,6 +57,7 @@ def live(
             turns.wake,
             turns.stop,
             reload=reload,
+            changed=changed,
             drained=lambda: daemon.drained,
             ready=registration.not_ready,
             doing=daemon.doing,

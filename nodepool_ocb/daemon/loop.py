@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Final
 
 from nodepool_ocb.daemon import systemd
+from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.reloading import Reload
 from nodepool_ocb.errors import Denied, NoCluster, Taken
 from nodepool_ocb.http.page import Page
@@ -51,6 +52,7 @@ def serve(
     stop: threading.Event,
     *,
     reload: Callable[[], Reload] | None = None,
+    changed: ChangedFiles | None = None,
     drained: Callable[[], bool] = lambda: True,
     ready: Trouble = lambda: None,
     doing: Callable[[], str] = lambda: "at work",
@@ -65,18 +67,20 @@ def serve(
     ``turn`` gives the seconds until the next one, should nothing wake it before. ``ready`` gives the
     sentence that says why this daemon is not of use now, or None; ``doing`` what it does. ``pages`` are served on
     ``listen`` too; ``on_listening`` gets the address, HOST:PORT, before the first turn and when it changes.
+    Where files are ``changed``, ``reload`` is called as well.
     ``on_failing`` gets, between turns, why they fail: after the third in a row and each that follows; and None when
     one ends well again. After a signal the process ends within ``end_within_seconds`` (drain included), with exit
     status 1 if it has to be forced. Raises Invalid where ``listen`` cannot be used.
     """
     heart = _Heart()
-    loop = _Loop(turn, wake, stop, heart, lambda: ready() or doing(), on_failing)
+    loop = _Loop(turn, wake, stop, heart, lambda: ready() or doing(), on_failing, changed)
     door = Door({"live": heart.trouble, "ready": lambda: loop.trouble or ready()}, pages, on_listening)
     door.move(listen)
     with _Signals(wake, stop, end_within_seconds) as signals:
         while not (stop.is_set() and drained()):
-            if signals.reload_wanted.is_set() and reload:
+            if (signals.reload_wanted.is_set() or loop.changed) and reload:
                 signals.reload_wanted.clear()
+                loop.changed = False
                 with loop.reloading():
                     loop.note = _reload(reload, door, signals)
             loop.once()
@@ -131,7 +135,10 @@ class _Loop:
         heart: _Heart,
         about: Callable[[], str],
         on_failing: Callable[[str | None], None],
+        files: ChangedFiles | None,
     ) -> None:
+        self._files = files
+        self.changed = False  # whether files are to be read again
         self._turn, self._wake, self._stop, self._heart, self._about = turn, wake, stop, heart, about
         self._on_failing = on_failing
         self._failures = 0
@@ -206,12 +213,17 @@ class _Loop:
         if self._stop.is_set():  # both events are set for good: take turns at a calm pace until drained
             time.sleep(min(seconds, DRAINING_SECONDS))
             return
-        ends = time.monotonic() + seconds
-        while (left := ends - time.monotonic()) > 0:
-            if until.wait(min(left, shown, self._heart.stuck_seconds / 2)):
+        ends, look = time.monotonic() + seconds, self._files.look_seconds if self._files else seconds
+        while (left := ends - time.monotonic()) > 0 and not self._look():
+            if until.wait(min(left, look, shown, self._heart.stuck_seconds / 2)):
                 return
             self._heart.beat()
             shown = self._show()
+
+    def _look(self) -> bool:
+        """Whether files were changed."""
+        self.changed = self.changed or (self._files is not None and self._files.look())
+        return self.changed
 
     @contextmanager
     def reloading(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.documents import files
 from nodepool_ocb.documents.plainyaml import Fault, Key, Parsed, parse, parse_all
@@ -68,6 +69,19 @@ def load(source: Path | str, name: str | None = None, *, lenient: bool = False) 
     return _documents([parse(text)], name, text, lenient)[0]
 
 
+def load_what_can_be_read(path: Path) -> tuple[Document, list[Fault]]:
+    """A file, read leniently, without what is faulty in it; and these faults, each with the key where it lies.
+
+    Raises Invalid where the whole cannot be read.
+    """
+    text, name = _read(path, None)
+    parsed = parse(text)
+    (document,) = _documents(
+        [replace(parsed, faults=[each for each in parsed.faults if not each.key])], name, text, True
+    )
+    return document, [_discreet(fault, text) for fault in parsed.faults]
+
+
 def load_all(source: Path | str, name: str | None = None, *, lenient: bool = False) -> list[Document]:
     """Every document in a file, or in text when its ``name`` is given; those that are empty are left out.
 
@@ -116,4 +130,4 @@ def _discreet(fault: Fault, text: str) -> Fault:
     *above, line = text.split("\n")[max(0, fault.line - 2) : fault.line] or [""]
     below_its_key = [each for each in above if each.rstrip().endswith(":")]
     secret = any(map(SECRET.search, (fault.path, line, *below_its_key)))
-    return Fault(fault.line, "is not YAML as it stands; quote the value", fault.path) if secret else fault
+    return replace(fault, text="is not YAML as it stands; quote the value") if secret else fault

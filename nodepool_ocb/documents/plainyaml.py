@@ -281,7 +281,7 @@ class _Reader:
 
     def _note(self, event: Any, key: Key, text: str, among: list[Fault] | None = None) -> None:
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in key).lstrip(".")
-        (self.faults if among is None else among).append(Fault(_line(event), text, path))
+        (self.faults if among is None else among).append(Fault(_line(event), text, path, key))
 
 
 def _same(first: Json, second: Json) -> bool:

@@ -11,14 +11,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, structure, unreadable
+from nodepool_ocb.engine import addressing, marks, structure, unreadable
 from nodepool_ocb.engine.claim import accounted, writes
 from nodepool_ocb.engine.nodehooks import noticed
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Create, Node, Run, Set, State, Suspicion
+from nodepool_ocb.model.aliveness import Marker, Suspicion
+from nodepool_ocb.model.records import Change, Create, Node, Run, Set, State
 
 #: Where a death leaves no noderole, but for the destructive ones of which it changes nothing.
 UNMOVED: Final = frozenset({State.TRANSITION, State.ACTIVE, State.ERROR})
@@ -55,18 +56,22 @@ def died(
     it. The change of the node is the first.
     """
     node = _present(view)
-    dead = noticed(view.world, node, replace(node, alive=False, reason=reason, suspicion=None, since=now))
+    after = replace(node, alive=False, reason=reason, mark=None, suspicion=None, since=now)
+    dead = noticed(view.world, node, after)
     if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]
-    committed = [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED and not v.unreadable]
-    return _moved(view, dead, committed, now, reason, by, ended, together)
+    return _moved(view, dead, _committed(view), now, reason, by, ended, together)
 
 
 def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
     """The next transaction of a death that was larger than one: the same for any annealer, at any time after that."""
     node = _present(view)
-    reason = node.reason or "it died"
+    reason = marks.why(node) or "it died"
     return _moved(view, node, filter(_unmoved, view.noderoles.values()), now, reason, by) if node.dying else []
+
+
+def _committed(view: NodeView) -> list[Vertex]:
+    return [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED and not v.unreadable]
 
 
 def _unmoved(vertex: Vertex) -> bool:
@@ -117,7 +122,7 @@ def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[C
     """
     node = _not_dying(view)
     pinned = node.host_keys or tuple(host_keys)
-    alive = replace(node, alive=True, reason=None, suspicion=None, since=now, host_keys=pinned)
+    alive = replace(node, alive=True, reason=None, mark=None, suspicion=None, since=now, host_keys=pinned)
     return [Set(paths.node(view.name), noticed(view.world, node, alive), view.version)]
 
 
@@ -134,32 +139,50 @@ def _not_dying(view: NodeView) -> Node:
     return node
 
 
-def changed(world: World, view: NodeView, now: float, by: str | None = None, **fields: Any) -> list[Change]:
-    """The node with other fields; ``alive=False`` is a death. Nothing where it has these values already.
+def changed(
+    world: World, view: NodeView, now: float, by: str | None = None, *, marker: Marker = Marker.PERSON, **fields: Any
+) -> list[Change]:
+    """The node with other fields; empty where it has them already. Roles with a hook on_node_change get it to run.
 
-    Raises Conflict where it would move to a deployment that does not exist, be alive while it is still ``dying``, or have
-    another node's address; Invalid for an address that is none.
+    ``alive=False`` marks it, for ``hold_seconds`` or ``until`` a time, with a ``reason``; ``alive=True`` lifts the mark. The word
+    of a hook counts for nothing where it may not mark the node. A node that comes to be available and not alive has its
+    noderoles set back as by a death, if they were not.
+
+    Raises Conflict where it would move to a deployment that does not exist, be alive while it is still ``dying`` or while
+    a mark holds that is not this marker's to lift, or have another node's address; Invalid for an address that is none, or
+    a virtual node that would not be alive.
     """
-    before = _not_dying(view) if fields.get("alive") else _present(view)
-    fields = {name: value for name, value in fields.items() if getattr(before, name) != value}
+    node = _present(view)
+    if fields.get("addresses", node.addresses) != node.addresses:
+        addressing.check(world, view.name, fields["addresses"])
+    if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
+        raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
+    word = {name: fields.pop(name) for name in marks.WORD if name in fields}
+    if "alive" in word:
+        fields |= marks.said(view.name, node, marker, by, now, **word)
+    fields = {name: value for name, value in fields.items() if getattr(node, name) != value}
     if not fields:
         return []
-    if "addresses" in fields:
-        addressing.check(world, view.name, fields["addresses"])
-    if fields.get("deployment", before.deployment) not in (before.deployment, *world.deployments):
-        raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
-    node, rest = before, []
-    if fields.get("alive") is False:
-        first, *rest = died(view, now, fields.pop("reason", None) or f"marked so by {by or 'a person'}", by)
-        assert isinstance(first, Set), "died() names the node first"
-        assert isinstance(first.data, Node), "died() names the node first"
-        node = first.data
-    if "alive" in fields or "available" in fields:
-        fields.setdefault("since", now)
+    if fields.get("alive"):
+        _not_dying(view)
+    if fields.keys() & {"alive", "available"}:
+        fields["since"] = now
     if fields.keys() & {"alive", "available", "addresses", "user"}:
-        fields.setdefault("suspicion", None)  # it was about what the node was before
-    after = noticed(world, before, replace(node, **fields))
-    return structure.raised(world, [Set(paths.node(view.name), after, view.version), *rest])
+        fields["suspicion"] = None  # it was about what the node was before
+    after = noticed(world, node, replace(node, **fields))
+    return structure.raised(world, _with_noderoles(view, after, now, by))
+
+
+def _with_noderoles(view: NodeView, after: Node, now: float, by: str | None) -> list[Change]:
+    """The node as it is after this, with the noderoles that are set back where annealers may work on it, and it is not alive.
+
+    One that was so before keeps its noderoles; of one that died while it was not available they are set back when it is.
+    """
+    node = _present(view)
+    if after.alive or after.virtual or not after.available or not (node.alive or not node.available):
+        return [Set(paths.node(view.name), after, view.version)]
+    vertices = _committed(view) if node.alive else filter(_unmoved, view.noderoles.values())
+    return _moved(view, after, vertices, now, marks.why(after) or "it died", by)
 
 
 def _present(view: NodeView) -> Node:

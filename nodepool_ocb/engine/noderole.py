@@ -184,11 +184,7 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     Raises Conflict where the table has no such pair.
     """
     state = AFTER.get((record.state, event))
-    if (
-        state is None
-        or (event is Event.CLAIM and not claimable(record))
-        or (event is Event.WITHDRAW and not record.refresh)
-    ):
+    if state is None or (event in (Event.CLAIM, Event.WITHDRAW) and not claimable(record)):
         raise Conflict(f"a noderole in {record.state} cannot {event}")
     if event is Event.CANCEL:  # who works on it since when, and why, stays as it is
         return replace(record, cancel_reason=record.cancel_reason or reason or "asked for")

@@ -53,7 +53,7 @@ def create(
     roles = [] if node.virtual else _roles_of_new(world, node.admin, jigs)
     bound = binding.plan_all(world, roles, NodeView(fqdn, world, made), now=now, by=by, jigs=jigs)
     whole = structure.raised(world, (*changes, *bound.changes))
-    return binding.Plan(bound.noderoles, tuple(whole), bound.explanations)
+    return replace(bound, changes=tuple(whole))
 
 
 def _roles_of_new(world: World, admin: bool, jigs: Collection[str] | None) -> list[str]:

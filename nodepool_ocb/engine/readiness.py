@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine import hookcode, unreadable
+from nodepool_ocb.engine import hookcode, marks, unreadable
 from nodepool_ocb.engine.noderole import placed, satisfied
 from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ordered_with
 from nodepool_ocb.model import paths
@@ -105,7 +105,7 @@ def blockers(
             yield _of_child(child)
         if uncommitted := _of_deployment(world, record):
             yield uncommitted
-    yield from _of_node(vertex, record, planned)
+    yield from _of_node(vertex, record, planned, now)
     if lacking := _of_role(world, vertex, jigs):
         yield lacking
     if record.hooks and record.cancel_reason is None:
@@ -213,12 +213,15 @@ def _of_deployment(world: World, record: NodeRole) -> Reason | None:
     return Reason(Code.DEPLOYMENT_PROPOSED, record.deployment, since, text, advice)
 
 
-def _of_node(vertex: Vertex, record: NodeRole, planned: bool) -> Iterator[Reason]:
+def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Iterator[Reason]:
     node, view = vertex.node.record, vertex.node
     unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
     if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
-        text = f"node {view.name} is not alive" + (f": {node.reason}" if node and node.reason else "")
+        why = marks.why(node) if node else None
+        text = f"node {view.name} is not alive" + (f": {why}" if why else "")
         advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
+        if node and marks.holds(node, now):
+            advice = f"nobody probes it meanwhile; when that is over: nodepool-ocb node alive {view.name}"
         if node and node.reason and node.reason.startswith("host key: "):
             advice = f"if the machine was installed anew: nodepool-ocb node set {view.name} host_keys="
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)

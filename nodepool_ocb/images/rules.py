@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
 from nodepool_ocb.model.skew import believed
 
@@ -48,6 +49,13 @@ class BuildView(msgspec.Struct, frozen=True):
     def bare(self) -> bool:
         """Whether nothing is known to be uploaded of it."""
         return not self.uploads and not self.unread
+
+    @property
+    def spent(self) -> bool:
+        """Whether all that is uploaded of it is to be deleted, and nobody works on that now."""
+        return not self.unread and all(
+            each.record.state is UploadState.DELETE and not each.locked for each in self.uploads
+        )
 
     def has(self, formats: Iterable[str]) -> bool:
         """Whether it was made in all of these formats."""
@@ -215,7 +223,7 @@ def _held_back(image: ImageView, now: float, retry_seconds: float) -> NotDue | N
     at = believed(failed[-1].record.state_time, now) + backoff_seconds(len(failed), retry_seconds)
     if now >= at:
         return None
-    return NotDue(f"it failed {len(failed)} times in a row", at)
+    return NotDue(f"it failed {counted(len(failed), 'time')} in a row", at)
 
 
 def fulfilled(image: ImageView, build: Build) -> bool:

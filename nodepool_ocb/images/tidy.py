@@ -7,13 +7,15 @@ once, or any part of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView, tried_again
 from nodepool_ocb.model.records import BuildState, UploadState
 from nodepool_ocb.model.skew import believed
+
+STUCK_SECONDS: Final = 600.0  # after which an upload that is to be deleted keeps no files any more
 
 
 class MarkBuild(msgspec.Struct, frozen=True):
@@ -46,7 +48,13 @@ class RemoveBuild(msgspec.Struct, frozen=True):
     build: BuildView
 
 
-Step: TypeAlias = MarkBuild | MarkUpload | RemoveUpload | RemoveBuild
+class RemoveFiles(msgspec.Struct, frozen=True):
+    """Delete the build's files, which are ours; its record waits for its uploads, which a provider may refuse to delete."""
+
+    build: BuildView
+
+
+Step: TypeAlias = MarkBuild | MarkUpload | RemoveUpload | RemoveBuild | RemoveFiles
 
 
 class Tidier(msgspec.Struct, frozen=True):
@@ -111,20 +119,28 @@ def _kept_uploads(image: ImageView, tidier: Tidier) -> list[UploadView]:
 def _tidy_build(image: ImageView, build: BuildView, tidier: Tidier, now: float) -> Iterator[Step]:
     record, ours = build.record, build.record.builder_id == tidier.builder_id
     expired = now >= believed(record.state_time, now) + tidier.failed_keep_seconds
+    spent = build.spent and all(_stuck(upload, now) for upload in build.uploads)
     gone = expired and record.builder_id not in tidier.living  # its files went with it, or are found when it is back
     match record.state:
         case BuildState.BUILDING if image.holder is None and build.id not in tidier.working:
             yield MarkBuild(build, BuildState.ABORTED, f"{record.builder} lost the lock: it died, or ZooKeeper lost it")
-        case BuildState.READY if build.bare and not tidier.configured and ours:
+        case BuildState.READY if spent and not tidier.configured and ours:
             yield MarkBuild(build, BuildState.DELETE, "the image is not configured any more")
-        case BuildState.READY if build.bare and tidier.configured and (instead := _instead(image, build, tidier)):
+        case BuildState.READY if spent and tidier.configured and (instead := _instead(image, build, tidier)):
             yield MarkBuild(build, BuildState.DELETE, "newer builds are ready", instead)
+        case BuildState.DELETE if spent and not build.bare and ours and set(record.formats) - set(record.removed):
+            yield RemoveFiles(build)
         case BuildState.ABORTED | BuildState.FAILED | BuildState.DELETE if not build.bare or build.id in tidier.working:
             return  # its uploads go first; what is worked on may be ready yet
         case BuildState.ABORTED | BuildState.DELETE if ours or gone:
             yield RemoveBuild(build)
         case BuildState.FAILED if expired and (ours or gone):
             yield RemoveBuild(build)
+
+
+def _stuck(upload: UploadView, now: float) -> bool:
+    """Whether it is to be deleted for so long that its provider seems to refuse, or to be gone."""
+    return now >= believed(upload.record.state_time, now) + STUCK_SECONDS
 
 
 def _tidy_upload(

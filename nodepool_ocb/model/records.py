@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from nodepool_ocb.model.aliveness import Mark, Suspicion
 from nodepool_ocb.model.ranges import (
     Backoff,
     Count,
@@ -60,14 +61,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     unknown: dict[str, Json] | None = None  # keys of a later version, kept and written back
 
 
-class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An annealer does not reach a node that is alive; before it counts as dead, another one has to find the same."""
-
-    by: str  # the annealer
-    reason: str  # "connect: ...", with the step that failed
-    since: Moment
-
-
 class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """A machine: ``nodes/<fqdn>``."""
 
@@ -77,7 +70,8 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     alive: bool = False  # the framework's: it can be reached and logged in to
     available: bool = True  # the administrator's: annealers may work on it
     since: Moment = 0.0  # when alive or available changed last
-    reason: str | None = None  # why it is not alive: "connect: ...", with the step that failed
+    reason: str | None = None  # what was found when it was asked last: "connect: ...", with the step that failed
+    mark: Mark | None = None  # while it is not alive: who said so, and how long that holds
     suspicion: Suspicion | None = None  # while it is alive: one annealer does not reach it, and others look
     addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
     user: Login = "root"

@@ -8,6 +8,7 @@ from itertools import combinations
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout import selectors
@@ -59,7 +60,7 @@ def _unmet(criteria: Criteria, mask: int) -> Iterator[str]:
     least = criteria.minimum_successful_nodes or 0
     if least > mask.bit_count():
         nodes = mask.bit_count()
-        yield f"minimum_successful_nodes: {least} wanted, and it has {nodes} node" + ("s" if nodes != 1 else "")
+        yield f"minimum_successful_nodes: {least} wanted, and it has {counted(nodes, 'node')}"
 
 
 def _overlaps(masks: Mapping[str, int]) -> Iterator[Overlap]:

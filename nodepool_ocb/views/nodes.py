@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from nodepool_ocb.engine import marks
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.model.records import Claim, Node, State
 from nodepool_ocb.views.view import View
@@ -78,7 +79,7 @@ def _row(view: NodeView, node: Node) -> NodeRow:
         labels=node.labels,
         rack=node.rack,
         since=node.since,
-        reason=node.reason,
+        reason=marks.why(node),
         busy=view.claim.noderole if view.claim else None,
     )
 

@@ -101,6 +101,24 @@ def test_a_new_provider_gets_the_newest_build_after_a_reload_and_a_broken_file_c
     assert len(builders.history()) == 1
 
 
+def test_a_changed_file_is_noticed_without_a_signal_and_one_that_lost_its_images_is_not_taken(
+    builders: BuilderFleet,
+) -> None:
+    image, north = builders.image("jammy"), builders.provider("north", "jammy")
+    builder = builders.builder(image, providers=[north]).start()
+    builders.until_ready("jammy")
+    builders.configure(builder, image, providers=[north, builders.provider("south", "jammy")])
+    builders.until(lambda: builders.provided("south"), "the new provider has it")
+    (builder.config.parent / "nodepool.yaml").write_text("")
+    builders.until(lambda: "has no diskimage any more" in builder.said, "it is reported")
+    (builder.config.parent / "nodepool.yaml").write_text("diskimage: []")
+    builders.until(lambda: "did you mean `diskimages`" in builder.said, "the fault is reported")
+    builders.configure(builder, image, providers=[north, builders.provider("east", "jammy")])
+    builders.until(lambda: builders.provided("east"), "it goes on with a good one")
+    assert builder.said.count("the configuration stays as it was") == 2, "each broken file is said once"
+    assert len(builders.history()) == 1
+
+
 def test_what_a_provider_has_of_us_and_no_record_names_is_deleted_when_it_was_seen_twice(
     builders: BuilderFleet,
 ) -> None:

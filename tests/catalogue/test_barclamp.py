@@ -202,6 +202,47 @@ def test_a_section_that_is_wrong_costs_itself(tmp_path: Path, text: str, lost: s
 
 
 @pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ("attribs: [{name: a, map: a, default: .inf}]", ".inf is not a number in JSON"),
+        ("attribs: [{name: a, map: a, default: {7: 1}}]", "key 7 must be text"),
+        ("attribs: [{name: a, map: a, default: !ruby/object {}}]", "tag !ruby/object is not allowed"),
+        ("requires: [x], requires: [y]", "key is there twice"),
+        ("retries: 9999999999999999999", "is too large for a number"),
+    ],
+)
+def test_what_is_no_plain_value_costs_the_role_that_it_is_in(tmp_path: Path, wrong: str, line: str) -> None:
+    found = imported(tmp_path, beside_a_good_one(wrong))
+    assert found.roles.keys() == {"good"}
+    (problem,) = found.problems
+    assert problem.startswith(f"{tmp_path}/b.yml:3: roles[0].")
+    assert line in problem
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "barclamp: {name: b, version: .inf, version: 2}\n",
+        "barclamp: {name: b}\nnav: {a: 1, a: 2}\n",
+        "barclamp: {name: b}\nhammers: [{7: 1}, !x y]\n",
+        "barclamp: {name: b}\nunheard_of: {a: .inf}\n",
+    ],
+)
+def test_what_is_no_plain_value_costs_nothing_where_nobody_reads_it(tmp_path: Path, head: str) -> None:
+    found = imported(tmp_path, "  - {name: r, jig: noop, documentation: {7: .nan}}\n", head=f"{head}roles:\n")
+    assert found.problems == ()
+    assert all(warning.endswith("; ignored") for warning in found.warnings)
+    assert len(found.warnings) >= 3
+    assert found.roles.keys() == {"r"}
+
+
+def test_what_is_no_yaml_costs_the_document(tmp_path: Path) -> None:
+    for text in ("  - {name: r, jig: noop}\n  - [\n", "  - {name: r, jig: noop}\n---\na: 1\n"):
+        assert imported(tmp_path, text).roles == {}
+    assert imported(tmp_path, "  - {name: r, jig: noop}\n", head="barclamp: {name: b, name: c}\nroles:\n").roles == {}
+
+
+@pytest.mark.parametrize(
     ("known", "until"), [({}, "this role cannot be bound"), ({"bad": 1}, "bad as it was imported before counts")]
 )
 def test_what_requires_a_role_that_is_left_out_is_told_where_that_stands(
@@ -275,6 +316,19 @@ def test_a_role_of_another_barclamp_is_not_replaced_but_its_own_is(tmp_path: Pat
     refused = imported(tmp_path, text, {"r": Role(barclamp="other", jig="test")})
     assert "role r belongs to barclamp other, which was imported before" in refused.problems[0]
     assert not refused.roles
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kept"),
+    [("BarclampB::R", "BarclampB::R", True), (None, None, True), ("BarclampB::R", None, False), ("Old", "New", False)],
+)
+def test_hooks_stay_where_their_package_is_not_installed_unless_the_document_names_their_class_no_more(
+    tmp_path: Path, before: str | None, now: str | None, kept: bool
+) -> None:
+    known = {"r": Role(barclamp="b", jig="noop", type=before, hooks=("on_active",))}
+    found = imported(tmp_path, f"  - {{name: r, jig: noop{f', type: {now!r}' if now else ''}}}\n", known)
+    assert found.roles["r"].hooks == (("on_active",) if kept else ())
+    assert any("its hooks stay as imported before: on_active" in text for text in found.warnings) is kept
 
 
 def test_a_circle_with_a_known_role_refuses_only_the_new_one(tmp_path: Path) -> None:

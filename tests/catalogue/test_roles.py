@@ -38,6 +38,17 @@ def test_ancestry_is_what_a_role_depends_on() -> None:
     assert rules.ancestry({"a": role(requires=("a",))}, "a") == {"a"}
 
 
+def test_a_role_below_one_that_stands_in_for_the_same_is_warned_of() -> None:
+    catalogue = {
+        "chrony": role(provides=("ntp",)),
+        "clock": role(requires=("chrony",), provides=("ntp",)),
+        "ntp": role(),
+    }
+    assert [str(finding) for finding in rules.loose_ends(catalogue)] == [
+        "role clock: depends on chrony, and both stand in for ntp: it can be bound only where chrony is on another node"
+    ]
+
+
 def test_a_role_has_the_attributes_of_what_it_provides_and_its_own_go_first() -> None:
     found = rules.attributes(CATALOGUE, "chrony")
     assert {name: attrib.map for name, attrib in found.items()} == {"servers": "ntp/servers", "zone": "chrony/zone"}

@@ -19,7 +19,7 @@ from nodepool_ocb.catalogue import barclamp
 from nodepool_ocb.cli import barclamp as importing
 from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.node import _deletion as deletion_of_node
+from nodepool_ocb.cli.nodes.node import _deletion as deletion_of_node
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import binding, deployments, liveness, nodes, structure
 from nodepool_ocb.engine.world import Vertex, World
@@ -43,6 +43,8 @@ ROLES: Sequence[dict[str, Any]] = (
     {"name": "member", "flags": ["cluster"]},
     {"name": "child", "requires": ["member"]},
     {"name": "top"},
+    {"name": "chrony", "provides": ["ntp"]},
+    {"name": "ntpd", "provides": ["ntp"]},
 )
 
 
@@ -118,6 +120,7 @@ def import_role(name: str, **fields: Any) -> Decide:
 
 PAIRS = {
     "two roles that conflict are bound": (bind("left", N2), bind("right", N2)),
+    "two roles that stand in for a third are bound": (bind("chrony", N2), bind("ntpd", N2)),
     "a cluster gets a member and a child": (bind("member", N2), bind("child", N1)),
     "a parent is unbound and a child bound": (unbind(f"member@{N3}"), bind("child", N2)),
     "a deployment goes and a role is bound in it": (delete_deployment("spare"), bind("left", N2, "spare")),
@@ -158,6 +161,8 @@ def _sound(world: World) -> None:
         assert vertex.record.deployment in world.deployments, vertex.name
         for other in vertex.node.noderoles:
             assert other not in world.role_of(vertex).conflicts, f"{vertex.name} beside {other}"
+            alike = set(world.role_of(vertex).provides).intersection(world.roles[other].record.provides)
+            assert other == vertex.role or not alike, f"{vertex.name} beside {other}"
         if vertex.role == "child":
             members = {each.name for each in world.vertices() if each.role == "member"}
             assert {parent.name for parent in vertex.parents} == members, vertex.name

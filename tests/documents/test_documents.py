@@ -95,6 +95,11 @@ def test_a_schema_is_checked_itself() -> None:
 # -- the configuration --
 
 
+def test_an_annealer_runs_ten_at_a_time_unless_it_is_told_otherwise() -> None:
+    assert config.AnnealerSettings().slots == 10
+    assert config.AnnealerSettings(slots=3).slots == 3
+
+
 def test_without_a_file_everything_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "PLACES", (tmp_path,))
     assert config.load() == config.Settings()
@@ -134,6 +139,12 @@ def test_schema_and_settings_know_the_same_keys() -> None:
     for name, default in ((each, getattr(config.Settings(), each)) for each in config.Settings.__struct_fields__):
         if hasattr(default, "__struct_fields__"):
             assert set(schema["properties"][name]["properties"]) == set(default.__struct_fields__), name
+
+
+def test_what_is_there_twice_in_a_list_is_named() -> None:
+    schema = {"type": "array", "uniqueItems": True}
+    assert faults_in_value(schema, ["a", "b", "c", "b"]) == ['holds text "b" twice']
+    assert faults_in_value(schema, [1, {"x": 2}, {"x": 2.0}]) == ["holds a mapping twice"]
 
 
 def test_who_reads_leniently_is_warned_of_a_key_that_is_there_twice_with_one_value_and_others_are_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool_ocb.engine import liveness
+from nodepool_ocb.engine import liveness, marks
 from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
@@ -102,7 +102,7 @@ def test_a_node_that_is_set_dead_dies_and_one_that_is_dead_does_not_die_again() 
     made = world(done=State.ACTIVE)
     view: NodeView = made.nodes[N1]
     found = liveness.changed(made, view, 9.0, by="ann", alive=False)
-    assert (state(found, "done"), node(found).reason) == (State.TODO, "marked so by ann")
+    assert (state(found, "done"), marks.why(node(found))) == (State.TODO, "marked by ann")
     write(made, found)
     assert paths.noderole("done", N1) not in records(liveness.changed(made, view, 10.0, alive=False))
 

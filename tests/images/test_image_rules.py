@@ -26,7 +26,17 @@ from nodepool_ocb.images.rules import (
     removable,
     state_shown,
 )
-from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step, Tidier, tidy
+from nodepool_ocb.images.tidy import (
+    STUCK_SECONDS,
+    MarkBuild,
+    MarkUpload,
+    RemoveBuild,
+    RemoveFiles,
+    RemoveUpload,
+    Step,
+    Tidier,
+    tidy,
+)
 from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
 
 DAY, MINUTE = 86400.0, 60.0
@@ -92,8 +102,8 @@ def test_a_build_is_due(image: ImageView, reason: str) -> None:
         (view(pause=Pause(by="bob", reason="broken mirror")), "bob has paused it: broken mirror", None),
         (view(pause=Pause(until=NOW + 5)), "somebody has paused it", NOW + 5),
         (view(request=7, pause=Pause()), "somebody has paused it", None),
-        (view(build(1, age=1.1 * DAY), failed(2)), "failed 1 times in a row", NOW + MINUTE),
-        (view(build(1, formats=("raw",)), failed(2)), "failed 1 times", NOW + MINUTE),
+        (view(build(1, age=1.1 * DAY), failed(2)), "failed 1 time in a row", NOW + MINUTE),
+        (view(build(1, formats=("raw",)), failed(2)), "failed 1 time", NOW + MINUTE),
     ],
 )
 def test_a_build_is_not_due(image: ImageView, reason: str, at: float | None) -> None:
@@ -380,6 +390,8 @@ def sentences(steps: Iterable[Step]) -> list[str]:
                 said.append(f"{number.lstrip('0')} → {state}")
             case RemoveBuild(build):
                 said.append(f"remove {build.id.lstrip('0')}")
+            case RemoveFiles(build):
+                said.append(f"remove files of {build.id.lstrip('0')}")
             case RemoveUpload(upload):
                 said.append(f"remove {upload.build.lstrip('0')}@{upload.provider}")
     return said
@@ -419,6 +431,47 @@ def test_a_build_with_uploads_is_never_removed(state: BuildState, age: float, up
         for tidier in (OURS, OTHERS, SURVIVOR, UNCONFIGURED):
             assert "remove 1" not in sentences(tidy(image, tidier, NOW))
             assert "1 → delete" not in sentences(tidy(image, tidier, NOW))
+
+
+@pytest.mark.parametrize(
+    ("old", "tidier", "expected"),
+    [
+        # nobody can delete its upload: it is given up all the same, and then its files go, and not twice
+        (
+            build(1, "ready", 0.0, upload(1, "p", "delete", STUCK_SECONDS, external_id="e")),
+            OURS,
+            ["1 → delete", "remove 1@p"],
+        ),
+        (
+            build(1, "delete", 0.0, upload(1, "p", "delete", STUCK_SECONDS, external_id="e")),
+            OURS,
+            ["remove files of 1", "remove 1@p"],
+        ),
+        (
+            build(1, "delete", 0.0, upload(1, "p", "delete", STUCK_SECONDS, external_id="e"), removed=("qcow2",)),
+            OURS,
+            ["remove 1@p"],
+        ),
+        (build(1, "delete", 0.0, upload(1, "p", "delete", STUCK_SECONDS, external_id="e")), OTHERS, ["remove 1@p"]),
+        (build(1, "ready", 0.0, upload(1, "p", "delete", STUCK_SECONDS - 1, external_id="e")), OURS, ["remove 1@p"]),
+        # something of it is still wanted, under way, or not known
+        (
+            build(1, "ready", 0.0, upload(1, "p", "delete", STUCK_SECONDS, external_id="e"), upload(1, "q")),
+            OURS,
+            ["remove 1@p"],
+        ),
+        (build(1, "delete", 0.0, upload(1, "p", "delete", STUCK_SECONDS, external_id="e", locked=True)), OURS, []),
+        (
+            build(1, "delete", 0.0, upload(1, "p", "delete", STUCK_SECONDS, external_id="e"), unread=("q",)),
+            OURS,
+            ["remove 1@p"],
+        ),
+    ],
+)
+def test_files_go_though_a_provider_refuses_to_delete_an_upload(
+    old: BuildView, tidier: Tidier, expected: list[str]
+) -> None:
+    assert sentences(tidy(view(old, build(2), build(3)), tidier, NOW)) == expected
 
 
 @pytest.mark.parametrize("state", list(BuildState))

@@ -25,7 +25,7 @@ from nodepool_ocb.images.rules import (
     due_uploads,
     fulfilled,
 )
-from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step, Tidier, tidy
+from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveFiles, RemoveUpload, Step, Tidier, tidy
 from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
 
 DAY = 86400.0
@@ -246,6 +246,10 @@ class Storm(RuleBasedStateMachine):
                 assert build.id not in tidier.working
                 assert not any(self.working.get(b) == build.id and b in tidier.living for b in BUILDERS)
                 assert build.bare
+            case RemoveFiles(build):
+                assert build.record.builder_id == tidier.builder_id
+                assert build.record.state is BuildState.DELETE
+                assert not any(each[0] == build.id for each in self.sending)
             case MarkUpload(upload, _, _) | RemoveUpload(upload):
                 assert (upload.build, upload.provider) not in self.locked
 
@@ -270,13 +274,17 @@ class Storm(RuleBasedStateMachine):
 
     def _do(self, step: Step) -> None:
         """One step, if the record is still as it was when it was decided."""
-        build = self.builds.get(step.build.id if isinstance(step, MarkBuild | RemoveBuild) else step.upload.build)
+        build = self.builds.get(
+            step.build.id if isinstance(step, MarkBuild | RemoveBuild | RemoveFiles) else step.upload.build
+        )
         match step:
             case MarkBuild(seen, state, _) if build and build.version == seen.version:
                 self.write(build, state=state, state_time=self.now)
             case RemoveBuild(seen) if build and build.version == seen.version:
                 assert build.uploads == ()
                 del self.builds[seen.id]
+            case RemoveFiles(seen) if build and build.version == seen.version and build.spent:
+                self.write(build, removed=build.record.formats)
             case MarkUpload(seen, state, _) if build:
                 upload = self._same(build, seen)
                 if upload is not None:

@@ -58,6 +58,68 @@ Every member of a cluster is a parent, also one that comes later
     mon@n1 <- osd@n3
     mon@n2 <- osd@n3
 
+What is implicit and a cluster is bound on each node, and every one of it is a parent everywhere
+    role osd requires os
+    role os flags implicit cluster
+    bind osd on n1
+    bind osd on n2
+    os@n1 <- osd@n1
+    os@n1 <- osd@n2
+    os@n2 <- osd@n1
+    os@n2 <- osd@n2
+
+What provides a cluster role becomes a parent of what was bound before
+    role client requires mon
+    role mon flags cluster
+    role tiny provides mon
+    bind mon on n1
+    bind client on n1
+    bind tiny on n2
+    mon@n1 <- client@n1
+    tiny@n2 <- client@n1
+
+A cluster that provides a plain role is a parent as a whole, also what of it comes later
+    role client requires mon
+    role mon
+    role tiny provides mon flags cluster
+    bind tiny on n1
+    bind client on n1
+    bind tiny on n2
+    tiny@n1 <- client@n1
+    tiny@n2 <- client@n1
+
+Two that stand in for a third are not on one node
+    role chrony provides ntp
+    role ntpd provides ntp
+    role ntp flags implicit
+    role app requires ntpd
+    bind chrony on n1
+    bind ntpd on n1 -> refused ntpd and chrony, which is bound on n1, both stand in for ntp
+    bind app on n1 -> refused noderole unbind chrony@n1
+    bind app on n2
+    chrony@n1
+    ntpd@n2 <- app@n2
+
+A conflict with what the same bind brings says so, and what is bound elsewhere is taken from there
+    role app requires left right
+    role left
+    role right conflicts left
+    bind app on n1 -> refused right (required by app) conflicts with left, which the same bind brings (required by app)
+    bind app on n1 -> refused bind left on another node first
+    bind left on n2
+    bind app on n1
+    left@n2 <- app@n1
+    right@n1 <- app@n1
+
+A conflict of two implicit roles is one of their barclamps
+    role app requires left right
+    role other
+    role left flags implicit
+    role right conflicts left flags implicit
+    bind other on n1
+    bind app on n1 -> refused take one of the requirements away
+    other@n1
+
 A second bind changes nothing
     role app requires db
     role db

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator
 
 from nodepool_ocb.engine import attributes, liveness
 from nodepool_ocb.engine.claim import writes
-from nodepool_ocb.engine.noderole import Event, after, apply
+from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.aliveness import Marker
 from nodepool_ocb.model.records import Change, Create, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.hooks.context import Context
@@ -25,7 +26,8 @@ def wanted(context: Context, view: NodeView, done: Done) -> dict[str, Change]:
     wishes = merge(view.record, done.hooked)
     changes: list[Change] = []
     if wishes.node:
-        changes += liveness.changed(context.world, view, context.session.now(), by=context.identity, **wishes.node)
+        by, now = wishes.role or context.identity, context.session.now()
+        changes += liveness.changed(context.world, view, now, by, marker=Marker.HOOK, **wishes.node)
         _say(wishes, NODE, view.name, changes)
     changes += _refreshed(context, wishes, {change.path for change in changes})
     changes += _systems(wishes, done)
@@ -46,17 +48,14 @@ def _refreshed(context: Context, wishes: Wishes, moved: Collection[str]) -> Iter
     active = [v for v in found if v is not None and not v.unreadable and v.record.state is State.ACTIVE]
     there = [v for v in active if paths.noderole(v.role, v.node.name) not in moved]
     now = context.session.now()
-    events = {vertex: Event.REFRESH for vertex in there if _may_be_refreshed(context, vertex, now)}
+    events = {vertex: Event.REFRESH for vertex in there if _may_be_refreshed(vertex, now)}
     for vertex, record in apply(events, now, by=context.identity).items():
         yield from writes(vertex, record)
 
 
-def _may_be_refreshed(context: Context, vertex: Vertex, now: float) -> bool:
-    stored = context.world.roles.get(vertex.role)
+def _may_be_refreshed(vertex: Vertex, now: float) -> bool:
     try:
-        after(vertex.record, Event.REFRESH, now)
-        if stored is not None and "destructive" in stored.record.flags:
-            raise Conflict("its role is destructive")
+        apply({vertex: Event.REFRESH}, now)
     except Conflict as refused:
         log.warning("a hook wants %s to run again, and that is refused: %s", vertex.name, refused)
         return False

@@ -20,12 +20,15 @@ NODE = ""  # the node itself, among what a contradiction is about
 
 
 class Wishes(msgspec.Struct):
-    """``systems`` are by noderole; so are ``contradictions``, in sentences, those about the node itself under ``NODE``."""
+    """``role`` says whether the node is alive, if any does. ``systems`` are by noderole; so are ``contradictions``, in sentences,
+    those about the node itself under ``NODE``.
+    """
 
     node: dict[str, Any]
     systems: dict[str, Json]
     refresh: dict[str, None]
     contradictions: dict[str, list[str]]
+    role: str | None = None
 
 
 def merge(node: Node | None, hooked: Sequence[Hooked]) -> Wishes:
@@ -42,17 +45,20 @@ def merge(node: Node | None, hooked: Sequence[Hooked]) -> Wishes:
                 wishes.contradictions.setdefault(about, []).append(text)
             said[about, place] = each.role, value
         for name, value in each.set_node.items():
-            wishes.node[name] = _on_top(wishes.node.get(name, getattr(node, name)), getattr(each.node, name), value)
+            wishes.node[name] = _on_top(
+                wishes.node.get(name, getattr(node, name, None)), getattr(each.node, name, None), value
+            )
         for noderole, blob in each.set_system.items():
             wishes.systems[noderole] = attributes.merge(wishes.systems.get(noderole, {}), blob)
         wishes.refresh |= dict.fromkeys(each.refresh)
+    wishes.role, _ = said.get((NODE, "alive"), (None, None))
     return wishes
 
 
 def _places(hooked: Hooked) -> Iterator[tuple[str, str, Any]]:
     """All that one hook says: about what, at which place, and the value there."""
     for name, value in hooked.set_node.items():
-        before = getattr(hooked.node, name)
+        before = getattr(hooked.node, name, None)
         if isinstance(before, Mapping):
             yield from ((NODE, f"{name}.{key}", new) for key, new in _keys(before, value).items())
         else:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.engine import marks
 from nodepool_ocb.engine.liveness import refuted, suspected
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import OcbError
@@ -109,7 +110,8 @@ class Judging:
         What was dead before tells that only where no machine is alive.
         """
         assert view.record is not None, "only nodes that have a record are probed"
-        others = [other for other in self._context.world.nodes.values() if other is not view and probed(other)]
+        now = self._context.session.now()
+        others = [other for other in self._context.world.nodes.values() if other is not view and probed(other, now)]
         if not (reason.startswith("authenticate:") and self._alone and others):
             return False
         return view.record.alive or not any(other.record is not None and other.record.alive for other in others)
@@ -147,9 +149,9 @@ class Judging:
             self.standing.unable(fqdn, reason)
 
 
-def probed(view: NodeView) -> bool:
+def probed(view: NodeView, now: float) -> bool:
     """Whether the node is one that annealers ask at all."""
     node = view.record
     if node is None or paths.node(view.name) in view.world.unreadable:
         return False  # what it is now is not known, and it cannot be written
-    return node.available and not node.virtual and bool(node.addresses)
+    return node.available and not node.virtual and bool(node.addresses) and not marks.holds(node, now)

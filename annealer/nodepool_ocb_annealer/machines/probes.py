@@ -2,7 +2,8 @@
 
 A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead, and
 another annealer that fails at it, too (judging); one success to call it alive, later and later where runs do not agree
-(relapsing). Nodes that are virtual, not available, or have no address are left as they are.
+(relapsing). Nodes that are virtual, not available, or have no address are left as they are, and so is one while somebody's mark
+holds: it is asked when the time of that is up.
 
 While something is wrong with this annealer itself it asks one machine now and then, to see whether that is over, and nothing
 that it does not hear counts.
@@ -23,6 +24,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.workers import WorkerQueue
+from nodepool_ocb.engine import marks
 from nodepool_ocb.engine.liveness import died, pinned, revived
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import OcbError
@@ -80,7 +82,7 @@ class Probing:
     def look_at_host(self) -> None:
         """Before anything is begun: what it takes to ask a machine is missed at once, where there is one to be asked."""
         context = self._context
-        if context.prober is not None and any(map(probed, context.world.nodes.values())):
+        if context.prober is not None and any(map(self._probed, context.world.nodes.values())):
             context.judging.standing.lacks(context.prober.lacks())
 
     def plan(self, nodes: Iterable[str]) -> None:
@@ -89,7 +91,7 @@ class Probing:
         for fqdn in nodes:
             view = context.world.nodes.get(fqdn)
             context.judging.heed(fqdn, view)
-            if view is None or fqdn in self._under_way or not self._ours(view):
+            if view is None or fqdn in self._under_way or self._held(view) or not self._ours(view):
                 continue
             node = view.record
             assert node is not None, "only nodes that have a record are ours"
@@ -105,7 +107,7 @@ class Probing:
     def probe(self, fqdn: str) -> None:
         """The appointment: ask now, unless somebody works on the node."""
         view = self._context.world.nodes.get(fqdn)
-        if view is None or fqdn in self._under_way or not self._ours(view):
+        if view is None or fqdn in self._under_way or self._held(view) or not self._ours(view):
             return
         if view.claim is not None or (view.record is not None and self._pause(fqdn, view.record)):
             self._next(view)
@@ -119,7 +121,9 @@ class Probing:
             return
         context.agenda.at(time.monotonic() + context.settings.dead_probe_seconds, Appointment(Matter.TRIAL))
         context.prober.forget_keys()
-        asked = [view for view in context.world.nodes.values() if probed(view) and view.name not in self._under_way]
+        asked = [
+            view for view in context.world.nodes.values() if self._probed(view) and view.name not in self._under_way
+        ]
         alive = [view for view in asked if view.record is not None and view.record.alive]
         if asked:
             self._submit(random.choice(alive or asked))
@@ -129,10 +133,22 @@ class Probing:
     def close(self) -> None:
         self._workers.close()
 
+    def _probed(self, view: NodeView) -> bool:
+        return probed(view, self._context.session.now())
+
+    def _held(self, view: NodeView) -> bool:
+        """Whether a mark holds; then it is looked at when the time of that is up."""
+        now = self._context.session.now()
+        if view.record is None or not marks.holds(view.record, now):
+            return False
+        if view.record.mark is not None and (until := view.record.mark.until) is not None:
+            self._context.agenda.at(time.monotonic() + until - now, Appointment(Matter.PROBE, view.name))
+        return True
+
     def _ours(self, view: NodeView) -> bool:
         """Whether we are to ask, as the first in rank, or because somebody wants another opinion."""
         context = self._context
-        if context.prober is None or context.judging.standing.trouble or not probed(view):
+        if context.prober is None or context.judging.standing.trouble or not self._probed(view):
             return False
         return context.ranking.of(view.name) == 0 or (view.record is not None and context.judging.asked(view.record))
 
@@ -150,7 +166,7 @@ class Probing:
             metrics.PROBES.labels("unknown").inc()
             judging.unfit(fqdn, answer.reason, answer.lacking)
         view = self._context.world.nodes.get(fqdn)
-        if view is None or view.record is None or not probed(view):
+        if view is None or view.record is None or not self._probed(view):
             return
         if _reached_by(view.record) != _reached_by(asked):
             self.probe(fqdn)  # that was another machine, or another way to it

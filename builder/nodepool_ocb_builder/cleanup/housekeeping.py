@@ -13,7 +13,7 @@ from typing import Final
 from nodepool_ocb.daemon.backoff import LONGEST_SECONDS, Backoff
 from nodepool_ocb.daemon.workers import WorkerPool
 from nodepool_ocb.images.rules import ImageView, Wanted
-from nodepool_ocb.images.tidy import MarkBuild, RemoveBuild, RemoveUpload, Step, Tidier, tidy
+from nodepool_ocb.images.tidy import MarkBuild, RemoveBuild, RemoveFiles, RemoveUpload, Step, Tidier, tidy
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb_builder.build import Building
 from nodepool_ocb_builder.cleanup import steps
@@ -94,7 +94,7 @@ def _key(step: Step) -> tuple[str, ...]:
     """The same for the same step, whatever else the records say."""
     kind = type(step).__name__
     match step:
-        case MarkBuild(build=build) | RemoveBuild(build=build):
+        case MarkBuild(build=build) | RemoveBuild(build=build) | RemoveFiles(build=build):
             return kind, build.id
         case _:
             return kind, step.upload.build, step.upload.provider, step.upload.id

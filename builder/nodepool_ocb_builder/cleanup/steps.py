@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.images.rules import BuildView, UploadView, removable
-from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveUpload, Step
+from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveFiles, RemoveUpload, Step
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, Delete, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Refused
@@ -42,6 +42,8 @@ def do(context: Context, image: str, step: Step) -> None:
                 _remove_upload(context, image, upload)
             case RemoveBuild(build):
                 _remove_build(context, image, build)
+            case RemoveFiles(build):
+                _remove_files(context, image, build)
     except Stale:
         metrics.STALE.inc()  # it is read again, and decided again
 
@@ -114,6 +116,20 @@ def _remove_build(context: Context, image: str, build: BuildView) -> None:
         return
     context.session.commit(_bare_removal(context, paths.build(image, build.id), build.version))
     log.info("%s is deleted (%s)", name, build.record.state)
+
+
+def _remove_files(context: Context, image: str, build: BuildView) -> None:
+    view = context.look(image)
+    found = view.build(build.id) if view else None
+    if found is None or found.version != build.version or not found.spent:
+        return  # it is decided anew on what is there now
+    name = named(image, build.id)
+    if faults := context.directory.remove(name):
+        log.warning("%s: files stay: %s", name, "; ".join(faults))
+        return
+    record = replace(found.record, removed=found.record.formats)
+    context.session.commit([Set(paths.build(image, build.id), record, found.version)])
+    log.info("%s: its files are removed; its record waits for its uploads to be deleted", name)
 
 
 def _bare_removal(context: Context, path: str, version: int) -> list[Delete]:

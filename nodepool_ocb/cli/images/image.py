@@ -9,7 +9,7 @@ from typing import Final
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.images import configured, imaging
+from nodepool_ocb.cli.images import configured, forgetting, imaging
 from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, session, times
@@ -212,6 +212,20 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
                 yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
 
         session.report(imaging.change(opened, decide, dry_run), dry_run)
+
+
+@command.command()
+@click.argument("provider", metavar="PROVIDER")
+@yes_option
+@dry_run_option
+def erase(provider: str, yes: bool, dry_run: bool) -> None:
+    """Delete the records of all uploads to a provider that is gone for good, and ask nothing of it.
+
+    What is there stays, and is named: delete it there by hand. Refused while a running builder has the provider. The builds
+    that had only these uploads are then free to go.
+    """
+    with session.session() as opened:
+        forgetting.erase(opened, provider, yes=yes, dry_run=dry_run)
 
 
 def _deletable(view: ImageView, id: str | None, force: bool) -> list[BuildView]:

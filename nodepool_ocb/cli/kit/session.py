@@ -137,10 +137,16 @@ def parts(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
 # -- telling what was changed --
 
 
-def report(changes: Sequence[Change], dry_run: bool = False, explanations: Sequence[str] = (), **more: Any) -> None:
+def report(
+    changes: Sequence[Change],
+    dry_run: bool = False,
+    explanations: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    **more: Any,
+) -> None:
     """Print what was, or would be, changed: one document. A dry run that found any exits with 10.
 
-    ``more`` are fields of the document.
+    ``notes`` are those of the explanations that are said though it is no dry run; ``more`` are fields of the document.
     """
     from nodepool_ocb.cli.kit import output
 
@@ -154,6 +160,8 @@ def report(changes: Sequence[Change], dry_run: bool = False, explanations: Seque
         for explanation in explanations if dry_run else ():
             output.say(explanation)
         output.things(rows, ("change", "kind", "name", "state"))
+    for note in notes if rows and not dry_run else ():
+        output.say(note)
     if not rows:
         output.say("nothing to do")
     if dry_run and rows:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
@@ -88,9 +89,8 @@ def refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
     left = [vertex for vertex in meant if vertex not in taken]
     if left:
         output.say(f"note: {_named(left)}: in no phase or on nodes in no group, and not run again")
-    nodes = len({vertex.node.name for vertex in taken})
-    many = f"{len(taken)} noderole" + ("s" if len(taken) != 1 else "")
-    output.say(f"note: {rollout.head.again}: {many} on {nodes} node{'s' if nodes != 1 else ''} run again")
+    many, nodes = counted(len(taken), "noderole"), counted(len({vertex.node for vertex in taken}), "node")
+    output.say(f"note: {rollout.head.again}: to run again: {many} on {nodes}")
 
 
 def _named(vertices: Sequence[Vertex]) -> str:

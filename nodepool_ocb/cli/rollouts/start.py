@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option, unknown
 from nodepool_ocb.cli.rollouts import again, rolling, strategy, watch
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.deployments import below
@@ -186,16 +187,16 @@ def _refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
     there = [vertex for node in rollout.nodes for vertex in world.nodes[node].noderoles.values()]
     proposed = {v for v in there if v.record.state is State.PROPOSED and v.record.deployment in within}
     if not proposed & taken:
-        many = f"; {len(proposed)} noderoles are in no phase of it, or on nodes in no group" if proposed else ""
+        left = counted(len(proposed), "noderole is", "noderoles are")
+        many = f"; {left} in no phase of it, or on nodes in no group" if proposed else ""
         raise Conflict(
             f"nothing that this rollout would commit in deployment {deployment} is PROPOSED{many};"
             " bind roles first, or: nodepool-ocb noderole list --state PROPOSED"
         )
     if proposed - taken:
         some = ", ".join(sorted(vertex.name for vertex in proposed - taken)[:3])
-        output.say(
-            f"note: {len(proposed - taken)} noderoles stay PROPOSED, in no phase or on nodes in no group: {some}"
-        )
+        left = counted(len(proposed - taken), "noderole stays", "noderoles stay")
+        output.say(f"note: {left} PROPOSED, in no phase or on nodes in no group: {some}")
     broken = sorted(vertex.name for vertex in taken if vertex.record.state is State.ERROR)
     if broken:
         many = f"{len(broken)} noderole" + ("s are" if len(broken) != 1 else " is")

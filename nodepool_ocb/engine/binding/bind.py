@@ -10,6 +10,7 @@ from nodepool_ocb.engine.binding.parents import Draft, explicit
 from nodepool_ocb.engine.binding.transaction import Plan, written
 from nodepool_ocb.engine.world import NodeView, Vertex, World, node_of
 from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model import paths
 
 
 def plan(
@@ -74,6 +75,7 @@ class _Binder:
         self._world, self._view, self._deployment, self._jigs = world, view, deployment, jigs
         self._draft = Draft(world, view, deployment, given)
         self._explanations: list[str] = []
+        self._elsewhere: list[str] = []
 
     def bind(self, role: str, because: str | None = None) -> None:
         """Plan the role and all that it needs; iteratively, for chains may be long."""
@@ -94,16 +96,20 @@ class _Binder:
             names, why = self._draft.find(need, pending)
             if not names:
                 self._begin(need, name, stack)
-                names, why = [self._draft.own(need)], "found nowhere, so bound on the same node"
+                names, found = self._draft.find(need, pending)
+                where = "not on this node yet" if self._draft.flagged(need, "implicit") else "found nowhere"
+                why = f"{where}, so bound on the same node" + (
+                    f"; {found}" if self._draft.flagged(need, "cluster") else ""
+                )
             self._draft.parents[name].update(names)
-            self._explanations.append(f"{self._draft.name(name)} ← {', '.join(sorted(names))}: {why}")
+            self._explain(name, names, why)
 
     def _begin(self, role: str, because: str | None, stack: list[tuple[str, Iterator[str]]]) -> None:
         definition = self._draft.role(role, because)
         if role in self._view.noderoles or role in self._draft.parents:
             return
         refusals.refuse_role(self._draft, role, because, self._jigs)
-        self._draft.parents[role] = set()
+        self._draft.parents[role], self._draft.because[role] = set(), because
         stack.append((role, iter(sorted(set(definition.requires) - {role}))))
 
     # -- what else becomes a parent --
@@ -119,11 +125,17 @@ class _Binder:
                 names, why = self._draft.find(need)
                 fresh = [name for name in names if name not in parents and not self._draft.reaches(name, role)]
                 parents.update(fresh)
-                self._explanations += [
-                    f"{self._draft.name(role)} ← {name}: it declares what is wanted; {why}" for name in fresh
-                ]
+                for name in fresh:
+                    self._explain(role, [name], f"it declares what is wanted; {why}")
+
+    def _explain(self, role: str, names: Iterable[str], why: str) -> None:
+        line = f"{self._draft.name(role)} ← {', '.join(sorted(names))}: {why}"
+        self._explanations.append(line)
+        if any(paths.split_noderole(each)[1] != self._view.name for each in self._draft.opened(names)):
+            self._elsewhere.append(line)
 
     def finished(self, now: float, by: str | None) -> Plan:
         """Check the whole, and say what is to be written."""
         refusals.refuse_whole(self._draft)
-        return written(self._draft, self._explanations, now, by)
+        new, changes = written(self._draft, now, by)
+        return Plan(new, changes, tuple(self._explanations), tuple(self._elsewhere))

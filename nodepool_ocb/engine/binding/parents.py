@@ -28,10 +28,14 @@ def explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
 
 
 class Draft:
-    """What one bind would make: ``parents`` has for each new role the names of its parents, in the order of binding."""
+    """What one bind would make: ``parents`` has for each new role the names of its parents, in the order of binding.
+
+    ``because`` has the role that required it, or None where it was asked for.
+    """
 
     def __init__(self, world: World, view: NodeView, deployment: str, given: Mapping[str, list[Vertex]]) -> None:
         self.parents: dict[str, set[str]] = {}
+        self.because: dict[str, str | None] = {}
         self.world, self.view, self.deployment, self._given = world, view, deployment, given
         self._line = lineage(world, deployment)
 
@@ -57,22 +61,46 @@ class Draft:
         """
         if need in self._given:
             return [vertex.name for vertex in self._given[need]], "given explicitly"
-        stored = self.world.roles.get(need)
-        able = {need} | {name for name, each in self.world.roles.items() if need in each.record.provides}
-        cluster = stored is not None and "cluster" in stored.record.flags
-        planned = [name for name in self.parents if name not in pending]
-        here = [self.name(name) for name in sorted(able) if name in self.view.noderoles or name in planned][:1]
-        implicit = stored is not None and "implicit" in stored.record.flags
-        if not cluster and (here or implicit):
-            return here, "bound on the same node"
+        able = self._able(need)
+        planned = {name for name in self.parents if name not in pending}
+        here = [name for name in sorted(able) if name in self.view.noderoles or name in planned][:1]
+        if self.flagged(need, "implicit") and not here:
+            return [], ""
+        if self.flagged(need, "cluster"):
+            return self._cluster(need, here, planned)
+        if here:
+            return self._one(here[0], self.name(here[0]), "bound on the same node", planned)
+        for deployment in self._line:
+            for first in self._in_deployment(deployment, able)[:1]:
+                why = f"the first of role {need} in deployment {deployment}"
+                return self._one(first.role, first.name, why, planned)
+        return [], ""
+
+    def _one(self, role: str, name: str, why: str, planned: Collection[str]) -> tuple[list[str], str]:
+        """One noderole that was found; where its own role is a cluster's, all of that."""
+        if not self.flagged(role, "cluster"):
+            return [name], why
+        here = [each for each in sorted(self._able(role)) if each in self.view.noderoles or each in planned][:1]
+        return self._cluster(role, here, planned)
+
+    def _cluster(self, need: str, here: Iterable[str], planned: Collection[str]) -> tuple[list[str], str]:
+        """Every noderole that serves as ``need`` in the nearest deployment that has one, with the one on the same node."""
+        able, own = self._able(need), [self.name(name) for name in here]
         for deployment in self._line:
             found = self._in_deployment(deployment, able)
-            if cluster and (found or (deployment == self.deployment and any(name in able for name in planned))):
-                named = self._members(need, deployment, found, here)
+            if found or (deployment == self.deployment and not able.isdisjoint(planned)):
+                named = self._members(need, deployment, found, own)
                 return named, f"every one of role {need} in deployment {deployment}"
-            if found:
-                return [found[0].name], f"the first of role {need} in deployment {deployment}"
-        return here, "bound on the same node"
+        return own, "bound on the same node"
+
+    def _able(self, need: str) -> set[str]:
+        """The roles that count as ``need``: itself, and those that provide it."""
+        return {need} | {name for name, each in self.world.roles.items() if need in each.record.provides}
+
+    def flagged(self, role: str, flag: str) -> bool:
+        """Whether a role that is known has the flag."""
+        stored = self.world.roles.get(role)
+        return stored is not None and flag in stored.record.flags
 
     def _members(self, need: str, deployment: str, found: Iterable[Vertex], here: Iterable[str]) -> list[str]:
         """The cluster, and by themselves those that are no members of it: bound before the role was one, or elsewhere."""
@@ -80,11 +108,6 @@ class Draft:
         members = set(self.above(cluster))
         names = {vertex.name for vertex in found}.union(here) - members
         return sorted({*names, cluster} if members else names)
-
-    def own(self, role: str) -> str:
-        """What names the noderole of a role that this bind makes: its cluster, where it is a member of its own."""
-        serves = role in self.serves(role)
-        return paths.cluster_name(role, self.deployment) if serves else self.name(role)
 
     def serves(self, role: str) -> list[str]:
         """The cluster roles that a noderole of this role counts as."""
@@ -128,9 +151,9 @@ class Draft:
                 queue += self.above(name)
         return False
 
-    def named(self, role: str) -> Iterator[str]:
-        """The noderoles above one of this bind, clusters opened."""
-        for name in self.parents[role]:
+    def opened(self, names: Iterable[str]) -> Iterator[str]:
+        """The noderoles that are named, by themselves or as members of a cluster."""
+        for name in names:
             if paths.split_cluster(name):
                 yield from self.above(name)
             else:

@@ -12,7 +12,6 @@ from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.engine.binding.parents import Draft
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Role
 
 #: The jigs that touch no machine: what a virtual node can have.
 MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
@@ -40,22 +39,45 @@ def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[s
             " bind it to a node that has an address"
         )
     for other in (*draft.view.noderoles, *draft.parents):
-        _refuse_beside(draft, role, definition, other, wanted_by)
+        fault = _beside(draft, role, other)
+        if fault is not None:
+            where, advice = _where(draft, other), _advice(draft, role, because, other)
+            raise Conflict(f"role {role}{wanted_by} {fault.format(other=f'{other}, {where},')}; {advice}")
     shared = draft.world.deployment_roles.get((draft.deployment, role))
     if shared is not None and shared.record.deleting:
         raise Conflict(f"deployment {draft.deployment} is being deleted; nothing can be bound in it")
 
 
-def _refuse_beside(draft: Draft, role: str, definition: Role, other: str, wanted_by: str) -> None:
-    stored = draft.world.roles.get(other)
-    there = stored.record if stored else None
-    where = f"on {draft.view.name}"
-    if other in definition.conflicts or (there and role in there.conflicts):
-        raise Conflict(f"role {role}{wanted_by} conflicts with {other}, which is bound {where}; unbind it first")
-    if other in definition.provides or (there and role in there.provides):
-        raise Conflict(
-            f"role {role}{wanted_by} and {other}, which is bound {where}, stand in for each other; one of them is enough"
+def _beside(draft: Draft, role: str, other: str) -> str | None:
+    """Why two roles cannot share a node: they conflict, one provides the other, or both provide a third (seed 001)."""
+    own, stored = draft.role(role), draft.world.roles.get(other)
+    conflicts, provides = (stored.record.conflicts, stored.record.provides) if stored else ((), ())
+    if other in own.conflicts or role in conflicts:
+        return "conflicts with {other} and cannot share the node with it"
+    if other in own.provides or role in provides:
+        return "and {other} stand in for each other; one of them is enough"
+    alike = sorted(set(own.provides).intersection(provides))
+    return f"and {{other}} both stand in for {alike[0]}; one of them is enough" if alike else None
+
+
+def _where(draft: Draft, other: str) -> str:
+    if other not in draft.parents:
+        return f"which is bound on {draft.view.name}"
+    because = draft.because[other]
+    return "which the same bind brings" + (f" (required by {because})" if because else "")
+
+
+def _advice(draft: Draft, role: str, because: str | None, other: str) -> str:
+    """What can be done where two roles cannot be on one node."""
+    if other not in draft.parents:
+        return f"unbind it first: nodepool-ocb noderole unbind {draft.name(other)}"
+    required = [each for each, by in ((other, draft.because[other]), (role, because)) if by is not None]
+    apart = [each for each in required if not draft.flagged(each, "implicit")]
+    if apart:
+        return (
+            f"bind {apart[0]} on another node first, and it is taken from there: nodepool-ocb node bind FQDN {apart[0]}"
         )
+    return "take one of the requirements away in their barclamps"
 
 
 def refuse_whole(draft: Draft) -> None:

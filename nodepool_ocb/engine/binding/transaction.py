@@ -20,10 +20,11 @@ class Plan(msgspec.Struct, frozen=True):
     noderoles: tuple[tuple[str, NodeRole], ...]  # the new ones, parents first
     changes: tuple[Change, ...]
     explanations: tuple[str, ...]  # why each parent is the one, in words
+    elsewhere: tuple[str, ...]  # those of parents on other nodes
 
 
-def written(draft: Draft, explanations: Iterable[str], now: float, by: str | None) -> Plan:
-    """The plan of a draft that nothing forbids."""
+def written(draft: Draft, now: float, by: str | None) -> tuple[tuple[tuple[str, NodeRole], ...], tuple[Change, ...]]:
+    """The new noderoles of a draft that nothing forbids, and the transaction."""
     new = [(draft.name(role), _record(draft, role, now, by)) for role in _in_order(draft)]
     changes: list[Change] = [
         Check(paths.deployment(draft.deployment), draft.world.deployments[draft.deployment].version)
@@ -38,7 +39,7 @@ def written(draft: Draft, explanations: Iterable[str], now: float, by: str | Non
         changes += [Create(path, record), Create(f"{path}/runs")]
     gates = _gates(draft, new)
     changes += [*_parents_stand(draft, {gate.path for gate in gates}), *gates]
-    return Plan(tuple(new), tuple(structure.raised(draft.world, changes)) if new else (), tuple(explanations))
+    return tuple(new), tuple(structure.raised(draft.world, changes)) if new else ()
 
 
 def _in_order(draft: Draft) -> list[str]:
@@ -56,7 +57,7 @@ def _in_order(draft: Draft) -> list[str]:
         elif role not in done:
             done.add(role)
             path.append(role)
-            own = (paths.split_noderole(name) for name in draft.named(role))
+            own = (paths.split_noderole(name) for name in draft.opened(draft.parents[role]))
             stack.append(iter(sorted(r for r, fqdn in own if fqdn == draft.view.name and r in draft.parents)))
     return order
 

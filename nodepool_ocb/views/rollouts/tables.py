@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.rollout.records import NodeState
 from nodepool_ocb.rollout.rounds.deciding import AT_WORK
@@ -123,11 +124,11 @@ def picture(document: RolloutDocument) -> Picture:
     """Not more than LIVE_GROUPS groups, those at work first."""
     nodes = sum(map(len, document.nodes.values()))
     done = len(document.nodes.get(NodeState.SUCCESS, ()))
-    head = f"rollout {document.rollout}: {_state(document)}, {done} of {nodes} nodes done"
+    head = f"rollout {document.rollout}: {_state(document)}, {done} of {counted(nodes, 'node')} done"
     groups = document.groups
     if len(groups) > LIVE_GROUPS:
         groups = tuple(sorted(groups, key=lambda each: each.state not in AT_WORK)[:LIVE_GROUPS])
-        head += f"; {len(groups)} of {len(document.groups)} groups, those at work first"
+        head += f"; {len(groups)} of {counted(len(document.groups), 'group')}, those at work first"
     return Picture(head, tuple(map(group_words, groups)))
 
 

@@ -16,7 +16,8 @@ from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Outcome, Succeeded, Unreachable
-from nodepool_ocb.model.records import Change, Daemon, Node, State, Suspicion
+from nodepool_ocb.model.aliveness import Suspicion
+from nodepool_ocb.model.records import Change, Daemon, Node, State
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs.attempts import Answer

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.jigs.ssh.probe import Alive
+from nodepool_ocb.model.aliveness import Mark, Marker
 from nodepool_ocb.model.records import Node, Set
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines import probes
@@ -69,3 +71,36 @@ def test_a_failure_that_lies_long_back_is_none_of_two_in_a_row(context: Context)
     assert not context.dead
     context.ask(2.0, 1.0)
     assert context.dead
+
+
+def marked(until: float) -> Node:
+    mark = Mark(kind=Marker.PERSON, by="ann", since=0.0, until=until)
+    return Node(addresses=("192.0.2.1",), mark=mark)
+
+
+def test_a_machine_is_not_asked_while_a_mark_holds_and_at_once_when_its_time_is_up(context: Context) -> None:
+    """ZooKeeper's clock says when: one that is behind this host's has it looked at again, and nothing is written."""
+    assert list(context.agenda.due(context.now + 3600.0))
+    context.world.put_node("n0", marked(until=61.0), 1)
+    context.session.now = lambda: 1.0
+    context.probing.plan(["n0"])
+    context.now += 60.0
+    assert list(context.agenda.due(context.now)) == [Appointment(Matter.PROBE, "n0")]
+    context.session.now = lambda: 51.0
+    context.probing.probe("n0")
+    assert context.inbox.empty()
+    assert context.agenda.seconds(context.now, at_most=60.0) == 10.0
+    context.session.now = lambda: 61.0
+    context.ask(10.0, 1.0)
+    (written,) = [change.data for changes in context.sent for change in changes if isinstance(change, Set)]
+    assert isinstance(written, Node)
+    assert (written.mark, written.reason) == (None, "connect: no answer")
+
+
+def test_an_answer_that_comes_after_a_mark_counts_for_nothing(context: Context) -> None:
+    context.prober = SimpleNamespace(probe=lambda *_: Alive())
+    context.world.put_node("n0", Node(addresses=("192.0.2.1",)), 1)
+    context.probing.probe("n0")
+    context.world.put_node("n0", marked(until=61.0), 2)
+    context.inbox.get(timeout=60.0)()
+    assert context.sent == []

@@ -13,7 +13,8 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Daemon, Node, Suspicion
+from nodepool_ocb.model.aliveness import Suspicion
+from nodepool_ocb.model.records import Daemon, Node
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from tests.annealer.test_feeding import Context, among

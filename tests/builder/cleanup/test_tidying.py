@@ -19,7 +19,7 @@ from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.images.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.images.rules import due_uploads, tried_again
-from nodepool_ocb.images.tidy import RemoveBuild, RemoveUpload, Tidier, tidy
+from nodepool_ocb.images.tidy import RemoveBuild, RemoveFiles, RemoveUpload, Tidier, tidy
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Build, BuildState, Change, Cluster, Create, Json, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
@@ -260,6 +260,34 @@ def test_a_record_stays_while_its_files_do(host: Host) -> None:
         assert host.context.look("jammy").builds  # type: ignore[union-attr]
     finally:
         chattr(stuck, "-i")
+
+
+def test_files_go_and_the_record_stays_while_an_upload_cannot_be_deleted(host: Host) -> None:
+    host.build(state=BuildState.DELETE)
+    host.upload(state=UploadState.DELETE, external_id=host.sent(), key="another")  # the provider has it, and refuses
+    tidier = Tidier(host.context.builder_id, providers=frozenset({"cloud"}))
+    for _ in range(2):
+        for step in tidy(host.context.look("jammy"), tidier, 9000.0):  # type: ignore[arg-type]
+            steps.do(host.context, "jammy", step)
+    view = host.context.look("jammy")
+    assert view is not None
+    assert [path.name for path in host.context.directory.folder.glob("jammy*")] == []
+    assert view.builds[0].record.removed == ("raw",)
+    assert [upload.record.state for upload in view.builds[0].uploads] == [UploadState.DELETE]
+
+
+def test_files_stay_where_an_upload_began_after_the_look(host: Host) -> None:
+    host.build(state=BuildState.DELETE)
+    host.upload(state=UploadState.DELETE)
+    view = host.context.look("jammy")
+    assert view is not None
+    lock = host.context.locks.take(paths.upload_lock("jammy", ID, "cloud"), host.context.holder("upload"))
+    assert lock is not None
+    steps.do(host.context, "jammy", RemoveFiles(view.builds[0]))
+    assert host.context.directory.file(NAME, "raw").exists()
+    host.context.locks.release(lock)
+    steps.do(host.context, "jammy", RemoveFiles(view.builds[0]))
+    assert not host.context.directory.file(NAME, "raw").exists()
 
 
 def test_the_older_build_stays_where_the_newer_is_deleted_at_the_same_time(host: Host) -> None:

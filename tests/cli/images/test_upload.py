@@ -149,6 +149,37 @@ def test_forget_is_refused_where_a_builder_can_delete_it_or_works_on_it(builder:
     assert "jammy-old" not in _states(builder)
 
 
+def test_erase_deletes_every_record_at_a_provider_that_is_gone_and_names_what_stays(builder: Builder, ocb: Ocb) -> None:
+    old, _ = _ids(builder)
+    builder.uploads(old, "gone", external_id="406a9bd0", external_name="jammy-gone")
+    noble = Builder(builder.session, "noble")
+    noble.uploads(noble.made(BuildState.READY), "gone", external_id="9ed6ead0", external_name="noble-gone")
+    asked = ocb("image", "erase", "gone")
+    assert asked.exit_code == 2
+    assert "erase the records of 2 uploads to gone" in asked.stderr
+    for what in ("406a9bd0", "9ed6ead0"):
+        assert f"gone may still have {what}: delete it there by hand" in asked.stderr
+    assert ocb("image", "erase", "gone", "--dry-run").exit_code == 10
+    assert "jammy-gone" in _states(builder)
+    assert ocb("image", "erase", "gone", "--yes").exit_code == 0
+    assert set(_states(builder)) == {"jammy-old", "jammy-new", "jammy-east"}
+    assert noble.view().builds[0].uploads == ()
+    again = ocb("image", "erase", "gone", "--yes")
+    assert (again.exit_code, "no upload is at provider gone" in again.stderr) == (3, True)
+
+
+def test_erase_is_refused_where_a_builder_has_the_provider_or_works_on_an_upload(builder: Builder, ocb: Ocb) -> None:
+    _, new = _ids(builder)
+    builder.registers(providers=("west",))
+    refused = ocb("image", "erase", "west", "--yes")
+    assert refused.exit_code == 4
+    assert "has provider west; take it out of its nodepool.yaml first" in refused.stderr
+    builder.leaves()
+    builder.locks_upload(new, "west")
+    assert ocb("image", "erase", "west", "--yes").exit_code == 4
+    assert len(_states(builder)) == 3
+
+
 def test_an_upload_that_changes_after_the_question_is_not_forgotten(
     builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ def test_a_failing_canary_stops_a_rollout_of_a_role_and_a_retry_reaches_everybod
     build(zk_session, {"work@compute11": {"fail": "no disk"}}, State.ACTIVE)
     answer = ocb("rollout", "start", "--refresh", "work", *BATCHES, "--wait", "--timeout", "60")
     assert answer.exit_code == 6, answer.output
-    assert "note: role work: 12 noderoles on 12 nodes run again\n" in answer.stderr
+    assert "note: role work: to run again: 12 noderoles on 12 nodes\n" in answer.stderr
     assert f"{CANARY}  work@{CANARY}: no disk" in answer.stdout
     assert "not started (11):" in answer.stdout
     assert list(ran(zk_session)) == [f"work@{CANARY}"], "the others keep what they have"
@@ -117,7 +117,7 @@ def test_what_cannot_run_again_is_left_out_and_named(zk_session: Session, ocb: O
     for sentence in (
         "and 9 more: destructive, and left out; nodepool-ocb noderole redeploy runs it again",
         f"note: work@{CANARY}: not ACTIVE, and left out",
-        "note: role work, role os: 11 noderoles on 11 nodes run again",
+        "note: role work, role os: to run again: 11 noderoles on 11 nodes",
     ):
         assert sentence in both.stderr, both.stderr
     for arguments, exit_code, message in (

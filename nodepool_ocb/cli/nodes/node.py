@@ -13,6 +13,7 @@ from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.nodes import marking
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import binding, commands, liveness, nodes, unreadable
 from nodepool_ocb.engine.noderole import Event
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 @click.group(cls=Noun)
 def command() -> None:
     """Machines: create, bind roles to them, commit, take out of service."""
+
+
+command.add_command(marking.alive)
+command.add_command(marking.dead)
 
 
 @command.command()
@@ -60,7 +65,7 @@ def create(
         raise click.UsageError(f"--host-key: {wrong}") from None
     node = Node(addresses=reached, labels=assigning.labels(labels), hints=assigning.hints(hints), **fields)
     domain = connection.settings().admin_domain
-    explanations: list[str] = []
+    explanations, elsewhere = list[str](), list[str]()
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment_of(world, node.deployment)
@@ -68,11 +73,11 @@ def create(
         plan = nodes.create(
             world, fqdn, node, admin_domain=admin_domain, now=opened.now(), jigs=active_jigs(world), by=connection.me()
         )
-        explanations[:] = plan.explanations
+        explanations[:], elsewhere[:] = plan.explanations, plan.elsewhere
         yield plan.changes
 
     with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations)
+        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations, elsewhere)
 
 
 def active_jigs(world: World) -> set[str] | None:
@@ -116,9 +121,9 @@ def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
         view = node_of(world, fqdn)
         node = record_of(view)
         fields = assigning.node_fields(node, assignments)
-        fields = {name: value for name, value in fields.items() if getattr(node, name) != value}
-        if fields:
-            yield liveness.changed(world, view, opened.now(), connection.me(), **fields)
+        changes = liveness.changed(world, view, opened.now(), connection.me(), **fields)
+        if changes:
+            yield changes
 
     with connection.session() as opened:
         connection.report(connection.change(opened, decide, dry_run), dry_run)
@@ -148,7 +153,7 @@ def unavailable(ctx: click.Context, fqdn: str) -> None:
 @dry_run_option
 def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], dry_run: bool) -> None:
     """Bind a role, and what it needs, to a node: PROPOSED until it is committed."""
-    explanations: list[str] = []
+    explanations, elsewhere = list[str](), list[str]()
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         role_of(world, role), node_of(world, fqdn)
@@ -158,12 +163,12 @@ def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], d
             world, role, fqdn, now=opened.now(), by=connection.me(), deployment=deployment, jigs=active_jigs(world),
             parents=parents,
         )  # fmt: skip
-        explanations[:] = plan.explanations
+        explanations[:], elsewhere[:] = plan.explanations, plan.elsewhere
         if plan.changes:
             yield plan.changes
 
     with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations)
+        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations, elsewhere)
 
 
 @command.command()

@@ -1,0 +1,1 @@
+"""``nodepool-ocb node``: machines are created, marked, bound, committed and taken away."""

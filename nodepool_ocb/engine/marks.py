@@ -1,0 +1,96 @@
+"""Marks: a person, a hook or the machine itself says that a node is not alive, and no probe says otherwise while that holds.
+
+A mark holds until its time is up (by ZooKeeper's clock), or until somebody who may lift it says that the node is alive. Who may
+lift a mark may also put another in its place. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb.model.aliveness import Mark, Marker
+from nodepool_ocb.model.records import Node
+
+#: Whose marks each marker may lift.
+LIFTS: Final[Mapping[Marker, frozenset[Marker]]] = {
+    Marker.PERSON: frozenset(Marker),
+    Marker.HOOK: frozenset({Marker.HOOK}),
+    Marker.MACHINE: frozenset({Marker.HOOK, Marker.MACHINE}),  # it knows best that it is back
+}
+
+#: What is said of a node's aliveness: whether, why, and for how long or until when.
+WORD: Final = ("alive", "reason", "hold_seconds", "until")
+
+MACHINE_SECONDS: Final = 3600.0  # a machine that does not come back to say so is asked again after this
+
+
+def holds(node: Node, now: float) -> bool:
+    """Whether a mark keeps the node from being alive."""
+    mark = node.mark
+    return not node.alive and mark is not None and (mark.until is None or now < mark.until)
+
+
+def why(node: Node) -> str | None:
+    """Why it is not alive, in one sentence: its mark, or what was found when it was asked last.
+
+    >>> why(Node(mark=Mark(kind=Marker.PERSON, by="ann", reason="new disk", since=0.0, until=3600.0)))
+    'marked by ann until 1970-01-01T01:00:00Z: new disk'
+    """
+    mark = node.mark
+    if mark is None or node.alive:
+        return node.reason
+    who = {
+        Marker.PERSON: mark.by,
+        Marker.HOOK: f"a hook of {mark.by}",
+        Marker.MACHINE: f"the machine itself ({mark.by})",
+    }
+    until = f" until {datetime.fromtimestamp(mark.until, UTC):%Y-%m-%dT%H:%M:%SZ}" if mark.until is not None else ""
+    return f"marked by {who[mark.kind]}{until}" + (f": {mark.reason}" if mark.reason else "")
+
+
+def _why_not(fqdn: str, node: Node, marker: Marker, now: float) -> str | None:
+    """Why this marker's word on the node does not count now; None where it does."""
+    if node.mark is None or not holds(node, now) or node.mark.kind in LIFTS[marker]:
+        return None
+    return f"node {fqdn} is {why(node)}; only a person lifts that: nodepool-ocb node alive {fqdn}"
+
+
+def said(
+    fqdn: str,
+    node: Node,
+    marker: Marker,
+    by: str | None,
+    now: float,
+    *,
+    alive: bool,
+    reason: str | None = None,
+    hold_seconds: float | None = None,
+    until: float | None = None,
+) -> dict[str, Any]:
+    """The fields of the node after somebody's word that it is alive or not. The same word of a hook again changes nothing.
+
+    Raises Conflict where it does not count, (a hook's is left out then); Invalid for a virtual node that would not be alive,
+    or where its time is up before it begins.
+    """
+    refused = _why_not(fqdn, node, marker, now)
+    if marker is Marker.HOOK and (refused or node.virtual):
+        return {}
+    if refused:
+        raise Conflict(refused)
+    if node.virtual and not alive:
+        raise Invalid(f"node {fqdn} is virtual: it is always alive; nodepool-ocb node unavailable {fqdn}")
+    if alive:
+        return {"alive": True, "reason": None, "mark": None}
+    if hold_seconds is None and until is None and marker is Marker.MACHINE:
+        hold_seconds = MACHINE_SECONDS
+    until = now + hold_seconds if hold_seconds is not None else until
+    if until is not None and until <= now:
+        raise Invalid(f"the mark of node {fqdn} would be over before it begins; name a time that is still to come")
+    mark = Mark(kind=marker, by=by or "unknown", reason=reason, since=now, until=until)
+    same = node.mark is not None and (node.mark.kind, node.mark.reason) == (Marker.HOOK, reason)
+    if same and marker is Marker.HOOK and holds(node, now):
+        return {}
+    return {"alive": False, "reason": None, "mark": mark}

@@ -1,0 +1,70 @@
+"""What people are told when they bind: parents that are taken from other nodes, and conflicts with their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.model.records import Json
+from tests.fixtures.commands import Ocb
+
+Ask = Callable[..., Json]
+N1, N2 = "n1.example.com", "n2.example.com"
+
+BARCLAMP = """\
+barclamp: {name: sites, version: 1}
+roles:
+  - {name: server, jig: noop}
+  - {name: os, jig: noop, flags: [implicit]}
+  - {name: mon, jig: noop, flags: [cluster]}
+  - {name: client, jig: noop, requires: [server, os, mon]}
+  - {name: new, jig: noop, flags: [discovery], requires: [server]}
+  - {name: chrony, jig: noop, provides: [ntp]}
+  - {name: ntpd, jig: noop, provides: [ntp]}
+"""
+
+
+@pytest.fixture
+def sites(ocb: Ocb, tmp_path: Path) -> Ocb:
+    """Nodes n1 and n2 in deployment system, with server@n2 and mon@n2."""
+    (tmp_path / "sites.yml").write_text(BARCLAMP.replace("[discovery]", "[]"))
+    for line in (
+        f"barclamp import {tmp_path / 'sites.yml'}",
+        f"node create {N1}",
+        f"node create {N2}",
+        f"node bind {N2} server",
+        f"node bind {N2} mon",
+    ):
+        assert ocb(*line.split()).exit_code == 0, line
+    return ocb
+
+
+def test_a_parent_that_is_taken_from_another_node_is_named_when_it_is_bound(sites: Ocb, ask: Ask) -> None:
+    answer = sites("node", "bind", N1, "client")
+    assert answer.exit_code == 0, answer.output
+    assert answer.stderr.splitlines() == [
+        f"client@{N1} ← mon@*system: every one of role mon in deployment system",
+        f"client@{N1} ← server@{N2}: the first of role server in deployment system",
+    ], "what is on the same node is not named"
+    assert sites("node", "bind", N1, "client").stderr.splitlines() == ["nothing to do"]
+    document = ask("node", "bind", N2, "client", "--dry-run", exit_code=10)
+    assert len(document["explanations"]) == 3
+
+
+def test_what_a_new_node_takes_from_another_is_named_when_it_is_created(sites: Ocb, tmp_path: Path) -> None:
+    (tmp_path / "sites.yml").write_text(BARCLAMP)
+    assert sites("barclamp", "import", str(tmp_path / "sites.yml")).exit_code == 0
+    answer = sites("node", "create", "n3.example.com")
+    assert answer.exit_code == 0, answer.output
+    assert "new@n3.example.com ← server@n2.example.com: the first of role server" in answer.stderr
+
+
+def test_two_that_stand_in_for_a_third_are_a_conflict_on_one_node(sites: Ocb, ask: Ask) -> None:
+    ask("node", "bind", N1, "chrony")
+    answer = sites("node", "bind", N1, "ntpd")
+    assert answer.exit_code == 4, answer.output
+    assert f"unbind it first: nodepool-ocb noderole unbind chrony@{N1}" in answer.stderr
+    ask("noderole", "unbind", f"chrony@{N1}", "--yes")
+    ask("node", "bind", N1, "ntpd")

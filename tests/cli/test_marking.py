@@ -1,0 +1,55 @@
+"""``node dead`` and ``node alive``: who may say so, and where people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from nodepool_ocb.cli.kit.session import me
+
+N1 = "n1.example.com"
+Ask = Callable[..., Any]
+Ocb = Callable[..., Result]
+
+
+@pytest.mark.usefixtures("world")
+def test_who_marked_a_node_why_and_until_when_is_said_wherever_it_is_shown(ask: Ask, ocb: Ocb) -> None:
+    ask("deployment", "commit", "lab")
+    ask("node", "dead", N1, "--reason", "new disk", "--until", "2126-01-31T18:00Z")
+    sentence = f"marked by {me()} until 2126-01-31T18:00:00Z: new disk"
+    assert ask("node", "list")[0]["reason"] == sentence
+    assert ask("status")["nodes"]["not_alive"][0]["reason"] == sentence
+    mark = ask("node", "show", N1)["mark"]
+    assert (mark["kind"], mark["by"], mark["reason"]) == ("person", me(), "new disk")
+    assert "new disk" in ocb("node", "show", N1).stdout
+    assert sentence in ocb("noderole", "explain", f"base@{N1}").stdout
+
+
+@pytest.mark.usefixtures("world")
+def test_the_machine_does_not_lift_a_persons_mark_and_the_person_does(ask: Ask, ocb: Ocb) -> None:
+    ask("node", "dead", N1, "--as-machine", "--reason", "shuts down")
+    assert ask("node", "show", N1)["mark"]["until"]
+    ask("node", "alive", N1, "--as-machine")
+    ask("node", "set", N1, "alive=false")
+    refused = ocb("node", "alive", N1, "--as-machine")
+    assert (refused.exit_code, "only a person lifts that" in refused.stderr) == (4, True)
+    ask("node", "alive", N1)
+    shown = ask("node", "show", N1)
+    assert (shown["alive"], shown["mark"]) == (True, None)
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(
+    ("line", "exit_code", "said"),
+    [
+        ("--for 1h --until 2126-01-31", 2, "contradict"),
+        ("--for soon", 2, "90m"),
+        ("--until 2020-01-31", 1, "still to come"),
+    ],
+)
+def test_a_time_that_is_none_is_refused(ocb: Ocb, line: str, exit_code: int, said: str) -> None:
+    answer = ocb("node", "dead", N1, *line.split())
+    assert (answer.exit_code, said in answer.stderr) == (exit_code, True)
