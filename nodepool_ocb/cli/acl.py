@@ -9,6 +9,7 @@ import click
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Denied
 from nodepool_ocb.views.cluster import RightsRow
 
@@ -45,7 +46,7 @@ def init() -> None:
         _tell(changed)
         _refuse_unseen(walk)
         tree.parents(opened)
-    output.say(f"{len(changed)} znodes have other rights now" if changed else "nothing to do")
+    output.say(f"{counted(len(changed), 'znode has', 'znodes have')} other rights now" if changed else "nothing to do")
 
 
 @command.command()
@@ -60,7 +61,9 @@ def check() -> None:
     _tell(found)
     _refuse_unseen(walk)
     if found:
-        output.say(f"{len(found)} znodes have other rights; to set them: nodepool-ocb acl init")
+        output.say(
+            f"{counted(len(found), 'znode has', 'znodes have')} other rights; to set them: nodepool-ocb acl init"
+        )
         raise click.exceptions.Exit(1)
 
 
@@ -78,4 +81,4 @@ def _refuse_unseen(walk: Walk) -> None:
     """Raises Denied where not all was seen or set."""
     if walk.denied:
         first, *others = walk.denied.values()
-        raise Denied(f"{first}; so it is with {len(others)} other znodes" if others else str(first))
+        raise Denied(f"{first}; so it is with {counted(len(others), 'other znode')}" if others else str(first))

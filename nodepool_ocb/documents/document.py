@@ -72,13 +72,11 @@ def load(source: Path | str, name: str | None = None, *, lenient: bool = False) 
 def load_what_can_be_read(path: Path) -> tuple[Document, list[Fault]]:
     """A file, read leniently, without what is faulty in it; and these faults, each with the key where it lies.
 
-    Raises Invalid where the whole cannot be read.
+    A fault of the whole, such as one of YAML, has the key (). Raises Invalid for a file that cannot be read or is too large.
     """
     text, name = _read(path, None)
     parsed = parse(text)
-    (document,) = _documents(
-        [replace(parsed, faults=[each for each in parsed.faults if not each.key])], name, text, True
-    )
+    (document,) = _documents([replace(parsed, faults=[])], name, text, lenient=True)
     return document, [_discreet(fault, text) for fault in parsed.faults]
 
 

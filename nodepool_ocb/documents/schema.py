@@ -162,7 +162,8 @@ def _sentence(error: ValidationError) -> str:
             schema: Any = error.schema
             return f"must be {schema.get('description') or f'text that matches {wanted}'}, and is {shown}"
         case "uniqueItems":
-            return "holds the same item twice"
+            twice = next((item for at, item in enumerate(value) if item in value[:at]), value)
+            return f"holds {_shown(twice, tuple(error.absolute_path))} twice"
         case "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
             least = "at least" if rule.startswith("min") else "at most"
             what = {"Length": "letter", "Items": "item", "Properties": "key"}[rule[3:]] + ("s" if wanted != 1 else "")

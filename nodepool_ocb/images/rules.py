@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
 from nodepool_ocb.model.skew import believed
 
@@ -222,7 +223,7 @@ def _held_back(image: ImageView, now: float, retry_seconds: float) -> NotDue | N
     at = believed(failed[-1].record.state_time, now) + backoff_seconds(len(failed), retry_seconds)
     if now >= at:
         return None
-    return NotDue(f"it failed {len(failed)} times in a row", at)
+    return NotDue(f"it failed {counted(len(failed), 'time')} in a row", at)
 
 
 def fulfilled(image: ImageView, build: Build) -> bool:

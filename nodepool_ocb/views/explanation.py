@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.readiness import Code, Reason, why_not
 from nodepool_ocb.engine.world import Vertex, World
@@ -151,7 +152,9 @@ def _failed(cause: Cause) -> bool:
 
 def _ancestor_failed(cause: Cause) -> Reason:
     vertex, levels = cause.vertex, len(cause.chain) - 1
-    text = f"{vertex.name}, {levels} levels above, failed: {vertex.record.reason or 'no reason was recorded'}"
+    text = (
+        f"{vertex.name}, {counted(levels, 'level')} above, failed: {vertex.record.reason or 'no reason was recorded'}"
+    )
     advice = f"mend the cause, then: nodepool-ocb noderole retry {vertex.name}"
     return Reason(Code.PARENT_ERROR, vertex.name, vertex.record.since, text, advice)
 

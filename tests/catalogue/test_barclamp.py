@@ -135,6 +135,7 @@ def test_a_wrong_role_is_refused_with_a_sentence_and_the_others_are_taken(
     ("roles", "warning"),
     [
         ("shade: red", "3: @.shade: unknown key `shade`; known here: attribs"),
+        ("flags: [implicit, implcit]", "3: @.flags[1]: unknown flag `implcit`; it is kept and changes nothing"),
         ("flags: [zzz]", "3: @.flags[0]: unknown flag `zzz`; it is kept and changes nothing"),
         ("requires: [milestone]", "3: @.requires[0]: `milestone` is a flag, not a role"),
         ("requires: [r]", "3: @.requires[0]: a role cannot require itself; the line is ignored"),
@@ -238,7 +239,8 @@ def test_what_is_no_plain_value_costs_nothing_where_nobody_reads_it(tmp_path: Pa
 
 def test_what_is_no_yaml_costs_the_document(tmp_path: Path) -> None:
     for text in ("  - {name: r, jig: noop}\n  - [\n", "  - {name: r, jig: noop}\n---\na: 1\n"):
-        assert imported(tmp_path, text).roles == {}
+        found = imported(tmp_path, text)
+        assert (found.roles, len(found.problems)) == ({}, 1)
     assert imported(tmp_path, "  - {name: r, jig: noop}\n", head="barclamp: {name: b, name: c}\nroles:\n").roles == {}
 
 

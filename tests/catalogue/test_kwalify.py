@@ -73,6 +73,13 @@ def test_a_rule_that_cannot_be_said_is_refused_with_a_sentence(rule: Any, senten
     assert sentence in caught.value.problems[0]
 
 
+def test_a_key_that_is_there_is_not_what_an_unknown_one_means() -> None:
+    for rule, end in (({"type": "str", "types": 1}, "`types`"), ({"types": 1}, "; did you mean `type`?")):
+        with pytest.raises(Invalid) as caught:
+            kwalify.translate(rule, did_you_mean)
+        assert caught.value.problems[0].endswith(end)
+
+
 @pytest.mark.parametrize(
     "slow", ["(a+)+$", "(a|a)*$", "(a*){2,}$", "((a)+b?)*$", "(x(a+)y)+", r"(\w+\s?)*$", "([a-z]+)*$"]
 )

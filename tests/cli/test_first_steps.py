@@ -28,6 +28,14 @@ def test_a_new_node_is_in_deployment_system_unless_another_is_named(ask: Ask) ->
 
 
 @pytest.mark.usefixtures("world")
+def test_every_deployment_has_a_parent_but_system(ask: Ask) -> None:
+    ask("deployment", "create", "rack", "--parent", "lab")
+    ask("deployment", "create", "shelf", "--parent", "rack")
+    parents = {row["name"]: row["parent"] for row in ask("deployment", "list")}
+    assert parents == {"system": None, "lab": "system", "rack": "lab", "shelf": "rack"}
+
+
+@pytest.mark.usefixtures("world")
 def test_bind_and_commit_print_what_they_made(ask: Ask) -> None:
     ask("node", "create", N2, "--deployment", "lab")
     bound = ask("node", "bind", N2, "top")["changes"]

@@ -141,6 +141,12 @@ def test_schema_and_settings_know_the_same_keys() -> None:
             assert set(schema["properties"][name]["properties"]) == set(default.__struct_fields__), name
 
 
+def test_what_is_there_twice_in_a_list_is_named() -> None:
+    schema = {"type": "array", "uniqueItems": True}
+    assert faults_in_value(schema, ["a", "b", "c", "b"]) == ['holds text "b" twice']
+    assert faults_in_value(schema, [1, {"x": 2}, {"x": 2.0}]) == ["holds a mapping twice"]
+
+
 def test_who_reads_leniently_is_warned_of_a_key_that_is_there_twice_with_one_value_and_others_are_refused() -> None:
     text = "a: 1\na: 1\n---\nb: 2\nb: 3\n"
     one, two = (part + "\n" for part in text.split("\n---\n"))

@@ -102,8 +102,8 @@ def test_a_build_is_due(image: ImageView, reason: str) -> None:
         (view(pause=Pause(by="bob", reason="broken mirror")), "bob has paused it: broken mirror", None),
         (view(pause=Pause(until=NOW + 5)), "somebody has paused it", NOW + 5),
         (view(request=7, pause=Pause()), "somebody has paused it", None),
-        (view(build(1, age=1.1 * DAY), failed(2)), "failed 1 times in a row", NOW + MINUTE),
-        (view(build(1, formats=("raw",)), failed(2)), "failed 1 times", NOW + MINUTE),
+        (view(build(1, age=1.1 * DAY), failed(2)), "failed 1 time in a row", NOW + MINUTE),
+        (view(build(1, formats=("raw",)), failed(2)), "failed 1 time", NOW + MINUTE),
     ],
 )
 def test_a_build_is_not_due(image: ImageView, reason: str, at: float | None) -> None:

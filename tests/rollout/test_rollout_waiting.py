@@ -55,7 +55,7 @@ def test_before_anybody_drives_it_a_group_waits_for_an_annealer() -> None:
     [
         (InFlight(nodes=2), FIRST, "2 nodes are in flight, as many as may be"),
         (InFlight(), replace(FIRST, parallel_nodes=2), "2 nodes of group first are in flight, as many as may be"),
-        (InFlight(rack=1), FIRST, "1 nodes of rack r0 are in flight, as many as may be"),
+        (InFlight(rack=1), FIRST, "1 node of rack r0 is in flight, as many as may be"),
     ],
 )
 def test_a_node_waits_for_the_limits_of_nodes_in_flight(limits: InFlight, group: Group, text: str) -> None:

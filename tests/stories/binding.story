@@ -120,6 +120,20 @@ A conflict of two implicit roles is one of their barclamps
     bind app on n1 -> refused take one of the requirements away
     other@n1
 
+What stands in for a role is not put below it by a cluster that gets a member
+    role client requires mon provides tiny
+    role mon flags cluster
+    role tiny provides mon
+    role leaf requires client
+    bind mon on n1
+    bind client on n2
+    bind leaf on n3
+    bind tiny on n1 -> refused tiny and mon, which is bound on n1, stand in for each other
+    bind tiny on n3 -> refused client@n2 would stand below tiny@n3
+    bind mon on n3
+    mon@n1 <- client@n2 <- leaf@n3
+    mon@n3 <- client@n2
+
 A second bind changes nothing
     role app requires db
     role db
@@ -143,3 +157,9 @@ A role whose requirement nobody defines is refused, and nothing of it is bound
     bind other on n1
     bind app on n1 -> refused app requires gone, which no imported barclamp defines
     other@n1
+
+What is called a library is bound as any other
+    role app requires lib
+    role lib flags library
+    bind app on n1
+    lib@n1 <- app@n1

@@ -41,8 +41,10 @@ def test_the_znodes_are_those_of_the_seed(builders: BuilderFleet) -> None:
     record = json.loads(session.get(base).data)  # type: ignore[union-attr]
     assert record["state"] == "ready"
     assert record["filename"] == f"jammy-{build.id}"
+    assert record.keys() >= {"builder", "filename", "state", "state_time"}
     upload = json.loads(session.get(f"{base}/provider/cloud/images/{id}").data)  # type: ignore[union-attr]
     assert (upload["state"], upload["external_id"]) == ("ready", f"jammy-{build.id}-{id}-cloud-{upload['key']}.raw")
+    assert upload.keys() >= {"external_id", "state", "state_time"}
 
 
 def test_a_request_leads_to_one_more_build_and_is_gone_then(builders: BuilderFleet) -> None:

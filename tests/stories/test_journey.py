@@ -76,6 +76,10 @@ def test_every_command_answers_in_every_form(ocb: Ocb, line: str, form: str) -> 
     [
         ("node show n2.example.com", 3, "did you mean `n1.example.com`?"),
         ("role show tpo", 3, "did you mean `top`?"),
+        ("node show n1", 3, f"did you mean `{N1}`?"),
+        ("noderole show top@n1", 3, f"did you mean `{TOP}`?"),
+        (f"noderole cancel {TOP}", 4, f"nodepool-ocb noderole explain {TOP}"),
+        (f"noderole refresh {TOP}", 4, f"nodepool-ocb noderole explain {TOP}"),
         ("deployment wait labb", 3, "did you mean `lab`?"),
         (f"noderole explain tup@{N1}", 3, f"did you mean `{TOP}`?"),
         ("noderole show top", 3, "ROLE@FQDN"),
@@ -117,6 +121,27 @@ def test_no_small_line_gives_a_traceback(ocb: Ocb) -> None:
                 assert answer.exit_code in (0, 1, 2, 3, 4, 10), (noun, verb, extra, answer.output)
                 assert "Traceback" not in answer.output
                 assert "error: unexpected" not in answer.output, (noun, verb, extra, answer.output)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [(State.ERROR, "explain"), (State.ACTIVE, "log"), (State.TODO, "propose"), (State.BLOCKED, "propose")],
+)
+def test_a_cancel_where_nothing_runs_names_the_command_that_fits(
+    ocb: Ocb, becomes: Callable[..., None], state: State, said: str
+) -> None:
+    becomes(TOP, state)
+    answer = ocb("noderole", "cancel", TOP)
+    assert answer.exit_code == 4, answer.output
+    assert f"{TOP} is {state}; cancel is for what runs; " in answer.stderr
+    assert f"nodepool-ocb noderole {said} {TOP}" in answer.stderr
+
+
+def test_a_dry_run_of_redeploy_asks_nothing_and_writes_nothing(ask: Ask, becomes: Callable[..., None]) -> None:
+    becomes(f"base@{N1}", State.ACTIVE, once="done")
+    document = ask("noderole", "redeploy", f"base@{N1}", "--dry-run", exit_code=10)
+    assert [row["name"] for row in document["changes"]] == [f"base@{N1}"]
+    assert _states(ask)["base"] == "ACTIVE"
 
 
 @pytest.mark.usefixtures("world")

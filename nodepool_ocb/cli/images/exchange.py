@@ -18,6 +18,7 @@ import msgspec
 from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import completion, output, session, terminal
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import limits, paths
@@ -77,7 +78,7 @@ def export(names: Sequence[str]) -> None:
     document = Export(Document(1, {view.name: _exported(view) for view in chosen}))
     left_out = sum(not _lasting(build.record) for view in chosen for build in view.builds)
     if left_out:
-        output.say(f"left out: {left_out} builds that are under way, or were aborted")
+        output.say(f"left out: {counted(left_out, 'build that is', 'builds that are')} under way, or aborted")
     if output.chosen() == "table":
         terminal.document(plain(document))
     elif output.chosen() == "name":

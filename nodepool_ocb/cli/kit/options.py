@@ -111,7 +111,13 @@ def asked(name: str, ctx: click.Context | None = None) -> Any:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
     """The error for a name that does not exist."""
-    near = did_you_mean(name, known)
+    known = list(known)
+    full = [each for each in known if each.startswith(f"{name}.")]  # a host without its domain
+    near = (
+        f"; did you mean {' or '.join(f'`{each}`' for each in full)}?"
+        if 0 < len(full) < 4
+        else did_you_mean(name, known)
+    )
     return NotFound(f"{kind} {name} does not exist{near or f'; see: nodepool-ocb {kind.split()[0]} list'}")
 
 

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 #: What asks for nothing more where it has been done already.
 DONE: Final = {Event.COMMIT: frozenset(State) - {State.PROPOSED}, Event.PROPOSE: frozenset({State.PROPOSED})}
 
+#: What to do where nothing runs that could be cancelled.
+INSTEAD_OF_CANCEL: Final = {
+    State.PROPOSED: "it was not committed, and does not run before: nodepool-ocb noderole explain {}",
+    State.BLOCKED: "nodepool-ocb noderole propose {} takes back what has not begun",
+    State.TODO: "nodepool-ocb noderole propose {} takes back what has not begun",
+    State.ACTIVE: "it is done: nodepool-ocb noderole log {}",
+    State.ERROR: "it has ended, and failed: nodepool-ocb noderole explain {}",
+}
+
 
 @click.group(cls=Noun)
 def command() -> None:
@@ -121,7 +130,8 @@ def _act(
         for vertex in chosen:
             state, meant = vertex.record.state, commands.MEANT_FOR[event]
             if state not in meant and state not in DONE.get(event, ()):
-                raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}")
+                hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
+                raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}; {hint}")
         if event is Event.COMMIT:
             unreadable.refuse_commit(world, chosen)
         moved = commands.apply_to(world, chosen, event, opened.now(), session.me())
@@ -223,9 +233,8 @@ def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
         chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
         for vertex in chosen:
             if vertex.record.state is not State.TRANSITION:
-                back = f"; nodepool-ocb noderole propose {vertex.name} takes back what has not begun"
-                hint = back if vertex.record.state in (State.TODO, State.BLOCKED) else ""
-                raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs{hint}")
+                hint = INSTEAD_OF_CANCEL[vertex.record.state].format(vertex.name)
+                raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs; {hint}")
         me = session.me()
         return commands.apply_to(world, chosen, Event.CANCEL, opened.now(), me, f"{reason} ({me})")
 
@@ -237,20 +246,21 @@ def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
 @yes_option
 @turns.force_option
 @wait_options
-def redeploy(name: str, yes: bool, force: bool, wait: bool, timeout_seconds: float | None) -> None:
+@dry_run_option
+def redeploy(name: str, yes: bool, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     """Run a noderole again from the start, even if its role is destructive and was done.
 
     Refused without --force where a rollout under way has to do with it.
     """
     vertex = noderole_of(session.world(), name)
-    if vertex.record.once is not None:
+    if vertex.record.once is not None and not dry_run:
         confirm(f"run {name} again, which is destructive and was {vertex.record.once}, on {vertex.node.name}", yes)
 
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         vertex = noderole_of(world, name)
         yield from turns.kept(opened, world, [vertex], [commands.redeploy(vertex, opened.now(), session.me())], force)
 
-    waiting.change_and_wait(decide, (lambda _: [name]) if wait else None, timeout_seconds)
+    waiting.change_and_wait(decide, (lambda _: [name]) if wait else None, timeout_seconds, dry_run)
 
 
 @command.command()

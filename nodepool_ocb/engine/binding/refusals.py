@@ -77,6 +77,8 @@ def _advice(draft: Draft, role: str, because: str | None, other: str) -> str:
         return (
             f"bind {apart[0]} on another node first, and it is taken from there: nodepool-ocb node bind FQDN {apart[0]}"
         )
+    if not required:  # both are bound to new nodes
+        return f"take the flag that binds them to new nodes away from {other} or {role}, in their barclamps"
     return "take one of the requirements away in their barclamps"
 
 
@@ -85,6 +87,7 @@ def refuse_whole(draft: Draft) -> None:
     _refuse_circles(draft)
     for role, parents in draft.parents.items():
         _refuse_stand_ins_above(draft, role)
+        _refuse_stand_ins_below(draft, role)
         if len(parents) > MOST_PARENTS:
             raise Conflict(
                 f"{draft.name(role)} would have {len(parents)} parents, and a claim can check {MOST_PARENTS};"
@@ -108,7 +111,6 @@ def _refuse_circles(draft: Draft) -> None:
 
 def _refuse_stand_ins_above(draft: Draft, role: str) -> None:
     """Roles in a ``provides`` relation are not above or below each other (seed 001)."""
-    own = draft.role(role)
     seen, queue = set[str](), list(draft.parents[role])
     while queue:
         name = queue.pop()
@@ -116,10 +118,34 @@ def _refuse_stand_ins_above(draft: Draft, role: str) -> None:
             continue
         seen.add(name)
         queue += draft.above(name)
-        above = paths.split_noderole(name)[0]
-        stored = draft.world.roles.get(above)
-        if above in own.provides or (stored and role in stored.record.provides):
+        if _related(draft, role, paths.split_noderole(name)[0]):
             raise Conflict(
                 f"{draft.name(role)} would stand below {name}, and one of them stands in for the other;"
                 " bind it where it does not depend on it"
             )
+
+
+def _refuse_stand_ins_below(draft: Draft, role: str) -> None:
+    """The same for what a new member of a cluster gets below it: all that was bound before."""
+    if not any(_related(draft, role, other) for other in draft.world.roles):
+        return
+    seen = set[str]()
+    clusters = (draft.world.clusters.get(paths.cluster_name(each, draft.deployment)) for each in draft.serves(role))
+    queue = [child for cluster in clusters if cluster is not None for child in cluster.below]
+    while queue:
+        vertex = queue.pop()
+        if vertex.name in seen:
+            continue
+        seen.add(vertex.name)
+        queue += vertex.children
+        if _related(draft, role, vertex.role):
+            raise Conflict(
+                f"{vertex.name} would stand below {draft.name(role)}, and one of them stands in for the other;"
+                f" unbind it first: nodepool-ocb noderole unbind {vertex.name}"
+            )
+
+
+def _related(draft: Draft, role: str, other: str) -> bool:
+    """Whether one of two roles provides the other."""
+    stored = draft.world.roles.get(other)
+    return other in draft.role(role).provides or (stored is not None and role in stored.record.provides)

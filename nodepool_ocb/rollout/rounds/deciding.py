@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.model.skew import ahead
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.criteria import Count
@@ -131,7 +132,7 @@ class _Deciding:
         if (allowed is None and percent is None) or self._head.state not in (RS.RUNNING, RS.STOPPING):
             return
         count = sum(progress.state in LOST for progress in self._rollout.nodes.values()) - self._head.breaker_offset
-        message = f"the breaker tripped: {count} of {self._head.nodes} nodes failed, and no more than"
+        message = f"the breaker tripped: {count} of {counted(self._head.nodes, 'node')} failed, and no more than"
         if allowed is not None and count > allowed:
             self._turn(RS.CANCELLING, f"{message} {allowed} may")
         elif percent is not None and count * 100 > percent * self._head.nodes:

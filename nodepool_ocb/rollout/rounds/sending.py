@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.records import (
     IN_FLIGHT,
@@ -90,12 +91,12 @@ class _Room:
         limits, name = self._limits, record.group.name
         of_group = record.group.parallel_nodes or limits.group
         if limits.nodes is not None and self._all >= limits.nodes:
-            return f"{self._all} nodes are in flight, as many as may be"
+            return _in_flight(self._all)
         if of_group is not None and self._groups[name] >= of_group:
-            return f"{self._groups[name]} nodes of group {name} are in flight, as many as may be"
+            return _in_flight(self._groups[name], f" of group {name}")
         for domain in progress.domains:
             if self._domains[domain] >= self._most(domain):
-                return f"{self._domains[domain]} nodes of {domain} are in flight, as many as may be"
+                return _in_flight(self._domains[domain], f" of {domain}")
         return None
 
     def _most(self, domain: str) -> int:
@@ -103,3 +104,7 @@ class _Room:
         if kind == "rack":
             return self._limits.rack or 1
         return min((most for key, most in self._limits.labels.items() if name.startswith(f"{key}:")), default=1)
+
+
+def _in_flight(count: int, of: str = "") -> str:
+    return f"{counted(count, f'node{of} is', f'nodes{of} are')} in flight, as many as may be"

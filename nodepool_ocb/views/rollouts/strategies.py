@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout.plan import Plan, levels
 from nodepool_ocb.rollout.precedence import Late
@@ -128,10 +129,11 @@ def notes(strategy: Strategy, plan: Plan) -> Iterator[str]:
     """What somebody should know of a plan."""
     yield from skipped(strategy)
     for overlap in plan.overlaps[:SHOWN]:
-        many = f"{overlap.nodes} node" + ("s" if overlap.nodes != 1 else "")
+        many = counted(overlap.nodes, "node")
         yield f"groups {overlap.first} and {overlap.second} have {many} in common; each is sent once"
     if len(plan.overlaps) > SHOWN:
-        yield f"{len(plan.overlaps) - SHOWN} more pairs of groups have nodes in common; -o json has all"
+        more = counted(len(plan.overlaps) - SHOWN, "more pair of groups has", "more pairs of groups have")
+        yield f"{more} nodes in common; -o json has all"
     for name, nodes in plan.members.items():
         if not nodes:
             fails = "".join(f", and fails: {text}" for text in plan.unmet.get(name, ()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.rollout.records import NodeState
 from nodepool_ocb.rollout.rounds.deciding import AT_WORK
@@ -46,6 +47,7 @@ class AboutRollout(View, frozen=True, kw_only=True):
 
     rollout: str
     strategy: str
+    again: str | None  # what runs again
     state: str  # "running, paused"
     reason: str | None
     since: float
@@ -107,6 +109,7 @@ def about(document: RolloutDocument) -> AboutRollout:
     return AboutRollout(
         rollout=document.rollout,
         strategy=document.strategy,
+        again=document.again,
         state=_state(document),
         reason=_reason(document),
         since=document.since,
@@ -121,11 +124,11 @@ def picture(document: RolloutDocument) -> Picture:
     """Not more than LIVE_GROUPS groups, those at work first."""
     nodes = sum(map(len, document.nodes.values()))
     done = len(document.nodes.get(NodeState.SUCCESS, ()))
-    head = f"rollout {document.rollout}: {_state(document)}, {done} of {nodes} nodes done"
+    head = f"rollout {document.rollout}: {_state(document)}, {done} of {counted(nodes, 'node')} done"
     groups = document.groups
     if len(groups) > LIVE_GROUPS:
         groups = tuple(sorted(groups, key=lambda each: each.state not in AT_WORK)[:LIVE_GROUPS])
-        head += f"; {len(groups)} of {len(document.groups)} groups, those at work first"
+        head += f"; {len(groups)} of {counted(len(document.groups), 'group')}, those at work first"
     return Picture(head, tuple(map(group_words, groups)))
 
 

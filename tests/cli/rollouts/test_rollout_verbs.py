@@ -434,7 +434,10 @@ def test_explain_tells_the_turn_that_a_noderole_waits_for(started: Session, ask:
     assert jumping["code"] == "PROPOSED"
     assert jumping["advice"].startswith("leave it to the rollout; or, out of its turn: nodepool-ocb noderole commit")
     cancelled = ocb("noderole", "cancel", "os@compute11.example.com").stderr
-    assert cancelled == "error: os@compute11.example.com is PROPOSED; cancel is for what runs\n"
+    assert cancelled == (
+        "error: os@compute11.example.com is PROPOSED; cancel is for what runs; it was not committed, and does not run before:"
+        " nodepool-ocb noderole explain os@compute11.example.com\n"
+    )
     turn = ask("noderole", "explain", "os@ntp01.example.com")["reasons"][0]["text"]
     assert turn.endswith("group ntp-node waits for its turn: one group is at work at once, now monitoring-nodes")
     phase = ask("noderole", "explain", "work@monitor1.example.com")["reasons"][0]["text"]
