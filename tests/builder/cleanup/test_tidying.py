@@ -266,8 +266,8 @@ echo "looked at it"
 def test_a_hook_says_whether_an_upload_may_be_used(
     host: Host, tmp_path: Path, end: str, state: UploadState, reason: str | None
 ) -> None:
-    hook, told = tmp_path / "hook", tmp_path / "told"
-    hook.write_text(HOOK.format(told=told, end=end))
+    hook, said = tmp_path / "hook", tmp_path / "said"
+    hook.write_text(HOOK.format(said=said, end=end))
     hook.chmod(0o755)
     provider = replace(host.context.providers["cloud"], post_upload_hook=str(hook), image_upload_timeout_seconds=1.0)
     host.context.providers = {"cloud": provider}
@@ -277,7 +277,7 @@ def test_a_hook_says_whether_an_upload_may_be_used(
     assert upload.record.state is state
     assert (reason or "") in (upload.record.reason or "")
     external_id = f"{upload.record.external_name}.raw"
-    assert told.read_text().split() == ["cloud", external_id, str(host.context.directory.file(NAME, "raw"))]
+    assert said.read_text().split() == ["cloud", external_id, str(host.context.directory.file(NAME, "raw"))]
     assert [kept.external_id for kept in host.uploader.list()] == ([external_id] if state is UploadState.READY else [])
 
 
