@@ -249,7 +249,7 @@ def test_the_metadata_of_a_diskimage_reaches_the_provider_below_that_of_the_prov
 
 
 HOOK = """#!/bin/sh
-echo "$@" >>{told}
+echo "$@" >>{said}
 echo "looked at it"
 {end}
 """
