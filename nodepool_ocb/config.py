@@ -65,6 +65,12 @@ class ZooKeeperSettings(Section, frozen=True, kw_only=True):
         return {kind: name for kind, name in named.items() if name is not None}
 
 
+class NodesSettings(Section, frozen=True, kw_only=True):
+    """What new nodes are."""
+
+    available: bool = True  # annealers may work on it
+
+
 class AnnealerSettings(Section, frozen=True, kw_only=True):
     """How an annealer works."""
 
@@ -135,6 +141,7 @@ class Settings(Section, frozen=True, kw_only=True):
 
     zookeeper: ZooKeeperSettings = ZooKeeperSettings()
     admin_domain: str | None = None  # new nodes must be inside it; None: the one noted in ZooKeeper, or any
+    nodes: NodesSettings = NodesSettings()
     annealer: AnnealerSettings = AnnealerSettings()
     builder: BuilderSettings = BuilderSettings()
     ssh: SshSettings = SshSettings()

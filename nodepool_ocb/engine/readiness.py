@@ -101,6 +101,8 @@ def blockers(
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)
+        if record.refresh and record.state is State.ACTIVE and (first := _goes_before(vertex, moved)):
+            yield _of_refresh(first)
         if record.state is State.TODO and (child := unsettled_child(vertex, moved)):
             yield _of_child(child)
         if uncommitted := _of_deployment(world, record):
@@ -193,6 +195,27 @@ def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex 
         if record.state is not State.BLOCKED and placed(child, record, 0, record.since) is not record:
             return child
     return None
+
+
+def _goes_before(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
+    """A noderole above one that is to be run again in place, which is to be so, too: it goes first."""
+    if vertex.node.world.edges.refreshing <= {vertex}:
+        return None
+    seen, queue = set[Vertex](), vertex.parents
+    while queue:
+        each = queue.pop()
+        if each not in seen:
+            if moved.get(each, each.record).refresh:
+                return each
+            seen.add(each)
+            queue += each.parents
+    return None
+
+
+def _of_refresh(first: Vertex) -> Reason:
+    text = f"{first.name}, which stands above it, is to run again first"
+    advice = f"nodepool-ocb noderole explain {first.name}"
+    return Reason(Code.PARENT_WAITING, first.name, first.record.since, text, advice)
 
 
 def _of_child(child: Vertex) -> Reason:

@@ -13,14 +13,15 @@ from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import waiting
-from nodepool_ocb.cli.nodes import marking
+from nodepool_ocb.cli.nodes import creating, marking
+from nodepool_ocb.cli.nodes.creating import active_jigs
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import binding, commands, liveness, nodes, unreadable
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete, Node, State
+from nodepool_ocb.model.records import Change, Delete, State
 from nodepool_ocb.views import nodes as shown
 
 if TYPE_CHECKING:
@@ -32,57 +33,9 @@ def command() -> None:
     """Machines: create, bind roles to them, commit, take out of service."""
 
 
+command.add_command(creating.create)
 command.add_command(marking.alive)
 command.add_command(marking.dead)
-
-
-@command.command()
-@click.argument("fqdn")
-@click.option("--admin", is_flag=True, help="An admin node: gets the bootstrap roles instead of the discovery roles.")
-@click.option("--virtual", is_flag=True, help="No machine is behind it: it is always alive.")
-@click.option("--address", "addresses", multiple=True, metavar="A[:PORT]", help="Where it answers, if not at its name.")
-@click.option("--no-address", is_flag=True, help="It cannot be reached yet.")
-@click.option("--user", default="root", show_default=True, help="Who logs in to it.")
-@click.option("--host-key", "host_keys", multiple=True, metavar="'TYPE KEY'", help="Pin its SSH host key.")
-@click.option("--deployment", default="system", show_default=True, shell_complete=completion.deployments)
-@click.option("--tag", "tags", multiple=True)
-@click.option("--label", "labels", multiple=True, metavar="K=V")
-@click.option("--hint", "hints", multiple=True, metavar="K=JSON")
-@click.option("--rack")
-@click.option("--bootenv", default="local", show_default=True)
-@dry_run_option
-def create(
-    fqdn: str, no_address: bool, addresses: tuple[str, ...], labels: Sequence[str], hints: Sequence[str], dry_run: bool,
-    **fields: Any,
-) -> None:  # fmt: skip
-    """Create a node; the roles for new nodes are bound to it at once."""
-    if no_address and addresses:
-        raise click.UsageError("--address and --no-address contradict each other")
-    reached = () if no_address or fields["virtual"] else addresses or (fqdn,)
-    try:
-        assigning.host_keys(fields["host_keys"])
-    except ValueError as wrong:
-        raise click.UsageError(f"--host-key: {wrong}") from None
-    node = Node(addresses=reached, labels=assigning.labels(labels), hints=assigning.hints(hints), **fields)
-    domain = connection.settings().admin_domain
-    explanations, elsewhere = list[str](), list[str]()
-
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        deployment_of(world, node.deployment)
-        admin_domain = domain or (world.cluster.record.admin_domain if world.cluster else None)
-        plan = nodes.create(
-            world, fqdn, node, admin_domain=admin_domain, now=opened.now(), jigs=active_jigs(world), by=connection.me()
-        )
-        explanations[:], elsewhere[:] = plan.explanations, plan.elsewhere
-        yield plan.changes
-
-    with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations, elsewhere)
-
-
-def active_jigs(world: World) -> set[str] | None:
-    """The jigs of the living annealers; None while there is no annealer to ask."""
-    return {jig for daemon in world.annealers.values() for jig in daemon.jigs} if world.annealers else None
 
 
 @command.command("list")
@@ -122,6 +75,24 @@ def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
         node = record_of(view)
         fields = assigning.node_fields(node, assignments)
         changes = liveness.changed(world, view, opened.now(), connection.me(), **fields)
+        if changes:
+            yield changes
+
+    with connection.session() as opened:
+        connection.report(connection.change(opened, decide, dry_run), dry_run)
+
+
+@command.command()
+@click.argument("fqdn", shell_complete=completion.nodes)
+@click.argument("deployment", shell_complete=completion.deployments)
+@dry_run_option
+def move(fqdn: str, deployment: str, dry_run: bool) -> None:
+    """Move a node to another deployment: what is bound from now on is bound there; its noderoles stay in theirs."""
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        view = node_of(world, fqdn)
+        deployment_of(world, deployment)
+        changes = liveness.changed(world, view, opened.now(), connection.me(), deployment=deployment)
         if changes:
             yield changes
 

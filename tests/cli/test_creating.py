@@ -1,0 +1,76 @@
+"""``node create``: what a new node is, and many of them by a template; ``node move``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Ask = Callable[..., Any]
+Ocb = Callable[..., Result]
+N1 = "n1.example.com"
+
+
+def test_many_nodes_get_the_lowest_free_numbers_in_their_names_and_addresses(ask: Ask, ocb: Ocb) -> None:
+    ask("node", "create", "web-002.example.com")
+    many = ("node", "create", "web-{:03}.example.com", "--address", "10.0.0.{}", "--address", "w{}.local:2222")
+    assert ocb(*many, "--count", "2", "--dry-run").exit_code == 10
+    ask(*many, "--count", "2")
+    ask(*many, "--count", "1", "--first", "10")
+    shown = {row["name"]: ask("node", "show", row["name"])["addresses"] for row in ask("node", "list")}
+    assert shown == {
+        "web-001.example.com": ["10.0.0.1", "w1.local:2222"],
+        "web-002.example.com": ["web-002.example.com"],
+        "web-003.example.com": ["10.0.0.3", "w3.local:2222"],
+        "web-010.example.com": ["10.0.0.10", "w10.local:2222"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "exit_code", "said"),
+    [
+        ("web-{}.example.com", 2, "--count"),
+        ("web.example.com --count 2", 2, "no place for the number"),
+        ("web-{}.example.com --count 2 --address 10.0.0.1", 2, "10.0.0.1 has no place"),
+        ("web-{0.__class__}.example.com --count 2", 2, "no place"),
+        ("web-{} --count 2", 1, "fully qualified"),
+    ],
+)
+def test_a_template_that_makes_no_names_is_refused(ocb: Ocb, line: str, exit_code: int, said: str) -> None:
+    answer = ocb("node", "create", *line.split())
+    assert (answer.exit_code, said in answer.stderr) == (exit_code, True), answer.stderr
+
+
+def test_a_new_node_is_available_as_the_command_line_says_else_as_the_configuration_does(
+    ask: Ask, tmp_path: Path
+) -> None:
+    said = tmp_path / "nodepool-ocb.yaml"
+    said.write_text("nodes: {available: false}\n")
+    ask("node", "create", "a.example.com")
+    ask("node", "create", "b.example.com", "--config", str(said))
+    ask("node", "create", "c.example.com", "--config", str(said), "--available")
+    ask("node", "create", "d.example.com", "--not-available")
+    shown = {row["name"][0]: (row["available"], row["alive"]) for row in ask("node", "list")}
+    assert shown == {"a": (True, False), "b": (False, False), "c": (True, False), "d": (False, False)}
+
+
+@pytest.mark.usefixtures("world")
+def test_a_node_that_moves_leaves_its_noderoles_where_they_are_and_is_bound_in_the_new_deployment(
+    ask: Ask, ocb: Ocb
+) -> None:
+    ask("deployment", "create", "shop")
+    ask("node", "create", "n2.example.com", "--deployment", "lab")
+    assert ocb("node", "move", N1, "shop", "--dry-run").exit_code == 10
+    ask("node", "move", N1, "shop")
+    ask("node", "move", "n2.example.com", "shop")
+    assert ask("node", "show", N1)["deployment"] == "shop"
+    assert ask("noderole", "show", f"top@{N1}")["deployment"] == "lab"
+    ask("node", "bind", "n2.example.com", "top")
+    assert ask("noderole", "show", "top@n2.example.com")["deployment"] == "shop"
+    for deployment, said in (("lab", "still holds"), ("shop", "still holds")):
+        refused = ocb("deployment", "delete", deployment, "--yes")
+        assert (refused.exit_code, said in refused.stderr) == (4, True)
+    assert ocb("node", "move", N1, "nowhere").exit_code == 3
