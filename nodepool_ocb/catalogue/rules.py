@@ -14,6 +14,7 @@ from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import attributes as blobs
+from nodepool_ocb.engine.inputs import templates
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Attrib, Json, Role
 
@@ -110,21 +111,19 @@ def attributes(catalogue: Mapping[str, Role], name: str) -> dict[str, Attrib]:
 
 
 def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
-    """The defaults of all attributes that a role has, its own before those of the roles that it provides."""
-    merged: dict[str, Json] = {}
-    for each in reversed(_provided(catalogue, name)):
-        merged = blobs.merge(merged, each.template)
-    return merged
+    """The defaults of all attributes that a role has, its own before those of the roles that it provides.
+
+    Raises NotFound where the role is not known.
+    """
+    _provided(catalogue, name)
+    return templates.template(catalogue, name)
 
 
 def _provided(catalogue: Mapping[str, Role], name: str) -> list[Role]:
     """The role, then those that it provides, the nearest first."""
     if name not in catalogue:
         raise NotFound(f"role {name} is not known{did_you_mean(name, catalogue)}; see: nodepool-ocb role list")
-    names = [name]
-    for each in names:  # grows while it is walked
-        names += [other for other in catalogue[each].provides if other in catalogue and other not in names]
-    return [catalogue[each] for each in names]
+    return templates.provided(catalogue, name)
 
 
 def attribute(catalogue: Mapping[str, Role], role: str, name: str) -> Attrib:

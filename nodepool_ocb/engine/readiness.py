@@ -12,7 +12,9 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine import hookcode, marks, unreadable
+from nodepool_ocb.engine import marks, unreadable
+from nodepool_ocb.engine.hooks import code as hookcode
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import placed, satisfied
 from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ordered_with
 from nodepool_ocb.model import paths
@@ -52,6 +54,7 @@ class Code(StrEnum):
     CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that must wait for it is not settled yet
     JIG_INACTIVE = "JIG_INACTIVE"
     HOOK_PENDING = "HOOK_PENDING"
+    HOOK_REFUSED = "HOOK_REFUSED"  # its role refuses to be in its deployment as that is
     BACKOFF = "BACKOFF"
     NO_ANNEALER = "NO_ANNEALER"
     DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
@@ -101,6 +104,8 @@ def blockers(
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)
+        if record.refresh and record.state is State.ACTIVE and (first := _goes_before(vertex, moved)):
+            yield _of_refresh(first)
         if record.state is State.TODO and (child := unsettled_child(vertex, moved)):
             yield _of_child(child)
         if uncommitted := _of_deployment(world, record):
@@ -110,6 +115,8 @@ def blockers(
         yield lacking
     if record.hooks and record.cancel_reason is None:
         yield _of_hook(world, vertex, record)
+    if record.cancel_reason is None and (refusal := _of_deployment_role(world, vertex, record)):
+        yield refusal
     backs_off = backoff_left(record, now)
     if backs_off:
         yield Reason(
@@ -193,6 +200,27 @@ def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex 
         if record.state is not State.BLOCKED and placed(child, record, 0, record.since) is not record:
             return child
     return None
+
+
+def _goes_before(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
+    """A noderole above one that is to be run again in place, which is to be so, too: it goes first."""
+    if vertex.node.world.edges.refreshing <= {vertex}:
+        return None
+    seen, queue = set[Vertex](), vertex.parents
+    while queue:
+        each = queue.pop()
+        if each not in seen:
+            if moved.get(each, each.record).refresh:
+                return each
+            seen.add(each)
+            queue += each.parents
+    return None
+
+
+def _of_refresh(first: Vertex) -> Reason:
+    text = f"{first.name}, which stands above it, is to run again first"
+    advice = f"nodepool-ocb noderole explain {first.name}"
+    return Reason(Code.PARENT_WAITING, first.name, first.record.since, text, advice)
 
 
 def _of_child(child: Vertex) -> Reason:
@@ -296,6 +324,20 @@ def _of_hook(world: World, vertex: Vertex, record: NodeRole) -> Reason:
         text += f", and no living annealer has the code of role {vertex.role}"
         advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
     return Reason(Code.HOOK_PENDING, vertex.name, record.since, text, advice)
+
+
+def _of_deployment_role(world: World, vertex: Vertex, record: NodeRole) -> Reason | None:
+    if record.state not in (State.PROPOSED, State.BLOCKED, State.TODO) and not record.refresh:
+        return None  # it has begun
+    why = deploymentroles.holding(world, record.deployment, vertex.role)
+    if why is None:
+        return None
+    text, advice = why
+    pending = deploymentroles.CREATE in world.deployment_roles[record.deployment, vertex.role].record.hooks
+    if pending and hookcode.missing(world, vertex.role):
+        text += f", and no living annealer has the code of role {vertex.role}"
+        advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
+    return Reason(Code.HOOK_PENDING if pending else Code.HOOK_REFUSED, record.deployment, 0.0, text, advice)
 
 
 def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:

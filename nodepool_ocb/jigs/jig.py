@@ -45,12 +45,17 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Succeeded(msgspec.Struct, frozen=True):
-    """Done. ``attributes``: what the jig saw, with what it changed."""
+    """Done. ``attributes``: what the jig saw, with what it changed.
+
+    ``ordered``: whether what ran was given this order's script and attributes; False where an earlier order, with others,
+    had begun it.
+    """
 
     attributes: dict[str, Json]
     exit_code: int = 0
     tail: str = ""
     log: Path | None = None
+    ordered: bool = True
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -77,6 +77,10 @@ def wall(role: str, fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}/noderoles/{role}/wall"
 
 
+def given(role: str, fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/noderoles/{role}/given"
+
+
 def runs(role: str, fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}/noderoles/{role}/runs"
 

@@ -86,9 +86,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
         str, str
     ] = {}  # field → "", or the role whose on_node_change changed it: what that hook is to be told
     deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
-    dying: bool = (
-        False  # not alive, and not all of its noderoles are set back yet; nobody claims or revives it meanwhile
-    )
+    dying: bool = False  # not alive, and not all of its noderoles are set back yet: nobody claims or revives it
     epoch_base: Count = 0  # its epochs are above this, which is above those of all nodes that were deleted before
 
 
@@ -103,18 +101,15 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     generation: Count = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
     run: RunName | None = None  # the newest run; its record is runs/<run>
     epoch: Count = 0  # the node's epoch under which that run was claimed
+    given: Count = 0  # a digest of what the newest run that succeeded was given; 0: not noted, 1: not known
     attempt: Times = 0  # runs of this generation's work since the last success or RETRY by a person
     reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
     by: str | None = None  # who caused the newest change
     refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
     once: Literal["started", "done"] | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
     not_before: Moment = 0.0  # back-off: not to be claimed before this time
-    hooks: tuple[
-        NoderoleHook, ...
-    ] = ()  # noderole hooks that are still to run, oldest first: on_proposed, on_todo, ...
-    cancel_reason: str | None = (
-        None  # in TRANSITION: its run is to be ended, and why; whatever it comes to, this is an ERROR
-    )
+    hooks: tuple[NoderoleHook, ...] = ()  # that are still to run, oldest first: on_proposed, on_todo, ...
+    cancel_reason: str | None = None  # in TRANSITION: its run is to be ended, and why; then this is an ERROR
 
 
 class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -203,6 +198,17 @@ class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     log: str | None = None  # HOST:FILE of the whole output
 
 
+class Given(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``noderoles/<role>/given``: what its newest run that succeeded was given, long texts by their digests."""
+
+    jig: str
+    script: str | None = None  # its digest
+    parameters: Mapping[str, Json] = {}
+    attributes: Mapping[str, Json] = {}  # of its ancestors and its own, without its wall
+    beside: Mapping[str, Json] = {}  # place (a/b/c) → what else is seen where its role declares or wants an attribute
+    reason: str | None = None  # why the rest is not here
+
+
 class Attrib(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An attribute that a role declares: a name for a path (``map``: a/b/c) in the JSON that its jig sees."""
 
@@ -243,6 +249,7 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     system: Mapping[str, Json] = {}
     hooks: tuple[DeploymentHook, ...] = ()  # deployment hooks that are still to run
     deleting: bool = False
+    refused: Mapping[DeploymentHook, str] = {}  # hook → why it refuses, until it agrees or is asked again
 
 
 class RolloutPointer(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

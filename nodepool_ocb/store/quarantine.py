@@ -12,7 +12,7 @@ from typing import Final
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildRequest, LockOwner, Pause, Run, Upload
+from nodepool_ocb.model.records import Build, BuildRequest, Given, LockOwner, Pause, Run, Upload
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
@@ -39,6 +39,8 @@ def kind(path: str) -> Kind | str | None:
     match path.split("/")[1:]:
         case ["ocb", "nodes", _, "noderoles", _, "user" | "system" | "wall"]:
             return ATTRIBUTES
+        case ["ocb", "nodes", _, "noderoles", _, "given"]:
+            return Given
         case ["ocb", "nodes", _, "noderoles", _, "runs", _]:
             return Run
         case ["ocb", "rollouts", _, _]:

@@ -153,6 +153,23 @@ def test_a_take_over_adopts_what_has_finished(machine: Any, annealer: Any, anoth
     assert machine.events() == ["start", "end", "adopt"]
 
 
+ODD = {"a": "caf\u00e9", "b": ["x" * 50_000, "\x01"]}  # too much, and too strange, to go by lines
+
+
+@pytest.mark.parametrize("attributes", [{"a": 1}, ODD], ids=["by lines", "by bytes"])
+@pytest.mark.parametrize("script", ["echo 1; sleep 1", "true"], ids=["goes on", "has ended"])
+@pytest.mark.parametrize("other", [{}, {"attributes": {"a": 2}}, {"script": "echo 2; sleep 1"}], ids=str)
+def test_a_take_over_knows_whether_what_ran_was_given_what_its_order_brings(
+    machine: Any, annealer: Any, another: Any, attributes: dict[str, Any], script: str, other: dict[str, Any]
+) -> None:
+    annealer.begin(machine.order(script, attributes=attributes))
+    until(lambda: machine.events("start" if "sleep" in script else "end"))
+    order = {"script": script, "attributes": attributes} | other
+    outcome = another.run(machine.order(**order, epoch=2, previous_epoch=1))
+    assert isinstance(outcome, Succeeded)
+    assert outcome.ordered is (not other)
+
+
 @pytest.mark.parametrize("newer", [{"generation": 2}, {"role": "dns"}, {"role": "dns", "epoch": 1}])
 def test_another_order_ends_all_of_what_runs_before_it_starts(
     machine: Any, annealer: Any, another: Any, newer: dict[str, Any]

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from nodepool_ocb.engine import claim
+from nodepool_ocb.engine.inputs import Judged
 from nodepool_ocb.engine.instants import Carried
 from nodepool_ocb.engine.run import Event, RunState
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig, Outcome, Unreachable
-from nodepool_ocb.model.records import Change, Role
+from nodepool_ocb.model.records import Role
+from nodepool_ocb_annealer.runs.attributes import Results
 from nodepool_ocb_annealer.runs.conclusions import Conclusion
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What a jig was given: the attributes, and as what they are judged."""
+
+    attributes: dict[str, Any]
+    judged: Judged
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -23,8 +31,8 @@ class Answer(msgspec.Struct, frozen=True):
     event: Event
     outcome: Outcome | None = None  # None where it LEFT the run alone
     ended: float = 0.0
-    results: Sequence[Change] = ()  # the wall
-    sent: dict[str, Any] | None = None  # the attributes that the jig was given
+    results: Results = Results()
+    sent: Sent | None = None  # what the jig was given
     ordered: bool = False  # the jig was given its order
     begun: bool = False  # ... and may have begun with it
     spoiled: str = ""  # the path of attributes that cannot be decoded

@@ -2,85 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from nodepool_ocb.catalogue import rules
-from nodepool_ocb.engine import attributes
-from nodepool_ocb.engine.world import Vertex, World, ancestors
+from nodepool_ocb.engine import attributes, claim, inputs
+from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Spoiled
+from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Json, Role, Set, State
+from nodepool_ocb.model.records import Change, Create, Given, Json, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Znode
 
 Blobs = Mapping[str, Znode | None]
 
-
-class Sources(msgspec.Struct, frozen=True):
-    """Where the attributes of a run come from, taken from the world on the turn thread."""
-
-    vertex: Vertex
-    role: Role
-    active: tuple[Vertex, ...]  # the ACTIVE noderoles of the node
-    above: tuple[tuple[Vertex, ...], ...]  # ancestors, the most distant first
-    deployment_roles: Mapping[str, Json]  # noderole → its deployment role's attributes
-    templates: Mapping[str, Mapping[str, Json]]  # noderole → its role's template
+TAKEN_OVER: Final = "its run was taken over, and had begun with something else than what is given now"
 
 
-def sources(world: World, vertex: Vertex, role: Role) -> Sources:
-    """Everything that the noderole may see (semantics: "The jig sees")."""
-    active = tuple(v for v in vertex.node.noderoles.values() if v.record.state is State.ACTIVE and v is not vertex)
-    above = tuple(tuple(row) for row in reversed(ancestors(vertex)))
-    catalogue = {name: stored.record for name, stored in world.roles.items()}
-    everyone = {v.name: v for v in (vertex, *active, *(v for row in above for v in row))}
-    return Sources(
-        vertex,
-        role,
-        tuple(sorted(active, key=lambda v: v.name)),
-        above,
-        {name: _of_deployment(world, v) for name, v in everyone.items()},
-        {name: rules.template(catalogue, v.role) for name, v in everyone.items() if v.role in catalogue},
-    )
+class Results(msgspec.Struct, frozen=True):
+    """What a run that succeeded leaves below its noderole, and the number of what it was given for the record itself."""
+
+    wall: Sequence[Change] = ()
+    given: Sequence[Change] = ()
+    number: int = 0
+
+    @property
+    def changes(self) -> list[Change]:
+        return [*self.wall, *self.given]
+
+    @property
+    def smaller(self) -> Results:
+        """Without what can be done without, where there is no room for it."""
+        return Results(self.wall, (), inputs.UNKNOWN) if self.given else self
 
 
-def _of_deployment(world: World, vertex: Vertex) -> Json:
-    stored = world.deployment_roles.get((vertex.record.deployment, vertex.role))
-    return attributes.merge(stored.record.system, stored.record.user) if stored else {}
-
-
-def read(session: Session, sources: Sources) -> Blobs:
-    """The blobs of everyone who matters, in one read."""
-    wanted = []
-    for vertex in {
-        v.name: v for v in (sources.vertex, *sources.active, *(v for row in sources.above for v in row))
-    }.values():
-        key = vertex.role, vertex.node.name
-        wanted += [paths.wall(*key), paths.system(*key), paths.user(*key)]
+def read(session: Session, sources: inputs.Sources) -> Blobs:
+    """The blobs of everyone who matters, in one read, and what the newest run was given."""
+    wanted = [*sources.blobs, paths.given(sources.own.role, sources.own.fqdn)]
     return dict(zip(wanted, session.get_many(wanted), strict=True))
 
 
-def visible(sources: Sources, read: Blobs) -> dict[str, Json]:
-    """What the jig is given; raises Spoiled."""
+def decoded(sources: inputs.Sources, read: Blobs) -> inputs.Blobs:
+    """The attributes that were read; raises Spoiled."""
+    return {path: codec.attributes(read[path]) for path in sources.blobs if read[path] is not None}
 
-    def own(vertex: Vertex) -> list[Mapping[str, Json]]:
-        key = vertex.role, vertex.node.name
-        layers = (paths.wall(*key), paths.system(*key), paths.user(*key))
-        return [codec.attributes(read[path]) for path in layers]
 
-    layers: list[Mapping[str, Json]] = []
-    for vertex in sources.active:
-        layers += own(vertex)
-    for row in sources.above:
-        for vertex in row:
-            layers += [sources.templates.get(vertex.name, {}), sources.deployment_roles[vertex.name], *own(vertex)]
-    name = sources.vertex.name
-    layers += [sources.templates.get(name, {}), sources.deployment_roles[name], *own(sources.vertex)]
-    merged: Json = {}
-    for layer in layers:
-        merged = attributes.merge(merged, layer)
-    return dict(merged)
+def results(grant: claim.Grant, read: Blobs, sent: Json, judged: inputs.Judged, outcome: Succeeded) -> Results:
+    """What is written of a run that succeeded, beside its record; ``judged``: what its order gave it."""
+    if not outcome.ordered:
+        judged = inputs.Judged(inputs.UNKNOWN, Given(jig=judged.given.jig, reason=TAKEN_OVER))
+    given = given_changes(grant.vertex, read, judged) if judged.number != grant.record.given else []
+    return Results(wall_changes(grant.vertex, read, sent, outcome.attributes), given, judged.number)
+
+
+def given_changes(vertex: Vertex, read: Blobs, judged: inputs.Judged) -> list[Change]:
+    """What is kept of what a run was given, in the place of what was given to the one before."""
+    path = paths.given(vertex.role, vertex.node.name)
+    znode, keep = read[path], inputs.kept(judged.given)
+    if znode is None:
+        return [Create(path, keep)] if keep is not None else []
+    return [Set(path, keep or Given(jig=judged.given.jig), znode.version)]
 
 
 def wall_changes(vertex: Vertex, read: Blobs, sent: Json, returned: Json) -> list[Change]:

@@ -18,6 +18,7 @@ from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.jigs.jig import Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Run
+from nodepool_ocb_annealer.runs.attributes import Results
 
 MOST_DOUBLINGS: Final = 20
 
@@ -30,7 +31,7 @@ class Conclusion(msgspec.Struct, frozen=True):
     moved: dict[Vertex, NodeRole]
     run: Run
     event: Event | None  # None where the noderole stays as it is, for another annealer
-    results: Sequence[Change] = ()  # the wall
+    results: Sequence[Change] = ()  # what lies below the noderole
 
     @property
     def passes_on(self) -> bool:
@@ -39,11 +40,11 @@ class Conclusion(msgspec.Struct, frozen=True):
 
 
 def conclude(
-    grant: claim.Grant, role: Role, outcome: Outcome, ended: float, results: Sequence[Change], now: float
+    grant: claim.Grant, role: Role, outcome: Outcome, ended: float, results: Results, now: float
 ) -> Conclusion:
     """What is written of an outcome; raises Conflict where the state machine of noderoles refuses it.
 
-    ``role``: as it was claimed; ``results``: the wall; times are Unix seconds.
+    ``role``: as it was claimed; ``results``: what it leaves; times are Unix seconds.
     """
     vertex = grant.vertex
     run = _record(grant, outcome, ended)
@@ -54,9 +55,11 @@ def conclude(
         return _of_run(grant, moved, run, Event.FAIL)
     event, more = _event(outcome, grant.record, role, now)
     moved = apply({vertex: event}, now, by=grant.annealer, reason=run.reason)
+    if event is Event.SUCCEED and results.number:
+        more = {"given": results.number}
     if more:
         moved[vertex] = replace(moved[vertex], **more)
-    return _of_run(grant, moved, run, event, results)
+    return _of_run(grant, moved, run, event, results.changes)
 
 
 def untouched(grant: claim.Grant, reason: str, now: float) -> list[Change]:

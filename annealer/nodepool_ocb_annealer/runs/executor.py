@@ -184,7 +184,7 @@ class Executor:
             answer.event,
             ordered=state.ordered or answer.ordered,
             begun=state.begun or answer.begun,
-            returned=bool(answer.results),
+            returned=bool(answer.results.wall),
         )
 
     # -- claiming --
@@ -261,8 +261,9 @@ class Executor:
         context, answer = self._context, attempt.answer
         assert answer.outcome is not None, "ENDED and DEAD bring one"
         try:
+            results = answer.results.smaller if attempt.state.oversized else answer.results
             attempt.conclusion = conclusions.conclude(
-                attempt.grant, attempt.role, answer.outcome, answer.ended, answer.results, context.session.now()
+                attempt.grant, attempt.role, answer.outcome, answer.ended, results, context.session.now()
             )
         except Conflict as refused:
             log.error("%s: %s", attempt.name, refused)
@@ -300,14 +301,14 @@ class Executor:
 
     def _written(self, attempt: Attempt, refused: OcbError | None) -> None:
         attempt.refused = refused
-        wall = paths.wall(attempt.grant.vertex.role, attempt.fqdn)
+        key = attempt.grant.vertex.role, attempt.fqdn
         if refused is None:
             event = Event.PASSED_ON if isinstance(attempt.following, Attempt) else Event.WRITTEN
         elif isinstance(refused, Invalid):
             event = Event.TOO_LARGE
             if not attempt.state.oversized:  # once: it may be tried for long
                 log.warning("%s: its end is too large: %s", attempt.name, refused)
-        elif isinstance(refused, Stale) and refused.path == wall:
+        elif isinstance(refused, Stale) and refused.path in (paths.wall(*key), paths.given(*key)):
             event = Event.WALL_CHANGED
         else:
             event = Event.REFUSED

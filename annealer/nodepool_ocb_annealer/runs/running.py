@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.engine import claim
+from nodepool_ocb.engine import claim, inputs
 from nodepool_ocb.engine.run import Event
 from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
 from nodepool_ocb.jigs.jig import (
@@ -37,7 +37,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.hooks.calls import on_transition
 from nodepool_ocb_annealer.runs import attributes
-from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.attempts import Answer, Attempt, Sent
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Running:
     def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig]) -> None:
         self._session, self._settings, self._jigs = session, settings, jigs
 
-    def run(self, attempt: Attempt, sources: attributes.Sources, after_seconds: float) -> Answer | None:
+    def run(self, attempt: Attempt, sources: inputs.Sources, after_seconds: float) -> Answer | None:
         """Give the jig its order, and wait for its answer; None where the node is not ours any more."""
         attempt.stop.wait(after_seconds)
         self._await_trust(attempt)
@@ -89,12 +89,13 @@ class Running:
             if attempt.gone.wait(TRUST_SECONDS):
                 return
 
-    def _work(self, attempt: Attempt, sources: attributes.Sources, given: Given) -> Answer | None:
+    def _work(self, attempt: Attempt, sources: inputs.Sources, given: Given) -> Answer | None:
         try:
             if refusal := self._on_transition(attempt):
                 return Answer(Event.ENDED, refusal)
             blobs = attributes.read(self._session, sources)
-            sent = attributes.visible(sources, blobs)
+            decoded = attributes.decoded(sources, blobs)
+            sent = Sent(inputs.visible(inputs.layers(sources, decoded)), inputs.judged(sources, decoded))
         except (Stale, Unavailable, Denied) as gone:
             log.warning("%s: %s", attempt.name, gone)
             return Answer(Event.UNREAD, Unknown(f"ZooKeeper: {gone}", begun=False))
@@ -104,8 +105,8 @@ class Running:
             return Answer(Event.ENDED, Failed(str(wrong)))
         return self._ordered(attempt, blobs, sent, given)
 
-    def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: dict[str, Any], given: Given) -> Answer | None:
-        order = self._order(attempt, sent)
+    def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: Sent, given: Given) -> Answer | None:
+        order = self._order(attempt, sent.attributes)
         given.ordered = True
         started = time.monotonic()
         outcome = self._jigs[attempt.jig].run(order, attempt.stop)
@@ -171,7 +172,7 @@ def _left(attempt: Attempt) -> Answer | None:
     return None if attempt.gone.is_set() else Answer(Event.LEFT)
 
 
-def _answer(attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: dict[str, Any]) -> Answer:
+def _answer(attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: Sent) -> Answer:
     """The outcome in a jig's answer; nothing in here may lose it."""
     match outcome:
         case Unreachable():
@@ -180,9 +181,9 @@ def _answer(attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.
             return Answer(Event.FAULT, outcome, begun=begun)
         case Detached(reason):  # nobody told it to let go
             return Answer(Event.FAULT, Unknown(reason), begun=True)
-        case Succeeded(returned):
+        case Succeeded():
             try:
-                results = attributes.wall_changes(attempt.grant.vertex, blobs, sent, returned)
+                results = attributes.results(attempt.grant, blobs, sent.attributes, sent.judged, outcome)
             except Exception as wrong:  # it is the answer that makes no sense
                 said = f"what it gave back cannot be kept: {type(wrong).__name__}: {wrong}"
                 return Answer(Event.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended)

@@ -18,11 +18,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import NodeView, Vertex, World, ordered_with
 from nodepool_ocb.jigs.jig import Failed, Jig, Succeeded, Unknown
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Role, State
+from nodepool_ocb.model.records import Role, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.runs import attributes
@@ -120,7 +121,7 @@ class Working:
         if self._instant(attempt.role, attempt.jig):
             done(Answer(Event.ENDED, INSTANT, self._session.now()))
             return
-        sources = attributes.sources(self._world, attempt.grant.vertex, attempt.role)
+        sources = inputs.sources(self._world, attempt.grant.vertex, attempt.role)
         running = self._running
         self._answer(lambda: running.run(attempt, sources, after_seconds), done)
 
@@ -141,22 +142,22 @@ class Working:
             done(Answer(Event.FAULT, Unknown("no thread could be started", begun=False), self._session.now()))
 
     def read_wall(self, attempt: Attempt, answer: Answer, done: Done) -> bool:
-        """Somebody wrote the wall meanwhile: what the jig gave back is to go on top of that.
+        """Somebody wrote the wall meanwhile, or what is kept of what was given: what the run leaves is to go on top of that.
 
         False where no thread can be had: nothing is lost, try again later.
         """
 
         def work() -> None:
-            results: list[Change] = []
+            results, sent = attributes.Results(), answer.sent
             try:
-                vertex = attempt.grant.vertex
-                path = paths.wall(vertex.role, attempt.fqdn)
-                if isinstance(answer.outcome, Succeeded) and answer.sent is not None:
-                    read = {path: self._session.get(path)}
-                    results = attributes.wall_changes(vertex, read, answer.sent, answer.outcome.attributes)
+                if isinstance(answer.outcome, Succeeded) and sent is not None:
+                    key = attempt.grant.vertex.role, attempt.fqdn
+                    wanted = [paths.wall(*key), paths.given(*key)]
+                    read = dict(zip(wanted, self._session.get_many(wanted), strict=True))
+                    results = attributes.results(attempt.grant, read, sent.attributes, sent.judged, answer.outcome)
             except Exception as error:  # whatever it is, the outcome stands
                 log.warning("%s: %s", attempt.name, error)
-                results = list(answer.results)
+                results = answer.results
             self._post(lambda: done(replace(answer, event=Event.READ, results=results)))
 
         return self._submit(work)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec.structs
 
 from nodepool_ocb.engine.noderole import satisfied
-from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex
+from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex, descendants
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import NodeRole, State
 
@@ -27,7 +27,8 @@ class Edges:
 
     def __init__(self, nodes: Mapping[str, NodeView]) -> None:
         self.clusters: dict[str, ClusterView] = {}  # by name
-        self.turned: set[Vertex] = set()  # what waits for more or fewer parents than when this was emptied last
+        self.turned: set[Vertex] = set()  # what waits for more or fewer than when this was emptied last
+        self.refreshing: set[Vertex] = set()  # what is to be run again in place, or is being so
         self._nodes = nodes
         self._depths: dict[Vertex | ClusterView, int] = {}  # forgotten when an edge changes
         self._awaited: dict[str, list[Vertex]] = {}  # parents named by a noderole, and not here (yet)
@@ -71,6 +72,8 @@ class Edges:
         name = f"{role}@{node.name}"
         vertex = Vertex(name, role, node, record, version, mzxid)
         node.noderoles[role] = vertex
+        if record.refresh:
+            self.refreshing.add(vertex)
         if record.parents:
             self._link(vertex)
         if record.serves:
@@ -95,6 +98,8 @@ class Edges:
         if joined:
             self._leave(vertex)
         before, vertex.record, vertex.version, vertex.mzxid = vertex.record, record, version, mzxid
+        if record.refresh != before.refresh:
+            self._refresh(vertex)
         if turned:
             self._turn(vertex.below, turned)
         if joined:
@@ -108,6 +113,7 @@ class Edges:
     def remove(self, vertex: Vertex) -> None:
         """Take a noderole away; its children await it from now on."""
         del vertex.node.noderoles[vertex.role]
+        self.refreshing.discard(vertex)
         self._unlink(vertex)
         self._leave(vertex)
         if satisfied(vertex.record):
@@ -115,6 +121,15 @@ class Edges:
         if vertex.below:
             self._awaited.setdefault(vertex.name, []).extend(vertex.below)
         vertex.below = ()
+
+    def _refresh(self, vertex: Vertex) -> None:
+        """It is to be run again in place, or is not any more: then those below it, which it went before, may be."""
+        if vertex.record.refresh:
+            self.refreshing.add(vertex)
+            return
+        self.refreshing.discard(vertex)
+        if self.refreshing:
+            self.turned.update(self.refreshing.intersection(descendants(vertex)))
 
     # -- parents --
 

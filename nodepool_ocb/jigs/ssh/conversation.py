@@ -43,6 +43,7 @@ class Conversation:
         self._running_since = time.monotonic() if first else None
         self._written: list[bytes] = []
         self._written_bytes = 0
+        self._ordered = True  # what runs was given what our order brought
 
     def outcome(self, stop: threading.Event, deadline: float, held: Callable[[], None]) -> Outcome:
         """``held`` is called when the machine tells that it has taken the order."""
@@ -78,6 +79,7 @@ class Conversation:
                 self._inline = number(start)
             case Frame("STARTED" | "ATTACHED" as how, (run, *_)):
                 held()
+                self._ordered = True
                 self._begin(run, anew=how == "STARTED")
             case Frame("DONE", (_, word, code, _, size)):
                 self._rest(size)
@@ -94,6 +96,8 @@ class Conversation:
                 return Unreachable("run", " ".join(words))
             case Frame("BROKEN", words):
                 return Failed("the machine's runner: " + " ".join(words))
+            case Frame("OTHER"):
+                self._ordered = False
             case Frame("WRITTEN"):
                 self._written.clear()
                 self._written_bytes = 0
@@ -138,7 +142,7 @@ class Conversation:
             return Failed(f"timed out after {order.timeout_seconds:g} s", code, tail, attributes, log)
         if code != 0:
             return Failed(f"exit code {code}", code, tail, attributes, log)
-        return Succeeded(attributes, code, tail, log)
+        return Succeeded(attributes, code, tail, log, self._ordered)
 
     # -- the output of a longer run --
 

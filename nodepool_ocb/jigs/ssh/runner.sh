@@ -362,19 +362,31 @@ others_idle() {
 
 other_busy() { [ -e "$other" ] && read -r word <"$other" && [ "$word" = busy ]; }
 
+same() { # whether the run of this role and generation was given what this order brings
+  if [ "$payload" = lines ]; then
+    [ "$(cat "$files.script" && echo .)" = "$script." ] && [ "$(cat "$files.attributes.json" && echo .)" = "$attributes." ]
+  else
+    for part in script attributes.json; do
+      [ "$(cat "$files.$part" && echo .)" = "$(cat "$incoming/$part" && echo .)" ] || return
+    done
+  fi
+} 2>/dev/null
+
 decide() { # the five steps; sets $how where there is a run to wait for; the lock is still held, maybe by what was started
   how=
+  differs=
   lock && admit || return
   look
   files=$state/runs/$key
   if [ "$c_key" = "$key" ] && [ ! -s "$files.result" ] && keeper_lives; then
     how=attached run=$c_run
+    same || differs=1
     note attach "$epoch" "$key" "$run" "$c_group" -
     return
   fi
   word=
   [ -s "$files.result" ] && read -r word code <"$files.result"
-  case $word in finished | timeout | flooded) how=adopted; note adopt "$epoch" "$key" "$run" - "$word $code"; return ;; esac
+  case $word in finished | timeout | flooded) how=adopted; same || differs=1; note adopt "$epoch" "$key" "$run" - "$word $code"; return ;; esac
   end_current || { say BUSY "$stays"; return; }
   [ -n "$c_key" ] || end_forgotten || { say BUSY "a run that this machine has no record of does not die"; return; }
   if [ "$destructive" = 1 ] && lost; then
@@ -448,6 +460,7 @@ give() { # the output that is not known yet, what was written, the exit code
     surplus=$(($(wc -c <"$files.written")))
     if [ "$surplus" -gt 1048576 ]; then say SURPLUS "$surplus"; else say WRITTEN && cat "$files.written"; fi
   fi
+  [ -z "$differs" ] || say OTHER
   say DONE "$how" "$word" "$code" "$run" "$size"
 }
 

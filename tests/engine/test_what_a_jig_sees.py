@@ -1,16 +1,13 @@
-"""The layers of attributes that a jig sees, the strongest last, and what of its answer goes to the wall."""
+"""The layers of attributes that a jig sees, the strongest last."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from msgspec.structs import replace
 
-import msgspec
-
+from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, DeploymentRole, Json, Node, NodeRole, Role, Set, State
-from nodepool_ocb.store.client.session import Znode
-from nodepool_ocb_annealer.runs import attributes
+from nodepool_ocb.model.records import DeploymentRole, Json, Node, NodeRole, Role, State
 
 ABOVE, HERE = "n0.example.com", "n1.example.com"
 WALL = paths.wall("app", HERE)
@@ -31,24 +28,24 @@ def world() -> World:
         made.put_role(name, Stored(Role(barclamp="b", jig="script", template=template), 0))
         system: Json = {"a": f"deployment of {name}", f"deployment of {name}": True}
         made.put_deployment_role("lab", name, Stored(DeploymentRole(system=system), 0))
-    made.put_role("other", Stored(Role(barclamp="b", jig="script", template={"a": "nobody sees it"}), 0))
+    template = {"a": "default of other", "default of other": True}
+    made.put_role("other", Stored(Role(barclamp="b", jig="script", template=template), 0))
+    user = {"a": "deployment of other", "deployment of other": True}
+    made.put_deployment_role("lab", "other", Stored(DeploymentRole(user=user), 0))
     for fqdn, role, above in ((ABOVE, "base", ()), (HERE, "other", ()), (HERE, "app", (f"base@{ABOVE}",))):
         state = State.TODO if role == "app" else State.ACTIVE
         made.put_noderole(fqdn, role, NodeRole(state=state, since=0.0, deployment="lab", parents=above), 0)
     return made
 
 
-def seen(*written: str) -> dict[str, Json]:
+def seen(*written: str, of: World | None = None) -> dict[str, Json]:
     """What app@n1 sees while each of these blobs names itself as ``a``, and leaves a key of its own."""
-    made = world()
+    made = of or world()
     vertex = made.vertex(f"app@{HERE}")
     assert vertex is not None
-    wanted = attributes.sources(made, vertex, made.roles["app"].record)
-    return attributes.visible(wanted, {path: blob(path) if path in written else None for path in (SIBLING, *ALL)})
-
-
-def blob(path: str, content: Json = None) -> Znode:
-    return Znode(path, msgspec.json.encode({"a": path, path: True} if content is None else content), 3, 0)
+    wanted = inputs.sources(made, vertex, made.roles["app"].record)
+    blobs = {path: {"a": path, path: True} for path in written}
+    return inputs.visible(inputs.layers(wanted, blobs))
 
 
 ALL = [
@@ -60,8 +57,8 @@ ALL = [
 
 def test_every_layer_is_seen() -> None:
     found = seen(*ALL)
-    names = {*ALL, "default of base", "deployment of base", "default of app", "deployment of app"}
-    assert {name for name in found if name != "a"} == names
+    shared = {f"{what} of {role}" for what in ("default", "deployment") for role in ("base", "app", "other")}
+    assert {name for name in found if name != "a"} == {*ALL, *shared}
 
 
 def test_defaults_of_the_own_role_stand_above_those_of_a_parent() -> None:
@@ -79,29 +76,30 @@ def test_what_is_written_at_a_parent_yields_to_the_defaults_of_the_own_role() ->
     assert seen(*PARENT)[PARENT[0]] is True
 
 
-def test_what_is_written_at_an_active_sibling_is_seen_and_its_defaults_are_not() -> None:
-    assert seen(SIBLING)[SIBLING] is True
+def test_all_that_an_active_sibling_says_is_seen_below_what_the_noderole_depends_on() -> None:
+    assert {SIBLING, "default of other", "deployment of other"} <= seen(SIBLING).keys()
     assert seen(SIBLING)["a"] == "deployment of app"
 
 
-def changes(returned: Mapping[str, Json], wall: Znode | None = None) -> list[Change]:
-    """What is written after a jig was sent ``a`` and gave this back."""
+def test_what_a_sibling_that_is_not_active_says_is_not_seen() -> None:
     made = world()
-    vertex = made.vertex(f"app@{HERE}")
-    assert vertex is not None
-    return attributes.wall_changes(vertex, {WALL: wall}, {"a": 1}, dict(returned))
+    made.put_noderole(HERE, "other", NodeRole(state=State.ERROR, since=0.0, deployment="lab"), 1)
+    assert not {SIBLING, "default of other", "deployment of other"} & seen(of=made).keys()
 
 
-def test_what_a_jig_adds_is_written_to_the_wall() -> None:
-    assert changes({"a": 1, "b": 2}) == [Create(WALL, {"b": 2})]
-    assert changes({"a": 1, "b": 2}, blob(WALL, {"c": 3})) == [Set(WALL, {"c": 3, "b": 2}, 3)]
+def test_a_default_of_one_sibling_does_not_hide_what_was_set_for_another() -> None:
+    made = world()
+    template = {"b": "default of zeta"}
+    made.put_role("zeta", Stored(Role(barclamp="b", jig="script", template=template), 0))
+    made.put_noderole(HERE, "zeta", NodeRole(state=State.ACTIVE, since=0.0, deployment="lab"), 0)
+    assert seen(of=made)["b"] == "default of zeta"
+    stored = made.deployment_roles["lab", "other"]
+    made.put_deployment_role("lab", "other", replace(stored, record=DeploymentRole(user={"b": "set for other"})))
+    assert seen(of=made)["b"] == "set for other"
 
 
-def test_a_wall_that_stays_the_same_is_not_written() -> None:
-    assert changes({"a": 1}) == []
-    assert changes({"a": 1, "b": 2}, blob(WALL, {"b": 2})) == []
-    assert changes({"a": 1}, blob(WALL, {"b": 2})) == []
-
-
-def test_a_wall_that_cannot_be_read_is_written_over_with_the_version_that_was_read() -> None:
-    assert changes({"a": 1, "b": 2}, Znode(WALL, b"{", 3, 0)) == [Set(WALL, {"b": 2}, 3)]
+def test_hints_of_the_node_are_seen_where_nobody_says_otherwise() -> None:
+    made = world()
+    made.put_node(HERE, Node(deployment="lab", hints={"a": "a hint", "admin_macs": ["52:54:00:00:00:01"]}), 1)
+    found = seen(of=made)
+    assert (found["a"], found["admin_macs"]) == ("deployment of app", ["52:54:00:00:00:01"])

@@ -1,0 +1,24 @@
+"""What a noderole's jig is given: the layers of attributes that it sees, what is kept of them, and what differs since."""
+
+from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept
+from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, Sources, layers, sources, visible
+from nodepool_ocb.engine.inputs.outdated import Difference, all_outdated, differences, outdated, read_for
+
+__all__ = [
+    "UNKNOWN",
+    "Blobs",
+    "Catalogue",
+    "Difference",
+    "Judged",
+    "Layer",
+    "Sources",
+    "all_outdated",
+    "differences",
+    "judged",
+    "kept",
+    "layers",
+    "outdated",
+    "read_for",
+    "sources",
+    "visible",
+]

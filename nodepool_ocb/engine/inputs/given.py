@@ -1,0 +1,89 @@
+"""What a run was given, as far as it is told from what is given now: a number in the noderole's record, and what it stands for.
+
+Told apart are its role's jig, script and parameters; all attributes of its ancestors and its own, but for the wall that its
+runs write; and whatever else is seen at the places that its role declares or wants. What a noderole beside it says
+elsewhere was there or not as it happened to be ACTIVE before: a role that depends on it wants it (``wants-attribs``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb.engine.attributes import read
+from nodepool_ocb.engine.inputs.layers import Blobs, Kind, Layer, Sources, depended_on, layers, visible
+from nodepool_ocb.model.records import Given, Json
+
+UNKNOWN: Final = 1  # the number of what nobody can tell
+LONGEST_TEXT: Final = 200  # characters of a text that is kept; of a longer one its digest is
+MOST_BYTES: Final = 64 << 10  # of all that is kept
+
+_MODULO: Final = 10**15  # model.ranges.Count
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What a run is given: the number that stands for it, and all of it."""
+
+    number: int
+    given: Given
+
+
+def judged(sources: Sources, blobs: Blobs) -> Judged:
+    """What a run of the noderole is given now."""
+    attributes = visible([layer for layer in depended_on(sources, blobs) if not _own_wall(sources, layer)])
+    found = _watched(sources, blobs, attributes) if sources.watched else {}
+    role = sources.role
+    script = _digest(role.script.encode())[:16] if role.script else None
+    given = Given(jig=role.jig, script=script, parameters=role.parameters, attributes=attributes, beside=found)
+    return Judged(_number(given), given)
+
+
+def kept(given: Given) -> Given | None:
+    """What is stored of it: long texts by their digest, and nothing of what is too large; None where there is nothing to tell."""
+    short = msgspec.structs.replace(given, attributes=_short(given.attributes), beside=_short(given.beside))
+    if len(msgspec.json.encode(short)) > MOST_BYTES:
+        return Given(jig=given.jig, script=given.script, reason="it was too large to be kept")
+    return short if short != Given(jig=given.jig) else None
+
+
+def _own_wall(sources: Sources, layer: Layer) -> bool:
+    return layer.kind is Kind.WALL and layer.subject == sources.own.name
+
+
+def _watched(sources: Sources, blobs: Blobs, attributes: Json) -> dict[str, Json]:
+    """What is seen at the places that the role declares or wants, where that is not the same already."""
+    everything = visible([layer for layer in layers(sources, blobs) if not _own_wall(sources, layer)])
+    found = {}
+    for place in sources.watched:
+        try:
+            value = read(everything, place)
+        except KeyError:
+            continue
+        try:
+            same = read(attributes, place) == value
+        except KeyError:
+            same = False
+        if not same:
+            found[place] = value
+    return found
+
+
+def _number(given: Given) -> int:
+    data = msgspec.json.encode(given, order="sorted")
+    return 2 + int.from_bytes(hashlib.sha256(data).digest()[:8], "big") % (_MODULO - 2)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _short(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(each) for each in value]
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return f"{len(value)} characters, sha256 {_digest(value.encode('utf-8', 'surrogatepass'))[:16]}"
+    return value
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,147 @@
+"""What is outdated: an ACTIVE noderole that would be given something else than its newest run was, and what that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine.attributes import MISSING
+from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept
+from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, Sources, layers, sources
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Given, Json, NodeRole, State
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One thing that is another now: an attribute, or something of the role.
+
+    ``before`` and ``now`` are UNSET where there was, or is, nothing; ``layer`` says who says what is there now.
+    """
+
+    what: str  # the attribute's place, a/b/c; "jig", "script", or "parameters/..."
+    before: Json | msgspec.UnsetType = msgspec.UNSET
+    now: Json | msgspec.UnsetType = msgspec.UNSET
+    layer: str | None = None
+
+
+def outdated(record: NodeRole, now: Judged) -> bool:
+    """Whether its newest run was given something else; not of one that will run anyway, nor where nobody knows.
+
+    >>> record = NodeRole(state=State.ACTIVE, since=0.0, given=7)
+    >>> outdated(record, Judged(7, Given(jig="script"))), outdated(record, Judged(8, Given(jig="script")))
+    (False, True)
+    """
+    return record.state is State.ACTIVE and not record.refresh and record.given not in (0, now.number)
+
+
+def all_outdated(world: World, vertices: Iterable[Vertex], blobs: Blobs) -> list[Vertex]:
+    """Those that are outdated, of which the attributes of ``read_for`` were read; in their order."""
+    catalogue = Catalogue(world)
+    return [each for each in candidates(vertices) if outdated(each.record, _now(catalogue, each, blobs)[0])]
+
+
+def candidates(vertices: Iterable[Vertex]) -> list[Vertex]:
+    """Those that may be outdated, as far as their own records say."""
+    return [
+        each
+        for each in vertices
+        if each.record.given
+        and each.record.state is State.ACTIVE
+        and not each.record.refresh
+        and not each.unreadable
+        and each.role in each.node.world.roles
+    ]
+
+
+def read_for(vertices: Iterable[Vertex]) -> list[str]:
+    """The paths of the noderoles whose attributes those of ``vertices`` see that may be outdated; each once, in order."""
+    everyone: set[Vertex] = set()
+    for vertex in candidates(vertices):
+        everyone |= unreadable.seen_by(vertex)
+    return sorted(paths.noderole(each.role, each.node.name) for each in everyone)
+
+
+def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None) -> list[Difference]:
+    """What is another now than what the newest run was given, of which ``before`` is kept; by place.
+
+    Where nothing was kept, or what it was is not known, that is the one difference.
+    """
+    record = vertex.record
+    now, found = _now(Catalogue(world), vertex, blobs)
+    if record.given == UNKNOWN or (before is not None and before.reason):
+        return [Difference("everything", before.reason if before else "not known")]
+    new = kept(now.given) or Given(jig=now.given.jig)
+    if new.reason:
+        return [Difference("everything", now=new.reason)]
+    old = before or Given(jig=now.given.jig)
+    of_layers = layers(found, blobs)
+    changed = {key: (one, other) for key, one, other in _leaves(old.attributes, new.attributes)}
+    for place in sorted(old.beside.keys() | new.beside.keys()):
+        one, other = old.beside.get(place, MISSING), new.beside.get(place, MISSING)
+        if _differ(one, other):
+            changed.setdefault(tuple(place.split("/")), (one, other))
+    return [
+        *_of_role(old, new),
+        *(_attribute(key, one, other, of_layers) for key, (one, other) in sorted(changed.items())),
+    ]
+
+
+def _now(catalogue: Catalogue, vertex: Vertex, blobs: Blobs) -> tuple[Judged, Sources]:
+    world = vertex.node.world
+    found = sources(world, vertex, world.roles[vertex.role].record, catalogue)
+    return judged(found, blobs), found
+
+
+def _of_role(before: Given, now: Given) -> Iterator[Difference]:
+    for what in ("jig", "script"):
+        one, other = getattr(before, what), getattr(now, what)
+        if one != other:
+            yield Difference(what, one or msgspec.UNSET, other or msgspec.UNSET, "role")
+    for key, one, other in _leaves(before.parameters, now.parameters):
+        yield Difference("/".join(("parameters", *key)), _or_unset(one), _or_unset(other), "role")
+
+
+def _attribute(key: tuple[str, ...], before: Any, now: Any, of_layers: Sequence[Layer]) -> Difference:
+    origin = _origin(key, of_layers) if now is not MISSING else None
+    return Difference("/".join(key), _or_unset(before), _or_unset(now), origin)
+
+
+def _origin(key: tuple[str, ...], of_layers: Sequence[Layer]) -> str | None:
+    """The strongest layer that says something there."""
+    return next((str(layer) for layer in reversed(of_layers) if _says(layer.values, key)), None)
+
+
+def _says(values: Any, key: tuple[str, ...]) -> bool:
+    for step in key:
+        if not isinstance(values, dict) or step not in values:
+            return False
+        values = values[step]
+    return True
+
+
+def _leaves(one: Any, other: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """The places where two differ, maps opened, with what each has there."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in sorted(one.keys() | other.keys()):
+            yield from _leaves(one.get(key, MISSING), other.get(key, MISSING), (*above, key))
+    elif isinstance(one, Mapping) and one and other is MISSING:
+        yield from _leaves(one, {}, above)
+    elif isinstance(other, Mapping) and other and one is MISSING:
+        yield from _leaves({}, other, above)
+    elif _differ(one, other):
+        yield above, one, other
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """As JSON: true is not 1, and 1 is not 1.0."""
+    if one is MISSING or other is MISSING:
+        return one is not other
+    return msgspec.json.encode(one, order="sorted") != msgspec.json.encode(other, order="sorted")
+
+
+def _or_unset(value: Any) -> Any:
+    return msgspec.UNSET if value is MISSING else value

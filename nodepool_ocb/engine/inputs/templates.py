@@ -1,0 +1,38 @@
+"""What roles say of attributes: their defaults, and the places that they declare; of the roles that they provide, too.
+
+A role has the attributes of the roles that it provides as if it declared them (seed 001).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodepool_ocb.engine.attributes import merge
+from nodepool_ocb.model.records import Json, Role
+
+
+def provided(catalogue: Mapping[str, Role], name: str) -> list[Role]:
+    """The role, then those that it provides, the nearest first; KeyError where it is not known."""
+    catalogue[name]
+    names = [name]
+    for each in names:  # grows while it is walked
+        names += [other for other in catalogue[each].provides if other in catalogue and other not in names]
+    return [catalogue[each] for each in names]
+
+
+def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
+    """The defaults of all attributes that a role has, its own before those of the roles that it provides."""
+    merged: dict[str, Json] = {}
+    for each in reversed(provided(catalogue, name)):
+        merged = merge(merged, each.template)
+    return merged
+
+
+def watched(catalogue: Mapping[str, Role], name: str) -> tuple[str, ...]:
+    """The places (``a/b/c``) of the attributes that a role has, and of those that it wants; in order."""
+    own = provided(catalogue, name)
+    found = {attrib.map for each in own for attrib in each.attribs}
+    wanted = {wanted for each in own for wanted in each.wants_attribs}
+    if wanted:
+        found |= {attrib.map for role in catalogue.values() for attrib in role.attribs if attrib.name in wanted}
+    return tuple(sorted(found))

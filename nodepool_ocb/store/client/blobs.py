@@ -1,0 +1,47 @@
+"""Attributes, many in one read: those of the noderoles that somebody asks about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Given
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.reading import Reading
+
+
+class Read(msgspec.Struct, frozen=True):
+    """What was read: the attributes by path, and why others cannot be."""
+
+    blobs: Mapping[str, Mapping[str, Any]]
+    unreadable: Mapping[str, str]
+
+
+def read(session: Reading, folders: Collection[str], names: Iterable[str]) -> Read:
+    """The attributes of these names below noderoles, whose paths are ``folders``; raises Unavailable or Denied.
+
+    One request lists what each has, so that what is not there costs nothing more.
+    """
+    wanted = frozenset(names)
+    listed = zip(folders, session.children_many(list(folders)), strict=True)
+    there = [f"{folder}/{name}" for folder, found in listed for name in found or () if name in wanted]
+    blobs: dict[str, Mapping[str, Any]] = {}
+    unreadable: dict[str, str] = {}
+    for path, znode in zip(there, session.get_many(there), strict=True):
+        try:
+            blobs[path] = codec.attributes(znode)
+        except Invalid as wrong:
+            unreadable[path] = str(wrong)
+    return Read(blobs, unreadable)
+
+
+def given(session: Reading, path: str) -> Given | None:
+    """What is kept of what a run was given; None where nothing is, or it cannot be read. Raises Unavailable or Denied."""
+    (znode,) = session.get_many([path])
+    try:
+        return codec.decode(Given, znode) if znode is not None else None
+    except Invalid as wrong:
+        return Given(jig="", reason=str(wrong))

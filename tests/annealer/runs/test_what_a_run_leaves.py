@@ -1,0 +1,78 @@
+"""What of a jig's answer is written below its noderole: its wall, and what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from nodepool_ocb.engine import inputs
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Create, Given, Json, Node, NodeRole, Set, State
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Znode
+from nodepool_ocb_annealer.runs import attributes
+
+NODE = "n1.example.com"
+WALL, GIVEN = paths.wall("app", NODE), paths.given("app", NODE)
+
+
+def vertex() -> Vertex:
+    made = World()
+    made.put_node(NODE, Node(), 0)
+    return made.put_noderole(NODE, "app", NodeRole(state=State.TRANSITION, since=0.0), 0)
+
+
+def znode(path: str, content: Any) -> Znode:
+    return Znode(path, msgspec.json.encode(content), 3, 0)
+
+
+def wall(returned: Mapping[str, Json], before: Znode | None = None) -> list[Change]:
+    """What is written after a jig was sent ``a`` and gave this back."""
+    return attributes.wall_changes(vertex(), {WALL: before}, {"a": 1}, dict(returned))
+
+
+def test_what_a_jig_adds_is_written_to_the_wall() -> None:
+    assert wall({"a": 1, "b": 2}) == [Create(WALL, {"b": 2})]
+    assert wall({"a": 1, "b": 2}, znode(WALL, {"c": 3})) == [Set(WALL, {"c": 3, "b": 2}, 3)]
+
+
+def test_a_wall_that_stays_the_same_is_not_written() -> None:
+    assert wall({"a": 1}) == []
+    assert wall({"a": 1, "b": 2}, znode(WALL, {"b": 2})) == []
+    assert wall({"a": 1}, znode(WALL, {"b": 2})) == []
+
+
+def test_a_wall_that_cannot_be_read_is_written_over_with_the_version_that_was_read() -> None:
+    assert wall({"a": 1, "b": 2}, Znode(WALL, b"{", 3, 0)) == [Set(WALL, {"b": 2}, 3)]
+
+
+def given(now: Given, before: Znode | None = None) -> list[Change]:
+    return attributes.given_changes(vertex(), {GIVEN: before}, inputs.Judged(7, now))
+
+
+def test_what_a_run_was_given_is_kept_in_the_place_of_what_was_given_before() -> None:
+    now = Given(jig="script", attributes={"a": 1})
+    assert given(now) == [Create(GIVEN, now)]
+    assert given(now, znode(GIVEN, {"schema": 1, "jig": "script"})) == [Set(GIVEN, now, 3)]
+    assert given(now, Znode(GIVEN, b"{", 3, 0)) == [Set(GIVEN, now, 3)]
+
+
+def test_nothing_is_kept_of_a_run_that_was_given_nothing_but_what_was_kept_before_goes() -> None:
+    assert given(Given(jig="test")) == []
+    assert given(Given(jig="test"), znode(GIVEN, {"schema": 1, "jig": "script"})) == [Set(GIVEN, Given(jig="test"), 3)]
+
+
+def test_what_is_kept_is_written_as_a_record_that_is_read_again() -> None:
+    keep = inputs.kept(Given(jig="script", attributes={"a": "x" * 1000, "b": 1.0}, beside={"c/d": True}))
+    assert keep is not None
+    read = codec.decode(Given, Znode(GIVEN, codec.encode(keep), 0, 0))
+    assert read == keep
+    assert len(read.attributes["a"]) < 100
+
+
+def test_what_is_too_large_to_be_kept_says_so() -> None:
+    keep = inputs.kept(Given(jig="script", attributes={str(each): "x" * 100 for each in range(1000)}))
+    assert keep == Given(jig="script", reason="it was too large to be kept")
