@@ -1,0 +1,115 @@
+"""What a rollout of a site that is ACTIVE runs again: the noderoles of named roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.kit import completion, output
+from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.records import State
+from nodepool_ocb.rollout.observer import Observer, destructive
+
+if TYPE_CHECKING:
+    from nodepool_ocb.rollout.plan import Again
+    from nodepool_ocb.rollout.records import Rollout
+    from nodepool_ocb.rollout.strategy import Strategy
+
+SHOWN = 3  # names in a sentence
+
+refresh_option = click.option(
+    "--refresh", "roles", multiple=True, metavar="ROLE", shell_complete=completion.roles,
+    help="Run again in place what is ACTIVE of this role; may be given again. Nothing that is PROPOSED is committed.",
+)  # fmt: skip
+batch_option = click.option(
+    "--batch",
+    "batches",
+    multiple=True,
+    metavar="SIZE",
+    help="Groups without batches of their own send so many nodes (5, 10%), then so many more; in all, from the start.",
+)
+
+
+def chosen(world: World, deployment: str, nodes: Iterable[str], roles: Sequence[str]) -> Again | None:
+    """What is to run again on these nodes, by ``--refresh``; None where nobody asked for that.
+
+    A destructive role is left out, and said. Raises NotFound for a role that is not there, Conflict where there is nothing.
+    """
+    from nodepool_ocb.rollout.plan import Again
+
+    if not roles:
+        return None
+    for role in roles:
+        if role not in world.roles:
+            raise unknown("role", role, world.roles)
+    within = set(below(world, deployment))
+    bound = [
+        vertex
+        for node in nodes
+        for vertex in world.nodes[node].noderoles.values()
+        if vertex.role in roles and vertex.record.deployment in within and not vertex.unreadable
+    ]
+    active = [vertex for vertex in bound if vertex.record.state is State.ACTIVE and not vertex.record.refresh]
+    wanted = [vertex for vertex in active if not destructive(world, vertex)]
+    words = ", ".join(f"role {role}" for role in dict.fromkeys(roles))
+    left_out = [vertex for vertex in active if destructive(world, vertex)]
+    if left_out:
+        output.say(f"note: {_named(left_out)}: destructive, and left out; nodepool-ocb noderole redeploy runs it again")
+    others = [vertex for vertex in bound if vertex not in active]
+    if others:
+        output.say(f"note: {_named(others)}: not ACTIVE, and left out")
+    if not wanted:
+        raise Conflict(f"nothing is to run again in deployment {deployment}: no noderole of {words} is ACTIVE")
+    return Again(words, _epochs(wanted))
+
+
+def _epochs(vertices: Iterable[Vertex]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for vertex in vertices:
+        found.setdefault(vertex.node.name, {})[vertex.role] = vertex.record.epoch
+    return found
+
+
+def refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
+    """Raises Conflict where no group and phase has what is to run again; says how many do, and which do not."""
+    look = Observer(world, deployment, rollout)
+    grouped = {node for members in rollout.members.values() for node in members}
+    phases = range(len(rollout.head.strategy.phases))
+    taken = {vertex for node in grouped for phase in phases for vertex in look.noderoles(node, phase)}
+    meant = [world.nodes[node].noderoles[role] for node, each in rollout.nodes.items() for role in each.again]
+    if not taken:
+        raise Conflict(f"nothing of {rollout.head.again} is in a phase of this rollout, on a node in a group of it")
+    left = [vertex for vertex in meant if vertex not in taken]
+    if left:
+        output.say(f"note: {_named(left)}: in no phase or on nodes in no group, and not run again")
+    many, nodes = counted(len(taken), "noderole"), counted(len({vertex.node for vertex in taken}), "node")
+    output.say(f"note: {rollout.head.again}: to run again: {many} on {nodes}")
+
+
+def _named(vertices: Sequence[Vertex]) -> str:
+    names = sorted(vertex.name for vertex in vertices)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def with_batches(strategy: Strategy, sizes: Sequence[str]) -> Strategy:
+    """The strategy with these batches in every group that has none; raises UsageError."""
+    from nodepool_ocb.rollout.reading import batch
+
+    try:
+        batches = tuple(map(batch, sizes))
+    except ValueError as wrong:
+        raise click.UsageError(
+            f"--batch {wrong}: write a number of nodes such as 5, or a part of them such as 10%"
+        ) from wrong
+    if not batches:
+        return strategy
+    groups = tuple(group if group.batches else replace(group, batches=batches) for group in strategy.groups)
+    return replace(strategy, groups=groups)
