@@ -36,7 +36,8 @@ class Hooked:
         frozenset()
     )  # in on_node_change: the fields of the node that changed, but by it, since it ran last
     record: NodeRole | None = None
-    attributes: Mapping[str, Json] = field(default_factory=dict)  # the noderole's system attributes as they are
+    attributes: Mapping[str, Json] = field(default_factory=dict)  # the system attributes as they are
+    user: Mapping[str, Json] = field(default_factory=dict)  # in deployment hooks: what people set for the role there
     noderoles: Mapping[str, NodeRole] = field(default_factory=dict)
     set_system: dict[str, dict[str, Json]] = field(default_factory=dict)  # noderole → attributes merged into its system
     set_node: dict[str, Any] = field(

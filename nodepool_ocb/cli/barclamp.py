@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool_ocb.cli.kit import output, session
-from nodepool_ocb.cli.kit.options import Noun, dry_run_option
+from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
 from nodepool_ocb.cli.noderoles import outdated
-from nodepool_ocb.engine import structure, unreadable
+from nodepool_ocb.engine import roles, structure, unreadable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
@@ -26,7 +26,7 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Pat
 
 @click.group(cls=Noun)
 def command() -> None:
-    """Check and import barclamps: the documents that define roles."""
+    """Check, import and delete barclamps: the documents that define roles."""
 
 
 @command.command()
@@ -72,8 +72,8 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
         finally:
             _complain(outcome[0].warnings if outcome else ())
         imported = {paths.role(name): name for name in outcome[0].roles}
-        roles = {imported[change.path] for change in changes if change.path in imported} if not dry_run else set()
-        said = outdated.sentences(opened, lambda vertex: vertex.role in roles) if roles else []
+        other = {imported[change.path] for change in changes if change.path in imported} if not dry_run else set()
+        said = outdated.sentences(opened, lambda vertex: vertex.role in other) if other else []
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
     session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
@@ -84,11 +84,28 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
         raise Invalid(f"what has a problem was left out, and {rest}; mend it, and import again")
 
 
-def _changes(world: World, roles: Mapping[str, Role]) -> list[Change]:
+@command.command()
+@click.argument("name")
+@yes_option
+@dry_run_option
+def delete(name: str, yes: bool, dry_run: bool) -> None:
+    """Delete all roles of a barclamp at once: refused while one is bound, is in a deployment, or is required by another."""
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        yield roles.deletion(world, roles.of_barclamp(world, name))
+
+    if not dry_run:
+        confirm(f"delete every role of barclamp {name}", yes)
+    with session.session() as opened:
+        changes = session.change(opened, decide, dry_run)
+    session.report(changes, dry_run)
+
+
+def _changes(world: World, given: Mapping[str, Role]) -> list[Change]:
     """Those roles that are new or different, each after all that it requires: what a part of them leaves has no circle."""
     changes: list[Change] = []
-    for name in _required_first({**{name: stored.record for name, stored in world.roles.items()}, **roles}):
-        role = roles.get(name)
+    for name in _required_first({**{name: stored.record for name, stored in world.roles.items()}, **given}):
+        role = given.get(name)
         stored = world.roles.get(name)
         if role is None:
             continue

@@ -17,10 +17,21 @@ from nodepool_ocb.cli.noderoles import outdated, waiting
 from nodepool_ocb.cli.noderoles.committing import Commit
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import deployments, structure, unreadable
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
+from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Create, DeploymentRole, DeploymentState, Json, Role, Set
+from nodepool_ocb.model.records import (
+    Change,
+    Check,
+    Create,
+    Deployment,
+    DeploymentRole,
+    DeploymentState,
+    Json,
+    Role,
+    Set,
+)
 from nodepool_ocb.views import deployments as shown
 from nodepool_ocb.views.deployments import Branch
 
@@ -70,7 +81,7 @@ def show(name: str) -> None:
     deployment_of(world, name)
     document = shown.document(world, name)
     about = output.fields(document, but=("roles", "noderoles"))
-    roles = output.table(document.roles, ("role", "user", "system"))
+    roles = output.table(document.roles, ("role", "user", "system", "hooks", "refused"))
     bound = output.table(document.noderoles, ("noderole", "state", "since"))
     output.thing(document, name, about, _tree(shown.tree(world, name)), roles, bound)
 
@@ -108,10 +119,18 @@ def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> Non
 @command.command()
 @name_argument
 @click.argument("role", shell_complete=completion.roles)
-@click.argument("keys", nargs=-1, required=True, metavar="PATH/TO...")
+@click.argument("keys", nargs=-1, metavar="[PATH/TO...]")
+@click.option("--force", is_flag=True, help="Without PATH: do not run its on_deployment_delete, which may refuse.")
+@yes_option
 @dry_run_option
-def unset(name: str, role: str, keys: Sequence[str], dry_run: bool) -> None:
-    """Take back what `deployment set` gave, by the attribute's name or its path; what counts then is said."""
+def unset(name: str, role: str, keys: Sequence[str], force: bool, yes: bool, dry_run: bool) -> None:
+    """Take back what `deployment set` gave, by the attribute's name or its path; what counts then is said.
+
+    Without PATH the role leaves the deployment, with all its attributes there: refused while noderoles of it are bound there.
+    """
+    if not keys:
+        _leave(name, role, force, yes, dry_run)
+        return
     from nodepool_ocb.catalogue import rules as roles
 
     said: list[str] = []
@@ -129,12 +148,35 @@ def unset(name: str, role: str, keys: Sequence[str], dry_run: bool) -> None:
         output.say(line)
 
 
+def _leave(name: str, role: str, force: bool, yes: bool, dry_run: bool) -> None:
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        _changeable(world, name)
+        yield deploymentroles.leaving(world, name, role, force)
+
+    if not dry_run:
+        confirm(f"take role {role} out of deployment {name}, with its attributes there", yes)
+    with connection.session() as opened:
+        changes = connection.change(opened, decide, dry_run)
+    connection.report(changes, dry_run)
+    _say_hooks(changes, f"if it refuses, the role stays: nodepool-ocb deployment show {name}")
+
+
+def _say_hooks(changes: Iterable[Change], then: str) -> None:
+    if any(isinstance(change, Set) and isinstance(change.data, DeploymentRole) for change in changes):
+        output.say(f"an annealer runs on_deployment_delete first; {then}")
+
+
+def _changeable(world: World, name: str) -> Stored[Deployment]:
+    deployment = deployment_of(world, name)
+    if deployment.record.state is not DeploymentState.PROPOSED and name != deployments.SYSTEM:
+        raise Conflict(f"deployment {name} is COMMITTED; first: nodepool-ocb deployment propose {name}")
+    return deployment
+
+
 def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        deployment = deployment_of(world, name)
+        deployment = _changeable(world, name)
         definition = role_of(world, role).record
-        if deployment.record.state is not DeploymentState.PROPOSED and name != deployments.SYSTEM:
-            raise Conflict(f"deployment {name} is COMMITTED; first: nodepool-ocb deployment propose {name}")
         unreadable.refuse(world, [paths.deployment_role(name, role)])
         stored = world.deployment_roles.get((name, role))
         before = stored.record if stored else DeploymentRole()
@@ -142,10 +184,12 @@ def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
         check = Check(paths.deployment(name), deployment.version)
         path = paths.deployment_role(name, role)
         if stored is None:
-            hooks = tuple(hook for hook in definition.hooks if hook == "on_deployment_create")
+            hooks = tuple(hook for hook in definition.hooks if hook == deploymentroles.CREATE)
             yield structure.raised(world, [check, Create(path, DeploymentRole(user=user, hooks=hooks))])
-        elif not given.same(user, before.user):
-            yield [structure.unchanged(world), check, Set(path, replace(before, user=user), stored.version)]
+            return
+        after = deploymentroles.asked_again(before)
+        if not given.same(user, before.user) or after is not before:
+            yield [structure.unchanged(world), check, Set(path, replace(after, user=user), stored.version)]
 
     with connection.session() as opened:
         changes = connection.change(opened, decide, dry_run)
@@ -207,6 +251,7 @@ def commit(name: str, alone: bool, force: bool, wait: bool, timeout_seconds: flo
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         now, by = opened.now(), connection.me()
         bound = _bound(world, name)
+        deploymentroles.refuse_commit(world, name)
         unreadable.refuse_commit(world, bound, {vertex.node.name for vertex in bound} | _nodes(world, name))
         if not alone:
             yield from committing.transactions(opened, world, bound)
@@ -248,8 +293,7 @@ def delete(name: str, yes: bool) -> None:
         confirm(f"delete deployment {name} with the attributes of its roles ({held or 'none'})", yes)
         changes = connection.change(opened, lambda session, now: _deletion(session, now, name))
     connection.report(changes)
-    if any(isinstance(change, Set) for change in changes):
-        output.say(f"hooks of on_deployment_delete run first; when they have, delete {name} once more")
+    _say_hooks(changes, f"then delete {name} once more; nodepool-ocb deployment show {name} says what is refused")
 
 
 def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]]:
@@ -260,9 +304,8 @@ def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]
     hooked: list[Change] = []
     for (deployment, role), below in sorted(world.deployment_roles.items()):
         known = world.roles.get(role)
-        if deployment == name and known and "on_deployment_delete" in known.record.hooks:
-            hooks = tuple(dict.fromkeys((*below.record.hooks, "on_deployment_delete")))
-            marked = replace(below.record, deleting=True, hooks=hooks)
+        if deployment == name and known and deploymentroles.DELETE in known.record.hooks:
+            marked = deploymentroles.marked(below.record)
             hooked.append(Set(paths.deployment_role(name, role), marked, below.version))
     if hooked:
         yield structure.raised(world, hooked)

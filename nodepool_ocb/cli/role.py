@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import role_of
-from nodepool_ocb.cli.kit.options import Noun
+from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
+from nodepool_ocb.engine import roles
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model.records import Change
 from nodepool_ocb.views import roles as shown
 
 
@@ -29,3 +34,21 @@ def list_(flags: tuple[str, ...], barclamp: str | None) -> None:
 def show(role: str) -> None:
     """One role, as it was imported."""
     output.thing(shown.RoleDocument(role, role_of(session.world(), role).record), role)
+
+
+@command.command()
+@click.argument("role", shell_complete=completion.roles)
+@yes_option
+@dry_run_option
+def delete(role: str, yes: bool, dry_run: bool) -> None:
+    """Delete a role: refused while it is bound, is in a deployment, or is required by another role."""
+
+    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        role_of(world, role)
+        yield roles.deletion(world, [role])
+
+    if not dry_run:
+        confirm(f"delete role {role}", yes)
+    with session.session() as opened:
+        changes = session.change(opened, decide, dry_run)
+    session.report(changes, dry_run)

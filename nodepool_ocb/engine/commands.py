@@ -24,6 +24,7 @@ MEANT_FOR: Final = {
     Event.PROPOSE: frozenset({State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR}),
     Event.RETRY: frozenset({State.ERROR}),
     Event.REFRESH: frozenset({State.ACTIVE}),
+    Event.WITHDRAW: frozenset({State.ACTIVE}),
     Event.CANCEL: frozenset({State.TRANSITION}),
 }
 

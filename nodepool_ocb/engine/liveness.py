@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import addressing, marks, structure, unreadable
 from nodepool_ocb.engine.claim import accounted, writes
-from nodepool_ocb.engine.nodehooks import noticed
+from nodepool_ocb.engine.hooks.node import noticed
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict

@@ -46,6 +46,7 @@ class Event(StrEnum):
     RETRY = "RETRY"  # a person wants a failed one to run again
     REDEPLOY = "REDEPLOY"  # a person wants it to run again from the start, a destructive one too
     REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
+    WITHDRAW = "WITHDRAW"  # a rollout takes a refresh back that has not begun
     NODE_DIED = "NODE_DIED"  # the machine does not answer: all that was done on it must be looked at again
     SKIP = "SKIP"  # a destructive role that was done already
 
@@ -76,6 +77,7 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.ACTIVE, Event.REDEPLOY): State.TODO,
     (State.ERROR, Event.REDEPLOY): State.TODO,
     (State.ACTIVE, Event.REFRESH): State.ACTIVE,
+    (State.ACTIVE, Event.WITHDRAW): State.ACTIVE,  # only with a refresh pending
     (State.TODO, Event.SKIP): State.ACTIVE,
     (State.BLOCKED, Event.NODE_DIED): State.TODO,
     (State.TODO, Event.NODE_DIED): State.TODO,
@@ -182,7 +184,7 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     Raises Conflict where the table has no such pair.
     """
     state = AFTER.get((record.state, event))
-    if state is None or (event is Event.CLAIM and not claimable(record)):
+    if state is None or (event in (Event.CLAIM, Event.WITHDRAW) and not claimable(record)):
         raise Conflict(f"a noderole in {record.state} cannot {event}")
     if event is Event.CANCEL:  # who works on it since when, and why, stays as it is
         return replace(record, cancel_reason=record.cancel_reason or reason or "asked for")
@@ -222,6 +224,7 @@ _AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
     Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
     Event.REDEPLOY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
     Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
+    Event.WITHDRAW: lambda _: {"refresh": False},
     Event.NODE_DIED: lambda _: {"not_before": 0.0, "cancel_reason": None},
     Event.SKIP: _nothing,
 }

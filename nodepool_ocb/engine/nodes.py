@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import addressing, binding, structure, unreadable
-from nodepool_ocb.engine.nodehooks import with_hook
+from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.world import NodeView, Vertex, World, node_of
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import limits, paths

@@ -12,7 +12,9 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine import hookcode, marks, unreadable
+from nodepool_ocb.engine import marks, unreadable
+from nodepool_ocb.engine.hooks import code as hookcode
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import placed, satisfied
 from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ordered_with
 from nodepool_ocb.model import paths
@@ -52,6 +54,7 @@ class Code(StrEnum):
     CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that must wait for it is not settled yet
     JIG_INACTIVE = "JIG_INACTIVE"
     HOOK_PENDING = "HOOK_PENDING"
+    HOOK_REFUSED = "HOOK_REFUSED"  # its role refuses to be in its deployment as that is
     BACKOFF = "BACKOFF"
     NO_ANNEALER = "NO_ANNEALER"
     DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
@@ -112,6 +115,8 @@ def blockers(
         yield lacking
     if record.hooks and record.cancel_reason is None:
         yield _of_hook(world, vertex, record)
+    if record.cancel_reason is None and (refusal := _of_deployment_role(world, vertex, record)):
+        yield refusal
     backs_off = backoff_left(record, now)
     if backs_off:
         yield Reason(
@@ -319,6 +324,20 @@ def _of_hook(world: World, vertex: Vertex, record: NodeRole) -> Reason:
         text += f", and no living annealer has the code of role {vertex.role}"
         advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
     return Reason(Code.HOOK_PENDING, vertex.name, record.since, text, advice)
+
+
+def _of_deployment_role(world: World, vertex: Vertex, record: NodeRole) -> Reason | None:
+    if record.state not in (State.PROPOSED, State.BLOCKED, State.TODO) and not record.refresh:
+        return None  # it has begun
+    why = deploymentroles.holding(world, record.deployment, vertex.role)
+    if why is None:
+        return None
+    text, advice = why
+    pending = deploymentroles.CREATE in world.deployment_roles[record.deployment, vertex.role].record.hooks
+    if pending and hookcode.missing(world, vertex.role):
+        text += f", and no living annealer has the code of role {vertex.role}"
+        advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
+    return Reason(Code.HOOK_PENDING if pending else Code.HOOK_REFUSED, record.deployment, 0.0, text, advice)
 
 
 def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:

@@ -125,6 +125,14 @@ def refuse_end_of(world: World, deployment: str) -> None:
         refuse(world, (*_of_kind(world, "deployments"), *_of_kind(world, "nodes"), *_of_kind(world, "roles")))
 
 
+def refuse_end_of_roles(world: World, roles: Collection[str]) -> None:
+    """Roles that are to go: what is bound to them, configured for them, and requires them."""
+    if world.unreadable:
+        refuse(world, _of_kind(world, "roles"))
+        refuse(world, _of_kind(world, "nodes", lambda names: len(names) == 3 and names[-1] in roles))
+        refuse(world, _of_kind(world, "deployments", lambda names: len(names) == 3 and names[-1] in roles))
+
+
 def refuse_import(world: World) -> None:
     """Roles that are to be imported: what they require and provide is judged with the whole catalogue."""
     refuse(world, _of_kind(world, "roles"))

@@ -249,6 +249,7 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     system: Mapping[str, Json] = {}
     hooks: tuple[DeploymentHook, ...] = ()  # deployment hooks that are still to run
     deleting: bool = False
+    refused: Mapping[DeploymentHook, str] = {}  # hook → why it refuses, until it agrees or is asked again
 
 
 class RolloutPointer(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -10,7 +10,8 @@ import msgspec
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """The noderoles of a node's phase, counted by what they are; none at all, or all ACTIVE, is done."""
 
-    proposed: int = 0  # PROPOSED
+    proposed: int = 0  # PROPOSED, and to be committed
+    outdated: int = 0  # ACTIVE, and to be run again
     waiting: int = 0  # TODO, or BLOCKED by what may still succeed
     running: int = 0  # TRANSITION
     cancelling: int = 0  # the same, with a cancel_reason; where nobody can end it for now it counts as stuck
@@ -27,7 +28,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def done(self) -> bool:
-        return not (self.proposed or self.waiting or self.running or self.cancelling or self.lost or self.gone)
+        return not (
+            self.proposed or self.outdated or self.waiting or self.running or self.cancelling or self.lost or self.gone
+        )
 
     @property
     def at_rest(self) -> bool:

@@ -3,12 +3,17 @@
 A phase names roles, and takes their noderoles on the node with all that these need there; or stages of the task list. One
 that names neither takes, if it is the last, every noderole of the node, and otherwise none. Only what is bound in the
 rollout's deployment, or below it, is ever committed.
+
+A rollout that runs again what is ACTIVE takes of these the roles that its node's ``Progress.again`` names, and judges them
+by the epoch of their newest run: while that is the one from before the rollout, it is still to run. It refreshes, and
+never commits or proposes.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.deployments import below
@@ -16,16 +21,31 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout.observation import Seen
-from nodepool_ocb.rollout.records import Rollout
+from nodepool_ocb.rollout.records import LOST, Rollout
+from nodepool_ocb.rollout.rounds import returned
 from nodepool_ocb.rollout.step import Action, Directive, watched
 
 #: What an order does to the noderoles in these states.
-MOVES = {
+MOVES: Final[Mapping[Directive, Mapping[State, Event]]] = {
     Directive.COMMIT: {State.PROPOSED: Event.COMMIT},
     Directive.RETRY: {State.PROPOSED: Event.COMMIT, State.ERROR: Event.RETRY},
     Directive.RECALL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE},
     Directive.CANCEL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.CANCEL},
 }
+
+#: The same where the rollout runs again what is ACTIVE; a refresh only of what has not run since, and back only while it waits.
+MOVES_AGAIN: Final[Mapping[Directive, Mapping[State, Event]]] = {
+    Directive.COMMIT: {State.ACTIVE: Event.REFRESH},
+    Directive.RETRY: {State.ACTIVE: Event.REFRESH, State.ERROR: Event.RETRY},
+    Directive.RECALL: {State.ACTIVE: Event.WITHDRAW},
+    Directive.CANCEL: {State.ACTIVE: Event.WITHDRAW, State.TRANSITION: Event.CANCEL},
+}
+
+
+def destructive(world: World, vertex: Vertex) -> bool:
+    """Whether only a person's redeploy may run it a second time."""
+    role = world.roles.get(vertex.role)
+    return vertex.record.once is not None or (role is not None and "destructive" in role.record.flags)
 
 
 class Observer:
@@ -45,6 +65,8 @@ class Observer:
     ) -> None:
         self._world = world
         self._rollout = rollout
+        self._again = rollout.head.again is not None
+        self._recalled = returned.recalled(rollout)
         self._within = frozenset(below(world, deployment))
         self._stages = stages or {}
         self._unreadable: dict[str, list[str]] = {}
@@ -59,12 +81,23 @@ class Observer:
     def moves(self, actions: Iterable[Action]) -> dict[Event, list[Vertex]]:
         """What to give to ``engine.commands.apply_to``: events, each with the noderoles that it happens to."""
         found: dict[Event, list[Vertex]] = {}
+        table = MOVES_AGAIN if self._again else MOVES
         for action in actions:
             for vertex in self.noderoles(action.node, action.phase):
-                event = MOVES[action.directive].get(vertex.record.state)
-                if event is not None:
+                event = table[action.directive].get(vertex.record.state)
+                if event is not None and self._moves(vertex, event):
                     found.setdefault(event, []).append(vertex)
         return found
+
+    def _moves(self, vertex: Vertex, event: Event) -> bool:
+        """Whether a refresh, or taking it back, makes sense now."""
+        if event is Event.REFRESH:
+            return self._outdated(vertex) and not vertex.record.refresh and not destructive(self._world, vertex)
+        return event is not Event.WITHDRAW or (self._outdated(vertex) and vertex.record.refresh)
+
+    def _outdated(self, vertex: Vertex) -> bool:
+        """Whether it has not run since the rollout began."""
+        return vertex.record.epoch <= self._rollout.nodes[vertex.node.name].again[vertex.role]
 
     def noderoles(self, node: str, phase: int) -> list[Vertex]:
         """Those of a node's phase, by name."""
@@ -76,6 +109,7 @@ class Observer:
             for role, vertex in view.noderoles.items()
             if vertex.record.deployment in self._within and not vertex.unreadable
         }
+        wanted = own if not self._again else self._rollout.nodes[node].again if node in self._rollout.nodes else ()
         phases = self._rollout.head.strategy.phases
         roles = {
             *phases[phase].roles,
@@ -85,7 +119,8 @@ class Observer:
             chosen = _with_parents([own[role] for role in roles if role in own])
         else:
             chosen = set(own.values()) if phase == len(phases) - 1 else set()
-        return sorted((vertex for vertex in chosen if own.get(vertex.role) is vertex), key=lambda each: each.role)
+        meant = (vertex for vertex in chosen if own.get(vertex.role) is vertex and vertex.role in wanted)
+        return sorted(meant, key=lambda each: each.role)
 
     def _seen(self, node: str, phase: int) -> Seen:
         view = self._world.nodes.get(node)
@@ -98,13 +133,14 @@ class Observer:
         for vertex in self.noderoles(node, phase):
             if vertex.record.state is State.ERROR:
                 errors[vertex.role] = vertex.record.generation
-            kind, reason = self._kind(vertex)
+            kind, reason = self._kind_again(vertex) if self._again else self._kind(vertex)
             if kind is not None:
                 counts[kind] += 1
             if reason:
                 reasons.append(reason)
         return Seen(
             proposed=counts["proposed"],
+            outdated=counts["outdated"],
             waiting=counts["waiting"],
             running=counts["running"],
             cancelling=counts["cancelling"],
@@ -112,6 +148,28 @@ class Observer:
             stuck=counts["stuck"],
             reason="; ".join(sorted(reasons)[:3]),
         )
+
+    def _kind_again(self, vertex: Vertex) -> tuple[str | None, str | None]:
+        """Of a noderole that is to run again. What a person or a dead machine moved is not the rollout's to take back."""
+        record = vertex.record
+        match record.state:
+            case State.ACTIVE if not self._outdated(vertex):
+                return None, None
+            case State.ACTIVE if record.refresh:
+                return "waiting", None
+            case State.ACTIVE if destructive(self._world, vertex):
+                return "stuck", f"{vertex.name} is destructive, and is not run again"
+            case State.ACTIVE:
+                return "outdated", None
+            case State.PROPOSED:
+                return "stuck", f"{vertex.name} was proposed by hand"
+            case State.TODO | State.BLOCKED if self._given_up(vertex):
+                return "stuck", f"{vertex.name} is {record.state}, and begins when its machine and its parents let it"
+        return self._kind(vertex)
+
+    def _given_up(self, vertex: Vertex) -> bool:
+        progress = self._rollout.nodes[vertex.node.name]
+        return progress.state in LOST or self._recalled(progress)
 
     def _kind(self, vertex: Vertex) -> tuple[str | None, str | None]:
         match vertex.record.state:

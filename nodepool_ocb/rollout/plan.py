@@ -85,20 +85,36 @@ def levels(strategy: Strategy) -> tuple[tuple[str, ...], ...]:
     return tuple(rows)
 
 
-def begin(strategy: Strategy, nodes: Mapping[str, Node], now: float, by: str | None = None) -> Rollout:
+class Again(msgspec.Struct, frozen=True):
+    """What is ACTIVE and is to run again, in place of committing what is PROPOSED."""
+
+    words: str  # what that is
+    roles: Mapping[str, Mapping[str, int]]  # node → role → the epoch of its newest run
+
+
+def begin(
+    strategy: Strategy, nodes: Mapping[str, Node], now: float, by: str | None = None, again: Again | None = None
+) -> Rollout:
     """A rollout of these nodes, with its members chosen for good; nothing is sent yet.
 
+    Nodes are sent in the order of their names; those with anything to run ``again`` first, so that a canary is one of them.
     Raises Invalid where groups depend on one another.
     """
     levels(strategy)
     index = Index(nodes)
+    roles = again.roles if again else {}
+    order = sorted(index.names, key=lambda name: (not roles.get(name), name))
+    place = {name: position for position, name in enumerate(order)}
     groups, members = {}, {}
     for group in strategy.groups:
-        chosen = positions(index.mask(group.selectors))
-        members[group.name] = tuple(index.names[position] for position in chosen)
+        chosen = sorted(place[index.names[position]] for position in positions(index.mask(group.selectors)))
+        members[group.name] = tuple(order[position] for position in chosen)
         groups[group.name] = GroupRecord(group=replace(group, selectors=()), members=ranges(chosen), since=now)
     progress = {
-        name: Progress(since=now, domains=tuple(_domains(strategy.max_in_flight, nodes[name]))) for name in index.names
+        name: Progress(
+            since=now, domains=tuple(_domains(strategy.max_in_flight, nodes[name])), again=dict(roles.get(name, {}))
+        )
+        for name in order
     }
     head = RolloutRecord(
         strategy=replace(strategy, groups=()),
@@ -108,6 +124,7 @@ def begin(strategy: Strategy, nodes: Mapping[str, Node], now: float, by: str | N
         since=now,
         started=now,
         by=by,
+        again=again.words if again else None,
     )
     return Rollout(head, groups, progress, members, split(progress))
 

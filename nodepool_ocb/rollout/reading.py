@@ -21,7 +21,7 @@ from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.rollout.strategy import NAME, SCHEMA, Selector, Strategy
+from nodepool_ocb.rollout.strategy import NAME, SCHEMA, Batch, Selector, Strategy
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -147,6 +147,18 @@ def label(raw: str | Mapping[str, Json]) -> str:
         return f"{key.strip()}:{value.strip()}"
     ((key, given),) = raw.items()
     return f"{key}:{given if isinstance(given, str) else str(given).lower()}"
+
+
+def batch(text: str) -> Batch:
+    """A batch as a command names it; raises ValueError, with the text, where it is none.
+
+    >>> batch("5"), batch("10%")
+    (Batch(nodes=5), Batch(percent=10))
+    """
+    number = text.removesuffix("%")
+    if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= (100 if number != text else 10**9):
+        raise ValueError(text)
+    return msgspec.convert(_batch(text if number != text else int(text)), Batch)
 
 
 def _batch(raw: int | str | Mapping[str, Any]) -> dict[str, Json]:

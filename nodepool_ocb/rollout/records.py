@@ -4,9 +4,9 @@ Three kinds of znodes, each below 256 KiB for 1,000 groups and any number of nod
 
     rollouts/<deployment>/<id>                  RolloutRecord: the rules, the names of the groups, how it stands
     rollouts/<deployment>/<id>/groups/<group>   GroupRecord: its definition, its members, how it stands
-    rollouts/<deployment>/<id>/nodes/<part>     NodesRecord: nodes in the order of their names, as many as fit
+    rollouts/<deployment>/<id>/nodes/<part>     NodesRecord: nodes in their order, as many as fit
 
-Who is a member is decided once, when the rollout begins. A group's members are positions in the sorted names of the
+Who is a member is decided once, when the rollout begins. A group's members are positions in the order of the
 rollout's nodes, written as ranges ("0-12,15"): 200 groups of 5,000 nodes each take kilobytes. The rollout's own znode is
 made last, so a rollout that is there is whole; one without it was never begun. ``step.step`` decides in rounds, each
 of which touches one kind of znode only: so a round may be written in any number of transactions, in its order.
@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.ranges import Moment, Times
+from nodepool_ocb.model.ranges import Count, Moment, Times
 from nodepool_ocb.model.records import Record
 from nodepool_ocb.rollout.strategy import Group, Strategy
 
@@ -93,6 +93,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: str = ""  # ``marks`` of the noderoles in ERROR when it failed last, or was put back
     errors_left_out: Times = 0  # how many more there were
     domains: tuple[str, ...] = ()  # "rack r1", "label zone:a": where the strategy limits nodes in flight
+    again: Mapping[str, Count] = {}  # what is to run again, by its role → the epoch of its newest run when this began
 
     @property
     def idle(self) -> NodeState:
@@ -175,6 +176,7 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     retrying: bool = False  # what failed is being put back, to be sent again
     ignored_failures: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed
     breaker_offset: Times = 0  # failed nodes that the breaker does not count, for the same reason
+    again: str | None = None  # it runs again what is ACTIVE: what that is, in words; None: it commits what is PROPOSED
 
 
 def cancelled(head: RolloutRecord) -> bool:
@@ -187,7 +189,9 @@ class Rollout(msgspec.Struct, frozen=True):
 
     head: RolloutRecord
     groups: Mapping[str, GroupRecord]  # in the order of the document
-    nodes: Mapping[str, Progress]  # in the order of their names
+    nodes: Mapping[
+        str, Progress
+    ]  # in the order in which they are sent: by name, those with anything to run again first
     members: Mapping[str, tuple[str, ...]]  # group → the names of its nodes
     sizes: tuple[int, ...]  # how many nodes each part has; for good
 
@@ -200,9 +204,8 @@ def split(nodes: Mapping[str, Progress]) -> tuple[int, ...]:
     """How many nodes go into each part, so that none can outgrow its znode whatever becomes of its nodes."""
     sizes, room = [0], PART_BYTES
     for name, progress in nodes.items():
-        most = (
-            len(msgspec.json.encode((name, progress.domains))) + REASON_BYTES + ERRORS_KEPT * MARK_BYTES + OTHER_BYTES
-        )
+        own = len(msgspec.json.encode((name, progress.domains, progress.again)))
+        most = own + REASON_BYTES + ERRORS_KEPT * MARK_BYTES + OTHER_BYTES
         if sizes[-1] and most > room:
             sizes.append(0)
             room = PART_BYTES

@@ -40,9 +40,9 @@ from nodepool_ocb.rollout.rounds import deciding, retrying, returned, sending
 class Directive(StrEnum):
     """What is to be done to the noderoles of a node's phase."""
 
-    COMMIT = "commit"  # those that are PROPOSED
-    RETRY = "retry"  # those that are PROPOSED are committed, those in ERROR retried
-    RECALL = "recall"  # those in TODO or BLOCKED are proposed again: nothing begins any more
+    COMMIT = "commit"  # those that are PROPOSED; in a rollout that runs again what is ACTIVE, that is refreshed
+    RETRY = "retry"  # the same, and those in ERROR are retried
+    RECALL = "recall"  # those in TODO or BLOCKED are proposed again, refreshes are withdrawn: nothing begins any more
     CANCEL = "cancel"  # the same, and the runs of those in TRANSITION are cancelled
 
 
@@ -100,7 +100,7 @@ def _directive(progress: Progress, there: Seen, recalled: bool, by_person: bool)
         return None
     if there.errors:
         return Directive.RETRY if progress.noted(there.errors) else None
-    return Directive.COMMIT if there.proposed else None
+    return Directive.COMMIT if there.proposed or there.outdated else None
 
 
 def _due(rollout: Rollout, now: float) -> float | None:

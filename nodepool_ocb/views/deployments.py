@@ -28,6 +28,8 @@ class Configured(View, frozen=True, kw_only=True):
     role: str
     user: Mapping[str, Json]
     system: Mapping[str, Json]
+    hooks: tuple[str, ...]  # that are still to run
+    refused: Mapping[str, str]  # hook → why it refuses
 
 
 class Bound(View, frozen=True, kw_only=True):
@@ -79,7 +81,13 @@ def _row(name: str, record: Deployment, counts: Counter[State]) -> DeploymentRow
 def document(world: World, name: str) -> DeploymentDocument:
     """One that is there."""
     roles = [
-        Configured(role=role, user=stored.record.user, system=stored.record.system)
+        Configured(
+            role=role,
+            user=stored.record.user,
+            system=stored.record.system,
+            hooks=stored.record.hooks,
+            refused=stored.record.refused,
+        )
         for (deployment, role), stored in sorted(world.deployment_roles.items())
         if deployment == name
     ]

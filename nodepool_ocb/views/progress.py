@@ -34,7 +34,14 @@ from nodepool_ocb.views.view import View
 
 #: What only a person or a machine's return can end.
 LASTING: Final = frozenset(
-    {Code.NODE_NOT_ALIVE, Code.NODE_NOT_AVAILABLE, Code.JIG_INACTIVE, Code.NO_ANNEALER, Code.UNREADABLE}
+    {
+        Code.NODE_NOT_ALIVE,
+        Code.NODE_NOT_AVAILABLE,
+        Code.JIG_INACTIVE,
+        Code.NO_ANNEALER,
+        Code.UNREADABLE,
+        Code.HOOK_REFUSED,
+    }
 )
 MOST_SENTENCES: Final = 10
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodepool_ocb.engine.hookcode import Missing
+from nodepool_ocb.engine.hooks.code import Missing
 from nodepool_ocb.model.records import State
 from nodepool_ocb.views import images
 from nodepool_ocb.views.rollouts.tables import words

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from nodepool_ocb.engine import hookcode
-from nodepool_ocb.engine.hookcode import Missing
+from nodepool_ocb.engine.hooks import code as hookcode
+from nodepool_ocb.engine.hooks.code import Missing
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.images import builders, rules
 from nodepool_ocb.images.builders import Builders

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodepool_ocb.catalogue.code import Hooked
+from nodepool_ocb.catalogue.code import Hooked, Role
 from nodepool_ocb.model.records import Node
+from nodepool_ocb_annealer.hooks import calls
 from nodepool_ocb_annealer.hooks.wishes import NODE, merge
 
 SEEN = Node(bootenv="local", labels={"site": "a", "old": "x"}, hints={"mac": "1"}, tags=("t",))
@@ -62,3 +63,24 @@ def test_of_two_that_contradict_each_other_the_deeper_role_counts_and_that_is_sa
         NODE: [said.format("bootenv"), said.format("labels.site")],
         "db@n1": [said.format("a/x")],
     }
+
+
+@pytest.mark.parametrize(
+    ("wish", "refused"),
+    [
+        ({"alive": False, "reason": "installs", "hold_seconds": 60.0, "rack": "r1"}, None),
+        ({"bootenv": 7}, "a hook cannot set this of a node"),
+        ({"hooks": ()}, "a hook cannot set hooks of a node"),
+        ({"nonsense": 1}, "a hook cannot set nonsense of a node"),
+    ],
+)
+def test_what_a_node_cannot_have_fails_the_hook_that_wants_it(
+    wish: dict[str, Any], refused: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wishing(Role):
+        def on_node_change(self, hooked: Hooked) -> None:
+            hooked.set_node.update(wish)
+
+    monkeypatch.setattr(calls, "find", lambda name, _: Wishing(name))
+    error = calls.call("b", "on_node_change", of("dns"))
+    assert (error is None) if refused is None else refused in str(error)

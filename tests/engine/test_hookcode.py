@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.engine import hookcode
-from nodepool_ocb.engine.hookcode import Missing
+from nodepool_ocb.engine.hooks import code as hookcode
+from nodepool_ocb.engine.hooks.code import Missing
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.records import Daemon, DeploymentRole, Node, Role, State
 from tests.engine import worlds

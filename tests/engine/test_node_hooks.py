@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import liveness
-from nodepool_ocb.engine.nodehooks import noticed
+from nodepool_ocb.engine.hooks.node import noticed
 from nodepool_ocb.engine.world import NodeView, Stored, World
+from nodepool_ocb.model.aliveness import Mark, Marker
 from nodepool_ocb.model.records import Change, Node, NodeRole, Role, Set, State, Suspicion
 
 N1 = "n1.example.com"
@@ -67,8 +68,10 @@ def test_what_annealers_note_for_one_another_calls_no_hook(
 
 
 def test_a_change_that_changes_nothing_writes_nothing() -> None:
-    same = Node(bootenv="install", since=3.0)
-    assert liveness.changed(view(same).world, view(same, "on_node_change"), 9.0, bootenv="install", alive=False) == []
+    mark = Mark(kind=Marker.HOOK, by="installer", reason="installs", since=3.0)
+    same = view(Node(bootenv="install", mark=mark, since=3.0), "on_node_change")
+    word = {"alive": False, "reason": "installs"}
+    assert liveness.changed(same.world, same, 9.0, marker=Marker.HOOK, bootenv="install", **word) == []
 
 
 def test_changes_add_up_until_the_hook_has_run() -> None:

@@ -89,7 +89,7 @@ def test_after_any_prefix_of_the_changes_deciding_again_ends_in_the_same_place(
     if not possible:
         return
     vertex, event = data.draw(st.sampled_from(possible))
-    if event is Event.CLAIM and vertex.record.state is State.ACTIVE:
+    if event in (Event.CLAIM, Event.WITHDRAW) and vertex.record.state is State.ACTIVE:
         return
     own = {vertex: after(vertex.record, event, 1.0)}
     whole = settle(own, 1.0)

@@ -86,6 +86,7 @@ def test_an_event_changes_what_is_written_here_and_nothing_else(state: State, ev
     ("state", "event", "expected"),
     [
         ("ACTIVE", "CLAIM", {"state": "TRANSITION", "attempt": 3}),
+        ("ACTIVE", "WITHDRAW", {"state": "ACTIVE", "refresh": False}),
         ("ACTIVE", "PROPOSE", {"state": "PROPOSED", "refresh": False}),
         ("ACTIVE", "FAIL", {"state": "ERROR", "refresh": False}),
         ("ACTIVE", "NODE_DIED", {"state": "TODO", "refresh": False, "generation": 8, "not_before": 0.0}),

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import pytest
 
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.records import Claim, Deployment, Node, NodeRole, State
-from nodepool_ocb.rollout.commands import retry
+from nodepool_ocb.rollout.commands import cancel, retry
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.observer import Observer
-from nodepool_ocb.rollout.plan import begin
-from nodepool_ocb.rollout.records import Rollout, RolloutState, apply
+from nodepool_ocb.rollout.plan import Again, begin
+from nodepool_ocb.rollout.records import NodesRecord, Rollout, RolloutState, apply, parts, whole
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.step import Action, Directive, step
 from nodepool_ocb.rollout.strategy import WHOLE, Strategy
@@ -124,6 +125,74 @@ def test_directives_move_the_noderoles_that_they_are_for() -> None:
         "recall": {"PROPOSE": ["BLOCKED", "TODO"]},
         "cancel": {"PROPOSE": ["BLOCKED", "TODO"], "CANCEL": ["TRANSITION"]},
     }
+
+
+# -- what is ACTIVE and runs again --
+
+
+def again(there: World, roles: Mapping[str, Mapping[str, int]]) -> Rollout:
+    strategy = msgspec.convert({"groups": [{"name": "all"}], "phases": [{"name": "deploy"}]}, Strategy)
+    made = begin(strategy, inventory(there, "lab"), 0.0, again=Again("role a", roles))
+    return apply(made, step(made, {}, 0.0).decisions)
+
+
+def put(there: World, role: str, **fields: Any) -> None:
+    record = NodeRole(**{"state": State.ACTIVE, "since": 0.0, "deployment": "lab", "epoch": 3, **fields})
+    there.put_noderole("n1.x.y", role, record, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "seen", "moved"),
+    [
+        ({}, Seen(outdated=1), {"commit": "REFRESH", "retry": "REFRESH"}),
+        ({"refresh": True}, Seen(waiting=1), {"recall": "WITHDRAW", "cancel": "WITHDRAW"}),
+        ({"state": State.TRANSITION, "refresh": True, "epoch": 4}, Seen(running=1), {"cancel": "CANCEL"}),
+        ({"epoch": 4}, Seen(), {}),
+        ({"epoch": 4, "refresh": True}, Seen(), {}),
+        ({"state": State.TODO}, Seen(waiting=1), {}),
+        ({"state": State.PROPOSED}, Seen(stuck=1, reason="a@n1.x.y was proposed by hand"), {}),
+        (
+            {"state": State.ERROR, "epoch": 4, "generation": 7, "reason": "why"},
+            Seen(errors={"a": 7}, reason="a@n1.x.y: why"),
+            {"retry": "RETRY"},
+        ),
+        ({"once": "done"}, Seen(stuck=1, reason="a@n1.x.y is destructive, and is not run again"), {}),
+    ],
+)
+def test_what_is_to_run_again_is_judged_by_the_epoch_of_its_newest_run(
+    fields: dict[str, Any], seen: Seen, moved: dict[str, str]
+) -> None:
+    there = world({"a@n1.x.y": "ACTIVE", "b@n1.x.y": "PROPOSED", "c@n1.x.y": "ACTIVE"})
+    put(there, "a", **fields)
+    rollout = again(there, {"n1.x.y": {"a": 3}})
+    rollout = apply(rollout, step(rollout, {}, 0.0).decisions)
+    look = Observer(there, "lab", rollout)
+    assert look.seen()["n1.x.y"] == seen
+    found = {str(each): look.moves([Action(each, "n1.x.y", 0)]) for each in Directive}
+    assert {name: str(event) for name, events in found.items() for event in events} == moved
+    assert {v.role for events in found.values() for vertices in events.values() for v in vertices} <= {"a"}
+
+
+def test_what_a_dead_machine_moved_is_not_waited_for_once_the_rollout_gives_its_node_up() -> None:
+    there = world({"a@n1.x.y": "ACTIVE"})
+    put(there, "a", state=State.TODO)
+    rollout = again(there, {"n1.x.y": {"a": 3}})
+    rollout = apply(rollout, step(rollout, {}, 0.0).decisions)
+    assert Observer(there, "lab", rollout).seen()["n1.x.y"] == Seen(waiting=1)
+    rollout = apply(rollout, cancel(rollout, 1.0))
+    assert Observer(there, "lab", rollout).seen()["n1.x.y"].stuck == 1
+
+
+def test_nodes_with_anything_to_run_again_are_sent_first() -> None:
+    there = world({f"a@n{number}.x.y": "ACTIVE" for number in range(6)})
+    rollout = again(there, {"n4.x.y": {"a": 0}, "n2.x.y": {"a": 0}})
+    assert [name[:2] for name in rollout.members["all"]] == ["n2", "n4", "n0", "n1", "n3", "n5"]
+    made = parts(rollout)
+    nodes = [record for record in made.values() if isinstance(record, NodesRecord)]
+    read = whole(
+        rollout.head, rollout.groups, [msgspec.json.decode(msgspec.json.encode(n), type=NodesRecord) for n in nodes]
+    )
+    assert (read.members, list(read.nodes)) == (rollout.members, list(rollout.nodes))
 
 
 def test_the_inventory_is_of_the_deployment_and_below_without_what_is_no_machine() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool_ocb.engine import hookcode
-from nodepool_ocb.engine.hookcode import Missing
+from nodepool_ocb.engine.hooks import code as hookcode
+from nodepool_ocb.engine.hooks.code import Missing
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.model import paths

@@ -31,7 +31,7 @@ BARCLAMP = "barclamp: {name: chains, version: 1}\nroles:\n" + "".join(
 )
 
 
-class Site:
+class Lab:
     """Nodes with all ten roles in deployment lab, all ACTIVE."""
 
     def __init__(self, ocb: Ocb, ask: Ask, session: Session, folder: Path, size: int) -> None:
@@ -87,12 +87,12 @@ def site(
     zk_session: Session,
     zk_settings: ZooKeeperSettings,
     tmp_path: Path,
-) -> Iterator[Site]:
+) -> Iterator[Lab]:
     with DaemonProcess(zk_settings, tmp_path / "annealer", SETTINGS):
-        yield Site(ocb, ask, zk_session, tmp_path, request.param)
+        yield Lab(ocb, ask, zk_session, tmp_path, request.param)
 
 
-def test_a_changed_attribute_of_a_deployment_is_run_again_by_exactly_those_that_see_it(site: Site) -> None:
+def test_a_changed_attribute_of_a_deployment_is_run_again_by_exactly_those_that_see_it(site: Lab) -> None:
     before, seen_by = site.generations(), site.on_all("a2", "a3", "a4")
     assert site.outdated() == set()
     site("deployment", "propose", "lab")
@@ -110,12 +110,12 @@ def test_a_changed_attribute_of_a_deployment_is_run_again_by_exactly_those_that_
     assert site.ask("status")["outdated"] == []
 
 
-def small(site: Site) -> None:
+def small(site: Lab) -> None:
     if len(site.nodes) > 10:
         pytest.skip("a small site shows it as well")
 
 
-def test_what_a_barclamp_says_otherwise_is_run_again(site: Site) -> None:
+def test_what_a_barclamp_says_otherwise_is_run_again(site: Lab) -> None:
     small(site)
     before = site.generations()
     site.file.write_text(BARCLAMP.replace("{name: b3,", "{name: b3, parameters: {delay: 0.01},"))
@@ -130,7 +130,7 @@ def test_what_a_barclamp_says_otherwise_is_run_again(site: Site) -> None:
     assert site.ran_again(before) == site.on_all("b3")
 
 
-def test_one_noderole_is_committed_again_alone_and_its_children_stay_outdated(site: Site) -> None:
+def test_one_noderole_is_committed_again_alone_and_its_children_stay_outdated(site: Lab) -> None:
     small(site)
     before, first = site.generations(), site.nodes[0]
     site("deployment", "propose", "lab")
@@ -142,7 +142,7 @@ def test_one_noderole_is_committed_again_alone_and_its_children_stay_outdated(si
     assert site.outdated() == {f"a4@{first}"}
 
 
-def test_what_a_destructive_role_would_be_given_otherwise_is_told_and_not_run(site: Site) -> None:
+def test_what_a_destructive_role_would_be_given_otherwise_is_told_and_not_run(site: Lab) -> None:
     small(site)
     before = site.generations()
     site.file.write_text(
@@ -158,7 +158,7 @@ def test_what_a_destructive_role_would_be_given_otherwise_is_told_and_not_run(si
     assert site.outdated() == site.on_all("b4")
 
 
-def test_attributes_that_cannot_be_read_outdate_nobody_who_sees_them(site: Site, client: KazooClient) -> None:
+def test_attributes_that_cannot_be_read_outdate_nobody_who_sees_them(site: Lab, client: KazooClient) -> None:
     small(site)
     first = site.nodes[0]
     site("deployment", "propose", "lab")
@@ -168,7 +168,7 @@ def test_attributes_that_cannot_be_read_outdate_nobody_who_sees_them(site: Site,
     assert "who sees these is not said to be outdated" in site("noderole", "list", "--outdated")
 
 
-def test_an_idle_site_writes_nothing_though_much_is_outdated(site: Site, zk_session: Session) -> None:
+def test_an_idle_site_writes_nothing_though_much_is_outdated(site: Lab, zk_session: Session) -> None:
     small(site)
     site("deployment", "propose", "lab")
     site("deployment", "set", "lab", "a0", 'a0-text="new"')

@@ -29,7 +29,9 @@ def test_deployments_stand_below_their_parents_and_count_what_is_bound_by_state(
 def test_one_deployment_has_its_record_what_is_below_it_its_roles_and_its_noderoles_by_name() -> None:
     world = small()
     world.put_deployment("rack", Stored(Deployment(parent="lab"), 0))
-    world.put_deployment_role("lab", "base", Stored(DeploymentRole(user={"a": 1}), 0))
+    world.put_deployment_role(
+        "lab", "base", Stored(DeploymentRole(user={"a": 1}, refused={"on_deployment_delete": "busy"}), 0)
+    )
     assert plain(deployments.document(world, "lab")) == {
         "name": "lab",
         "parent": "system",
@@ -37,7 +39,9 @@ def test_one_deployment_has_its_record_what_is_below_it_its_roles_and_its_nodero
         "since": 5.0,
         "by": "root",
         "below": ["rack"],
-        "roles": [{"role": "base", "user": {"a": 1}, "system": {}}],
+        "roles": [
+            {"role": "base", "user": {"a": 1}, "system": {}, "hooks": [], "refused": {"on_deployment_delete": "busy"}}
+        ],
         "noderoles": [
             {"noderole": BASE, "state": "ERROR", "since": 1.0},
             {"noderole": MIDDLE, "state": "BLOCKED", "since": 2.0},

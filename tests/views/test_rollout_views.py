@@ -16,7 +16,20 @@ from tests.views.small_rollouts import in_state, rollout_of
 
 KEY = Key("lab", "0000000007")
 HOLDER = LockOwner(daemon="a1", host="h1", pid=7, purpose="drives", since=1.0)
-HEAD = ("rollout", "deployment", "id", "strategy", "state", "reason", "since", "started", "attempt", "by", "paused")
+HEAD = (
+    "rollout",
+    "deployment",
+    "id",
+    "strategy",
+    "state",
+    "reason",
+    "since",
+    "started",
+    "attempt",
+    "by",
+    "again",
+    "paused",
+)
 
 
 def failed() -> Rollout:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from nodepool_ocb.catalogue.code import Hooked, find, methods
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.engine.claim import Grant
-from nodepool_ocb.engine.nodehooks import UNNOTICED
+from nodepool_ocb.engine.hooks.node import UNNOTICED
+from nodepool_ocb.engine.marks import WORD
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, Create, Node, Set
@@ -25,8 +26,8 @@ log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.05
 
-#: The fields of a node that a hook may set.
-SETTABLE: Final = {*Node.__struct_fields__} - UNNOTICED | {"reason"}
+#: What a hook may set of a node: its fields, and with ``alive`` why and for how long.
+SETTABLE: Final = {*Node.__struct_fields__} - UNNOTICED | {*WORD}
 
 
 def on_transition(session: Session, grant: Grant, barclamp: str) -> Exception | None:
@@ -79,7 +80,8 @@ def _check(hooked: Hooked) -> None:
         raise Invalid(f"a hook cannot set {', '.join(kept)} of a node; it can set {', '.join(sorted(SETTABLE))}")
     if hooked.set_node and hooked.node is not None:
         try:
-            msgspec.convert(msgspec.to_builtins(replace(hooked.node, **hooked.set_node)), Node)
+            fields = {name: value for name, value in hooked.set_node.items() if name in Node.__struct_fields__}
+            msgspec.convert(msgspec.to_builtins(replace(hooked.node, **fields)), Node)
         except (msgspec.ValidationError, TypeError) as wrong:
             raise Invalid(f"a hook cannot set this of a node: {wrong}") from None
 

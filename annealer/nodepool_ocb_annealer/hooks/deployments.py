@@ -1,4 +1,4 @@
-"""Hooks of deployments, for each role in one; and a role that is to leave a deployment goes when they have run."""
+"""Hooks of deployments, for each role in one; what one raises is a refusal, and a role leaves when its hook agreed to that."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from msgspec.structs import replace
 
 from nodepool_ocb.catalogue.code import Hooked
 from nodepool_ocb.engine import attributes, structure, unreadable
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
+from nodepool_ocb.engine.world import Stored
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.jigs.raised import sentence
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete, Set
+from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Set
 from nodepool_ocb_annealer.hooks.calls import call
 from nodepool_ocb_annealer.hooks.context import SEPARATOR, Context
 from nodepool_ocb_annealer.hooks.installation import Installation
@@ -26,8 +29,7 @@ def job(context: Context, installation: Installation, whom: str) -> Job | None:
     if unreadable.hooks_wait(context.world, path):
         return None  # looked at again when that changes
     if record.deleting and not record.hooks:
-        deletion = structure.raised(context.world, [Delete(path, stored.version)])
-        context.send(deletion, lambda _: None, f"deleting {whom}")
+        _delete(context, deployment, name, stored)
         return None
     if not record.hooks:
         return None
@@ -36,13 +38,28 @@ def job(context: Context, installation: Installation, whom: str) -> Job | None:
         return None
 
     def work() -> Done | None:
-        hooked = Hooked(deployment, attributes=record.system, role=name)
+        hooked = Hooked(deployment, attributes=record.system, user=record.user, role=name)
         error = call(barclamp, hook, hooked)
         return Done([hooked], sentence(error) if error is not None else None, {})
 
     def write(done: Done) -> list[Change]:
-        wanted = done.hooked[0].set_system.get(deployment, {}) if done.hooked else {}
-        system = attributes.merge(record.system, wanted)
-        return [Set(path, replace(record, hooks=record.hooks[1:], system=system), stored.version)]
+        if done.error:
+            after = deploymentroles.refused(record, hook, done.error)
+        else:
+            wanted = done.hooked[0].set_system.get(deployment, {}) if done.hooked else {}
+            after = replace(deploymentroles.agreed(record, hook), system=attributes.merge(record.system, wanted))
+        return structure.raised(context.world, [Set(path, after, stored.version)])
 
     return Job(work, write)
+
+
+def _delete(context: Context, deployment: str, name: str, stored: Stored[DeploymentRole]) -> None:
+    """Its hook has agreed: the role leaves, unless it was bound meanwhile."""
+    path, whom = paths.deployment_role(deployment, name), f"{name} in {deployment}"
+    try:
+        deploymentroles.refuse_bound(context.world, deployment, name)
+        changes = structure.raised(context.world, [Delete(path, stored.version)])
+    except Conflict as bound:
+        after = deploymentroles.refused(stored.record, deploymentroles.DELETE, str(bound))
+        changes = structure.raised(context.world, [Set(path, after, stored.version)])
+    context.send(changes, lambda _: None, f"deleting {whom}")

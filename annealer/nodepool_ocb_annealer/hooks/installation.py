@@ -6,7 +6,7 @@ import logging
 
 from nodepool_ocb.catalogue.code import installed, look_again
 from nodepool_ocb.daemon.registration import Registration
-from nodepool_ocb.engine.hookcode import brings
+from nodepool_ocb.engine.hooks.code import brings
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.catalogue.code import Hooked
 from nodepool_ocb.engine import nodes, unreadable
-from nodepool_ocb.engine.nodehooks import heard, noticed
+from nodepool_ocb.engine.hooks.node import heard, noticed
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option, unknown
-from nodepool_ocb.cli.rollouts import rolling, strategy, watch
+from nodepool_ocb.cli.rollouts import again, rolling, strategy, watch
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 )
 @strategy.one_deployment_option
 @strategy.name_option
+@again.changed_option
+@again.refresh_option
+@again.batch_option
 @click.option(
     "--phase", "phases", multiple=True, metavar="PHASE=ROLE,...",
     help="A phase of the strategy commits these roles, with all that they need on the node; may be given again.",
@@ -47,23 +50,26 @@ if TYPE_CHECKING:
 @timeout_option
 @dry_run_option
 def start(
-    files: Sequence[str], whole: bool, deployment: str | None, name: str | None, phases: Sequence[str], force: bool, wait: bool,
-    timeout_seconds: float | None, dry_run: bool,
+    files: Sequence[str], whole: bool, deployment: str | None, name: str | None, changed: bool, roles: Sequence[str],
+    batches: Sequence[str], phases: Sequence[str], force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Carry out a strategy: commit what is PROPOSED on the nodes of a deployment, one group of them after the other.
 
-    An annealer drives it from here on. Refused while another rollout of the deployment is under way.
+    With --changed or --refresh, run again in place what is ACTIVE; then no file means --default. An annealer drives it from
+    here on. Refused while another rollout of the deployment is under way.
     """
     from nodepool_ocb.rollout import plan as planning
-    from nodepool_ocb.store import rollouts
 
-    chosen = _chosen(files, whole, name, phases)
+    chosen = again.with_batches(
+        _chosen(files, whole or ((changed or bool(roles)) and not files), name, phases), batches
+    )
     with session.session() as opened:
         world = session.load(opened)
         deployment = strategy.deployment_meant(world, deployment)
         nodes = _nodes(world, deployment)
         plan = planning.plan(chosen, nodes)
-        rollout = planning.begin(chosen, nodes, opened.now(), session.me())
+        rerun = again.chosen(opened, world, deployment, nodes, roles, changed)
+        rollout = planning.begin(chosen, nodes, opened.now(), session.me(), rerun)
         if not rollout.groups:
             strategy.show(chosen, plan, deployment, rollout.head.inventory)
             output.say(f"nothing to do: strategy {chosen.name} has no groups")
@@ -74,16 +80,22 @@ def start(
             strategy.show(chosen, plan, deployment, rollout.head.inventory)
             raise click.exceptions.Exit(10)
         strategy.remark(chosen, plan)
-        committed = [
-            Check(paths.deployment(each), world.deployments[each].version) for each in below(world, deployment)
-        ]
-        key = Key(deployment, rollouts.begin(opened, deployment, rollout, committed))
-        rolling.warn_of_nobody(opened)
+        key = _begin(opened, world, deployment, rollout)
     if wait:
         output.say(f"rollout {key} begins")
         watch.wait(key, timeout_seconds)
     else:
         rolling.print_row(row(key, rollout.head, None, rollout.groups))
+
+
+def _begin(opened: Session, world: World, deployment: str, rollout: Rollout) -> Key:
+    """Write it, held to it that its deployments stay committed."""
+    from nodepool_ocb.store import rollouts
+
+    committed = [Check(paths.deployment(each), world.deployments[each].version) for each in below(world, deployment)]
+    key = Key(deployment, rollouts.begin(opened, deployment, rollout, committed))
+    rolling.warn_of_nobody(opened)
+    return key
 
 
 # -- the strategy --
@@ -141,7 +153,10 @@ def _refuse(opened: Session, world: World, deployment: str, rollout: Rollout) ->
         for role in phase.roles:
             if role not in world.roles:
                 raise unknown("role", role, world.roles)
-    _refuse_nothing(world, deployment, rollout)
+    if rollout.head.again is not None:
+        again.refuse_nothing(world, deployment, rollout)
+    else:
+        _refuse_nothing(world, deployment, rollout)
 
 
 def _refuse_another(opened: Session, deployment: str) -> None:

@@ -86,10 +86,12 @@ def _after(rollout: Rollout, progress: Progress, there: Seen, back: bool, now: f
     if back and there.at_rest:
         return replace(progress, state=progress.idle, since=now, reason="taken back before it was done")
     if progress.state is NS.SENDING:
-        sent = not there.proposed and not there.lost
+        sent = not there.proposed and not there.outdated and not there.lost
         return replace(progress, state=NS.SENT) if sent and not back else None
     if there.proposed and there.at_rest:
         return _failed(progress, there, "somebody proposed its noderoles again", now)
+    if there.outdated and there.at_rest:
+        return _failed(progress, there, "somebody took back what it was to run again", now)
     return None
 
 

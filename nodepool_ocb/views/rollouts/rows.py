@@ -41,6 +41,7 @@ class RolloutHead(View, frozen=True, kw_only=True):
     started: float
     attempt: int
     by: str | None
+    again: str | None  # what is ACTIVE and runs again, in words; None: what is PROPOSED is committed
     paused: Mapping[str, str]  # groups that somebody must promote → after which batch, with numbers
 
 
@@ -148,7 +149,7 @@ def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDoc
 
 
 def _head(key: Key, head: RolloutRecord, groups: Mapping[str, GroupRecord]) -> dict[str, Any]:
-    shared = ("state", "reason", "since", "started", "attempt", "by")
+    shared = ("state", "reason", "since", "started", "attempt", "by", "again")
     fields = {each: getattr(head, each) for each in shared}
     fields["paused"] = {
         group: record.detail or "pauses" for group, record in groups.items() if record.state is GroupState.PAUSED

@@ -47,6 +47,7 @@ class AboutRollout(View, frozen=True, kw_only=True):
 
     rollout: str
     strategy: str
+    again: str | None  # what runs again
     state: str  # "running, paused"
     reason: str | None
     since: float
@@ -108,6 +109,7 @@ def about(document: RolloutDocument) -> AboutRollout:
     return AboutRollout(
         rollout=document.rollout,
         strategy=document.strategy,
+        again=document.again,
         state=_state(document),
         reason=_reason(document),
         since=document.since,

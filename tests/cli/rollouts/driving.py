@@ -79,8 +79,8 @@ NODES = {
 }
 
 
-def build(session: Session, settings: Mapping[str, Json] | None = None) -> None:
-    """All of it, COMMITTED but for the noderoles; ``told`` says to noderoles what jig test does."""
+def build(session: Session, settings: Mapping[str, Json] | None = None, state: State = State.PROPOSED) -> None:
+    """All of it, COMMITTED but for the noderoles, which are in this state; ``settings`` says to them what jig test does."""
     settings = settings or {}
     roles = [("os", ()), ("work", ("os",))]
     made: list[Change] = [
@@ -96,9 +96,7 @@ def build(session: Session, settings: Mapping[str, Json] | None = None) -> None:
             Create(paths.noderoles(fqdn)),
         ]
         for role, above in roles:
-            record = NodeRole(
-                state=State.PROPOSED, since=1.0, deployment=LAB, parents=tuple(f"{each}@{fqdn}" for each in above)
-            )
+            record = NodeRole(state=state, since=1.0, deployment=LAB, parents=tuple(f"{each}@{fqdn}" for each in above))
             made += [Create(paths.noderole(role, fqdn), record), Create(paths.runs(role, fqdn))]
             if f"{role}@{name}" in settings:
                 made.append(Create(paths.user(role, fqdn), settings[f"{role}@{name}"]))

@@ -1,0 +1,135 @@
+"""What a rollout of a site that is ACTIVE runs again: the noderoles of named roles, what is outdated, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.kit import completion, output
+from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.records import State
+from nodepool_ocb.rollout.observer import Observer, destructive
+
+if TYPE_CHECKING:
+    from nodepool_ocb.rollout.plan import Again
+    from nodepool_ocb.rollout.records import Rollout
+    from nodepool_ocb.rollout.strategy import Strategy
+    from nodepool_ocb.store.client.session import Session
+
+SHOWN = 3  # names in a sentence
+
+refresh_option = click.option(
+    "--refresh", "roles", multiple=True, metavar="ROLE", shell_complete=completion.roles,
+    help="Run again in place what is ACTIVE of this role; may be given again. Nothing that is PROPOSED is committed.",
+)  # fmt: skip
+changed_option = click.option(
+    "--changed", is_flag=True,
+    help="Run again in place what is outdated: ACTIVE, and given something else now than its newest run was.",
+)  # fmt: skip
+batch_option = click.option(
+    "--batch",
+    "batches",
+    multiple=True,
+    metavar="SIZE",
+    help="Groups without batches of their own send so many nodes (5, 10%), then so many more; in all, from the start.",
+)
+
+
+def chosen(
+    opened: Session, world: World, deployment: str, nodes: Iterable[str], roles: Sequence[str], changed: bool
+) -> Again | None:
+    """What is to run again on these nodes, by ``--refresh`` and ``--changed``; None where nobody asked for that.
+
+    A destructive role is left out, and said. Raises NotFound for a role that is not there, Conflict where there is nothing.
+    """
+    from nodepool_ocb.rollout.plan import Again
+
+    if not roles and not changed:
+        return None
+    for role in roles:
+        if role not in world.roles:
+            raise unknown("role", role, world.roles)
+    within = set(below(world, deployment))
+    there = [vertex for node in nodes for vertex in world.nodes[node].noderoles.values()]
+    bound = [vertex for vertex in there if vertex.record.deployment in within and not vertex.unreadable]
+    named = [vertex for vertex in bound if vertex.role in roles]
+    active = [vertex for vertex in named if vertex.record.state is State.ACTIVE and not vertex.record.refresh]
+    meant = dict.fromkeys([*active, *(_outdated(opened, world, bound) if changed else ())])
+    _say_what_is_left_out(world, meant, [vertex for vertex in named if vertex not in meant])
+    wanted = [vertex for vertex in meant if not destructive(world, vertex)]
+    words = ", ".join([*(f"role {role}" for role in dict.fromkeys(roles)), *(["what is outdated"] if changed else [])])
+    if not wanted:
+        raise Conflict(f"nothing of {words} is to run again in deployment {deployment}")
+    return Again(words, _epochs(wanted))
+
+
+def _outdated(opened: Session, world: World, vertices: Sequence[Vertex]) -> list[Vertex]:
+    """Those that would be given something else now; raises Invalid where attributes that they see cannot be read."""
+    from nodepool_ocb.engine import inputs
+    from nodepool_ocb.engine.inputs.layers import BLOBS
+    from nodepool_ocb.store.client import codec
+
+    wanted = [f"{path}/{name}" for path in inputs.read_for(vertices) for name in BLOBS.values()]
+    znodes = zip(wanted, opened.get_many(wanted), strict=True)
+    blobs = {path: codec.attributes(znode) for path, znode in znodes if znode is not None}
+    return inputs.all_outdated(world, vertices, blobs)
+
+
+def _say_what_is_left_out(world: World, meant: Iterable[Vertex], others: Sequence[Vertex]) -> None:
+    once = [vertex for vertex in meant if destructive(world, vertex)]
+    if once:
+        output.say(f"note: {_named(once)}: destructive, and left out; nodepool-ocb noderole redeploy runs it again")
+    if others:
+        output.say(f"note: {_named(others)}: not ACTIVE, and left out")
+
+
+def _epochs(vertices: Iterable[Vertex]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for vertex in vertices:
+        found.setdefault(vertex.node.name, {})[vertex.role] = vertex.record.epoch
+    return found
+
+
+def refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
+    """Raises Conflict where no group and phase has what is to run again; says how many do, and which do not."""
+    look = Observer(world, deployment, rollout)
+    grouped = {node for members in rollout.members.values() for node in members}
+    phases = range(len(rollout.head.strategy.phases))
+    taken = {vertex for node in grouped for phase in phases for vertex in look.noderoles(node, phase)}
+    meant = [world.nodes[node].noderoles[role] for node, each in rollout.nodes.items() for role in each.again]
+    if not taken:
+        raise Conflict(f"nothing of {rollout.head.again} is in a phase of this rollout, on a node in a group of it")
+    left = [vertex for vertex in meant if vertex not in taken]
+    if left:
+        output.say(f"note: {_named(left)}: in no phase or on nodes in no group, and not run again")
+    many, nodes = counted(len(taken), "noderole"), counted(len({vertex.node for vertex in taken}), "node")
+    output.say(f"note: {rollout.head.again}: to run again: {many} on {nodes}")
+
+
+def _named(vertices: Sequence[Vertex]) -> str:
+    names = sorted(vertex.name for vertex in vertices)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def with_batches(strategy: Strategy, sizes: Sequence[str]) -> Strategy:
+    """The strategy with these batches in every group that has none; raises UsageError."""
+    from nodepool_ocb.rollout.reading import batch
+
+    try:
+        batches = tuple(map(batch, sizes))
+    except ValueError as wrong:
+        raise click.UsageError(
+            f"--batch {wrong}: write a number of nodes such as 5, or a part of them such as 10%"
+        ) from wrong
+    if not batches:
+        return strategy
+    groups = tuple(group if group.batches else replace(group, batches=batches) for group in strategy.groups)
+    return replace(strategy, groups=groups)

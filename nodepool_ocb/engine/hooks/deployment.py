@@ -1,0 +1,115 @@
+"""A role in a deployment: what its hooks refused, and how it leaves.
+
+on_deployment_create sets defaults and validates; what it raises is recorded as a refusal. Until it has run well, the role's
+noderoles there do not start and nobody commits the deployment. on_deployment_delete may refuse that the role leaves; then the
+role stays, and its refusal says why. A change of the role's attributes asks on_deployment_create again. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import structure, unreadable
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Set
+
+CREATE: Final = "on_deployment_create"
+DELETE: Final = "on_deployment_delete"
+NAMED: Final = 3  # of what stands against something, by name
+
+
+def asked_again(record: DeploymentRole) -> DeploymentRole:
+    """The record after a person mended something: what was refused is asked again."""
+    if CREATE not in record.refused:
+        return record
+    return replace(record, hooks=(*record.hooks, CREATE), refused=_without(record, CREATE))
+
+
+def refused(record: DeploymentRole, hook: str, reason: str) -> DeploymentRole:
+    """The record after its hook raised: a role whose deletion is refused stays."""
+    hooks = tuple(name for name in record.hooks if name != hook)
+    deleting = record.deleting and hook != DELETE
+    return replace(record, hooks=hooks, deleting=deleting, refused={**record.refused, hook: reason})
+
+
+def agreed(record: DeploymentRole, hook: str) -> DeploymentRole:
+    """The record after its hook ran well."""
+    hooks = tuple(name for name in record.hooks if name != hook)
+    return replace(record, hooks=hooks, refused=_without(record, hook))
+
+
+def marked(record: DeploymentRole) -> DeploymentRole:
+    """The record of a role that is to leave when its hook has agreed; what that refused before is asked anew."""
+    return replace(record, deleting=True, hooks=(DELETE,), refused=_without(record, DELETE))
+
+
+def _without(record: DeploymentRole, hook: str) -> dict[str, str]:
+    return {name: reason for name, reason in record.refused.items() if name != hook}
+
+
+def refuse_commit(world: World, deployment: str) -> None:
+    """Raises Conflict where a role refuses to be in the deployment, with its reason and the ways out."""
+    for (there, name), stored in sorted(world.deployment_roles.items(), key=lambda item: item[0]):
+        if there == deployment and (reason := stored.record.refused.get(CREATE)):
+            raise Conflict(
+                f"role {name} refuses deployment {deployment}: {reason}; mend it, then: {_ways(deployment, name)}"
+            )
+
+
+def holding(world: World, deployment: str, role: str) -> tuple[str, str] | None:
+    """Why noderoles of the role do not start there, and what to do; None where it has agreed to be there."""
+    stored = world.deployment_roles.get((deployment, role))
+    if stored is None:
+        return None
+    if CREATE in stored.record.hooks:
+        return f"{CREATE} of role {role} has not run in deployment {deployment} yet", "wait; an annealer runs it"
+    if reason := stored.record.refused.get(CREATE):
+        propose = f"nodepool-ocb deployment propose {deployment}, and mend it: {_ways(deployment, role)}"
+        return f"role {role} refuses deployment {deployment}: {reason}", propose
+    return None
+
+
+def _ways(deployment: str, role: str) -> str:
+    return (
+        f"nodepool-ocb deployment set {deployment} {role} PATH=JSON, which asks again;"
+        f" or take the role out: nodepool-ocb deployment unset {deployment} {role}"
+    )
+
+
+def leaving(world: World, deployment: str, role: str, force: bool = False) -> list[Change]:
+    """The role leaves the deployment: at once, or when an annealer has run its on_deployment_delete.
+
+    ``force``: that hook is not run. Raises NotFound where it is not there, Conflict while noderoles of it are bound there.
+    """
+    unreadable.refuse_end_of(world, deployment)
+    stored = world.deployment_roles.get((deployment, role))
+    if stored is None:
+        raise NotFound(f"role {role} is not in deployment {deployment}; see: nodepool-ocb deployment show {deployment}")
+    refuse_bound(world, deployment, role)
+    path, known = paths.deployment_role(deployment, role), world.roles.get(role)
+    if force or known is None or DELETE not in known.record.hooks:
+        return structure.raised(world, [Delete(path, stored.version)])
+    return structure.raised(world, [Set(path, marked(stored.record), stored.version)])
+
+
+def refuse_bound(world: World, deployment: str, role: str) -> None:
+    """Raises Conflict while noderoles of the role are bound in the deployment, naming them and the way."""
+    bound = sorted(v.name for v in world.vertices() if v.role == role and v.record.deployment == deployment)
+    if bound:
+        raise Conflict(
+            f"role {role} is bound in deployment {deployment}: {some(bound)}; first: nodepool-ocb noderole unbind {bound[0]}"
+        )
+
+
+def some(names: list[str]) -> str:
+    """The first names, and how many more.
+
+    >>> some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
