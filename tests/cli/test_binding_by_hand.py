@@ -61,6 +61,18 @@ def test_what_a_new_node_takes_from_another_is_named_when_it_is_created(sites: O
     assert "new@n3.example.com ← server@n2.example.com: the first of role server" in answer.stderr
 
 
+def test_two_roles_for_new_nodes_that_conflict_are_named_with_their_flag(ocb: Ocb, tmp_path: Path) -> None:
+    (tmp_path / "two.yml").write_text(
+        "barclamp: {name: two, version: 1}\nroles:\n  - {name: left, jig: noop, flags: [discovery]}\n"
+        "  - {name: right, jig: noop, conflicts: [left], flags: [discovery]}\n"
+    )
+    assert ocb("barclamp", "import", str(tmp_path / "two.yml")).exit_code == 0
+    answer = ocb("node", "create", N1)
+    assert answer.exit_code == 4, answer.output
+    assert "which the same bind brings" in answer.stderr
+    assert "take the flag that binds them to new nodes away from left or right" in answer.stderr
+
+
 def test_two_that_stand_in_for_a_third_are_a_conflict_on_one_node(sites: Ocb, ask: Ask) -> None:
     ask("node", "bind", N1, "chrony")
     answer = sites("node", "bind", N1, "ntpd")

@@ -239,6 +239,29 @@ def test_a_commit_between_the_judgement_and_the_write_refuses_the_write(
     assert _user(ask, MIDDLE) == {}
 
 
+@pytest.mark.parametrize("verb", ["set", "unset"])
+def test_a_commit_of_the_deployment_meanwhile_refuses_what_is_set_for_it(
+    disk: Session, ocb: Ocb, ask: Ask, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    ask("deployment", "set", "lab", "disk", "level=2")
+    name, once = {"set": "assigned", "unset": "unset"}[verb], [True]
+    real = getattr(attributes, name)
+
+    def slowly(*arguments: Json) -> Json:
+        if once:
+            once.clear()
+            lab = tree.load(disk).deployments["lab"]
+            disk.commit(
+                [Set(paths.deployment("lab"), replace(lab.record, state=DeploymentState.COMMITTED), lab.version)]
+            )
+        return real(*arguments)
+
+    monkeypatch.setattr(attributes, name, slowly)
+    answer = ocb("deployment", verb, "lab", "disk", "level=3" if verb == "set" else "level")
+    assert (answer.exit_code, "COMMITTED" in answer.stderr) == (4, True), answer.output
+    assert _of_deployment(ask, "disk") == {"disk": {"raid": {"level": 2}}}
+
+
 @pytest.mark.usefixtures("disk")
 def test_a_deployment_that_is_committed_is_not_changed_but_for_system_which_always_is(ask: Ask, ocb: Ocb) -> None:
     ask("deployment", "set", "lab", "disk", "level=2")

@@ -77,6 +77,8 @@ def _advice(draft: Draft, role: str, because: str | None, other: str) -> str:
         return (
             f"bind {apart[0]} on another node first, and it is taken from there: nodepool-ocb node bind FQDN {apart[0]}"
         )
+    if not required:  # both are bound to new nodes
+        return f"take the flag that binds them to new nodes away from {other} or {role}, in their barclamps"
     return "take one of the requirements away in their barclamps"
 
 
