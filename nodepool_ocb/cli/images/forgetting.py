@@ -23,12 +23,11 @@ def forget(
 ) -> None:
     """Delete the records that were shown when it was asked, as they were then. Raises Conflict, or NotFound.
 
-    Refused where somebody works on one, and without ``force`` where a running builder can delete it properly: what was taken
-    over from Nodepool none can.
+    Refused where somebody works on one, and without ``force`` where a running builder can delete it properly.
     """
     found = imaging.uploads_named(imaging.image_of(imaging.load(opened), name), build, provider, id)
     reaching = _reaching(opened, provider)
-    if reaching and not force and any(upload.record.cluster for upload in found):
+    if reaching and not force:
         raise Conflict(
             f"the builder on {reaching} has provider {provider}: leave --forget out, and it deletes them there"
         )

@@ -460,7 +460,7 @@ def test_records_move_from_one_zookeeper_to_another(
     builder.begins()
     file = tmp_path / "images.json"
     exported = ocb("image", "export", "jammy")
-    assert "left out: 1 builds" in exported.stderr
+    assert "left out: 1 build that is under way" in exported.stderr
     file.write_text(exported.stdout)
     before = {build.id: build for build in builder.view().builds if build.record.state is not BUILDING}
     hosts = ("--zookeeper", f"{zk_settings.hosts}-copy")
@@ -511,7 +511,7 @@ def test_what_nodepool_exported_is_taken_over(ocb: Ocb, ask: Ask, zk_session: Se
     (upload,) = ask("upload", "list", "--image", "focal")
     assert (upload["provider"], upload["upload"], upload["external_id"]) == ("west", "0000000001", "406a9bd0")
     Builder(zk_session, "focal").registers(providers=("west",))
-    line = ("upload", "delete", "focal", "2", "west", "--forget", "--yes")
+    line = ("upload", "delete", "focal", "2", "west", "--forget", "--force", "--yes")
     assert ocb(*line).exit_code == 0, "no builder can delete it, for it bears no stamp"
     assert ask("upload", "list", "--image", "focal") == []
 
