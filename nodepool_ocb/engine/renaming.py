@@ -16,7 +16,7 @@ from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.world import NodeView, World, node_of
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Create, Delete, Fence, Json, Node, NodeRole
+from nodepool_ocb.model.records import Change, Check, Create, Delete, Fence, Json, Node, NodeRole
 
 
 def rename(
@@ -44,9 +44,9 @@ def rename(
     addressing.check(world, fqdn, addresses)
     known: dict[str, object] = {paths.node(fqdn): named, paths.fence(fqdn): Fence()}
     known |= {paths.noderole(v.role, fqdn): _following(v.record, fqdn, name) for v in view.noderoles.values()}
-    transaction = structure.raised(
-        world, [*_made(view, name, going, {**contents, **known}), *_below(view, name), *going]
-    )
+    made = _made(view, name, going, {**contents, **known})
+    checks = _without_rollouts(world, view, node)
+    transaction = structure.raised(world, [*checks, *made, *_below(view, name), *going])
     _check_size(fqdn, transaction)
     return transaction
 
@@ -65,19 +65,21 @@ def _free_to_go(world: World, view: NodeView, name: str) -> Node:
     busy = view.claim.noderole if view.claim is not None else view.busy and view.busy.name
     if busy:
         raise Conflict(f"{busy} is at work on {view.name}; wait until it ends: nodepool-ocb noderole wait {busy}")
-    for deployment in sorted({node.deployment, *(v.record.deployment for v in view.noderoles.values())}):
-        _no_rollout(world, view.name, deployment)
     return node
 
 
-def _no_rollout(world: World, fqdn: str, deployment: str) -> None:
-    """A rollout knows its nodes by name: none may be under way in the deployment, or above it."""
-    above: str | None = deployment
-    while above is not None:
-        pointer, stored = world.rollouts.get(above), world.deployments.get(above)
+def _without_rollouts(world: World, view: NodeView, node: Node) -> Iterator[Check]:
+    """A rollout knows its nodes by name: none is under way in the deployments of the node and its noderoles, or above them."""
+    line = list(dict.fromkeys([node.deployment, *(v.record.deployment for v in view.noderoles.values())]))
+    for deployment in line:  # grows while it is walked
+        pointer, stored = world.rollouts.get(deployment), world.deployments.get(deployment)
         if pointer is not None and not pointer.record.over:
-            raise Conflict(f"rollout {above} is under way, and may have {fqdn}; wait, or cancel it first")
+            raise Conflict(f"rollout {deployment} is under way, and may have {view.name}; wait, or cancel it first")
+        if pointer is not None:
+            yield Check(paths.rollouts(deployment), pointer.version)
         above = stored.record.parent if stored is not None else None
+        if above is not None and above not in line:
+            line.append(above)
 
 
 def _address(address: str, fqdn: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a rollout of a site that is ACTIVE runs again: the noderoles of named roles."""
+"""What a rollout of a site that is ACTIVE runs again: the noderoles of named roles, what is outdated, or both."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
     from nodepool_ocb.rollout.plan import Again
     from nodepool_ocb.rollout.records import Rollout
     from nodepool_ocb.rollout.strategy import Strategy
+    from nodepool_ocb.store.client.session import Session
 
 SHOWN = 3  # names in a sentence
 
 refresh_option = click.option(
     "--refresh", "roles", multiple=True, metavar="ROLE", shell_complete=completion.roles,
     help="Run again in place what is ACTIVE of this role; may be given again. Nothing that is PROPOSED is committed.",
+)  # fmt: skip
+changed_option = click.option(
+    "--changed", is_flag=True,
+    help="Run again in place what is outdated: ACTIVE, and given something else now than its newest run was.",
 )  # fmt: skip
 batch_option = click.option(
     "--batch",
@@ -37,37 +42,52 @@ batch_option = click.option(
 )
 
 
-def chosen(world: World, deployment: str, nodes: Iterable[str], roles: Sequence[str]) -> Again | None:
-    """What is to run again on these nodes, by ``--refresh``; None where nobody asked for that.
+def chosen(
+    opened: Session, world: World, deployment: str, nodes: Iterable[str], roles: Sequence[str], changed: bool
+) -> Again | None:
+    """What is to run again on these nodes, by ``--refresh`` and ``--changed``; None where nobody asked for that.
 
     A destructive role is left out, and said. Raises NotFound for a role that is not there, Conflict where there is nothing.
     """
     from nodepool_ocb.rollout.plan import Again
 
-    if not roles:
+    if not roles and not changed:
         return None
     for role in roles:
         if role not in world.roles:
             raise unknown("role", role, world.roles)
     within = set(below(world, deployment))
-    bound = [
-        vertex
-        for node in nodes
-        for vertex in world.nodes[node].noderoles.values()
-        if vertex.role in roles and vertex.record.deployment in within and not vertex.unreadable
-    ]
-    active = [vertex for vertex in bound if vertex.record.state is State.ACTIVE and not vertex.record.refresh]
-    wanted = [vertex for vertex in active if not destructive(world, vertex)]
-    words = ", ".join(f"role {role}" for role in dict.fromkeys(roles))
-    left_out = [vertex for vertex in active if destructive(world, vertex)]
-    if left_out:
-        output.say(f"note: {_named(left_out)}: destructive, and left out; nodepool-ocb noderole redeploy runs it again")
-    others = [vertex for vertex in bound if vertex not in active]
+    there = [vertex for node in nodes for vertex in world.nodes[node].noderoles.values()]
+    bound = [vertex for vertex in there if vertex.record.deployment in within and not vertex.unreadable]
+    named = [vertex for vertex in bound if vertex.role in roles]
+    active = [vertex for vertex in named if vertex.record.state is State.ACTIVE and not vertex.record.refresh]
+    meant = dict.fromkeys([*active, *(_outdated(opened, world, bound) if changed else ())])
+    _say_what_is_left_out(world, meant, [vertex for vertex in named if vertex not in meant])
+    wanted = [vertex for vertex in meant if not destructive(world, vertex)]
+    words = ", ".join([*(f"role {role}" for role in dict.fromkeys(roles)), *(["what is outdated"] if changed else [])])
+    if not wanted:
+        raise Conflict(f"nothing of {words} is to run again in deployment {deployment}")
+    return Again(words, _epochs(wanted))
+
+
+def _outdated(opened: Session, world: World, vertices: Sequence[Vertex]) -> list[Vertex]:
+    """Those that would be given something else now; raises Invalid where attributes that they see cannot be read."""
+    from nodepool_ocb.engine import inputs
+    from nodepool_ocb.engine.inputs.layers import BLOBS
+    from nodepool_ocb.store.client import codec
+
+    wanted = [f"{path}/{name}" for path in inputs.read_for(vertices) for name in BLOBS.values()]
+    znodes = zip(wanted, opened.get_many(wanted), strict=True)
+    blobs = {path: codec.attributes(znode) for path, znode in znodes if znode is not None}
+    return inputs.all_outdated(world, vertices, blobs)
+
+
+def _say_what_is_left_out(world: World, meant: Iterable[Vertex], others: Sequence[Vertex]) -> None:
+    once = [vertex for vertex in meant if destructive(world, vertex)]
+    if once:
+        output.say(f"note: {_named(once)}: destructive, and left out; nodepool-ocb noderole redeploy runs it again")
     if others:
         output.say(f"note: {_named(others)}: not ACTIVE, and left out")
-    if not wanted:
-        raise Conflict(f"nothing is to run again in deployment {deployment}: no noderole of {words} is ACTIVE")
-    return Again(words, _epochs(wanted))
 
 
 def _epochs(vertices: Iterable[Vertex]) -> dict[str, dict[str, int]]:

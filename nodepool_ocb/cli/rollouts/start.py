@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 )
 @strategy.one_deployment_option
 @strategy.name_option
+@again.changed_option
 @again.refresh_option
 @again.batch_option
 @click.option(
@@ -49,23 +50,25 @@ if TYPE_CHECKING:
 @timeout_option
 @dry_run_option
 def start(
-    files: Sequence[str], whole: bool, deployment: str | None, name: str | None, roles: Sequence[str], batches: Sequence[str],
-    phases: Sequence[str], force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool,
+    files: Sequence[str], whole: bool, deployment: str | None, name: str | None, changed: bool, roles: Sequence[str],
+    batches: Sequence[str], phases: Sequence[str], force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Carry out a strategy: commit what is PROPOSED on the nodes of a deployment, one group of them after the other.
 
-    With --refresh, run again in place what is ACTIVE; then no file means --default. An annealer drives it from here on.
-    Refused while another rollout of the deployment is under way.
+    With --changed or --refresh, run again in place what is ACTIVE; then no file means --default. An annealer drives it from
+    here on. Refused while another rollout of the deployment is under way.
     """
     from nodepool_ocb.rollout import plan as planning
 
-    chosen = again.with_batches(_chosen(files, whole or bool(roles and not files), name, phases), batches)
+    chosen = again.with_batches(
+        _chosen(files, whole or ((changed or bool(roles)) and not files), name, phases), batches
+    )
     with session.session() as opened:
         world = session.load(opened)
         deployment = strategy.deployment_meant(world, deployment)
         nodes = _nodes(world, deployment)
         plan = planning.plan(chosen, nodes)
-        rerun = again.chosen(world, deployment, nodes, roles)
+        rerun = again.chosen(opened, world, deployment, nodes, roles, changed)
         rollout = planning.begin(chosen, nodes, opened.now(), session.me(), rerun)
         if not rollout.groups:
             strategy.show(chosen, plan, deployment, rollout.head.inventory)

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Json, NodeRole, Role, Set, State
+from nodepool_ocb.model.records import Attrib, Create, Given, Json, NodeRole, Role, Set, State
 from nodepool_ocb.store import tree
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.cli.rollouts.driving import NODES, build
@@ -105,6 +106,50 @@ def test_a_time_out_withdraws_what_has_not_begun(zk_session: Session, ocb: Ocb, 
     assert len(ran(zk_session)) == 11
 
 
+def test_one_changed_attribute_is_sent_in_batches_and_a_failing_canary_leaves_the_rest_as_it_is(
+    annealer: DaemonProcess, zk_session: Session, ask: Ask, ocb: Ocb
+) -> None:
+    """Every noderole has run once; what its newest run was given is what its machine has."""
+    assert annealer.running
+    build(zk_session)
+    role = Role(barclamp="b", jig="test", requires=("os",), attribs=(Attrib(name="text", map="text"),))
+    zk_session.commit([Set(paths.role("work"), role, 0)])
+    assert ocb("rollout", "start", "--default", "--wait", "--timeout", "60").exit_code == 0
+    answer = ocb("rollout", "start", "--changed")
+    assert (answer.exit_code, "nothing of what is outdated is to run again" in answer.stderr) == (4, True), (
+        answer.output
+    )
+    before = ran(zk_session)
+    ask("deployment", "propose", "lab")
+    ask("deployment", "set", "lab", "work", 'text="new"')
+    ask("deployment", "commit", "lab", "--no-noderoles")
+    zk_session.commit([Create(paths.user("work", CANARY), {"fail": "no disk"})])
+    start = ("rollout", "start", "--changed", *BATCHES)
+    answer = ocb(*start, "--wait", "--timeout", "60")
+    assert answer.exit_code == 6, answer.output
+    assert "note: what is outdated: to run again: 12 noderoles on 12 nodes\n" in answer.stderr
+    assert f"{CANARY}  work@{CANARY}: no disk" in answer.stdout
+    assert ran(zk_session) == {**before, f"work@{CANARY}": before[f"work@{CANARY}"] + 1}
+    assert set(texts(zk_session).values()) == {None}, "no machine has the new value"
+    assert "what is outdated: to run again: 11 noderoles on 11 nodes" in ocb(*start, "--dry-run").stderr
+    zk_session.commit([Set(paths.user("work", CANARY), {}, 0)])
+    ask("rollout", "retry")
+    assert ocb("rollout", "wait", "--timeout", "60").exit_code == 0
+    assert set(texts(zk_session).values()) == {"new"}
+    once = {name: generation + name.startswith("work@") for name, generation in before.items()}
+    assert ran(zk_session) == {**once, f"work@{CANARY}": before[f"work@{CANARY}"] + 2}
+    assert ocb(*start).exit_code == 4
+
+
+def texts(session: Session) -> dict[str, Json]:
+    """What the newest run of ``work`` that succeeded was given, on each node."""
+    found = {}
+    for name in NODES:
+        znode = session.get(paths.given("work", f"{name}.example.com"))
+        found[name] = codec.decode(Given, znode).attributes.get("text") if znode is not None else None
+    return found
+
+
 def test_what_cannot_run_again_is_left_out_and_named(zk_session: Session, ocb: Ocb, ask: Ask) -> None:
     build(zk_session, state=State.ACTIVE)
     for role, flags in (("os", ("destructive",)),):
@@ -121,7 +166,7 @@ def test_what_cannot_run_again_is_left_out_and_named(zk_session: Session, ocb: O
     ):
         assert sentence in both.stderr, both.stderr
     for arguments, exit_code, message in (
-        (["--refresh", "os"], 4, "nothing is to run again in deployment lab: no noderole of role os is ACTIVE"),
+        (["--refresh", "os"], 4, "nothing of role os is to run again in deployment lab"),
         (["--refresh", "wrok"], 3, "did you mean `work`?"),
         (["--refresh", "work", "--batch", "0%"], 2, "--batch 0%: write a number of nodes such as 5"),
     ):
