@@ -114,6 +114,7 @@ class SshSettings(Section, frozen=True, kw_only=True):
 
     key_files: tuple[str, ...] = ("/etc/nodepool-ocb/id_ed25519",)
     first_contact: Literal["pin", "refuse"] = "pin"  # what to do with a host key that is not known yet
+    ping: bool = False  # probes ask for an ICMP echo first
     connect_timeout_seconds: float = 10.0
     idle_seconds: float = 60.0  # an unused connection is kept this long
     pool: int = 256  # open connections, at most

@@ -60,11 +60,17 @@ def loose_ends(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
     for name, role in sorted(catalogue.items()):
         for need in role.requires:
             if need not in catalogue:
-                hint = did_you_mean(need, catalogue) or "; until its barclamp is imported, this role cannot be bound"
+                hint = (
+                    did_you_mean(need, catalogue, present=role.requires)
+                    or "; until its barclamp is imported, this role cannot be bound"
+                )
                 yield Finding(name, "requires", need, f"requires {need}, which is not known{hint}")
         for wanted in role.wants_attribs:
             if wanted not in declared:
-                hint = did_you_mean(wanted, declared) or "; until one does, it is not there to be seen"
+                hint = (
+                    did_you_mean(wanted, declared, present=role.wants_attribs)
+                    or "; until one does, it is not there to be seen"
+                )
                 yield Finding(
                     name, "wants-attribs", wanted, f"wants attribute {wanted}, which no known role declares{hint}"
                 )

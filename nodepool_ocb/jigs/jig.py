@@ -69,7 +69,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """The machine does not answer; ``step``: resolve, connect, host key, authenticate or run. Its run may go on.
+    """The machine does not answer; ``step``: ping, resolve, connect, host key, authenticate or run. Its run may go on.
 
     ``begun``: whether it may have been started by this order; False only where that is certain.
     """

@@ -176,7 +176,7 @@ class _Among:
     def _timeouts(self, key: Key, timeouts: Any, phases: list[str]) -> None:
         for name in timeouts if isinstance(timeouts, dict) else ():
             if name not in phases:
-                known = did_you_mean(name, phases) or f"; phases here: {_some(phases)}"
+                known = did_you_mean(name, phases, present=timeouts) or f"; phases here: {_some(phases)}"
                 self._fault((*key, name), f"must be the name of a phase{known}")
 
 

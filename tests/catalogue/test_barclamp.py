@@ -140,6 +140,7 @@ def test_a_wrong_role_is_refused_with_a_sentence_and_the_others_are_taken(
         ("requires: [milestone]", "3: @.requires[0]: `milestone` is a flag, not a role"),
         ("requires: [r]", "3: @.requires[0]: a role cannot require itself; the line is ignored"),
         ("requires: [later]", "3: @.requires[0]: requires later, which is not known; until"),
+        ("requires: [good, god]", "3: @.requires[1]: requires god, which is not known; until"),
         ("requires: [god]", "3: @.requires[0]: requires god, which is not known; did you mean `good`?"),
         ("wants-attribs: [x]", "3: @.wants-attribs[0]: wants attribute x, which no known role declares"),
         ("requires: [good], conflicts: [good]", "3: @.requires[0]: depends on good and conflicts with it"),

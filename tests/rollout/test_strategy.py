@@ -282,6 +282,10 @@ def group(line: str) -> str:
             "3: groups[a].batches[0].paus: unknown key `paus`; did you mean `pause`?",
         ),
         (
+            group("timeouts: {prepare: 5, prepair: 5}"),
+            "3: groups[a].timeouts.prepair: must be the name of a phase; phases here: prepare, deploy",
+        ),
+        (
             group("timeouts: {prepair: 5}"),
             "3: groups[a].timeouts.prepair: must be the name of a phase; did you mean `prepare`?",
         ),

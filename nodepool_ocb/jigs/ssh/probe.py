@@ -1,10 +1,12 @@
-"""Whether a machine is there: its connection is opened or used, and it prints a word that we send.
+"""Whether a machine is there: it answers a ping, where that is asked for, its connection is opened or used, and it prints a word
+that we send.
 
 A shell may say more before that, as a runner's may.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from contextlib import suppress
@@ -15,9 +17,12 @@ import paramiko
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.jigs.ssh import addresses, ping
 from nodepool_ocb.jigs.ssh.link import ENDED, WORDS_CHARACTERS, Broken, Link, NoKey, load_keys, shut
 from nodepool_ocb.jigs.ssh.pool import pool
 from nodepool_ocb.model.records import Node
+
+log = logging.getLogger(__name__)
 
 SAID_BYTES: Final = 1 << 16
 
@@ -35,6 +40,7 @@ class Prober:
 
     def __init__(self, settings: SshSettings) -> None:
         self._pool = pool(settings)
+        self._warned = False  # that this host may not ping
 
     @property
     def has_keys(self) -> bool:
@@ -66,6 +72,8 @@ class Prober:
 
         Raises NoKey or OSError for what this host lacks.
         """
+        if self._pool.settings.ping and not self._pinged(node):
+            return Unreachable("ping", f"no answer within {ping.TIMEOUT_SECONDS:g} s", begun=False)
         answer = self._pool.take(fqdn, node)
         if isinstance(answer, Unreachable):
             return answer
@@ -76,6 +84,18 @@ class Prober:
         if failure is not None:
             return failure
         return Alive(None if node.host_keys else answer.host_key)
+
+    def _pinged(self, node: Node) -> bool:
+        """Whether it answers; as if it did where this host cannot ask, and that is logged once."""
+        try:
+            return ping.answers([addresses.parse(each)[0] for each in node.addresses])
+        except ping.NotAllowed as lacking:
+            if not self._warned:
+                self._warned = True
+                log.warning("machines are not pinged, the connection alone tells whether they are there: %s", lacking)
+            return True
+        except (ping.NotAsked, ValueError):
+            return True  # the connection says it better
 
     def _word(self, link: Link) -> Unreachable | None:
         """Have a new word printed: a login that runs something else, whatever it is sent, prints another."""
