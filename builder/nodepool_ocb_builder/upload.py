@@ -19,10 +19,10 @@ from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.images.rules import UPLOAD_ATTEMPTS, BuildView, DueUpload, UploadView, due_uploads
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import BuildState, Change, Check, Create, Set, Upload, UploadState
-from nodepool_ocb.providers.provider import Item, Refused, Sent
+from nodepool_ocb.providers.provider import Item, Refused, Sent, external_name
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_builder import checksums
+from nodepool_ocb_builder import checksums, hook
 from nodepool_ocb_builder.context import Context, GivenUp
 from nodepool_ocb_builder.image_directory import ImageDirectory, named
 from nodepool_ocb_builder.stamping import stamp_of
@@ -42,6 +42,7 @@ class Uploading:
     def __init__(self, context: Context, image: str, build: str, provider: str) -> None:
         self.context, self.image, self.build, self.provider = context, image, build, provider
         self._uploader, self._configured = context.uploaders[provider], context.providers[provider]
+        self._name = ""  # what this attempt calls what it makes
         self._meta = next(each.meta for each in self._configured.diskimages if each.name == image)
 
     def run(self) -> None:
@@ -119,7 +120,8 @@ class Uploading:
         else:
             upload, version = due.upload.id, due.upload.version
         stamp = stamp_of(self.image, UploadView(self.build, self.provider, upload, record, version, locked=True))
-        record = replace(record, external_name=stamp.external_name)
+        self._name = external_name(self._configured, stamp, record.state_time)
+        record = replace(record, external_name=self._name)
         context.session.commit([Set(self._path(upload), record, version)])
         return stamp
 
@@ -148,7 +150,7 @@ class Uploading:
             file=self._file(due),
             format=due.format,
             stamp=stamp,
-            external_name=stamp.external_name,
+            external_name=self._name,
             md5=str(sums.get("md5", "")),
             sha256=str(sums.get("sha256", "")),
             size=int(sums.get("size", 0)),
@@ -162,11 +164,16 @@ class Uploading:
         outcome = self._uploader.upload(item)
         if isinstance(outcome, Refused):
             return outcome
-        wrong = self._uploader.verify(outcome.external_id, item)
+        wrong = self._uploader.verify(outcome.external_id, item) or self._judged(outcome.external_id, item)
         if wrong is None:
             return outcome
         self._uploader.delete(outcome.external_id, item.stamp)
         return wrong
+
+    def _judged(self, external_id: str, item: Item) -> Refused | None:
+        """What the provider's hook says."""
+        program = self._configured.post_upload_hook
+        return hook.verdict(program, self.provider, external_id, item) if program else None
 
     def _end(self, stamp: Stamp, outcome: Sent | Refused) -> None:
         """Write what became of it; what nobody wants any more is deleted there. Raises Stale or Unavailable."""

@@ -10,6 +10,7 @@ import click
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
+from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.engine import roles, structure, unreadable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
@@ -70,9 +71,14 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
             changes = session.change(opened, decide, dry_run)
         finally:
             _complain(outcome[0].warnings if outcome else ())
+        imported = {paths.role(name): name for name in outcome[0].roles}
+        other = {imported[change.path] for change in changes if change.path in imported} if not dry_run else set()
+        said = outdated.sentences(opened, lambda vertex: vertex.role in other) if other else []
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
     session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
+    for sentence in said:
+        output.say(sentence)
     if outcome[0].problems:
         rest = "everything else is imported" if outcome[0].roles else "nothing else is there"
         raise Invalid(f"what has a problem was left out, and {rest}; mend it, and import again")

@@ -13,11 +13,11 @@ from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import catalogue, deployment_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
-from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.noderoles import outdated, waiting
+from nodepool_ocb.cli.noderoles.committing import Commit
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import commands, deployments, structure, unreadable
+from nodepool_ocb.engine import deployments, structure, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
-from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import paths
@@ -31,7 +31,6 @@ from nodepool_ocb.model.records import (
     Json,
     Role,
     Set,
-    State,
 )
 from nodepool_ocb.views import deployments as shown
 from nodepool_ocb.views.deployments import Branch
@@ -195,12 +194,16 @@ def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
     with connection.session() as opened:
         changes = connection.change(opened, decide, dry_run)
         turns.warn(opened, connection.load(opened), name, "nodes that it is done with do not see this; the others do")
+        said = [] if dry_run or not changes else outdated.sentences(opened, lambda each: _is(each, name, role))
     connection.report(changes, dry_run)
     if changes and name == deployments.SYSTEM:
-        output.say(
-            "deployment system is always COMMITTED: what runs from now on sees this;"
-            f" nodepool-ocb deployment commit {name} runs what is ACTIVE and sees something else"
-        )
+        output.say(f"deployment {name} is always COMMITTED: what runs from now on sees this")
+    for sentence in said:
+        output.say(sentence)
+
+
+def _is(vertex: Vertex, deployment: str, role: str) -> bool:
+    return (vertex.record.deployment, vertex.role) == (deployment, role)
 
 
 @command.command()
@@ -234,26 +237,31 @@ def propose(name: str, dry_run: bool) -> None:
 @wait_options
 @dry_run_option
 def commit(name: str, alone: bool, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
-    """Commit everything that is PROPOSED in the deployment, and let annealers work in it.
+    """Commit everything that is PROPOSED in the deployment, run again what is outdated, and let annealers work in it.
 
-    Refused without --force where a rollout under way commits any of that in its turn; --no-noderoles leaves it to the rollout.
+    Outdated is what is ACTIVE and would be given something else than its newest run was; --dry-run says what. It runs in
+    place, parents first. Refused without --force where a rollout under way commits any of that in its turn; --no-noderoles
+    leaves it to the rollout.
     """
     if alone and wait:
         raise click.UsageError("--no-noderoles and --wait contradict each other: nothing would become ACTIVE")
+
+    committing = Commit(force, dry_run)
 
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         now, by = opened.now(), connection.me()
         bound = _bound(world, name)
         deploymentroles.refuse_commit(world, name)
         unreadable.refuse_commit(world, bound, {vertex.node.name for vertex in bound} | _nodes(world, name))
-        meant = [] if alone else [each for each in bound if each.record.state is State.PROPOSED]
-        yield from turns.kept(opened, world, meant, commands.apply_to(world, meant, Event.COMMIT, now, by), force)
+        if not alone:
+            yield from committing.transactions(opened, world, bound)
         if name != deployments.SYSTEM:  # last: annealers find all of it committed
             changes = deployments.turn(world, name, DeploymentState.COMMITTED, now, by)
             if changes:
                 yield changes
 
-    waiting.change_and_wait(decide, (lambda world: _names(world, name)) if wait else None, timeout_seconds, dry_run)
+    awaited = (lambda world: _names(world, name)) if wait else None
+    waiting.change_and_wait(decide, awaited, timeout_seconds, dry_run, committing.explanations)
 
 
 def _nodes(world: World, name: str) -> set[str]:

@@ -7,6 +7,7 @@ import click
 from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.views import sections, status
 
@@ -25,7 +26,8 @@ def command() -> None:
         quarantined |= world.unreadable | quarantine.of_rollouts(opened)
         quarantined |= quarantine.of_locks(opened, imaging.lock_paths(images))
         rollouts = rolling.rows(opened)
-    seen = status.overview(world, images, rollouts, running, quarantined)
+        changed = outdated.find(opened, world, world.vertices()).vertices
+    seen = status.overview(world, images, rollouts, running, quarantined, changed)
     for note in sections.notes(seen):
         output.say(note)
     parts = [(each.title, output.table(each.rows, each.columns), "") for each in sections.sections(seen)]

@@ -2,6 +2,7 @@
 
 - ``%(NODEPOOL_X)`` in a text is what environment variable NODEPOOL_X holds; it is put in after the file was taken
   apart, so whatever it holds, it stays one value. Where a number or a boolean is meant, it may be one.
+- Where a number is meant, a quoted one is a number.
 - Where a boolean is meant, the words of YAML 1.1 (yes, no, on, off) are booleans; elsewhere they are text.
 - A fault below an alias or a merge key is reported once, where it is written.
 """
@@ -43,6 +44,11 @@ class Source(msgspec.Struct, frozen=True):
     origins: Mapping[int, Key]  # of each mapping and list of ``written``, by identity: where it is first
     faults: tuple[Fault, ...]  # by line; where there are any, parts of ``document`` may be of any type
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd and costs nothing, such as a key that is there twice with one value."""
+        return tuple(map(_restored, self.written.warnings))
+
     def fault(self, key: Key, text: str) -> Fault:
         """A fault where something is written; an alias may have brought it to ``key``."""
         value, origin = self.written.value, ROOT
@@ -65,7 +71,8 @@ class Source(msgspec.Struct, frozen=True):
 def load(path: Path, schema: str, environ: Mapping[str, str]) -> Source:
     """What a file says; raises Invalid only where it is no YAML, all other faults are in the answer."""
     try:
-        written = documents.load(_WRITTEN.sub("\ue000\\1\ue001", documents.read(path)), str(path))
+        text = _WRITTEN.sub("\ue000\\1\ue001", documents.read(path))
+        written = documents.load(text, str(path), lenient=True)
     except Invalid as wrong:
         raise Invalid([_restored(problem) for problem in wrong.problems]) from wrong
     meaning = _Meaning(schema_file(schema), environ)
@@ -126,8 +133,8 @@ class _Meaning:
             return text
         if "boolean" in kinds and text.lower() in WORDS:
             return WORDS[text.lower()]
-        number = parse(text).value if text != written and kinds & {"integer", "number"} else None
-        return number if isinstance(number, int | float) else text
+        number = parse(text).value if kinds & {"integer", "number"} else None
+        return number if isinstance(number, int | float) and not isinstance(number, bool) else text
 
 
 def _below(schemas: list[Json], name: str) -> list[Json]:

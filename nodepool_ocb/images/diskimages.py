@@ -21,6 +21,9 @@ from nodepool_ocb.model.records import Json
 FORMAT: Final = "qcow2"
 #: Of the keys that a diskimage may have, those that its children do not get.
 OWN: Final = frozenset({"name", "parent", "abstract"})
+#: Of its keys, those that say nothing where they are empty.
+SAYING: Final = frozenset({"dib-cmd", "username", "python-path", "shell-type"})
+LONGEST_SECONDS: Final = 315360000.0  # ten years: what is longer is as long
 
 Keys = Mapping[str, Json]  # of a diskimage, as they are written
 
@@ -84,7 +87,8 @@ def laid_over(below: Keys, above: Keys) -> Keys:
     >>> laid_over({"elements": ["vm"], "pause": True}, {"elements": "ntp epel", "pause": False})
     {'elements': ['vm', 'ntp', 'epel'], 'pause': False}
     """
-    both = {**below, **{key: value for key, value in above.items() if key not in OWN}}
+    said = {key: value for key, value in above.items() if key not in OWN and (value != "" or key not in SAYING)}
+    both = {**below, **said}
     if "elements" in both:
         both["elements"] = [*words(below.get("elements", [])), *words(above.get("elements", []))]
     for key in ("env-vars", "options"):
@@ -106,8 +110,8 @@ def made(name: str, keys: Keys, taken: Iterable[str] = ()) -> Diskimage:
         release=str(release) if release != "" else None,
         env_vars=texts(keys.get("env-vars", {})),
         formats=tuple(sorted({*own, *taken} or {FORMAT})),
-        rebuild_age_seconds=float(keys.get("rebuild-age", 86400)),
-        build_timeout_seconds=float(keys.get("build-timeout", 28800)),
+        rebuild_age_seconds=min(float(keys.get("rebuild-age", 86400)), LONGEST_SECONDS),
+        build_timeout_seconds=min(float(keys.get("build-timeout", 28800)), LONGEST_SECONDS),
         keep_formats=tuple(keys.get("keep-formats", ())) if keys.get("delete-after-upload") else True,
         metadata=texts(keys.get("metadata", {})),
         builders=tuple(keys.get("builders", ())),

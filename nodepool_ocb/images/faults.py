@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from string import Formatter
 from typing import Final
 
 import msgspec
@@ -19,7 +20,11 @@ from nodepool_ocb.model.records import Json
 
 OPENSTACK: Final = "openstack"  # the driver of a provider that names none
 #: The keys of a provider that are no options: they say what is uploaded, and how.
-PROVIDER_KEYS: Final = frozenset({"name", "driver", "diskimages", "image-upload-timeout", "upload-workers", "format"})
+PROVIDER_KEYS: Final = frozenset(
+    {"name", "driver", "diskimages", "image-upload-timeout", "upload-workers", "format", "post-upload-hook"}
+)
+#: What the name of an image in a cloud may be made of.
+NAME_FIELDS: Final = ("image_name", "timestamp", "build_id", "upload_id")
 
 
 def of(source: Source) -> list[Fault]:
@@ -129,17 +134,37 @@ def _words(command: str) -> list[str]:
 def _of_clouds(
     source: Source, above: Key, provider: Mapping[str, Json], images: _Names, labels: _Names
 ) -> Iterator[Fault]:
-    """What the labels of an OpenStack provider's pools name, and what they need."""
+    """What the labels of an OpenStack provider's pools name, and what they need; and how its images are called."""
+    cloud_images = _Names.of(provider, "cloud-images", "cloud-image")
+    if (format := provider.get("image-name-format")) and isinstance(format, str) and not _is_format(format):
+        text = f"may have {', '.join(f'{{{field}}}' for field in NAME_FIELDS)}, and nothing else in braces"
+        yield source.fault((*above, "image-name-format"), text)
     for pool_key, pool in _listed(provider, "pools"):
         for below, label in _listed(pool, "labels"):
             key = (*above, *pool_key, *below)
             yield from labels.missing(source, (*key, "name"), label["name"])
             if "diskimage" in label:
                 yield from images.missing(source, (*key, "diskimage"), label["diskimage"])
+            name = label.get("cloud-image")
+            why = (
+                cloud_images.why_not(name, "; add it to the provider's `cloud-images`")
+                if isinstance(name, str)
+                else None
+            )
+            if why:
+                yield source.fault((*key, "cloud-image"), why)
             if ("diskimage" in label) == ("cloud-image" in label):
                 yield source.fault(key, "must have either `diskimage` or `cloud-image`; say what it starts from")
             if not {"min-ram", "flavor-name"} & label.keys():
                 yield source.fault(key, "must have `min-ram` or `flavor-name`; say how large it is")
+
+
+def _is_format(text: str) -> bool:
+    try:
+        fields = [(field, rest) for _, field, *rest in Formatter().parse(text) if field is not None]
+    except ValueError:
+        return False
+    return all(field in NAME_FIELDS and rest == ["", None] for field, rest in fields)
 
 
 def _chroots(source: Source) -> Iterator[Fault]:

@@ -18,7 +18,7 @@ from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import dialect, faults
 from nodepool_ocb.images.dialect import Source
-from nodepool_ocb.images.diskimages import FORMAT, Keys, first_format, made, merged, texts
+from nodepool_ocb.images.diskimages import FORMAT, LONGEST_SECONDS, Keys, first_format, made, merged, texts
 from nodepool_ocb.images.diskimages import Diskimage as Diskimage
 from nodepool_ocb.images.faults import OPENSTACK, PROVIDER_KEYS
 from nodepool_ocb.model.records import Json
@@ -51,6 +51,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = OPENSTACK
     diskimages: tuple[ProviderImage, ...] = ()
     image_upload_timeout_seconds: float = 3600.0
+    post_upload_hook: str | None = None  # a program that judges each upload
     upload_workers: int | None = None  # uploads to it at a time; None: as many as the builders do
     format: str = FORMAT  # what it takes, of an image that says nothing else
     options: Mapping[str, Json] = {}  # all other keys, as they are written
@@ -98,16 +99,18 @@ def load(
     source = dialect.load(path, "nodepool.json", environ)
     problems = source.problems(faults.of(source))
     secrets: Json = {}
+    warnings = source.warnings
     if secure is not None:
         above = dialect.load(Path(secure), "nodepool-secure.json", environ)
         problems += above.problems(faults.of_secrets(above, source), secret=True)
+        warnings += above.warnings
         secrets = {key: value for key, value in (above.document.value or {}).items() if value}  # none replace nothing
     if problems:
         raise Invalid(problems)
     value = _anchored(source.document.value or {}, path.resolve().parent)
     made = _made(value, _anchored(secrets, Path(secure or path).resolve().parent), takes)
     made = replace(made, lines=_lines(source))
-    return replace(made, warnings=tuple(_unbuilt(path, made)))
+    return replace(made, warnings=(*warnings, *_unbuilt(path, made)))
 
 
 def _unbuilt(path: Path, read: Nodepool) -> Iterator[str]:
@@ -136,13 +139,18 @@ def _anchored(value: Mapping[str, Json], folder: Path) -> dict[str, Json]:
     def absolute(name: str) -> str:
         return str(folder / Path(name).expanduser())
 
+    def hooked(section: Mapping[str, Json]) -> Mapping[str, Json]:
+        hook = section.get("post-upload-hook", "")
+        return {**section, "post-upload-hook": absolute(hook)} if "/" in hook else section
+
     known: dict[str, Callable[[Json], Json]] = {
         "elements-dir": lambda names: [absolute(name) for name in names.split(":") if name],
         "images-dir": absolute,
         "build-log-dir": absolute,
+        "providers": lambda sections: [hooked(section) for section in sections or []],
         "zookeeper-tls": lambda files: {name: absolute(file) for name, file in files.items()},
     }
-    return {key: known[key](each) if key in known else each for key, each in value.items()}
+    return {key: known[key](each) if key in known else each for key, each in value.items() if each != ""}
 
 
 def _made(value: Mapping[str, Json], secrets: Mapping[str, Json], takes: Takes) -> Nodepool:
@@ -188,7 +196,8 @@ def _provider(section: Mapping[str, Json], built: Mapping[str, Keys], takes: Tak
         name=section["name"],
         driver=section["driver"],
         diskimages=tuple(image(item) for item in section.get("diskimages", [])),
-        image_upload_timeout_seconds=float(section.get("image-upload-timeout", 3600)),
+        image_upload_timeout_seconds=min(float(section.get("image-upload-timeout", 3600)), LONGEST_SECONDS),
+        post_upload_hook=section.get("post-upload-hook") or None,
         upload_workers=section.get("upload-workers"),
         format=format or FORMAT,
         options=options,

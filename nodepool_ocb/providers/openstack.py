@@ -17,7 +17,7 @@ from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
 from nodepool_ocb.providers.stamp import Stamp
-from nodepool_ocb.providers.transfer import GivenUp, Stream, attended, why_give_up
+from nodepool_ocb.providers.transfer import GivenUp, Pace, Stream, attended, why_give_up
 
 if TYPE_CHECKING:
     from openstack.connection import Connection
@@ -51,6 +51,7 @@ class OpenStack:
             ) from error
         self._name = provider.name
         self._options = provider.options
+        self._pace = Pace(float(provider.options.get("rate", 0.0)))
 
     @staticmethod
     def faults(provider: Provider) -> list[str]:
@@ -154,6 +155,7 @@ class OpenStack:
     def _settled(self, cloud: Connection, external_id: str, item: Item, deadline: float) -> Sent | Refused:
         """Wait until the cloud has done with it."""
         while True:
+            self._pace.wait()
             image = cloud.image.get_image(external_id)
             if image.status == "active":
                 return Sent(external_id)
@@ -185,6 +187,7 @@ class OpenStack:
     def _cloud(self, answer_seconds: float, **retries: Any) -> contextlib.closing[Connection]:
         import openstack
 
+        self._pace.wait()
         return contextlib.closing(
             openstack.connect(
                 cloud=self._options["cloud"],

@@ -18,11 +18,13 @@ import msgspec
 
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.images.faults import OPENSTACK
 from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.providers.stamp import Stamp
 
 GROUP: Final = "nodepool_ocb.providers"
+LONGEST_NAME: Final = 255  # of an image in Glance
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +33,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     file: Path
     format: str
     stamp: Stamp  # whose object it becomes
-    external_name: str  # what it is to be called: ``stamp.external_name``
+    external_name: str  # what it is to be called: by its stamp, or as the provider's configuration says
     sha256: str
     md5: str
     size: int
@@ -132,6 +134,15 @@ def takes(driver: str, options: Mapping[str, Json]) -> str | None:
     """
     asked = getattr(_driver(driver), "takes", None) if driver in _points() else None
     return asked(options) if asked else None
+
+
+def external_name(provider: Provider, stamp: Stamp, now: float) -> str:
+    """What an object is to be called: as ``image-name-format`` of an OpenStack provider says, else as its stamp does."""
+    format = provider.options.get("image-name-format") if provider.driver == OPENSTACK else None
+    if not format:
+        return stamp.external_name
+    name = format.format(image_name=stamp.image, timestamp=str(int(now)), build_id=stamp.build, upload_id=stamp.upload)
+    return str(name)[:LONGEST_NAME]
 
 
 def open(provider: Provider) -> Uploader:

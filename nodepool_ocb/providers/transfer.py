@@ -1,4 +1,5 @@
-"""A file on its way to a provider: read once, compared with its checksum, given up when stopped or out of time.
+"""A file on its way to a provider: read once, compared with its checksum, given up when stopped or out of time; and the
+pace at which a provider is asked.
 
 ``Stream`` is what the file looks like to whoever sends it. ``attended`` does the sending, and returns in time even
 where the other side falls silent in the midst of an answer.
@@ -20,6 +21,23 @@ LOOK_SECONDS: Final = 0.1  # between two looks at whether to give up
 GRACE_SECONDS: Final = 2.0  # in which a sending that was given up may end by itself
 
 STOPPED: Final = Refused("the upload was stopped")
+
+
+class Pace:
+    """Lets operations begin one after the other, ``seconds`` apart; for any number of threads."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = max(0.0, seconds)
+        self._lock = threading.Lock()
+        self._next = 0.0  # monotonic
+
+    def wait(self) -> None:
+        """Until the next operation may begin."""
+        with self._lock:
+            now = time.monotonic()
+            at = max(now, self._next)
+            self._next = at + self._seconds
+        time.sleep(at - now)
 
 
 class GivenUp(Exception):

@@ -22,7 +22,7 @@ from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.blockers import Kind
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import Rollout
-from nodepool_ocb.views.noderoles import ended
+from nodepool_ocb.views.noderoles import OutdatedRow, difference, ended
 from nodepool_ocb.views.rollouts import lines as rolloutlines
 from nodepool_ocb.views.times import age
 from nodepool_ocb.views.view import View
@@ -88,6 +88,7 @@ class ExplanationDocument(View, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
     causes: tuple[CauseRow, ...]
     failed_run: FailedRun | None
+    outdated: OutdatedRow | None = None  # what it would be given now, and its newest run was not
 
 
 def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer | None = None) -> Explanation:
@@ -182,7 +183,9 @@ def _chains(vertex: Vertex) -> dict[Vertex, tuple[Vertex, ...]]:
 # -- as it is shown --
 
 
-def document(explanation: Explanation, run: FailedRun | None) -> ExplanationDocument:
+def document(
+    explanation: Explanation, run: FailedRun | None, outdated: OutdatedRow | None = None
+) -> ExplanationDocument:
     """All of it as names and reasons."""
     vertex = explanation.vertex
     causes = (
@@ -201,6 +204,7 @@ def document(explanation: Explanation, run: FailedRun | None) -> ExplanationDocu
         reasons=explanation.reasons,
         causes=tuple(causes),
         failed_run=run,
+        outdated=outdated,
     )
 
 
@@ -211,6 +215,10 @@ def words(document: ExplanationDocument, now: float) -> str:
         lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   → {reason.advice}"]
     if not document.reasons:
         lines.append("nothing holds it back: an annealer may start it at any moment")
+    if document.outdated:
+        lines.append("it is outdated: a run would be given something else than its newest run was")
+        lines += [f"   {difference(each)}" for each in document.outdated.differences]
+        lines.append(f"   → {document.outdated.advice}")
     lines += _words_of_causes(document)
     if document.failed_run:
         lines += _words_of_run(document.failed_run, now)

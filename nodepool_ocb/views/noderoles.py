@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
+from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine.inputs import Difference
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model.records import Json, NodeRole, Run, State
 from nodepool_ocb.views.view import View
+
+LONGEST_VALUE: Final = 60  # characters of a value in a sentence
 
 
 class NoderoleRow(View, frozen=True, kw_only=True):
@@ -40,6 +45,35 @@ class Layers(View, frozen=True, kw_only=True):
     user: Mapping[str, Json]
     system: Mapping[str, Json]
     wall: Mapping[str, Json]
+
+
+class DifferenceRow(View, frozen=True, kw_only=True):
+    """One thing that a run would be given now, and the newest run was not."""
+
+    what: str  # the place of an attribute; jig, script, or a parameter of the role
+    before: Json | msgspec.UnsetType
+    now: Json | msgspec.UnsetType
+    layer: str | None  # that says so now
+
+
+class OutdatedRow(View, frozen=True, kw_only=True):
+    """A noderole that would be given something else than its newest run was."""
+
+    noderole: str
+    deployment: str
+    since: float
+    differences: tuple[DifferenceRow, ...]
+    different: str  # the same as words
+    advice: str
+
+
+class OutdatedIn(View, frozen=True, kw_only=True):
+    """How many noderoles of a deployment are outdated."""
+
+    deployment: str
+    noderoles: int
+    destructive: int  # of these: a commit does not run them
+    advice: str
 
 
 class RunRow(View, frozen=True):
@@ -96,6 +130,87 @@ def document(vertex: Vertex, attributes: Layers, runs: Iterable[tuple[str, Run]]
         attributes=attributes,
         runs=tuple(RunRow(name, record) for name, record in runs),
     )
+
+
+# -- what is outdated --
+
+
+def outdated(vertex: Vertex, differences: Iterable[Difference]) -> OutdatedRow:
+    """One with what differs."""
+    rows = tuple(
+        DifferenceRow(what=each.what, before=each.before, now=each.now, layer=each.layer) for each in differences
+    )
+    return OutdatedRow(
+        noderole=vertex.name,
+        deployment=vertex.record.deployment,
+        since=vertex.record.since,
+        differences=rows,
+        different="; ".join(map(difference, rows)),
+        advice=run_again(vertex),
+    )
+
+
+def difference(row: DifferenceRow) -> str:
+    """From what to what, and who says so.
+
+    >>> difference(DifferenceRow(what="ntp/zone", before="UTC", now=msgspec.UNSET, layer=None))
+    'ntp/zone: "UTC" → not set'
+    """
+    if row.what == "everything":
+        return f"what its newest run was given is not known: {row.before if row.now is msgspec.UNSET else row.now}"
+    origin = f" ({row.layer})" if row.layer else ""
+    return f"{row.what}: {_value(row.before)} → {_value(row.now)}{origin}"
+
+
+def _value(value: Json | msgspec.UnsetType) -> str:
+    if value is msgspec.UNSET:
+        return "not set"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
+def run_again(vertex: Vertex) -> str:
+    """The command that runs it again with what there is now."""
+    if vertex.destructive:
+        return f"nodepool-ocb noderole redeploy {vertex.name}"
+    return f"nodepool-ocb deployment commit {vertex.record.deployment}"
+
+
+def outdated_in(vertices: Iterable[Vertex]) -> list[OutdatedIn]:
+    """By deployment."""
+    found: dict[str, list[Vertex]] = {}
+    for vertex in vertices:
+        found.setdefault(vertex.record.deployment, []).append(vertex)
+    return [
+        OutdatedIn(
+            deployment=name,
+            noderoles=len(those),
+            destructive=sum(each.destructive for each in those),
+            advice=f"nodepool-ocb deployment commit {name}",
+        )
+        for name, those in sorted(found.items())
+    ]
+
+
+def sentences(vertices: Iterable[Vertex]) -> list[str]:
+    """How many are outdated, and how they are run again: one sentence for each deployment, and for what is destructive."""
+    said = []
+    for row in outdated_in(vertices):
+        left = row.noderoles - row.destructive
+        some = counted(left, "noderole is", "noderoles are")
+        if left:
+            said.append(f"{some} outdated in deployment {row.deployment}: {row.advice} runs {_them(left)} again")
+        if row.destructive:
+            some = counted(row.destructive, "destructive noderole is", "destructive noderoles are")
+            said.append(
+                f"{some} outdated in deployment {row.deployment}, and no commit runs {_them(row.destructive)} again:"
+                f" nodepool-ocb noderole list --outdated --deployment {row.deployment}"
+            )
+    return said
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"
 
 
 def ended(record: Run) -> str:

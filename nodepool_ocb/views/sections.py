@@ -48,6 +48,7 @@ def _failures(seen: Overview) -> Iterator[Section]:
     lost = ("image", "build", "provider", "state", "external_id")
     yield Section("DAEMONS THAT ARE NOT READY", troubled, ("kind", "id", "trouble"))
     yield Section("IN ERROR", seen.errors, ("noderole", "since", "reason"))
+    yield Section("OUTDATED", seen.outdated, ("deployment", "noderoles", "destructive", "advice"))
     yield Section("ROLLOUTS THAT FAILED", seen.rollouts.failed, ("rollout", "state", "since", "reason"))
     yield Section("IMAGES THAT FAIL", seen.images.failing, ("image", "failures", "build", "since", "reason"))
     yield Section("UPLOADS THAT FAILED", seen.images.failed_uploads, ("image", "build", "provider", "since", "reason"))

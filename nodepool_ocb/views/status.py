@@ -8,17 +8,18 @@ from typing import TypeAlias
 
 from nodepool_ocb.engine.hooks import code as hookcode
 from nodepool_ocb.engine.hooks.code import Missing
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.images import builders, rules
 from nodepool_ocb.images.builders import Builders
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model.records import BuildState, State, UploadState
 from nodepool_ocb.rollout.records import OVER, RolloutState
-from nodepool_ocb.views import daemons, deployments, images, locks, nodes
+from nodepool_ocb.views import daemons, deployments, images, locks, noderoles, nodes
 from nodepool_ocb.views.daemons import DaemonRow
 from nodepool_ocb.views.deployments import DeploymentRow
 from nodepool_ocb.views.images import UploadRow
 from nodepool_ocb.views.locks import ClaimRow
+from nodepool_ocb.views.noderoles import OutdatedIn
 from nodepool_ocb.views.rollouts.rows import RolloutRow
 from nodepool_ocb.views.view import View
 
@@ -122,6 +123,7 @@ class Overview(View, frozen=True, kw_only=True):
     cluster: str | None
     noderoles: Mapping[State, int]
     errors: tuple[Failed, ...]
+    outdated: tuple[OutdatedIn, ...]
     nodes: Nodes
     rollouts: RolloutTotals
     images: OfImages
@@ -133,7 +135,12 @@ class Overview(View, frozen=True, kw_only=True):
 
 
 def overview(
-    world: World, images: Images, rollouts: Sequence[RolloutRow], running: Builders, quarantined: Mapping[str, str]
+    world: World,
+    images: Images,
+    rollouts: Sequence[RolloutRow],
+    running: Builders,
+    quarantined: Mapping[str, str],
+    outdated: Sequence[Vertex] = (),
 ) -> Overview:
     """``running`` are the builders; ``quarantined`` says of each path that cannot be read why."""
     counts = Counter(vertex.record.state for vertex in world.vertices())
@@ -142,6 +149,7 @@ def overview(
         cluster=world.cluster.record.id if world.cluster else None,
         noderoles={state: counts[state] for state in nodes.WORST},
         errors=tuple(Failed(v.name, v.record.since, v.record.reason) for v in failed),
+        outdated=tuple(noderoles.outdated_in(outdated)),
         nodes=_of_nodes(world),
         rollouts=_of_rollouts(rollouts),
         images=_of_images(images, running),

@@ -61,6 +61,28 @@ def test_what_a_new_node_takes_from_another_is_named_when_it_is_created(sites: O
     assert "new@n3.example.com ← server@n2.example.com: the first of role server" in answer.stderr
 
 
+def test_of_many_notes_the_first_are_said_and_the_rest_counted(sites: Ocb, ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "sites.yml").write_text(BARCLAMP)
+    assert sites("barclamp", "import", str(tmp_path / "sites.yml")).exit_code == 0
+    said = sites("node", "create", "m{}.example.com", "--count", "14").stderr.splitlines()
+    assert (len(said), said[-1]) == (13, "2 notes more; -o json has all")
+    assert len(ask("node", "create", "k{}.example.com", "--count", "14")["explanations"]) == 14
+
+
+def test_a_new_member_of_a_cluster_names_what_was_bound_before_and_waits_for_it(sites: Ocb) -> None:
+    names = [f"n{number}.example.com" for number in range(3, 6)]
+    for line in (f"node bind {N1} client", *(f"node create {name}" for name in names)):
+        assert sites(*line.split()).exit_code == 0
+    said = (
+        "mon@{0}: it is a new member of cluster mon in deployment system, and what is below waits until it is ACTIVE\n"
+    )
+    assert sites("node", "bind", names[0], "mon").stderr == f"client@{N1} ← {said.format(names[0])}"
+    for name in names[:2]:
+        assert sites("node", "bind", name, "client").exit_code == 0
+    answer = sites("node", "bind", names[2], "mon").stderr
+    assert answer == f"client@{N1}, client@{names[0]} and 1 other ← {said.format(names[2])}"
+
+
 def test_two_roles_for_new_nodes_that_conflict_are_named_with_their_flag(ocb: Ocb, tmp_path: Path) -> None:
     (tmp_path / "two.yml").write_text(
         "barclamp: {name: two, version: 1}\nroles:\n  - {name: left, jig: noop, flags: [discovery]}\n"

@@ -218,6 +218,38 @@ def test_an_image_with_elements_that_nobody_takes_is_not_built_and_that_is_said(
     )
 
 
+def test_a_key_that_is_there_twice_with_one_value_is_a_warning(written: Any, tmp_path: Path) -> None:
+    loaded = written("diskimages:\n  - name: i\n    formats: [raw]\n    release: 9\n    formats: [raw]\n")
+    assert loaded.diskimages[0].formats == ("raw",)
+    (warning,) = loaded.warnings
+    assert warning.startswith(f"{tmp_path}/nodepool.yaml:5: ")
+    assert "key is there twice with one value, first in line 3" in warning
+
+
+def test_numbers_may_be_quoted_and_ages_be_long(written: Any) -> None:
+    (image,) = written("diskimages: [{name: i, rebuild-age: '3600', build-timeout: 99999999999}]").diskimages
+    assert (image.rebuild_age_seconds, image.build_timeout_seconds) == (3600.0, 315360000.0)
+    loaded = written(
+        "zookeeper-servers: [{host: a, port: '2181'}]\nbuild-log-retention: '3'\n"
+        "labels: [{name: l, min-ready: '2'}]\nproviders: [{name: p, cloud: c, rate: '0.5', image-upload-timeout: 1e12}]"
+    )
+    assert loaded.zookeeper == ZooKeeperSettings(hosts="a:2181")
+    assert (loaded.build_log_retention, loaded.labels[0].min_ready) == (3, 2)
+    assert (loaded.providers[0].options["rate"], loaded.providers[0].image_upload_timeout_seconds) == (0.5, 315360000.0)
+
+
+def test_an_empty_text_says_nothing(written: Any) -> None:
+    loaded = written(
+        "images-dir: ''\nbuild-log-dir: ''\nelements-dir: ''\n"
+        "diskimages:\n  - {name: base, abstract: true, username: ann}\n"
+        "  - {name: i, parent: base, username: '', dib-cmd: '', python-path: '', shell-type: '', release: ''}\n"
+    )
+    (image,) = loaded.diskimages
+    assert (loaded.images_dir, loaded.build_log_dir, loaded.elements_dir) == (None, None, ())
+    assert (image.username, image.dib_cmd, image.python_path) == ("ann", "disk-image-create", "auto")
+    assert (image.shell_type, image.release) == (None, None)
+
+
 # -- words, numbers, variables --
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("nodepool_ocb", "annealer/nodepool_ocb_annealer", "builder/nodepool_ocb_builder")
 SCHEMAS: Final = "schemas/nodepool_ocb_schemas"
-SEES: Final = "tests/annealer/runs/test_what_a_jig_sees.py"
+SEES: Final = "tests/engine/test_what_a_jig_sees.py"
 HOOKS: Final = "tests/annealer/test_hooks.py"
 
 
@@ -27,17 +27,17 @@ class Break(NamedTuple):
 
 BREAKS: Final = {
     "the layers of siblings are dropped": Break(
-        "for vertex in sources.active:",
-        "for vertex in ():",
-        f"{SEES}::test_what_is_written_at_an_active_sibling_is_seen_and_its_defaults_are_not",
+        "for each in sources.beside for layer in",
+        "for each in () for layer in",
+        f"{SEES}::test_all_that_an_active_sibling_says_is_seen_below_what_the_noderole_depends_on",
     ),
-    "the defaults of the own role are dropped": Break(
-        "layers += [sources.templates.get(name, {}), sources.deployment_roles[name], *own(sources.vertex)]",
-        "layers += [sources.deployment_roles[name], *own(sources.vertex)]",
+    "the defaults of the own role, and what its deployment says, are dropped": Break(
+        "yield from self.shared",
+        "yield from ()",
         f"{SEES}::test_defaults_of_the_own_role_stand_above_those_of_a_parent",
     ),
     "the wall is never written": Break(
-        "attributes.wall_changes(attempt.grant.vertex, blobs, sent, returned)",
+        "wall_changes(grant.vertex, read, sent, outcome.attributes)",
         "[]",
         f"{HOOKS}::test_a_jig_sees_what_on_transition_set_and_what_it_gives_back_is_on_the_wall",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -234,6 +235,29 @@ def test_a_format_that_was_known_counts_while_clouds_yaml_cannot_be_read(
     clouds.write_text("clouds: {rax: ")
     assert formats(*asked) == "vhd"
     assert Formats()(*asked) is None, "nothing is known"
+
+
+def test_an_image_is_called_as_the_provider_says(glance: Glance, cloud: Ledger, item: Item) -> None:
+    provider = openstack_provider()
+    provider = replace(
+        provider, options={**provider.options, "image-name-format": "{image_name}-{timestamp}-{build_id}"}
+    )
+    name = providers.external_name(provider, item.stamp, 1455137665.9)
+    assert name == "debian-1455137665-0000000007"
+    assert providers.external_name(openstack_provider(), item.stamp, 0.0) == item.stamp.external_name
+    glance.lose_answer("POST", CREATE)
+    refused(cloud.upload(replace(item, external_name=name)))
+    assert glance.images == {}, "what nobody knew of is found by its name and stamp"
+    assert glance.images[sent(cloud.upload(replace(item, external_name=name)))]["name"] == name
+
+
+def test_operations_keep_the_rate_of_their_provider(glance: Glance, item: Item) -> None:  # noqa: ARG001
+    provider = openstack_provider()
+    slow = providers.open(replace(provider, options={**provider.options, "rate": 0.4}))
+    began = time.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: slow.delete("nothing", item.stamp) is None, range(4)))
+    assert time.monotonic() - began >= 3 * 0.4
 
 
 def test_a_wrong_password_and_an_unknown_cloud_last(cloud: Ledger, item: Item, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_an_unknown_driver_is_told_with_what_was_meant_and_what_there_is() -> No
         (Provider(name="p", driver="local", options={"directory": "images"}), "must be an absolute path"),
         (
             Provider(name="p", driver="local", options={"directory": "/d", "directroy": "/d"}),
-            "did you mean `directory`",
+            "unknown key `directroy`; known here: directory",
         ),
         (Provider(name="p", driver="docker", format="qcow2"), "takes format tar, not qcow2"),
         (Provider(name="p", driver="docker", format="tar", options={"url": "/run/docker.sock"}), "unix://"),

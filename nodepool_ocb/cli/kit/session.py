@@ -18,6 +18,7 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit.options import asked
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, also on a busy machine
 REFUSED_SECONDS: Final = 1.0  # a server that restarts may be back by then
+NOTES: Final = 12  # that are said for people
 ATTEMPTS: Final = 40  # each loses to somebody whose change was written, so many people get on side by side
 LONGEST_PAUSE_SECONDS: Final = 1.0
 
@@ -160,12 +162,21 @@ def report(
         for explanation in explanations if dry_run else ():
             output.say(explanation)
         output.things(rows, ("change", "kind", "name", "state"))
-    for note in notes if rows and not dry_run else ():
-        output.say(note)
+    if rows and not dry_run:
+        _note(notes)
     if not rows:
         output.say("nothing to do")
     if dry_run and rows:
         raise click.exceptions.Exit(10)
+
+
+def _note(notes: Sequence[str]) -> None:
+    from nodepool_ocb.cli.kit import output
+
+    for note in notes[:NOTES]:
+        output.say(note)
+    if len(notes) > NOTES:
+        output.say(f"{counted(len(notes) - NOTES, 'note')} more; -o json has all")
 
 
 def change_rows(changes: Iterable[Change]) -> tuple[ChangeRow, ...]:

@@ -14,7 +14,7 @@ import msgspec
 from nodepool_ocb.cli.kit import completion, output, session, terminal
 from nodepool_ocb.cli.kit.names import noderole_of
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.noderoles import runs
+from nodepool_ocb.cli.noderoles import outdated, runs
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import paths
@@ -44,8 +44,9 @@ def explain(name: str) -> None:
         explanation = explaining.explain(world, vertex, now, _rollouts(opened, line(world, vertex.record.deployment)))
         failed = explanation.failed
         last = runs.recorded(opened, failed)[-1:] if failed else []
+        changed = outdated.rows(opened, world, outdated.find(opened, world, [vertex]))
     run = FailedRun(last[0][0], failed.name, last[0][1]) if failed and last else None
-    shown = explaining.document(explanation, run)
+    shown = explaining.document(explanation, run, next(iter(changed), None))
     output.text(shown, explaining.words(shown, now))
 
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
-from nodepool_ocb.cli.noderoles import runs, waiting
+from nodepool_ocb.cli.noderoles import outdated, runs, waiting
+from nodepool_ocb.cli.noderoles.committing import Commit
 from nodepool_ocb.cli.noderoles.explain import explain, log
 from nodepool_ocb.cli.noderoles.setting import set_, unset
 from nodepool_ocb.cli.rollouts import turns
@@ -63,9 +64,16 @@ names_argument = click.argument(
 @click.option("--deployment", shell_complete=completion.deployments)
 @click.option("--node", "fqdn", shell_complete=completion.nodes)
 @click.option("--role", shell_complete=completion.roles)
+@click.option(
+    "--outdated", "only_outdated", is_flag=True, help="ACTIVE ones that would be given something else now, and what."
+)
 @click.option("--watch", is_flag=True, help="One JSON object a line for each, now and whenever it changes.")
-def list_(states: Sequence[str], deployment: str | None, fqdn: str | None, role: str | None, watch: bool) -> None:
+def list_(
+    states: Sequence[str], deployment: str | None, fqdn: str | None, role: str | None, only_outdated: bool, watch: bool
+) -> None:
     """Noderoles and their states."""
+    if watch and only_outdated:
+        raise click.UsageError("--outdated and --watch contradict each other: attributes are not watched")
 
     def wanted(vertex: Vertex) -> bool:
         record = vertex.record
@@ -75,10 +83,15 @@ def list_(states: Sequence[str], deployment: str | None, fqdn: str | None, role:
     if watch:
         _watch(wanted)
         return
-    world = session.world()
-    for name, find in ((deployment, deployment_of), (fqdn, node_of), (role, role_of)):
-        if name is not None:
-            find(world, name)
+    with session.session() as opened:
+        world = session.load(opened)
+        for name, find in ((deployment, deployment_of), (fqdn, node_of), (role, role_of)):
+            if name is not None:
+                find(world, name)
+        if only_outdated:
+            changed = outdated.rows(opened, world, outdated.find(opened, world, filter(wanted, world.vertices())))
+            output.things(changed, ("noderole", "deployment", "different", "advice"), key="noderole")
+            return
     rows = [shown.row(vertex) for vertex in sorted(world.vertices(), key=lambda each: each.name) if wanted(vertex)]
     output.things(rows, ("noderole", "state", "deployment", "since", "reason"), key="noderole")
 
@@ -124,6 +137,7 @@ def _act(
     event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: float | None, dry_run: bool, force: bool = True
 ) -> None:
     """Apply one event to noderoles that are named; refused where the state of one has no use for it."""
+    committing = Commit(force, dry_run)
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
@@ -134,11 +148,13 @@ def _act(
                 raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}; {hint}")
         if event is Event.COMMIT:
             unreadable.refuse_commit(world, chosen)
+            return committing.transactions(opened, world, chosen)
         moved = commands.apply_to(world, chosen, event, opened.now(), session.me())
         meant_for = [vertex for vertex in chosen if vertex.record.state in commands.MEANT_FOR[event]]
         return turns.kept(opened, world, meant_for, moved, force)
 
-    waiting.change_and_wait(decide, (lambda _: names) if wait else None, timeout_seconds, dry_run)
+    awaited = (lambda _: names) if wait else None
+    waiting.change_and_wait(decide, awaited, timeout_seconds, dry_run, committing.explanations)
 
 
 @command.command()
@@ -147,7 +163,10 @@ def _act(
 @wait_options
 @dry_run_option
 def commit(names: Sequence[str], **how: Any) -> None:
-    """Let annealers have noderoles that are PROPOSED; refused without --force where a rollout commits them in its turn."""
+    """Let annealers have noderoles that are PROPOSED, and run again in place those that are ACTIVE and outdated.
+
+    Refused without --force where a rollout under way commits them in its turn.
+    """
     _act(Event.COMMIT, names, **how)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -59,13 +59,20 @@ def wait(choose: Choose, timeout_seconds: float | None, changes: tuple[ChangeRow
 
 
 def change_and_wait(
-    decide: session.Decide, choose: Choose | None, timeout_seconds: float | None, dry_run: bool = False
+    decide: session.Decide,
+    choose: Choose | None,
+    timeout_seconds: float | None,
+    dry_run: bool = False,
+    explanations: Sequence[str] = (),
 ) -> None:
-    """Write what ``decide`` gives; then print that, or wait for the noderoles of ``choose`` and print how it ended."""
+    """Write what ``decide`` gives; then print that, or wait for the noderoles of ``choose`` and print how it ended.
+
+    ``explanations``, which ``decide`` may fill, say why of what a dry run would change.
+    """
     with session.session() as opened:
         changes = session.change(opened, decide, dry_run)
     if choose is None or dry_run:
-        session.report(changes, dry_run)
+        session.report(changes, dry_run, explanations)
     else:
         wait(choose, timeout_seconds, changes=session.change_rows(changes))
 

@@ -16,6 +16,7 @@ from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine import nodes
+from nodepool_ocb.engine.binding import Plan
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Node
@@ -67,13 +68,14 @@ def create(
     )
     wanted = Wanted(fqdn, node, None if count is None else first)
     made: list[Change] = []
-    explanations: list[str] = []
+    explanations, elsewhere = list[str](), list[str]()
     with connection.session() as opened:
         for _ in range(count or 1):  # a transaction each: what was made when it is interrupted stays
-            changes, said = _made(opened, wanted, made, dry_run)
+            changes, plan = _made(opened, wanted, made, dry_run)
             made += changes
-            explanations += said
-        connection.report(made, dry_run, explanations)
+            explanations += plan.explanations
+            elsewhere += plan.elsewhere
+        connection.report(made, dry_run, explanations, elsewhere)
 
 
 class Wanted(NamedTuple):
@@ -114,11 +116,11 @@ def filled(template: str, number: int) -> str:
     return PLACE.sub(lambda place: f"{number:0{place.group(1) or 1}d}", template)
 
 
-def _made(opened: Session, wanted: Wanted, before: Sequence[Change], dry_run: bool) -> tuple[list[Change], list[str]]:
-    """What was written of one node, ``before`` being made by now, and the explanations of what was bound."""
+def _made(opened: Session, wanted: Wanted, before: Sequence[Change], dry_run: bool) -> tuple[list[Change], Plan]:
+    """What was written of one node, ``before`` being made by now, and what was decided."""
     domain = connection.settings().admin_domain
     taken = {change.path for change in before}
-    explanations: list[str] = []
+    plans: list[Plan] = []
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         deployment_of(world, wanted.node.deployment)
@@ -127,10 +129,10 @@ def _made(opened: Session, wanted: Wanted, before: Sequence[Change], dry_run: bo
         plan = nodes.create(
             world, fqdn, node, admin_domain=admin_domain, now=opened.now(), jigs=active_jigs(world), by=connection.me()
         )
-        explanations[:] = plan.explanations
+        plans.append(plan)
         yield plan.changes
 
-    return connection.change(opened, decide, dry_run), explanations
+    return connection.change(opened, decide, dry_run), plans[-1]
 
 
 def active_jigs(world: World) -> set[str] | None:

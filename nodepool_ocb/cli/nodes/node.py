@@ -13,15 +13,15 @@ from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.noderoles.committing import Commit
 from nodepool_ocb.cli.nodes import creating, marking
 from nodepool_ocb.cli.nodes.creating import active_jigs
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import binding, commands, liveness, nodes, unreadable
-from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine import binding, liveness, nodes, unreadable
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete, State
+from nodepool_ocb.model.records import Change, Delete
 from nodepool_ocb.views import nodes as shown
 
 if TYPE_CHECKING:
@@ -148,19 +148,21 @@ def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], d
 @wait_options
 @dry_run_option
 def commit(fqdn: str, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
-    """Commit all noderoles of a node that are PROPOSED; refused without --force where a rollout commits them in its turn."""
+    """Commit all noderoles of a node that are PROPOSED, and run again in place those that are ACTIVE and outdated.
+
+    Refused without --force where a rollout under way commits them in its turn.
+    """
+    committing = Commit(force, dry_run)
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         bound = node_of(world, fqdn).noderoles.values()
         unreadable.refuse_commit(world, bound, [fqdn])
-        meant = [vertex for vertex in bound if vertex.record.state is State.PROPOSED]
-        moved = commands.apply_to(world, meant, Event.COMMIT, opened.now(), connection.me())
-        return turns.kept(opened, world, meant, moved, force)
+        return committing.transactions(opened, world, bound)
 
     def chosen(world: World) -> list[str]:
         return [vertex.name for vertex in node_of(world, fqdn).noderoles.values()]
 
-    waiting.change_and_wait(decide, chosen if wait else None, timeout_seconds, dry_run)
+    waiting.change_and_wait(decide, chosen if wait else None, timeout_seconds, dry_run, committing.explanations)
 
 
 @command.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.binding import refusals
 from nodepool_ocb.engine.binding.parents import Draft, explicit
@@ -134,8 +135,23 @@ class _Binder:
         if any(paths.split_noderole(each)[1] != self._view.name for each in self._draft.opened(names)):
             self._elsewhere.append(line)
 
+    def _explain_members(self, role: str) -> None:
+        """Who waits for a new member of a cluster, though bound before it."""
+        for served in self._draft.serves(role):
+            below = sorted(vertex.name for vertex in self._draft.waiting(served))
+            if below:
+                more = f" and {counted(len(below) - 2, 'other')}" if len(below) > 2 else ""
+                line = (
+                    f"{', '.join(below[:2])}{more} ← {self._draft.name(role)}: it is a new member of cluster {served}"
+                    f" in deployment {self._deployment}, and what is below waits until it is ACTIVE"
+                )
+                self._explanations.append(line)
+                self._elsewhere.append(line)
+
     def finished(self, now: float, by: str | None) -> Plan:
         """Check the whole, and say what is to be written."""
         refusals.refuse_whole(self._draft)
+        for role in sorted(self._draft.parents):
+            self._explain_members(role)
         new, changes = written(self._draft, now, by)
         return Plan(new, changes, tuple(self._explanations), tuple(self._elsewhere))

@@ -115,6 +115,11 @@ class Draft:
         counts_as = (each for each in {role, *self.role(role).provides} if each in roles)
         return sorted(each for each in counts_as if "cluster" in roles[each].record.flags)
 
+    def waiting(self, served: str) -> list[Vertex]:
+        """The noderoles, bound before, that wait for every member of a cluster of this deployment."""
+        cluster = self.world.clusters.get(paths.cluster_name(served, self.deployment))
+        return cluster.below if cluster else []
+
     def _in_deployment(self, deployment: str, able: Collection[str]) -> list[Vertex]:
         found = [
             vertex

@@ -130,8 +130,7 @@ def _refuse_stand_ins_below(draft: Draft, role: str) -> None:
     if not any(_related(draft, role, other) for other in draft.world.roles):
         return
     seen = set[str]()
-    clusters = (draft.world.clusters.get(paths.cluster_name(each, draft.deployment)) for each in draft.serves(role))
-    queue = [child for cluster in clusters if cluster is not None for child in cluster.below]
+    queue = [child for each in draft.serves(role) for child in draft.waiting(each)]
     while queue:
         vertex = queue.pop()
         if vertex.name in seen:

@@ -20,7 +20,7 @@ class Plan(msgspec.Struct, frozen=True):
     noderoles: tuple[tuple[str, NodeRole], ...]  # the new ones, parents first
     changes: tuple[Change, ...]
     explanations: tuple[str, ...]  # why each parent is the one, in words
-    elsewhere: tuple[str, ...]  # those of parents on other nodes
+    elsewhere: tuple[str, ...]  # those that other nodes have to do with
 
 
 def written(draft: Draft, now: float, by: str | None) -> tuple[tuple[tuple[str, NodeRole], ...], tuple[Change, ...]]:

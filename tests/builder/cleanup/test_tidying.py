@@ -248,6 +248,50 @@ def test_the_metadata_of_a_diskimage_reaches_the_provider_below_that_of_the_prov
     assert json.loads(side.read_text())["meta"] == {"team": "infra", "purpose": "tests"}
 
 
+HOOK = """#!/bin/sh
+echo "$@" >>{said}
+echo "looked at it"
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "reason"),
+    [
+        ("exit 0", UploadState.READY, None),
+        ("exit 3", UploadState.FAILED, "ended with status 3: looked at it"),
+        ("sleep 60 & wait", UploadState.FAILED, "took longer than 1 s: looked at it"),
+    ],
+)
+def test_a_hook_says_whether_an_upload_may_be_used(
+    host: Host, tmp_path: Path, end: str, state: UploadState, reason: str | None
+) -> None:
+    hook, said = tmp_path / "hook", tmp_path / "said"
+    hook.write_text(HOOK.format(said=said, end=end))
+    hook.chmod(0o755)
+    provider = replace(host.context.providers["cloud"], post_upload_hook=str(hook), image_upload_timeout_seconds=1.0)
+    host.context.providers = {"cloud": provider}
+    host.build()
+    Uploading(host.context, "jammy", ID, "cloud").run()
+    (upload,) = host.context.look("jammy").builds[0].uploads  # type: ignore[union-attr]
+    assert upload.record.state is state
+    assert (reason or "") in (upload.record.reason or "")
+    external_id = f"{upload.record.external_name}.raw"
+    assert said.read_text().split() == ["cloud", external_id, str(host.context.directory.file(NAME, "raw"))]
+    assert [kept.external_id for kept in host.uploader.list()] == ([external_id] if state is UploadState.READY else [])
+
+
+def test_a_hook_that_is_not_there_fails_the_upload(host: Host) -> None:
+    provider = replace(host.context.providers["cloud"], post_upload_hook="/no/such/hook")
+    host.context.providers = {"cloud": provider}
+    host.build()
+    Uploading(host.context, "jammy", ID, "cloud").run()
+    (upload,) = host.context.look("jammy").builds[0].uploads  # type: ignore[union-attr]
+    assert upload.record.state is UploadState.FAILED
+    assert upload.record.reason == "post-upload-hook /no/such/hook cannot be started: No such file or directory"
+    assert tried_again(upload.record)
+
+
 def test_a_record_stays_while_its_files_do(host: Host) -> None:
     host.build(state=BuildState.DELETE)
     stuck = host.context.directory.folder / f"{NAME}.d"

@@ -1,0 +1,41 @@
+"""What every commit does: annealers get what is PROPOSED, and what is outdated runs again in place, parents first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from nodepool_ocb.cli.kit import session
+from nodepool_ocb.cli.noderoles import outdated
+from nodepool_ocb.cli.rollouts import turns
+from nodepool_ocb.engine import commands
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model.records import Change, State
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+
+class Commit:
+    """A commit of noderoles; ``explanations`` says of those that run again why, where somebody asked only for that."""
+
+    def __init__(self, force: bool, dry_run: bool) -> None:
+        self.explanations: list[str] = []
+        self._force, self._dry_run = force, dry_run
+
+    def transactions(self, opened: Session, world: World, vertices: Iterable[Vertex]) -> Iterator[Sequence[Change]]:
+        """Raises Conflict where a rollout under way sends any of them in its turn, unless that is forced."""
+        bound = list(vertices)
+        proposed = [vertex for vertex in bound if vertex.record.state is State.PROPOSED]
+        found = outdated.find(opened, world, bound)
+        again = outdated.to_run_again(found)
+        if self._dry_run:
+            self.explanations[:] = outdated.explanations(opened, world, found, again)
+        now, by = opened.now(), session.me()
+        moved = chain(
+            commands.apply_to(world, proposed, Event.COMMIT, now, by),
+            commands.apply_to(world, again, Event.REFRESH, now, by),
+        )
+        return turns.kept(opened, world, [*proposed, *again], moved, self._force)

@@ -1,0 +1,79 @@
+"""Which noderoles are outdated: they are ACTIVE, and would be given something else than their newest runs were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.engine import inputs, unreadable
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.views import noderoles as shown
+from nodepool_ocb.views.noderoles import OutdatedRow
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+LAYERS: Final = ("wall", "system", "user")
+
+
+class Outdated(msgspec.Struct, frozen=True):
+    """Those that are, in the order of the graph, and the attributes that this was seen from."""
+
+    vertices: list[Vertex]
+    blobs: inputs.Blobs
+
+
+def find(opened: Session, world: World, vertices: Iterable[Vertex]) -> Outdated:
+    """Those of ``vertices`` that are outdated; says which attributes cannot be read: of who sees these nothing is said."""
+    from nodepool_ocb.store.client import blobs
+
+    vertices = list(vertices)
+    read = blobs.read(opened, inputs.read_for(vertices), LAYERS)
+    for reason in read.unreadable.values():
+        output.say(f"warning: who sees these is not said to be outdated: {reason}")
+    spoiled = read.unreadable.keys()
+    found = inputs.all_outdated(world, (each for each in vertices if not spoiled or _clear(each, spoiled)), read.blobs)
+    return Outdated(sorted(found, key=lambda each: (world.depth(each), each.name)), read.blobs)
+
+
+def to_run_again(found: Outdated) -> list[Vertex]:
+    """Those of them that a commit runs again in place; says which it does not, as their roles are destructive."""
+    for vertex in found.vertices:
+        if vertex.destructive:
+            output.say(f"{vertex.name} is outdated and destructive, so it is left: {shown.run_again(vertex)}")
+    return [vertex for vertex in found.vertices if not vertex.destructive]
+
+
+def _clear(vertex: Vertex, spoiled: Iterable[str]) -> bool:
+    return not any(path in spoiled for each in unreadable.seen_by(vertex) for path in unreadable.blobs(each))
+
+
+def explanations(opened: Session, world: World, found: Outdated, vertices: Sequence[Vertex]) -> list[str]:
+    """For each of ``vertices``, that it runs again, and why."""
+    wanted = Outdated(list(vertices), found.blobs)
+    return [f"{row.noderole} runs again: {row.different}" for row in rows(opened, world, wanted)]
+
+
+def rows(opened: Session, world: World, found: Outdated) -> list[OutdatedRow]:
+    """Each with what differs."""
+    from nodepool_ocb.store.client import blobs
+
+    return [
+        shown.outdated(vertex, inputs.differences(world, vertex, found.blobs, blobs.given(opened, _given(vertex))))
+        for vertex in found.vertices
+    ]
+
+
+def _given(vertex: Vertex) -> str:
+    return paths.given(vertex.role, vertex.node.name)
+
+
+def sentences(opened: Session, concerned: Callable[[Vertex], bool]) -> list[str]:
+    """How many of those that see somebody concerned are outdated now, and how they are run again."""
+    world = session.load(opened)
+    near = [each for each in world.vertices() if each.record.given and any(map(concerned, unreadable.seen_by(each)))]
+    return shown.sentences(find(opened, world, near).vertices)

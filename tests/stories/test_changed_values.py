@@ -1,0 +1,179 @@
+"""A change reaches the machines: what sees it is outdated, is told with what changed, and a commit runs exactly that again.
+
+A real annealer, the command line, and jig test in the place of machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Json, State
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.processes import DaemonProcess
+from tests.fixtures.commands import Ocb
+
+Ask = Callable[..., Json]
+SETTINGS = {"annealer": {"probe_seconds": 600.0}}
+
+#: Two chains of five on each node, a0 <- a1 ... and b0 <- b1 ...; each has an attribute of its own.
+BARCLAMP = "barclamp: {name: chains, version: 1}\nroles:\n" + "".join(
+    f"  - {{name: {chain}{number}, jig: test, flags: [implicit], requires: [{f'{chain}{number - 1}' if number else ''}],"
+    f" attribs: [{{name: {chain}{number}-text, map: {chain}{number}/text, default: old}}]}}\n"
+    for chain in "ab"
+    for number in range(5)
+)
+
+
+class Lab:
+    """Nodes with all ten roles in deployment lab, all ACTIVE."""
+
+    def __init__(self, ocb: Ocb, ask: Ask, session: Session, folder: Path, size: int) -> None:
+        self._ocb, self._session, self.ask = ocb, session, ask
+        self.file = folder / "chains.yml"
+        self.file.write_text(BARCLAMP)
+        self.nodes = [f"n{number:03}.example.com" for number in range(size)]
+        self("barclamp", "import", str(self.file))
+        self("deployment", "create", "lab")
+        for fqdn in self.nodes:
+            self("node", "create", fqdn, "--deployment", "lab", "--virtual")
+            for top in ("a4", "b4"):
+                self("node", "bind", fqdn, top)
+        self("deployment", "commit", "lab", "--wait", "--timeout", "300")
+
+    def __call__(self, *line: str, exit_code: int = 0) -> str:
+        answer = self._ocb(*line)
+        assert answer.exit_code == exit_code, (line, answer.output)
+        return answer.stdout + answer.stderr
+
+    def on_all(self, *roles: str) -> set[str]:
+        return {f"{role}@{fqdn}" for role in roles for fqdn in self.nodes}
+
+    def generations(self) -> dict[str, int]:
+        world = tree.load(self._session)
+        assert all(vertex.record.state is State.ACTIVE for vertex in world.vertices())
+        return {vertex.name: vertex.record.generation for vertex in world.vertices()}
+
+    def ran_again(self, before: dict[str, int]) -> set[str]:
+        return {name for name, generation in self.generations().items() if generation != before[name]}
+
+    def outdated(self) -> set[str]:
+        return {row["noderole"] for row in self.ask("noderole", "list", "--outdated")}
+
+    def commit(self) -> None:
+        self("deployment", "commit", "lab", "--wait", "--timeout", "300")
+
+
+@pytest.fixture
+def client(zk_settings: ZooKeeperSettings) -> Iterator[KazooClient]:
+    client = KazooClient(zk_settings.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture(params=[2, pytest.param(200, marks=pytest.mark.long)])
+def site(
+    request: pytest.FixtureRequest,
+    ocb: Ocb,
+    ask: Ask,
+    zk_session: Session,
+    zk_settings: ZooKeeperSettings,
+    tmp_path: Path,
+) -> Iterator[Lab]:
+    with DaemonProcess(zk_settings, tmp_path / "annealer", SETTINGS):
+        yield Lab(ocb, ask, zk_session, tmp_path, request.param)
+
+
+def test_a_changed_attribute_of_a_deployment_is_run_again_by_exactly_those_that_see_it(site: Lab) -> None:
+    before, seen_by = site.generations(), site.on_all("a2", "a3", "a4")
+    assert site.outdated() == set()
+    site("deployment", "propose", "lab")
+    said = site("deployment", "set", "lab", "a2", 'a2-text="new"')
+    assert f"{len(seen_by)} noderoles are outdated in deployment lab: nodepool-ocb deployment commit lab" in said
+    assert site.outdated() == seen_by
+    planned = site.ask("deployment", "commit", "lab", "--dry-run", exit_code=10)
+    why = 'runs again: a2/text: "old" → "new" (deployment: role a2 of lab)'
+    assert sorted(planned["explanations"]) == sorted(f"{name} {why}" for name in seen_by)
+    assert {row["name"] for row in planned["changes"] if row["kind"] == "noderole"} == seen_by
+    assert site.ran_again(before) == set()
+    site.commit()
+    assert site.ran_again(before) == seen_by
+    assert site.outdated() == set()
+    assert site.ask("status")["outdated"] == []
+
+
+def small(site: Lab) -> None:
+    if len(site.nodes) > 10:
+        pytest.skip("a small site shows it as well")
+
+
+def test_what_a_barclamp_says_otherwise_is_run_again(site: Lab) -> None:
+    small(site)
+    before = site.generations()
+    site.file.write_text(BARCLAMP.replace("{name: b3,", "{name: b3, parameters: {delay: 0.01},"))
+    said = site("barclamp", "import", str(site.file))
+    assert "2 noderoles are outdated in deployment lab: nodepool-ocb deployment commit lab runs them again" in said
+    (row,) = site.ask("status")["outdated"]
+    assert (row["deployment"], row["noderoles"]) == ("lab", 2)
+    explained = site.ask("noderole", "explain", f"b3@{site.nodes[0]}")["outdated"]
+    assert explained["different"] == "parameters/delay: not set → 0.01 (role)"
+    assert "parameters/delay: not set → 0.01 (role)" in site("noderole", "explain", f"b3@{site.nodes[0]}")
+    site.commit()
+    assert site.ran_again(before) == site.on_all("b3")
+
+
+def test_one_noderole_is_committed_again_alone_and_its_children_stay_outdated(site: Lab) -> None:
+    small(site)
+    before, first = site.generations(), site.nodes[0]
+    site("deployment", "propose", "lab")
+    site("noderole", "set", f"a3@{first}", 'a3-text="mine"')
+    assert site.outdated() == {f"a3@{first}", f"a4@{first}"}
+    site("deployment", "commit", "lab", "--no-noderoles")
+    site("noderole", "commit", f"a3@{first}", "--wait", "--timeout", "60")
+    assert site.ran_again(before) == {f"a3@{first}"}
+    assert site.outdated() == {f"a4@{first}"}
+
+
+def test_what_a_destructive_role_would_be_given_otherwise_is_told_and_not_run(site: Lab) -> None:
+    small(site)
+    before = site.generations()
+    site.file.write_text(
+        BARCLAMP.replace("{name: b4,", "{name: b4, parameters: {a: 1},").replace(
+            "a: 1}, jig: test, flags: [implicit]", "a: 1}, jig: test, flags: [implicit, destructive]"
+        )
+    )
+    said = site("barclamp", "import", str(site.file))
+    assert "2 destructive noderoles are outdated in deployment lab, and no commit runs them again" in said
+    said = site("deployment", "commit", "lab")
+    assert f"b4@{site.nodes[0]} is outdated and destructive, so it is left: nodepool-ocb noderole redeploy" in said
+    assert site.ran_again(before) == set()
+    assert site.outdated() == site.on_all("b4")
+
+
+def test_attributes_that_cannot_be_read_outdate_nobody_who_sees_them(site: Lab, client: KazooClient) -> None:
+    small(site)
+    first = site.nodes[0]
+    site("deployment", "propose", "lab")
+    site("deployment", "set", "lab", "a3", 'a3-text="new"')
+    client.create(paths.user("a3", first), b"{oops")
+    assert site.outdated() == site.on_all("a3", "a4") - {f"a3@{first}", f"a4@{first}"}
+    assert "who sees these is not said to be outdated" in site("noderole", "list", "--outdated")
+
+
+def test_an_idle_site_writes_nothing_though_much_is_outdated(site: Lab, zk_session: Session) -> None:
+    small(site)
+    site("deployment", "propose", "lab")
+    site("deployment", "set", "lab", "a0", 'a0-text="new"')
+    before = max(vertex.mzxid for vertex in tree.load(zk_session).vertices())
+    site("status")
+    site("noderole", "list", "--outdated")
+    site("deployment", "commit", "lab", "--dry-run", exit_code=10)
+    assert max(vertex.mzxid for vertex in tree.load(zk_session).vertices()) == before
