@@ -20,12 +20,11 @@ from nodepool_ocb.images.rules import UPLOAD_ATTEMPTS, BuildView, DueUpload, Upl
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import BuildState, Change, Check, Create, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Item, Refused, Sent, external_name
-from nodepool_ocb.providers.stamp import Stamp
+from nodepool_ocb.providers.stamp import Stamp, stamp_of
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import checksums, hook
 from nodepool_ocb_builder.context import Context, GivenUp
 from nodepool_ocb_builder.image_directory import ImageDirectory, named
-from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
 

@@ -61,6 +61,14 @@ def read(blob: Json, path: str) -> Json:
     return blob
 
 
+def at(blob: Json, path: str) -> Json:
+    """As ``read``; MISSING where there is none."""
+    try:
+        return read(blob, path)
+    except KeyError:
+        return MISSING
+
+
 def write(blob: Mapping[str, Json], path: str, value: Json) -> dict[str, Json]:
     """The same with ``value`` at a path; missing objects on the way are made.
 

@@ -108,7 +108,7 @@ class Docker:
             raise Unavailable(self._refused(error).reason) from error
         for image in images:
             tag = next(iter(image["RepoTags"] or []), image["Id"])
-            kept = Kept.stamped(image["Id"], tag, image["Labels"] or {})
+            kept = Kept.stamped(image["Id"], tag, image["Labels"] or {}, image.get("Created"))
             if kept is not None:
                 yield kept
 

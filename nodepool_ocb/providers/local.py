@@ -197,7 +197,12 @@ def _stamp_of(path: Path) -> Stamp | None:
 
 def _kept(path: Path) -> Kept | None:
     side = _side(path)
-    return None if side is None else Kept.stamped(path.name.removesuffix(".json"), side.external_name, side.stamp)
+    if side is None:
+        return None
+    since = None
+    with contextlib.suppress(OSError):
+        since = path.stat().st_mtime
+    return Kept.stamped(path.name.removesuffix(".json"), side.external_name, side.stamp, since)
 
 
 def _remove_if_old(entry: os.DirEntry[str]) -> None:

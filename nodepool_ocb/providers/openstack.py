@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool_ocb.documents.schema import faults_in_value
@@ -238,4 +239,7 @@ def _found(cloud: Connection, external_id: str) -> Any:
 
 
 def _kept(image: Any) -> Kept | None:
-    return Kept.stamped(image.id, image.name, image.properties or {})
+    since = None
+    with contextlib.suppress(TypeError, ValueError):
+        since = datetime.fromisoformat(image.created_at).timestamp()
+    return Kept.stamped(image.id, image.name, image.properties or {}, since)

@@ -66,12 +66,17 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     external_id: str
     external_name: str
     stamp: Stamp
+    since: float | None = None  # when it was made, where the provider tells
 
     @staticmethod
-    def stamped(external_id: str, external_name: str, labels: Mapping[str, object]) -> Kept | None:
+    def stamped(
+        external_id: str, external_name: str, labels: Mapping[str, object], since: float | None = None
+    ) -> Kept | None:
         """What ``labels`` say about an object; None when they hold no stamp."""
         stamp = Stamp.of(labels)
-        return None if stamp is None else Kept(external_id=external_id, external_name=external_name, stamp=stamp)
+        if stamp is None:
+            return None
+        return Kept(external_id=external_id, external_name=external_name, stamp=stamp, since=since)
 
 
 def not_ours(external_id: str, provider: str, found: Stamp | None, expected: Stamp) -> Refused | None:

@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.images.rules import UploadView
+
 STAMP: Final = "nodepool_ocb_"  # what the names of the labels begin with: nodepool_ocb_cluster, _provider, ...
 READABLE_CHARACTERS: Final = 180  # of a name, before its key: what file systems (255 bytes) and clouds (255) take
 
@@ -55,3 +57,16 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
         """
         readable = _ODD.sub("_", f"{self.image}-{self.build}-{self.upload}-{self.provider}")
         return f"{readable[:READABLE_CHARACTERS]}-{self.key}"
+
+
+def stamp_of(image: str, upload: UploadView) -> Stamp:
+    """The stamp on what the newest attempt made. The cluster is the record's: records may have come from another one."""
+    record = upload.record
+    return Stamp(
+        cluster=record.cluster,
+        provider=upload.provider,
+        image=image,
+        build=upload.build,
+        upload=upload.id,
+        key=record.key,
+    )

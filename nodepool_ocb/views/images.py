@@ -62,6 +62,20 @@ class UploadRow(View, frozen=True, kw_only=True):
     reason: str | None
 
 
+class LeakRow(View, frozen=True, kw_only=True):
+    """An object at a provider that no record names."""
+
+    name: str  # what ``upload leaks --delete`` takes
+    provider: str
+    external_id: str
+    external_name: str
+    image: str
+    build: str
+    cluster: str  # of its stamp
+    whose: str  # ours, or another cluster's
+    since: float | None
+
+
 class BuildRow(View, frozen=True, kw_only=True):
     """A build as it stands, with its uploads."""
 

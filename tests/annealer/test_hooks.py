@@ -181,3 +181,28 @@ def test_a_destructive_role_is_not_run_again_for_a_hook_and_the_hook_is_done(fle
     fleet.until(lambda: fleet.node(machine).rack == "r1" and not fleet.node(machine).hooks, "the hook has run")
     assert f"a hook wants {noderole} to run again, and that is refused" in annealer.said
     assert len(fleet.runs(noderole)) == 1
+
+
+BUSY = """
+import os, pathlib
+from nodepool_ocb.catalogue.code import Role
+
+class Watched(Role):
+    def on_node_change(self, hooked):
+        pathlib.Path(os.environ["NOTES"]).touch()
+        hooked.refresh.append("slow@" + hooked.subject)
+"""
+
+
+def test_what_is_at_work_while_a_hook_wants_it_to_run_again_does_so_afterwards(fleet: Fleet) -> None:
+    (machine,) = fleet.nodes
+    notes, gate = fleet.folder / "notes", fleet.folder / "gate"
+    fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_node_change",)))
+    fleet.add_role("slow", fleet.work(0.0, f"until [ -e {gate} ]; do sleep 0.05; done"))
+    slow = fleet.bind("slow", machine)
+    fleet.annealer().begin(PYTHONPATH=str(package(fleet.folder / "site", BUSY)), NOTES=str(notes))
+    fleet.until_started(slow)
+    fleet.set_node(machine, hooks=("on_node_change",))
+    fleet.until(notes.exists, "the hook is called")
+    gate.touch()
+    fleet.until(lambda: len(fleet.runs(slow)) == 2 and not fleet.node(machine).hooks, "it runs again")

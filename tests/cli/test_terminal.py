@@ -38,6 +38,8 @@ barclamp check {barclamp}
 barclamp import {barclamp}
 role list
 role show base
+role delete base
+barclamp delete POISON
 deployment list
 deployment show lab
 deployment set lab base note=POISON
@@ -45,6 +47,10 @@ deployment wait lab --timeout 0
 node list
 node show n1.example.com
 node set n1.example.com note=POISON
+node dead n1.example.com --reason POISON
+node alive n1.example.com
+node move n1.example.com POISON
+node rename n1.example.com POISON
 node create POISON
 node bind n1.example.com POISON
 node commit n1.example.com --dry-run
@@ -63,6 +69,8 @@ noderole refresh base@n1.example.com
 noderole redeploy base@n1.example.com --dry-run
 noderole set base@n1.example.com POISON=1
 noderole set base@n1.example.com note=POISON
+noderole unset base@n1.example.com POISON
+deployment unset lab base POISON
 graph
 graph --format mermaid
 image list
@@ -76,6 +84,8 @@ image unpause jammy
 image build jammy --reason POISON
 image delete jammy --build 0000000001 --yes
 upload list
+image erase POISON
+upload leaks
 upload delete jammy 0000000002 POISON
 daemon list
 lock list

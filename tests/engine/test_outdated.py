@@ -14,6 +14,7 @@ from nodepool_ocb.engine.inputs import Difference
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Attrib, DeploymentRole, Given, Json, Node, NodeRole, Role, State
+from nodepool_ocb.store.client import codec
 
 Blobs = dict[str, Mapping[str, Json]]
 ALL = {"base@n1", "server@n1", "client@n1", "client@n2", "beside@n1", "wanting@n1"}
@@ -233,3 +234,9 @@ def test_what_is_read_is_what_those_see_that_may_be_outdated() -> None:
     assert vertex is not None
     seen = ("base@n1", "client@n2", "server@n1")
     assert inputs.read_for([vertex]) == sorted(paths.noderole(*paths.split_noderole(name)) for name in seen)
+
+
+def test_what_is_noted_in_the_record_takes_forty_bytes_at_most() -> None:
+    record = NodeRole(state=State.ACTIVE, since=0.0)
+    noted = replace(record, given=10**15)
+    assert 0 < len(codec.encode(noted)) - len(codec.encode(record)) <= 40

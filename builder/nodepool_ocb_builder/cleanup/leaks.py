@@ -19,11 +19,10 @@ from nodepool_ocb.images.rules import UploadView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Set, UploadState
 from nodepool_ocb.providers.provider import Kept, Uploader
-from nodepool_ocb.providers.stamp import Stamp
+from nodepool_ocb.providers.stamp import Stamp, stamp_of
 from nodepool_ocb.store import images
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder.context import Context
-from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveF
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, Delete, Set, Upload, UploadState
 from nodepool_ocb.providers.provider import Refused
+from nodepool_ocb.providers.stamp import stamp_of
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.image_directory import named
-from nodepool_ocb_builder.stamping import stamp_of
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeVar
 import click
 import msgspec
 
-from nodepool_ocb.cli.images import imaging
+from nodepool_ocb.cli.images import imaging, takeover
 from nodepool_ocb.cli.kit import completion, output, session, terminal
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.documents.counting import counted
@@ -119,7 +119,7 @@ def _plain(record: Record) -> dict[str, Json]:
 @click.argument("file", type=click.File("rb"))
 @dry_run_option
 def import_(file: IO[bytes], dry_run: bool) -> None:
-    """Write the records of a document that `image export` made; `-` reads it from stdin.
+    """Write the records of a document that `image export` made, or `nodepool export-image-data`; `-` reads it from stdin.
 
     An image that is there already is refused, unless all that it has is in the document, and the same: then the rest is
     written. Nothing is written where anything is refused; each image is written whole or not at all.
@@ -148,9 +148,22 @@ def _read(file: IO[bytes]) -> Document:
     if len(data) > MOST_BYTES:
         raise Invalid(f"{file.name}: larger than {MOST_BYTES} bytes; export the images in parts")
     try:
+        if takeover.is_nodepools(found := msgspec.json.decode(data)):
+            return Document(1, {name: _taken(image) for name, image in takeover.taken(found).items()})
         return msgspec.json.decode(data, type=Document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"{file.name}: no document of image export: {error}") from error
+
+
+def _taken(image: takeover.Taken) -> Exported:
+    builds: dict[str, dict[str, Json]] = {}
+    for id, record in image.builds.items():
+        uploads = {
+            provider: {upload: _plain(each) for upload, each in found.items()}
+            for provider, found in image.uploads.get(id, {}).items()
+        }
+        builds[id] = {**_plain(record), "uploads": uploads}
+    return Exported(builds, _plain(image.pause) if image.pause else None)
 
 
 def _changes(name: str, exported: Exported) -> list[Create]:

@@ -25,12 +25,13 @@ def forget(
 
     Refused where somebody works on one, and without ``force`` where a running builder can delete it properly.
     """
+    found = imaging.uploads_named(imaging.image_of(imaging.load(opened), name), build, provider, id)
     reaching = _reaching(opened, provider)
     if reaching and not force:
         raise Conflict(
             f"the builder on {reaching} has provider {provider}: leave --forget out, and it deletes them there"
         )
-    shown = _free(imaging.uploads_named(imaging.image_of(imaging.load(opened), name), build, provider, id))
+    shown = _free(found)
     if not dry_run:
         confirm(f"forget {', '.join(map(imaging.called, shown))}, and leave there what is there", yes)
     asked = {upload.id: upload.version for upload in shown}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.images import forgetting, imaging
+from nodepool_ocb.cli.images import forgetting, imaging, leaking
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
 from nodepool_ocb.errors import Conflict
@@ -75,6 +75,27 @@ def delete(
                 yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
 
         session.report(imaging.change(opened, decide, dry_run), dry_run)
+
+
+@command.command()
+@click.argument("provider", metavar="[PROVIDER]", required=False)
+@click.option("--delete", "external_id", metavar="EXTERNAL-ID", help="Delete this one at PROVIDER.")
+@click.option("--cluster", help="The cluster that its stamp must name, by id; the default is this one.")
+@yes_option
+def leaks(provider: str | None, external_id: str | None, cluster: str | None, yes: bool) -> None:
+    """What providers have with a stamp and no record names: of this cluster, or of another one with a provider of this name.
+
+    This host asks them, as its nodepool.yaml says. Builders delete those of this cluster, but for those that may still be
+    sent; those of others stay, until somebody deletes them by hand: --delete, with --cluster.
+    """
+    with session.session() as opened:
+        if external_id is not None and provider is None:
+            raise click.UsageError("--delete needs PROVIDER")
+        if external_id is not None and provider is not None:
+            leaking.delete(opened, provider, external_id, cluster, yes=yes)
+            return
+        rows = [row for _, row in leaking.found(opened, provider)]
+    output.things(rows, ("provider", "external_id", "since", "whose", "cluster", "image", "build"))
 
 
 def _deletable(view: ImageView, build: str, provider: str, id: str | None, force: bool) -> list[UploadView]:

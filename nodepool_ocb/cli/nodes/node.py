@@ -14,7 +14,7 @@ from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of, role_o
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.noderoles.committing import Commit
-from nodepool_ocb.cli.nodes import creating, marking
+from nodepool_ocb.cli.nodes import creating, marking, renaming
 from nodepool_ocb.cli.nodes.creating import active_jigs
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import binding, liveness, nodes, unreadable
@@ -36,6 +36,7 @@ def command() -> None:
 command.add_command(creating.create)
 command.add_command(marking.alive)
 command.add_command(marking.dead)
+command.add_command(renaming.rename)
 
 
 @command.command("list")

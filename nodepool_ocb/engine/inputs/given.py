@@ -8,12 +8,14 @@ elsewhere was there or not as it happened to be ACTIVE before: a role that depen
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
-from nodepool_ocb.engine.attributes import read
-from nodepool_ocb.engine.inputs.layers import Blobs, Kind, Layer, Sources, depended_on, layers, visible
+from nodepool_ocb.engine.attributes import MISSING, at, merge
+from nodepool_ocb.engine.inputs.layers import Blobs, Kind, Sources, around, visible
 from nodepool_ocb.model.records import Given, Json
 
 UNKNOWN: Final = 1  # the number of what nobody can tell
@@ -30,13 +32,21 @@ class Judged(msgspec.Struct, frozen=True):
     given: Given
 
 
-def judged(sources: Sources, blobs: Blobs) -> Judged:
-    """What a run of the noderole is given now."""
-    attributes = visible([layer for layer in depended_on(sources, blobs) if not _own_wall(sources, layer)])
-    found = _watched(sources, blobs, attributes) if sources.watched else {}
+def judged(sources: Sources, blobs: Blobs, memo: dict[str, Mapping[str, Json]] | None = None) -> Judged:
+    """What a run of the noderole is given now; ``memo`` keeps, from one noderole to the next, what each ancestor says."""
+    memo = {} if memo is None else memo
+    attributes: Mapping[str, Json] = {}
+    for each in chain.from_iterable(sources.above):
+        if each.name not in memo:
+            memo[each.name] = visible(each.layers(blobs))
+        attributes = merge(attributes, memo[each.name])
+    for layer in sources.own.layers(blobs):
+        if layer.kind is not Kind.WALL:
+            attributes = merge(attributes, layer.values)
     role = sources.role
     script = _digest(role.script.encode())[:16] if role.script else None
-    given = Given(jig=role.jig, script=script, parameters=role.parameters, attributes=attributes, beside=found)
+    beside = dict(_beside(sources, blobs, attributes))
+    given = Given(jig=role.jig, script=script, parameters=role.parameters, attributes=attributes, beside=beside)
     return Judged(_number(given), given)
 
 
@@ -48,26 +58,18 @@ def kept(given: Given) -> Given | None:
     return short if short != Given(jig=given.jig) else None
 
 
-def _own_wall(sources: Sources, layer: Layer) -> bool:
-    return layer.kind is Kind.WALL and layer.subject == sources.own.name
-
-
-def _watched(sources: Sources, blobs: Blobs, attributes: Json) -> dict[str, Json]:
+def _beside(sources: Sources, blobs: Blobs, attributes: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     """What is seen at the places that the role declares or wants, where that is not the same already."""
-    everything = visible([layer for layer in layers(sources, blobs) if not _own_wall(sources, layer)])
-    found = {}
+    if not sources.watched or not (sources.beside or sources.hints):
+        return
+    seen = around(sources, blobs)
     for place in sources.watched:
-        try:
-            value = read(everything, place)
-        except KeyError:
-            continue
-        try:
-            same = read(attributes, place) == value
-        except KeyError:
-            same = False
-        if not same:
-            found[place] = value
-    return found
+        saying = [layer for layer in seen if at(layer.values, place) is not MISSING]
+        if saying:
+            known = at(attributes, place)
+            value = at(merge(visible(saying), attributes), place)
+            if value is not MISSING and (known is MISSING or value != known):
+                yield place, value
 
 
 def _number(given: Given) -> int:

@@ -10,7 +10,7 @@ set, and so on: a default of one hides nothing that somebody set for another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain
 from typing import Final, TypeAlias
@@ -63,11 +63,7 @@ class Source(msgspec.Struct, frozen=True):
     role: str
     fqdn: str
     shared: tuple[Layer, ...]  # of its role and its deployment
-
-    @property
-    def blobs(self) -> tuple[str, ...]:
-        """The paths of what is kept for itself."""
-        return tuple(f"{paths.noderole(self.role, self.fqdn)}/{name}" for name in BLOBS.values())
+    blobs: tuple[str, ...]  # the paths of what is kept for itself, as BLOBS has them
 
     def layers(self, blobs: Blobs) -> Iterator[Layer]:
         """The weakest first; those that say nothing are left out."""
@@ -81,7 +77,7 @@ class Sources(msgspec.Struct, frozen=True):
     """Where the attributes of a noderole come from, and what else its run is given."""
 
     own: Source
-    beside: tuple[Source, ...]  # the ACTIVE noderoles of its node
+    beside: tuple[Source, ...]  # the ACTIVE noderoles of its node, but for its ancestors
     above: tuple[tuple[Source, ...], ...]  # its ancestors, the most distant row first
     hints: Mapping[str, Json]
     role: Role
@@ -111,7 +107,9 @@ class Catalogue:
         found = self._sources.get(vertex)
         if found is None:
             shared = self._of(vertex.record.deployment, vertex.role)
-            found = self._sources[vertex] = Source(vertex.name, vertex.role, vertex.node.name, shared)
+            folder = paths.noderole(vertex.role, vertex.node.name)
+            blobs = tuple(f"{folder}/{name}" for name in BLOBS.values())
+            found = self._sources[vertex] = Source(vertex.name, vertex.role, vertex.node.name, shared, blobs)
         return found
 
     def watched(self, role: str) -> tuple[str, ...]:
@@ -138,12 +136,13 @@ def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | Non
     """Everything that a noderole may see; ``role``: its own, as it is run."""
     catalogue = catalogue or Catalogue(world)
     node = vertex.node
-    beside = sorted(name for name, each in node.noderoles.items() if each.record.state is State.ACTIVE)
-    above = reversed(ancestors(vertex))
+    above = ancestors(vertex)
+    others = {vertex, *(each for row in above for each in row)}
+    active = (each for each in node.noderoles.values() if each.record.state is State.ACTIVE and each not in others)
     return Sources(
         catalogue.source(vertex),
-        tuple(catalogue.source(node.noderoles[name]) for name in beside if name != vertex.role),
-        tuple(tuple(map(catalogue.source, row)) for row in above),
+        tuple(catalogue.source(each) for each in sorted(active, key=lambda each: each.role)),
+        tuple(tuple(map(catalogue.source, row)) for row in reversed(above)),
         node.record.hints if node.record else {},
         role,
         catalogue.watched(vertex.role),
@@ -152,21 +151,19 @@ def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | Non
 
 def layers(sources: Sources, blobs: Blobs) -> list[Layer]:
     """All of them, the weakest first."""
+    above = (layer for row in sources.above for each in row for layer in each.layers(blobs))
+    return [*around(sources, blobs), *above, *sources.own.layers(blobs)]
+
+
+def around(sources: Sources, blobs: Blobs) -> list[Layer]:
+    """What is seen of the node and of the noderoles beside."""
     beside = [layer for each in sources.beside for layer in each.layers(blobs)]
     beside.sort(key=lambda layer: _STRENGTH[layer.kind])
     hints = [Layer(Kind.HINTS, sources.own.fqdn, sources.hints)] if sources.hints else []
-    return [*hints, *beside, *depended_on(sources, blobs)]
+    return [*hints, *beside]
 
 
-def depended_on(sources: Sources, blobs: Blobs) -> Iterator[Layer]:
-    """Those of the ancestors and its own."""
-    for row in sources.above:
-        for each in row:
-            yield from each.layers(blobs)
-    yield from sources.own.layers(blobs)
-
-
-def visible(layers: list[Layer]) -> dict[str, Json]:
+def visible(layers: Iterable[Layer]) -> dict[str, Json]:
     """What a jig sees of these layers."""
     merged: dict[str, Json] = {}
     for layer in layers:

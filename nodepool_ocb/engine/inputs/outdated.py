@@ -10,7 +10,7 @@ import msgspec
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.attributes import MISSING
 from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept
-from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, Sources, layers, sources
+from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, layers, sources
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Given, Json, NodeRole, State
@@ -40,8 +40,13 @@ def outdated(record: NodeRole, now: Judged) -> bool:
 
 def all_outdated(world: World, vertices: Iterable[Vertex], blobs: Blobs) -> list[Vertex]:
     """Those that are outdated, of which the attributes of ``read_for`` were read; in their order."""
-    catalogue = Catalogue(world)
-    return [each for each in candidates(vertices) if outdated(each.record, _now(catalogue, each, blobs)[0])]
+    catalogue, memo = Catalogue(world), dict[str, Mapping[str, Json]]()
+
+    def now(vertex: Vertex) -> Judged:
+        found = sources(world, vertex, world.roles[vertex.role].record, catalogue)
+        return judged(found, blobs, memo)
+
+    return [each for each in candidates(vertices) if outdated(each.record, now(each))]
 
 
 def candidates(vertices: Iterable[Vertex]) -> list[Vertex]:
@@ -71,7 +76,8 @@ def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None
     Where nothing was kept, or what it was is not known, that is the one difference.
     """
     record = vertex.record
-    now, found = _now(Catalogue(world), vertex, blobs)
+    found = sources(world, vertex, world.roles[vertex.role].record)
+    now = judged(found, blobs)
     if record.given == UNKNOWN or (before is not None and before.reason):
         return [Difference("everything", before.reason if before else "not known")]
     new = kept(now.given) or Given(jig=now.given.jig)
@@ -88,12 +94,6 @@ def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None
         *_of_role(old, new),
         *(_attribute(key, one, other, of_layers) for key, (one, other) in sorted(changed.items())),
     ]
-
-
-def _now(catalogue: Catalogue, vertex: Vertex, blobs: Blobs) -> tuple[Judged, Sources]:
-    world = vertex.node.world
-    found = sources(world, vertex, world.roles[vertex.role].record, catalogue)
-    return judged(found, blobs), found
 
 
 def _of_role(before: Given, now: Given) -> Iterator[Difference]:

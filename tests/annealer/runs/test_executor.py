@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.inputs import UNKNOWN
 from nodepool_ocb.engine.run import Event, Phase
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Suspicion
-from nodepool_ocb.model.records import Daemon, Node
+from nodepool_ocb.model.records import Create, Daemon, Given, Node, NodeRole, Set, State
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.attributes import Results
 from tests.annealer.test_feeding import Context, among
 
 
@@ -134,7 +136,8 @@ def test_a_node_whose_giving_back_has_no_answer_is_looked_at_again(refused: OcbE
 
 def test_an_outcome_that_is_refused_for_whatever_reason_is_written_later_and_later() -> None:
     wall = paths.wall("a", "n")
-    for refused in (Unavailable("the connection broke"), Invalid("it is too large"), Stale("it moved on", wall)):
+    given = Stale("it moved on", paths.given("a", "n"))
+    for refused in (Unavailable("the connection broke"), Invalid("it is too large"), Stale("it moved on", wall), given):
         story = Story()
         story.context.working.read_wall = lambda *_: False  # type: ignore[method-assign]  # no thread can be had
         story.claim()
@@ -157,3 +160,51 @@ def test_an_outcome_that_stays_too_large_is_logged_once(caplog: pytest.LogCaptur
         story.held.due("n")
     assert story.attempt.state.oversized == 4
     assert [record.levelname for record in caplog.records if "too large" in record.message] == ["WARNING"]
+
+
+GIVEN = Results((), [Create(paths.given("a", "n"), Given(jig="noop", attributes={"a": 1}))], 7)
+
+
+def test_what_a_run_was_given_is_written_with_its_end_in_one_transaction() -> None:
+    story = Story()
+    story.claim()
+    story.end(Event.ENDED, Succeeded({}), results=GIVEN)
+    assert story.context.asked == ["end of a@n"]
+    assert story.attempt.conclusion is not None
+    changes = {change.path: change for change in story.attempt.conclusion.together()}
+    written = changes[paths.noderole("a", "n")]
+    assert isinstance(written, Set)
+    assert isinstance(written.data, NodeRole)
+    assert (written.data.state, written.data.given) == (State.ACTIVE, 7)
+    assert changes[paths.given("a", "n")] == GIVEN.given[0]
+
+
+def test_a_run_that_failed_was_given_what_the_one_before_was() -> None:
+    story = Story()
+    story.claim()
+    story.end(Event.ENDED, Failed("exit code 1"), results=GIVEN)
+    assert story.attempt.conclusion is not None
+    assert [record.given for record in story.attempt.conclusion.moved.values()] == [0]
+
+
+def test_where_there_is_no_room_what_a_run_was_given_is_left_out_and_not_known_and_the_run_has_succeeded() -> None:
+    story = Story()
+    story.claim()
+    story.end(Event.ENDED, Succeeded({}), results=GIVEN)
+    for _ in range(3):
+        story.answer(Invalid(["it is larger than one transaction may be"]))
+        story.held.due("n")
+    assert story.attempt.conclusion is not None
+    assert paths.given("a", "n") not in {change.path for change in story.attempt.conclusion.alone()}
+    (record,) = story.attempt.conclusion.moved.values()
+    assert (record.state, record.given) == (State.ACTIVE, UNKNOWN)
+
+
+def test_what_is_kept_of_what_was_given_and_was_written_meanwhile_is_read_again() -> None:
+    story = Story()
+    asked: list[str] = []
+    story.context.working.read_wall = lambda *_: bool(asked.append("read") or True)  # type: ignore[method-assign]
+    story.claim()
+    story.end(Event.ENDED, Succeeded({}), results=GIVEN)
+    story.answer(Stale("it moved on", paths.given("a", "n")))
+    assert asked == ["read"]

@@ -460,7 +460,7 @@ def test_records_move_from_one_zookeeper_to_another(
     builder.begins()
     file = tmp_path / "images.json"
     exported = ocb("image", "export", "jammy")
-    assert "left out: 1 builds" in exported.stderr
+    assert "left out: 1 build that is under way" in exported.stderr
     file.write_text(exported.stdout)
     before = {build.id: build for build in builder.view().builds if build.record.state is not BUILDING}
     hosts = ("--zookeeper", f"{zk_settings.hosts}-copy")
@@ -480,6 +480,51 @@ def test_records_move_from_one_zookeeper_to_another(
     refused = ocb("image", "import", str(file), *hosts)
     assert refused.exit_code == 4
     assert "is not in the document" in refused.stderr
+
+
+NODEPOOLS = {
+    "/nodepool/images/focal/pause": "",
+    "/nodepool/images/focal/builds/0000000002": (
+        '{"state": "ready", "state_time": 1700000000.5, "builder": "nb01", "builder_id": "8b1c", "formats": "qcow2,raw",'
+        ' "username": "zuul", "python_path": "auto", "shell_type": null}'
+    ),
+    "/nodepool/images/focal/builds/0000000002/providers/west/images/0000000001": (
+        '{"state": "ready", "state_time": 1700000100.0, "external_id": "406a9bd0", "external_name": "focal-1700000000",'
+        ' "format": "qcow2", "username": "zuul", "python_path": "auto", "shell_type": null}'
+    ),
+    "/nodepool/images/focal/builds/0000000002/providers/west/images/0000000002": (
+        '{"state": "uploading", "state_time": 1700000200.0, "external_id": null, "external_name": null, "format": "raw"}'
+    ),
+    "/nodepool/images/focal/builds/0000000003": '{"state": "building", "state_time": 1700000300.0, "builder": "nb01"}',
+}
+
+
+def test_what_nodepool_exported_is_taken_over(ocb: Ocb, ask: Ask, zk_session: Session, tmp_path: Path) -> None:
+    file = tmp_path / "nodepool.json"
+    file.write_text(json.dumps(NODEPOOLS))
+    for _ in range(2):  # once more changes nothing
+        assert ocb("image", "import", str(file)).exit_code == 0
+    shown = ask("image", "show", "focal")
+    (build,) = shown["builds"]
+    assert (build["build"], build["state"], build["removed"]) == ("0000000002", "ready", ["qcow2", "raw"])
+    assert "nodepool" in json.dumps(shown["pause"])
+    (upload,) = ask("upload", "list", "--image", "focal")
+    assert (upload["provider"], upload["upload"], upload["external_id"]) == ("west", "0000000001", "406a9bd0")
+    Builder(zk_session, "focal").registers(providers=("west",))
+    line = ("upload", "delete", "focal", "2", "west", "--forget", "--force", "--yes")
+    assert ocb(*line).exit_code == 0, "no builder can delete it, for it bears no stamp"
+    assert ask("upload", "list", "--image", "focal") == []
+
+
+def test_a_bad_document_of_nodepool_is_refused_whole(ocb: Ocb, ask: Ask, tmp_path: Path) -> None:
+    file = tmp_path / "nodepool.json"
+    bad = {"/nodepool/images/focal/builds/0000000004": "{", "/nodepool/images/focal/odd": ""}
+    file.write_text(json.dumps(NODEPOOLS | bad))
+    refused = ocb("image", "import", str(file))
+    assert refused.exit_code == 1
+    for path in bad:
+        assert path in refused.stderr
+    assert ask("image", "list") == []
 
 
 def test_import_of_what_differs_writes_nothing(builder: Builder, ask: Ask, ocb: Ocb, tmp_path: Path) -> None:
