@@ -78,8 +78,6 @@ def test_cancelling_withdraws_what_has_not_begun_and_resuming_sends_it_again(
     assert (record.state, record.refresh, record.epoch) == (State.ACTIVE, False, 0)
     ask("node", "set", CANARY, "available=true")
     assert name not in ran(zk_session), "it is left alone"
-    annealer.kill()
-    annealer.start()
     ask("rollout", "resume")
     answer = ocb("rollout", "wait", "--timeout", "60")
     assert answer.exit_code == 0, answer.output + annealer.said[-3000:]
