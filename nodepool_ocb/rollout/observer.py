@@ -42,12 +42,6 @@ MOVES_AGAIN: Final[Mapping[Directive, Mapping[State, Event]]] = {
 }
 
 
-def destructive(world: World, vertex: Vertex) -> bool:
-    """Whether only a person's redeploy may run it a second time."""
-    role = world.roles.get(vertex.role)
-    return vertex.record.once is not None or (role is not None and "destructive" in role.record.flags)
-
-
 class Observer:
     """One view of the world, looked at for one rollout; ``stages`` says which roles a stage of the task list has.
 
@@ -92,7 +86,7 @@ class Observer:
     def _moves(self, vertex: Vertex, event: Event) -> bool:
         """Whether a refresh, or taking it back, makes sense now."""
         if event is Event.REFRESH:
-            return self._outdated(vertex) and not vertex.record.refresh and not destructive(self._world, vertex)
+            return self._outdated(vertex) and not vertex.record.refresh and not vertex.destructive
         return event is not Event.WITHDRAW or (self._outdated(vertex) and vertex.record.refresh)
 
     def _outdated(self, vertex: Vertex) -> bool:
@@ -157,7 +151,7 @@ class Observer:
                 return None, None
             case State.ACTIVE if record.refresh:
                 return "waiting", None
-            case State.ACTIVE if destructive(self._world, vertex):
+            case State.ACTIVE if vertex.destructive:
                 return "stuck", f"{vertex.name} is destructive, and is not run again"
             case State.ACTIVE:
                 return "outdated", None

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import State
-from nodepool_ocb.rollout.observer import Observer, destructive
+from nodepool_ocb.rollout.observer import Observer
 
 if TYPE_CHECKING:
     from nodepool_ocb.rollout.plan import Again
@@ -61,29 +62,17 @@ def chosen(
     bound = [vertex for vertex in there if vertex.record.deployment in within and not vertex.unreadable]
     named = [vertex for vertex in bound if vertex.role in roles]
     active = [vertex for vertex in named if vertex.record.state is State.ACTIVE and not vertex.record.refresh]
-    meant = dict.fromkeys([*active, *(_outdated(opened, world, bound) if changed else ())])
-    _say_what_is_left_out(world, meant, [vertex for vertex in named if vertex not in meant])
-    wanted = [vertex for vertex in meant if not destructive(world, vertex)]
+    meant = dict.fromkeys([*active, *(outdated.find(opened, world, bound).vertices if changed else ())])
+    _say_what_is_left_out(meant, [vertex for vertex in named if vertex not in meant])
+    wanted = [vertex for vertex in meant if not vertex.destructive]
     words = ", ".join([*(f"role {role}" for role in dict.fromkeys(roles)), *(["what is outdated"] if changed else [])])
     if not wanted:
         raise Conflict(f"nothing of {words} is to run again in deployment {deployment}")
     return Again(words, _epochs(wanted))
 
 
-def _outdated(opened: Session, world: World, vertices: Sequence[Vertex]) -> list[Vertex]:
-    """Those that would be given something else now; raises Invalid where attributes that they see cannot be read."""
-    from nodepool_ocb.engine import inputs
-    from nodepool_ocb.engine.inputs.layers import BLOBS
-    from nodepool_ocb.store.client import codec
-
-    wanted = [f"{path}/{name}" for path in inputs.read_for(vertices) for name in BLOBS.values()]
-    znodes = zip(wanted, opened.get_many(wanted), strict=True)
-    blobs = {path: codec.attributes(znode) for path, znode in znodes if znode is not None}
-    return inputs.all_outdated(world, vertices, blobs)
-
-
-def _say_what_is_left_out(world: World, meant: Iterable[Vertex], others: Sequence[Vertex]) -> None:
-    once = [vertex for vertex in meant if destructive(world, vertex)]
+def _say_what_is_left_out(meant: Iterable[Vertex], others: Sequence[Vertex]) -> None:
+    once = [vertex for vertex in meant if vertex.destructive]
     if once:
         output.say(f"note: {_named(once)}: destructive, and left out; nodepool-ocb noderole redeploy runs it again")
     if others:
