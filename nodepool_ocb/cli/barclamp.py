@@ -73,7 +73,7 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
             _complain(outcome[0].warnings if outcome else ())
         imported = {paths.role(name): name for name in outcome[0].roles}
         other = {imported[change.path] for change in changes if change.path in imported} if not dry_run else set()
-        said = outdated.sentences(opened, lambda vertex: vertex.role in other) if other else []
+        said = outdated.by_roles(opened, other) if other else []
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
     session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
