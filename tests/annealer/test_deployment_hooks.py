@@ -95,3 +95,12 @@ def test_a_role_that_refuses_to_leave_stays_and_says_why_and_leaves_when_it_agre
         hooked, lambda record: deploymentroles.marked(DeploymentRole(user={"server": "idle"}, refused=record.refused))
     )
     hooked.until(lambda: recorded(hooked) is None, "it is gone")
+
+
+def test_a_role_that_refuses_to_leave_has_run_what_waited_before() -> None:
+    leaving = deploymentroles.marked(DeploymentRole(hooks=("on_deployment_create",)))
+    assert leaving.hooks == ("on_deployment_create", "on_deployment_delete")
+    refused = deploymentroles.refused(leaving, "on_deployment_create", "no zone")
+    assert (refused.deleting, refused.hooks) == (True, ("on_deployment_delete",))
+    stays = deploymentroles.refused(refused, "on_deployment_delete", "busy")
+    assert stays == DeploymentRole(refused={"on_deployment_create": "no zone", "on_deployment_delete": "busy"})

@@ -27,7 +27,7 @@ def test_a_hook_that_takes_long_is_told_with_its_time(
     monkeypatch.setattr(calls, "find", lambda name, _: Sleeps(name))
     with caplog.at_level(logging.WARNING):
         for hook in ("on_todo", "on_active"):
-            assert calls.call("app", "b", hook, Hooked("app@n")) is None
+            assert calls.call("b", hook, Hooked("app@n", role="app")) is None
     (said,) = [record for record in caplog.records if record.name == calls.log.name and hook_of(record) == "on_todo"]
     words = said.getMessage()
     assert words.startswith("on_todo of role app for app@n took ")

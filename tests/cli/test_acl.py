@@ -43,8 +43,10 @@ node show n1.example.com; noderole commit top@n2.example.com; noderole list; nod
 noderole explain top@n1.example.com; noderole retry --failed; noderole propose top@n2.example.com
 noderole redeploy base@n1.example.com; deployment show lab; deployment list; deployment propose lab
 deployment commit lab; node unavailable n1.example.com; node available n1.example.com
-noderole unbind top@n2.example.com --yes
-deployment create shop; node create n3.example.com --deployment shop; node bind n3.example.com top
+node dead n1.example.com; node alive n1.example.com; node create n4.example.com --deployment lab
+node rename n4.example.com n5.example.com; node delete n5.example.com --yes
+noderole unbind top@n2.example.com --yes; role delete other --yes
+deployment create shop; node create n3.example.com --deployment lab; node move n3.example.com shop; node bind n3.example.com top
 deployment commit shop --no-noderoles; rollout check FOLDER/strategy.yaml
 rollout plan FOLDER/strategy.yaml --deployment shop; rollout start FOLDER/strategy.yaml --deployment shop; rollout list
 rollout show shop; rollout cancel shop
@@ -56,7 +58,8 @@ JOURNEY_LINES = [line.strip() for line in JOURNEY.replace("\n", ";").split(";") 
 #: What waits, or asks for something that is not there without a daemon.
 WITHOUT_US = {
     "noderole cancel", "noderole log", "noderole refresh", "noderole wait", "deployment wait", "rollout accept",
-    "rollout promote", "rollout resume", "rollout retry", "rollout select", "rollout wait", "image delete",
+    "rollout promote", "rollout resume", "rollout retry", "rollout select", "rollout wait", "barclamp delete", "image delete",
+    "image erase", "upload leaks",
     "image import", "image log",
     "upload delete", "record show", "record delete",
 }  # fmt: skip

@@ -50,6 +50,7 @@ node set n1.example.com note=POISON
 node dead n1.example.com --reason POISON
 node alive n1.example.com
 node move n1.example.com POISON
+node rename n1.example.com POISON
 node create POISON
 node bind n1.example.com POISON
 node commit n1.example.com --dry-run
@@ -84,6 +85,7 @@ image build jammy --reason POISON
 image delete jammy --build 0000000001 --yes
 upload list
 image erase POISON
+upload leaks
 upload delete jammy 0000000002 POISON
 daemon list
 lock list

@@ -103,6 +103,8 @@ def test_every_module_and_decision_that_the_page_names_exists() -> None:
     for each in STATEMENTS:
         for name in re.findall(r"`([^`]+)`", each.where):
             assert (ROOT / name).exists(), f"{each.seed}.{each.number}: {name}"
+        for page in re.findall(r"\]\(([^)]+)\)", each.where):
+            assert (PAGE.parent / page).is_file(), f"{each.seed}.{each.number}: {page}"
         if each.where == "–":
             assert each.proof.startswith("comes with "), f"{each.seed}.{each.number} stands nowhere"
 

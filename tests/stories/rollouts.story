@@ -1,5 +1,5 @@
 # How a rollout ends. First the groups, in the order of their document: "group NAME [critical] [after A B] [least N] [most N
-# lost] of NODE..."; then "NODE fails in PHASE" (prepare or deploy) and "NODE works". "run" carries it out until it is over,
+# lost] of NODE..." (nobody is no node); then "NODE fails in PHASE" (prepare or deploy) and "NODE works". "run" carries it out until it is over,
 # "retry" sends again what failed, and "accept GROUP" lets its failure count as success. What is expected stands behind:
 # "rollout: failed", "GROUP: failed, REASON", "NODE: not started".
 
@@ -74,3 +74,14 @@ A node that failed in one group has failed in the next, and is not sent again
     second: failed, prepare
     n2: prepared
     n1: failure
+
+A critical group of no nodes fails its minimum, and the others go on
+    group control critical least 1 of nobody
+    group compute after control of n1
+    group extra of n2
+    run
+    rollout: failed
+    control: failed, prepare
+    compute: failed, dependency
+    n1: not started
+    n2: success

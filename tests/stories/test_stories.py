@@ -184,7 +184,7 @@ class RolledOut:
 
     def __init__(self, groups: tuple[Group, ...]) -> None:
         self.fails: dict[str, str] = {}
-        names = sorted({name for group in groups for name in group.selectors[0].node_names})
+        names = sorted({name for group in groups for name in group.selectors[0].node_names} - {"nobody"})
         rollout = begin(Strategy(groups=groups), {name: Node() for name in names}, now=1.0)
         self.driver = Driver(rollout, Machines(self._outcome))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import IPv4Interface
 from typing import Any, Final
 
 from nodepool_ocb.cli.kit.values import strict_json
@@ -26,6 +27,7 @@ def pairs(assignments: Iterable[str]) -> list[tuple[str, str]]:
 
 # -- fields of a node --
 
+_MAC: Final = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _HOST_KEY: Final = re.compile(r"[a-z][a-z0-9@.-]* AAAA[A-Za-z0-9+/]*={0,2}")
 
 
@@ -85,6 +87,8 @@ def node_fields(node: Node, assignments: Iterable[str]) -> dict[str, Any]:
         if dot and name and section in ("labels", "hints"):
             before = changed.get(section, getattr(node, section))
             rest = {each: kept for each, kept in before.items() if each != name}
+            if problem := wrong_hint(name, value) if section == "hints" and value else None:
+                problems.append(problem)
             changed[section] = rest if not value else {**rest, name: value if section == "labels" else _lenient(value)}
         elif key in FIELDS:
             try:
@@ -113,4 +117,23 @@ def labels(assignments: Iterable[str]) -> dict[str, str]:
 
 def hints(assignments: Iterable[str]) -> dict[str, Json]:
     """``K=JSON`` each, or bare text; raises Invalid."""
-    return {key: _lenient(value) for key, value in pairs(assignments)}
+    found = pairs(assignments)
+    if problems := [problem for key, value in found if (problem := wrong_hint(key, value))]:
+        raise Invalid(problems)
+    return {key: _lenient(value) for key, value in found}
+
+
+def wrong_hint(name: str, text: str) -> str | None:
+    """What is wrong with a hint that seed 000 names; the others may be anything.
+
+    >>> wrong_hint("admin-mac", "52:54:00:12:34:56"), wrong_hint("admin-v4addr", "192.0.2.7/24"), wrong_hint("x", "")
+    (None, None, None)
+    """
+    if name == "admin-mac" and not _MAC.fullmatch(text):
+        return f"hint admin-mac={text}: write a MAC address, as 52:54:00:12:34:56"
+    if name == "admin-v4addr":
+        try:
+            IPv4Interface(text)
+        except ValueError:
+            return f"hint admin-v4addr={text}: write an IPv4 address, as 192.0.2.7 or 192.0.2.7/24"
+    return None

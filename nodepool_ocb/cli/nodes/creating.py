@@ -42,7 +42,9 @@ PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, an
 @click.option("--deployment", default="system", show_default=True, shell_complete=completion.deployments)
 @click.option("--tag", "tags", multiple=True)
 @click.option("--label", "labels", multiple=True, metavar="K=V")
-@click.option("--hint", "hints", multiple=True, metavar="K=JSON")
+@click.option(
+    "--hint", "hints", multiple=True, metavar="K=JSON", help="Runs see it; admin-mac, admin-v4addr are checked."
+)
 @click.option("--rack")
 @click.option("--bootenv", default="local", show_default=True)
 @dry_run_option

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import unknown
-from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.errors import Conflict
+from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout.observer import Observer
 
@@ -62,13 +61,25 @@ def chosen(
     bound = [vertex for vertex in there if vertex.record.deployment in within and not vertex.unreadable]
     named = [vertex for vertex in bound if vertex.role in roles]
     active = [vertex for vertex in named if vertex.record.state is State.ACTIVE and not vertex.record.refresh]
-    meant = dict.fromkeys([*active, *(outdated.find(opened, world, bound).vertices if changed else ())])
+    meant = dict.fromkeys([*active, *(_outdated(opened, world, bound) if changed else ())])
     _say_what_is_left_out(meant, [vertex for vertex in named if vertex not in meant])
     wanted = [vertex for vertex in meant if not vertex.destructive]
     words = ", ".join([*(f"role {role}" for role in dict.fromkeys(roles)), *(["what is outdated"] if changed else [])])
     if not wanted:
         raise Conflict(f"nothing of {words} is to run again in deployment {deployment}")
     return Again(words, _epochs(wanted))
+
+
+def _outdated(opened: Session, world: World, vertices: Sequence[Vertex]) -> list[Vertex]:
+    """Those that would be given something else now; raises Invalid where attributes that they see cannot be read."""
+    from nodepool_ocb.engine import inputs
+    from nodepool_ocb.engine.inputs.layers import BLOBS
+    from nodepool_ocb.store.client import blobs
+
+    found = blobs.read(opened, inputs.read_for(vertices), BLOBS.values())
+    if found.unreadable:
+        raise Invalid(list(found.unreadable.values()))
+    return inputs.all_outdated(world, vertices, found.blobs)
 
 
 def _say_what_is_left_out(meant: Iterable[Vertex], others: Sequence[Vertex]) -> None:

@@ -44,7 +44,8 @@ def agreed(record: DeploymentRole, hook: str) -> DeploymentRole:
 
 def marked(record: DeploymentRole) -> DeploymentRole:
     """The record of a role that is to leave when its hook has agreed; what that refused before is asked anew."""
-    return replace(record, deleting=True, hooks=(DELETE,), refused=_without(record, DELETE))
+    hooks = tuple(dict.fromkeys((*record.hooks, DELETE)))  # if it stays, what waited before has run
+    return replace(record, deleting=True, hooks=hooks, refused=_without(record, DELETE))
 
 
 def _without(record: DeploymentRole, hook: str) -> dict[str, str]:

@@ -29,11 +29,13 @@ def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
 
 
 def resting_on(catalogue: Mapping[str, Role], changed: Collection[str]) -> set[str]:
-    """The roles whose defaults or places may be others where these roles are: they provide one of them, or want attributes."""
+    """The roles whose defaults or places may be others where these change: they provide one of them, or want attributes."""
+    if not changed:
+        return set()
+    others = [catalogue[name] for name in changed]
 
     def rests(name: str) -> bool:
-        own = provided(catalogue, name)
-        return any(role.wants_attribs or any(role is catalogue.get(each) for each in changed) for role in own)
+        return any(role.wants_attribs or any(role is other for other in others) for role in provided(catalogue, name))
 
     return {name for name in catalogue if rests(name)}
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.cli.images import forgetting
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import BuildState, Change, Delete, ImageSettings, Json, Set, UploadState
 from nodepool_ocb.store.client.session import Session
@@ -170,12 +171,22 @@ def test_erase_deletes_every_record_at_a_provider_that_is_gone_and_names_what_st
 
 def test_erase_is_refused_where_a_builder_has_the_provider_or_works_on_an_upload(builder: Builder, ocb: Ocb) -> None:
     _, new = _ids(builder)
+    builder.uploads(new, "west", external_id="406a9bd0")
     builder.registers(providers=("west",))
     refused = ocb("image", "erase", "west", "--yes")
     assert refused.exit_code == 4
+    assert "delete it there by hand" not in refused.stderr
     assert "has provider west; take it out of its nodepool.yaml first" in refused.stderr
     builder.leaves()
     builder.locks_upload(new, "west")
+    assert ocb("image", "erase", "west", "--yes").exit_code == 4
+    assert {"jammy-old", "jammy-new"} <= set(_states(builder))
+
+
+def test_erase_is_refused_where_a_builder_comes_with_the_provider_while_the_question_is_asked(
+    builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "confirm", lambda *_: builder.registers(providers=("west",)))
     assert ocb("image", "erase", "west", "--yes").exit_code == 4
     assert len(_states(builder)) == 3
 

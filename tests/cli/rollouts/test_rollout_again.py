@@ -78,14 +78,26 @@ def test_cancelling_withdraws_what_has_not_begun_and_resuming_sends_it_again(
     assert (record.state, record.refresh, record.epoch) == (State.ACTIVE, False, 0)
     ask("node", "set", CANARY, "available=true")
     assert name not in ran(zk_session), "it is left alone"
-    annealer.kill()
-    annealer.start()
     ask("rollout", "resume")
     answer = ocb("rollout", "wait", "--timeout", "60")
     assert answer.exit_code == 0, answer.output + annealer.said[-3000:]
     assert len(ran(zk_session)) == 12
     others = {generation for each, generation in ran(zk_session).items() if each != name}
     assert others == {1}, "what has run is not sent again"
+
+
+def test_another_driver_goes_on_and_sends_nothing_twice(
+    annealer: DaemonProcess, zk_session: Session, ask: Ask, ocb: Ocb, until: Callable[..., None]
+) -> None:
+    build(zk_session, {f"work@{name}": {"delay": 0.2} for name in NODES}, State.ACTIVE)
+    ask("rollout", "start", "--refresh", "work", "--refresh", "os", *("--batch", "3", "--batch", "6"))
+    until(lambda: len(ran(zk_session)) >= 4)
+    annealer.terminate()
+    annealer.wait()
+    assert len(ran(zk_session)) < 24, "it had not ended by then"
+    annealer.start()
+    assert ocb("rollout", "wait", "--timeout", "60").exit_code == 0
+    assert ran(zk_session) == {f"{role}@{name}.example.com": 1 for name in NODES for role in ("os", "work")}
 
 
 def test_a_time_out_withdraws_what_has_not_begun(zk_session: Session, ocb: Ocb, annealer: DaemonProcess) -> None:
@@ -139,6 +151,33 @@ def test_one_changed_attribute_is_sent_in_batches_and_a_failing_canary_leaves_th
     once = {name: generation + name.startswith("work@") for name, generation in before.items()}
     assert ran(zk_session) == {**once, f"work@{CANARY}": before[f"work@{CANARY}"] + 2}
     assert ocb(*start).exit_code == 4
+
+
+def test_nothing_is_called_outdated_from_attributes_that_cannot_be_read(zk_session: Session, ocb: Ocb) -> None:
+    build(zk_session, state=State.ACTIVE)
+    vertex = tree.load(zk_session).nodes[CANARY].noderoles["work"]
+    path = paths.user("work", CANARY)
+    zk_session.commit(
+        [
+            Set(paths.noderole("work", CANARY), replace(vertex.record, given=7), vertex.version),
+            Create(path, ["garbage"]),
+        ]
+    )
+    answer = ocb("rollout", "start", "--changed")
+    assert (answer.exit_code, f"error: {path}: these are no attributes" in answer.stderr) == (1, True), answer.output
+
+
+def test_a_commit_by_hand_does_not_send_what_a_rollout_sends_in_its_turn(
+    zk_session: Session, ocb: Ocb, ask: Ask
+) -> None:
+    build(zk_session, state=State.ACTIVE)
+    vertex = tree.load(zk_session).nodes[CANARY].noderoles["work"]
+    zk_session.commit([Set(paths.noderole("work", CANARY), replace(vertex.record, given=7), vertex.version)])
+    ask("rollout", "start", "--changed")
+    answer = ocb("deployment", "commit", "lab")
+    sentence = f"is under way and sends work@{CANARY} in their turn"
+    assert (answer.exit_code, sentence in answer.stderr) == (4, True), answer.output
+    assert not records(zk_session)[f"work@{CANARY}"].refresh
 
 
 def texts(session: Session) -> dict[str, Json]:
