@@ -118,10 +118,14 @@ def _changes(world: World, given: Mapping[str, Role]) -> list[Change]:
 
 
 def _outdated(opened: Session, before: World, changed: Collection[str]) -> list[str]:
-    """What is outdated by other roles; where nothing of theirs is bound, nothing is read for that."""
-    if not any(paths.role(vertex.role) in changed for vertex in before.vertices()):
+    """What is outdated by other roles; where nothing that rests on these is bound, nothing is read for that."""
+    from nodepool_ocb.engine import inputs
+
+    catalogue = {name: stored.record for name, stored in before.roles.items()}
+    concerned = inputs.resting_on(catalogue, [name for name in catalogue if paths.role(name) in changed])
+    if not any(vertex.role in concerned for vertex in before.vertices()):
         return []
-    return outdated.sentences(opened, session.load(opened), lambda vertex: paths.role(vertex.role) in changed)
+    return outdated.sentences(opened, session.load(opened), lambda vertex: vertex.role in concerned)
 
 
 def _required_first(catalogue: Mapping[str, Role]) -> list[str]:
