@@ -24,7 +24,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from nodepool_ocb.cli.main import cli as command_line
 from nodepool_ocb.engine import noderole, run
 from nodepool_ocb.engine.run import words
-from nodepool_ocb.model import aliveness
+from nodepool_ocb.model import aliveness, images
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout import records as rollout
@@ -189,9 +189,9 @@ def _rules_of(phase: run.Phase) -> Iterator[tuple[str, str, str, str]]:
 
 def records() -> str:
     """The keys of every record: name, type, default and the comment beside it."""
-    source = "nodepool_ocb/model/records.py, nodepool_ocb/model/aliveness.py and nodepool_ocb/rollout/records.py"
+    source = "records.py, aliveness.py and images.py of nodepool_ocb/model/, and nodepool_ocb/rollout/records.py"
     parts = ["# The records in ZooKeeper\n", NOTICE.format(source=source), _intro(model)]
-    for module in (model, aliveness, rollout):
+    for module in (model, aliveness, images, rollout):
         said = comments(module)
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef) and _is_record(node):

@@ -20,7 +20,8 @@ from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.images.rules import BuildView, Due, ImageView, due, fulfilled
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildState, Change, Check, Delete, Set
+from nodepool_ocb.model.images import Build, BuildState
+from nodepool_ocb.model.records import Change, Check, Delete, Set
 from nodepool_ocb.store.locks import Lock
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.telemetry import metrics

@@ -19,7 +19,8 @@ from nodepool_ocb.daemon.workers import WorkerPool
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.images.rules import Due, ImageView, due, due_uploads
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Daemon
+from nodepool_ocb.model.images import BuildState
+from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.images import ImageCache

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.images.rules import UPLOAD_ATTEMPTS, BuildView, DueUpload, UploadView, due_uploads
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Change, Check, Create, Set, Upload, UploadState
+from nodepool_ocb.model.images import BuildState, Upload, UploadState
+from nodepool_ocb.model.records import Change, Check, Create, Set
 from nodepool_ocb.providers.provider import Item, Refused, Sent, external_name
 from nodepool_ocb.providers.stamp import Stamp, stamp_of
 from nodepool_ocb.telemetry import metrics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from nodepool_ocb.views import roles as shown
 
 if TYPE_CHECKING:
     from nodepool_ocb.catalogue.barclamp import Imported
+    from nodepool_ocb.store.client.session import Session
 
 files_argument = click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE|DIR...")
 
@@ -57,8 +58,10 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
     from nodepool_ocb.catalogue import barclamp
 
     outcome: list[Imported] = []
+    worlds: list[World] = []
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
+        worlds[:] = [world]
         unreadable.refuse_import(world)
         found = barclamp.load(files, {name: stored.record for name, stored in world.roles.items()})
         outcome[:] = [found]
@@ -71,9 +74,7 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
             changes = session.change(opened, decide, dry_run)
         finally:
             _complain(outcome[0].warnings if outcome else ())
-        imported = {paths.role(name): name for name in outcome[0].roles}
-        other = {imported[change.path] for change in changes if change.path in imported} if not dry_run else set()
-        said = outdated.sentences(opened, lambda vertex: vertex.role in other) if other else []
+        said = [] if dry_run else _outdated(opened, worlds[-1], {change.path for change in changes})
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
     session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
@@ -114,6 +115,17 @@ def _changes(world: World, given: Mapping[str, Role]) -> list[Change]:
         elif stored.record != role:
             changes.append(Set(paths.role(name), role, stored.version))
     return changes
+
+
+def _outdated(opened: Session, before: World, changed: Collection[str]) -> list[str]:
+    """What is outdated by other roles; where nothing that rests on these is bound, nothing is read for that."""
+    from nodepool_ocb.engine import inputs
+
+    catalogue = {name: stored.record for name, stored in before.roles.items()}
+    concerned = inputs.resting_on(catalogue, [name for name in catalogue if paths.role(name) in changed])
+    if not any(vertex.role in concerned for vertex in before.vertices()):
+        return []
+    return outdated.sentences(opened, session.load(opened), lambda vertex: vertex.role in concerned)
 
 
 def _required_first(catalogue: Mapping[str, Role]) -> list[str]:

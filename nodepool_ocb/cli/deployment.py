@@ -195,8 +195,9 @@ def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
 
     with connection.session() as opened:
         changes = connection.change(opened, decide, dry_run)
-        turns.warn(opened, connection.load(opened), name, "nodes that it is done with do not see this; the others do")
-        said = [] if dry_run or not changes else outdated.sentences(opened, lambda each: _is(each, name, role))
+        world = connection.load(opened)
+        turns.warn(opened, world, name, "nodes that it is done with do not see this; the others do")
+        said = [] if dry_run or not changes else outdated.sentences(opened, world, lambda each: _is(each, name, role))
     connection.report(changes, dry_run)
     if changes and name == deployments.SYSTEM:
         output.say(f"deployment {name} is always COMMITTED: what runs from now on sees this")

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from nodepool_ocb.engine import claim
+from nodepool_ocb.engine import claim, inputs
 from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.engine.noderole import Event, Settling, after, with_hook
 from nodepool_ocb.engine.world import NodeView, Vertex, World
@@ -88,6 +89,7 @@ class _Carrying:
             grant = self._grant(vertex)
             needed = list(claim.conditions(self._world, vertex, grant.record, self._written))
             done = after(grant.record, Event.SUCCEED, self._now, by=grant.annealer)
+            done = replace(done, given=inputs.of_instant(self._world.role_of(vertex).jig))
         except (Conflict, NotFound):
             return True
         record = with_hook(vertex, done, before=grant.record.state)

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.model.skew import believed
 
 JITTER: Final = 0.1  # of the rebuild age, at most

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView, tried_again
-from nodepool_ocb.model.records import BuildState, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.skew import believed
 
 STUCK_SECONDS: Final = 600.0  # after which an upload that is to be deleted keeps no files any more

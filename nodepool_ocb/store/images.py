@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images.rules import BuildView, ImageView, Paused, Requested, UploadView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildRequest, Pause, Record, Upload
+from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
+from nodepool_ocb.model.records import Record
 from nodepool_ocb.model.skew import believed
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode

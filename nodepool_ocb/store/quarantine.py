@@ -12,7 +12,8 @@ from typing import Final
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildRequest, Given, LockOwner, Pause, Run, Upload
+from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
+from nodepool_ocb.model.records import Given, LockOwner, Run
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec

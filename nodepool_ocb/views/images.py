@@ -14,7 +14,8 @@ import msgspec
 
 from nodepool_ocb.images import rules
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
-from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.times import age, shown
 from nodepool_ocb.views.view import View, Whole

@@ -23,7 +23,8 @@ from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.images import rules
 from nodepool_ocb.images.rules import BuildView, ImageView
-from nodepool_ocb.model.records import BuildState, DeploymentState, State
+from nodepool_ocb.model.images import BuildState
+from nodepool_ocb.model.records import DeploymentState, State
 from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.groups import failed
 from nodepool_ocb.rollout.records import GroupState, Rollout

@@ -12,7 +12,8 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.images import builders, rules
 from nodepool_ocb.images.builders import Builders
 from nodepool_ocb.images.rules import ImageView
-from nodepool_ocb.model.records import BuildState, State, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.views import daemons, deployments, images, locks, noderoles, nodes
 from nodepool_ocb.views.daemons import DaemonRow

@@ -18,7 +18,8 @@ import yaml
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildRequest, BuildState, Create, Json, Set, UploadState
+from nodepool_ocb.model.images import BuildRequest, BuildState, UploadState
+from nodepool_ocb.model.records import Create, Json, Set
 from nodepool_ocb.store import images, tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import BUILDER, CutDaemon

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool_ocb.model.records import UploadState
+from nodepool_ocb.model.images import UploadState
 from nodepool_ocb.testing.zookeeper.counters import requests, transactions
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.builder.fleet_of_builders import BuilderFleet

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Denied
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import (
-    BuildState,
     Change,
     Claim,
     Cluster,
@@ -33,7 +33,6 @@ from nodepool_ocb.model.records import (
     Set,
     State,
     Structure,
-    UploadState,
 )
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store import acls

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildState, Create, Daemon, Delete, Json, Set
+from nodepool_ocb.model.images import Build, BuildState
+from nodepool_ocb.model.records import Create, Daemon, Delete, Json, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from nodepool_ocb.config import BuilderSettings
 from nodepool_ocb.images.nodepool import Diskimage, Nodepool
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildState, Daemon, Delete, Json, Set, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildState, Upload, UploadState
+from nodepool_ocb.model.records import Daemon, Delete, Json, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal

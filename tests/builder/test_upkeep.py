@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.images.builders import stranded
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Daemon, Delete, Set, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.records import Daemon, Delete, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.testing.clocks import skewed
 from nodepool_ocb.testing.glance import Glance

@@ -11,9 +11,8 @@ from nodepool_ocb.engine.noderole import State
 from nodepool_ocb.engine.structure import stored
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import (
-    Build,
-    BuildState,
     Change,
     Claim,
     Create,

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.main import NOUNS, cli
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Create, Daemon, Json, Node, Run, Set, State, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.records import Create, Daemon, Json, Node, Run, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry.visible import odd, visible

@@ -14,7 +14,8 @@ import pytest
 
 from nodepool_ocb.cli.main import NOUNS
 from nodepool_ocb.engine.noderole import Event
-from nodepool_ocb.model.records import BuildState, DeploymentState, State, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.records import DeploymentState, State
 from nodepool_ocb.rollout.records import GroupState, NodeState, RolloutState
 
 ROOT: Final = Path(__file__).parents[2]

@@ -226,6 +226,28 @@ def test_where_it_is_not_known_what_was_given_that_is_said(number: int) -> None:
     assert inputs.differences(made, vertex, {}, before) == [Difference("everything", "its run was taken over")]
 
 
+def test_of_what_ran_with_nothing_to_run_only_another_jig_is_another() -> None:
+    made = world()
+    vertex = made.vertex("beside@n1")
+    assert vertex is not None
+    run(made, {})
+    record = replace(vertex.record, given=inputs.of_instant("script"))
+    made.put_noderole("n1", "beside", record, 1)
+    set_for(made, "beside", motd={"text": "new"})
+    assert "beside@n1" not in outdated(made, {})
+    made.put_noderole("n1", "beside", replace(record, given=inputs.of_instant("noop")), 2)
+    assert "beside@n1" in outdated(made, {})
+
+
+def test_where_nothing_else_is_known_to_differ_the_jig_does() -> None:
+    made = world()
+    made.put_role("base", Stored(Role(barclamp="b", jig="test"), 1))
+    vertex = made.vertex("base@n1")
+    assert vertex is not None
+    made.put_noderole("n1", "base", replace(vertex.record, given=inputs.of_instant("noop")), 1)
+    assert inputs.differences(made, vertex, {}, None) == [Difference("jig", "another", "test", "role")]
+
+
 def test_what_is_read_is_what_those_see_that_may_be_outdated() -> None:
     made = world()
     assert inputs.read_for(made.vertices()) == []

@@ -37,7 +37,8 @@ from nodepool_ocb.images.tidy import (
     Tidier,
     tidy,
 )
-from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.records import LockOwner
 
 DAY, MINUTE = 86400.0, 60.0
 NOW = 100 * DAY

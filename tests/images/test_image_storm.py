@@ -26,7 +26,8 @@ from nodepool_ocb.images.rules import (
     fulfilled,
 )
 from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveFiles, RemoveUpload, Step, Tidier, tidy
-from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.records import LockOwner
 
 DAY = 86400.0
 BUILDERS = ("b1", "b2", "b3")

@@ -18,7 +18,7 @@ import pytest
 
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.store import images
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.clocks import skewed

@@ -15,9 +15,9 @@ from nodepool_ocb.documents.schema import schema_file
 from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.jigs.jig import Order
 from nodepool_ocb.jigs.ssh import protocol
+from nodepool_ocb.model.images import Build, Upload
 from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES
 from nodepool_ocb.model.records import (
-    Build,
     Claim,
     Deployment,
     DeploymentRole,
@@ -31,7 +31,6 @@ from nodepool_ocb.model.records import (
     Run,
     State,
     Structure,
-    Upload,
 )
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store.client import codec

@@ -15,18 +15,8 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import OcbError, Unavailable
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import (
-    Build,
-    BuildRequest,
-    BuildState,
-    Create,
-    Delete,
-    LockOwner,
-    Pause,
-    Set,
-    Upload,
-    UploadState,
-)
+from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.records import Create, Delete, LockOwner, Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.images import ImageCache, names, read
 from nodepool_ocb.store.locks import Locks

@@ -8,7 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Create, Pause, Set, UploadState
+from nodepool_ocb.model.images import BuildState, Pause, UploadState
+from nodepool_ocb.model.records import Create, Set
 from tests.builder.fleet_of_builders import SESSION_SECONDS, BuilderFleet, spoiled
 
 

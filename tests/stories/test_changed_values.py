@@ -130,6 +130,33 @@ def test_what_a_barclamp_says_otherwise_is_run_again(site: Lab) -> None:
     assert site.ran_again(before) == site.on_all("b3")
 
 
+def test_a_default_of_a_role_that_is_provided_is_told_to_outdate_those_who_provide_it(site: Lab) -> None:
+    small(site)
+    provided = "attribs: [{name: base-text, map: base/text, default: old}]"
+    more = f"  - {{name: base, jig: test, {provided}}}\n  - {{name: high, jig: test, provides: [base]}}\n"
+    site.file.write_text(BARCLAMP + more)
+    site("barclamp", "import", str(site.file))
+    site("node", "bind", site.nodes[0], "high")
+    site.commit()
+    site.file.write_text(BARCLAMP + more.replace("default: old", "default: new"))
+    said = site("barclamp", "import", str(site.file))
+    assert "1 noderole is outdated in deployment lab" in said
+    assert site.outdated() == {f"high@{site.nodes[0]}"}
+
+
+def test_a_role_that_has_nothing_to_run_any_more_is_run_again_once_and_once_more_when_it_has(site: Lab) -> None:
+    small(site)
+    milestone = BARCLAMP.replace("{name: b4, jig: test,", "{name: b4, jig: noop,")
+    for barclamp in (milestone, BARCLAMP):
+        site.file.write_text(barclamp)
+        site("barclamp", "import", str(site.file))
+        assert site.outdated() == site.on_all("b4")
+        before = site.generations()
+        site.commit()
+        assert site.ran_again(before) == site.on_all("b4")
+        assert site.outdated() == set()
+
+
 def test_one_noderole_is_committed_again_alone_and_its_children_stay_outdated(site: Lab) -> None:
     small(site)
     before, first = site.generations(), site.nodes[0]

@@ -12,7 +12,7 @@ import pytest
 
 from nodepool_ocb.config import BuilderSettings, Settings
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.records import BuildState
+from nodepool_ocb.model.images import BuildState
 from nodepool_ocb_builder.configuration import Formats, load
 from tests.builder.fleet_of_builders import BuilderFleet
 from tests.cli.background_command import COMMAND

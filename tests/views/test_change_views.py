@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.images import Upload, UploadState
 from nodepool_ocb.model.records import (
     Change,
     Check,
@@ -20,8 +21,6 @@ from nodepool_ocb.model.records import (
     Set,
     State,
     Structure,
-    Upload,
-    UploadState,
 )
 from nodepool_ocb.store.worldpaths import parse
 from nodepool_ocb.views.changes import ChangesDocument, rows

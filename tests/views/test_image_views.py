@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.images.rules import BuildView, ImageView, Paused, Requested, UploadView
-from nodepool_ocb.model.records import Build, BuildRequest, BuildState, LockOwner, Pause, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.views import images
 from nodepool_ocb.views.progress import of_build
 from nodepool_ocb.views.view import plain

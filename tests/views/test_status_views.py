@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.images.rules import ImageView
-from nodepool_ocb.model.records import BuildState, Daemon, ImageSettings, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.records import Daemon, ImageSettings
 from nodepool_ocb.rollout.records import RolloutState
 from nodepool_ocb.views import sections, status
 from nodepool_ocb.views.rollouts.rows import Key, row

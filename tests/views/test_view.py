@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from nodepool_ocb.model.records import Pause, State
+from nodepool_ocb.model.images import Pause
+from nodepool_ocb.model.records import State
 from nodepool_ocb.views.view import View, Whole, plain
 
 

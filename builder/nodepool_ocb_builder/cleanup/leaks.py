@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.images.rules import UploadView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Set, UploadState
+from nodepool_ocb.model.images import UploadState
+from nodepool_ocb.model.records import Set
 from nodepool_ocb.providers.provider import Kept, Uploader
 from nodepool_ocb.providers.stamp import Stamp, stamp_of
 from nodepool_ocb.store import images

@@ -16,7 +16,8 @@ from nodepool_ocb.errors import Stale
 from nodepool_ocb.images.rules import BuildView, UploadView, removable
 from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveFiles, RemoveUpload, Step
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Check, Delete, Set, Upload, UploadState
+from nodepool_ocb.model.images import Upload, UploadState
+from nodepool_ocb.model.records import Check, Delete, Set
 from nodepool_ocb.providers.provider import Refused
 from nodepool_ocb.providers.stamp import stamp_of
 from nodepool_ocb.store.client import codec

@@ -15,7 +15,8 @@ from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.errors import InError, NotFound, OcbError, Stale, TimedOut, Unavailable
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildRequest, Change, Create, Daemon, Set
+from nodepool_ocb.model.images import BuildRequest
+from nodepool_ocb.model.records import Change, Create, Daemon, Set
 from nodepool_ocb.views import images
 from nodepool_ocb.views.progress import BuildProgress, of_build
 from nodepool_ocb.views.times import age

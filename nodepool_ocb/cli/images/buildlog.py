@@ -20,7 +20,8 @@ from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.http import logs
 from nodepool_ocb.http.logs import Missing, Piece, Shorter, Unreached
 from nodepool_ocb.images.rules import BuildView, ImageView
-from nodepool_ocb.model.records import Build, BuildState, Daemon
+from nodepool_ocb.model.images import Build, BuildState
+from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.views.images import stands
 
 if TYPE_CHECKING:

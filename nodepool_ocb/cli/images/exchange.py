@@ -22,7 +22,8 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Build, BuildState, Change, Create, Json, Pause, Record, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.records import Change, Create, Json, Record
 from nodepool_ocb.views.view import View, plain
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images import rules
 from nodepool_ocb.images.rules import BuildView, ImageView, NotDue, Wanted
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Change, Check, Create, Delete, Pause, Set
+from nodepool_ocb.model.images import BuildState, Pause
+from nodepool_ocb.model.records import Change, Check, Create, Delete, Set
 from nodepool_ocb.views import images
 from nodepool_ocb.views.times import shown as shown_time
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.records import Build, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildState, Pause, Upload, UploadState
 
 ROOT: Final = "/nodepool/images/"
 FORMAT: Final = "qcow2"  # of an upload that does not say

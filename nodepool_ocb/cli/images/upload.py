@@ -13,7 +13,8 @@ from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_opti
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images.rules import ImageView, UploadView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Set, UploadState
+from nodepool_ocb.model.images import UploadState
+from nodepool_ocb.model.records import Change, Check, Set
 from nodepool_ocb.views import images
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output
 from nodepool_ocb.engine import inputs, unreadable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
@@ -72,8 +72,9 @@ def _given(vertex: Vertex) -> str:
     return paths.given(vertex.role, vertex.node.name)
 
 
-def sentences(opened: Session, concerned: Callable[[Vertex], bool]) -> list[str]:
-    """How many of those that see somebody concerned are outdated now, and how they are run again."""
-    world = session.load(opened)
+def sentences(opened: Session, world: World, concerned: Callable[[Vertex], bool]) -> list[str]:
+    """How many of those that see somebody concerned are outdated, and how they are run again."""
+    if not any(map(concerned, world.vertices())):
+        return []
     near = [each for each in world.vertices() if each.record.given and any(map(concerned, unreadable.seen_by(each)))]
     return shown.sentences(find(opened, world, near).vertices)

@@ -7,6 +7,7 @@ elsewhere was there or not as it happened to be ACTIVE before: a role that depen
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -48,6 +49,12 @@ def judged(sources: Sources, blobs: Blobs, memo: dict[str, Mapping[str, Json]] |
     beside = dict(_beside(sources, blobs, attributes))
     given = Given(jig=role.jig, script=script, parameters=role.parameters, attributes=attributes, beside=beside)
     return Judged(_number(given), given)
+
+
+@functools.cache
+def of_instant(jig: str) -> int:
+    """The number of a run of which there was nothing to run: only another jig would make of it something else."""
+    return _number(Given(jig=jig, reason="there was nothing to run"))
 
 
 def kept(given: Given) -> Given | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.attributes import MISSING
-from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept
+from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant
 from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, layers, sources
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
@@ -35,7 +35,9 @@ def outdated(record: NodeRole, now: Judged) -> bool:
     >>> outdated(record, Judged(7, Given(jig="script"))), outdated(record, Judged(8, Given(jig="script")))
     (False, True)
     """
-    return record.state is State.ACTIVE and not record.refresh and record.given not in (0, now.number)
+    if record.state is not State.ACTIVE or record.refresh:
+        return False
+    return record.given not in (0, now.number, of_instant(now.given.jig))
 
 
 def all_outdated(world: World, vertices: Iterable[Vertex], blobs: Blobs) -> list[Vertex]:
@@ -90,10 +92,13 @@ def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None
         one, other = old.beside.get(place, MISSING), new.beside.get(place, MISSING)
         if _differ(one, other):
             changed.setdefault(tuple(place.split("/")), (one, other))
-    return [
+    different = [
         *_of_role(old, new),
         *(_attribute(key, one, other, of_layers) for key, (one, other) in sorted(changed.items())),
     ]
+    return different or [
+        Difference("jig", "another", new.jig, "role")
+    ]  # of what was given nothing but the jig is known
 
 
 def _of_role(before: Given, now: Given) -> Iterator[Difference]:

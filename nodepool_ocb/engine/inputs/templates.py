@@ -5,7 +5,7 @@ A role has the attributes of the roles that it provides as if it declared them (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nodepool_ocb.engine.attributes import merge
 from nodepool_ocb.model.records import Json, Role
@@ -26,6 +26,18 @@ def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
     for each in reversed(provided(catalogue, name)):
         merged = merge(merged, each.template)
     return merged
+
+
+def resting_on(catalogue: Mapping[str, Role], changed: Collection[str]) -> set[str]:
+    """The roles whose defaults or places may be others where these change: they provide one of them, or want attributes."""
+    if not changed:
+        return set()
+    others = [catalogue[name] for name in changed]
+
+    def rests(name: str) -> bool:
+        return any(role.wants_attribs or any(role is other for other in others) for role in provided(catalogue, name))
+
+    return {name for name in catalogue if rests(name)}
 
 
 def watched(catalogue: Mapping[str, Role], name: str) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool_ocb.model.records import Json, UploadState
+from nodepool_ocb.model.images import UploadState
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.testing.engine import Engine, why_not
 from nodepool_ocb.testing.mirrors import mirror
 from nodepool_ocb_builder import backends

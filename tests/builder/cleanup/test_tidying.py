@@ -21,7 +21,8 @@ from nodepool_ocb.images.nodepool import Nodepool, Provider, ProviderImage
 from nodepool_ocb.images.rules import due_uploads, tried_again
 from nodepool_ocb.images.tidy import RemoveBuild, RemoveFiles, RemoveUpload, Tidier, tidy
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildState, Change, Cluster, Create, Json, Set, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildState, Upload, UploadState
+from nodepool_ocb.model.records import Change, Cluster, Create, Json, Set
 from nodepool_ocb.providers.provider import Item, Sent, Uploader
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store.client.session import Session

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Build, BuildState, Create, Daemon, Delete, LockOwner, Set, Upload, UploadState
+from nodepool_ocb.model.images import Build, BuildState, Upload, UploadState
+from nodepool_ocb.model.records import Create, Daemon, Delete, LockOwner, Set
 from nodepool_ocb.store import images
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks

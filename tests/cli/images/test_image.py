@@ -16,7 +16,8 @@ import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Change, Create, Delete, Json, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.records import Change, Create, Delete, Json
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server

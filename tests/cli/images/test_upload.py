@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.images import forgetting
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Change, Delete, ImageSettings, Json, Set, UploadState
+from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.records import Change, Delete, ImageSettings, Json, Set
 from nodepool_ocb.store.client.session import Session
 from tests.cli.images.played_builder import Builder
 from tests.fixtures.commands import Ocb

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import BuildState, Json, Set
+from nodepool_ocb.model.images import BuildState
+from nodepool_ocb.model.records import Json, Set
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session

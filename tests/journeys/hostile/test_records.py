@@ -16,10 +16,8 @@ from click.testing import CliRunner, Result
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
 from nodepool_ocb.model.records import (
-    Build,
-    BuildRequest,
-    BuildState,
     Claim,
     Create,
     Daemon,
@@ -31,15 +29,12 @@ from nodepool_ocb.model.records import (
     LockOwner,
     Node,
     NodeRole,
-    Pause,
     Record,
     Role,
     RolloutPointer,
     Run,
     State,
     Structure,
-    Upload,
-    UploadState,
 )
 from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
