@@ -204,17 +204,8 @@ def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex 
 
 def _goes_before(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
     """A noderole above one that is to be run again in place, which is to be so, too: it goes first."""
-    if vertex.node.world.edges.refreshing <= {vertex}:
-        return None
-    seen, queue = set[Vertex](), vertex.parents
-    while queue:
-        each = queue.pop()
-        if each not in seen:
-            if moved.get(each, each.record).refresh:
-                return each
-            seen.add(each)
-            queue += each.parents
-    return None
+    done = {each for each, record in moved.items() if each.record.refresh and not record.refresh}
+    return vertex.node.world.edges.refreshing.before(vertex, done)
 
 
 def _of_refresh(first: Vertex) -> Reason:
