@@ -1,4 +1,4 @@
-"""The first scene: six machines from nothing to ready; something breaks, is explained, and mended."""
+"""The first scene: six machines from nothing to ready; something breaks, is explained, and mended; then a value changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from play import ROOT, Play
+from play import PATIENCE_SECONDS, ROOT, Play
 
 DEPLOYMENT: Final = "shop"
 MEMBER: Final = "quorum-member@n2.example.com"
@@ -23,7 +23,7 @@ class MachinesScene:
         self._machines = {
             f"n{number}.example.com": each for number, each in enumerate(play.built["machines"][:COUNT], 1)
         }
-        self.acts = (self.open, self.plan, self.converge, self.fail, self.mend)
+        self.acts = (self.open, self.plan, self.converge, self.fail, self.mend, self.change)
 
     def open(self) -> None:
         self._play.title("The stage")
@@ -90,6 +90,21 @@ class MachinesScene:
         self._play.run(f"noderole retry {MEMBER}")
         self._play.watch(lambda states: all(state == "ACTIVE" for state in states.values()))
         self._play.run("status")
+
+    def change(self) -> None:
+        machine = next(iter(self._machines.values()))
+        self._play.title("A change")
+        self._play.say("What is ACTIVE does not run again by itself. A deployment is changed while it is PROPOSED:")
+        self._play.run(f"deployment propose {DEPLOYMENT}", quiet=True)
+        self._play.run(f"deployment set {DEPLOYMENT} motd " + shlex.quote('motd_text="The shop is open"'))
+        self._play.say(
+            "Outdated is what would be given something else than its newest run was, and a commit runs it again:"
+        )
+        self._play.run("noderole list --outdated --role motd")
+        self._play.run(f"deployment commit {DEPLOYMENT} --wait --timeout {PATIENCE_SECONDS:.0f}", quiet=True)
+        motd = Path(machine["root"], "etc/motd")
+        self._play.type(f"cat {motd}")
+        self._play.answer(motd.read_text().strip())
 
     @property
     def _obstacle(self) -> Path:

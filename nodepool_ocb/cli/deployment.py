@@ -180,6 +180,8 @@ def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
         unreadable.refuse(world, [paths.deployment_role(name, role)])
         stored = world.deployment_roles.get((name, role))
         before = stored.record if stored else DeploymentRole()
+        if before.deleting:
+            raise Conflict(f"role {role} is to leave deployment {name}; wait until it has, or unset it with --force")
         user = edit(catalogue(world), before.user)
         check = Check(paths.deployment(name), deployment.version)
         path = paths.deployment_role(name, role)

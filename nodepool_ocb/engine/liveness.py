@@ -53,10 +53,11 @@ def died(
     it is, as nobody may write it.
 
     The run that was going on there is accounted for; ``ended``: how, where its annealer knows. ``together`` is written with
-    it. The change of the node is the first.
+    it. The change of the node is the first. A mark that holds says more than what somebody found, and stays.
     """
     node = _present(view)
-    after = replace(node, alive=False, reason=reason, mark=None, suspicion=None, since=now)
+    found = {} if marks.holds(node, now) else {"reason": reason, "mark": None, "since": now}
+    after = replace(node, alive=False, suspicion=None, **found)
     dead = noticed(view.world, node, after)
     if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]

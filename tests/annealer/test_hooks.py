@@ -7,9 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Create, DeploymentRole, Role, State
+from nodepool_ocb.model.records import (
+    Create,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    DeploymentState,
+    Node,
+    NodeRole,
+    Role,
+    State,
+)
 from nodepool_ocb.store.client import codec
+from nodepool_ocb_annealer.hooks import wanted
+from nodepool_ocb_annealer.hooks.hooking import AGAIN_SECONDS
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 from tests.stories.test_annealer import package
 
@@ -189,7 +202,8 @@ from nodepool_ocb.catalogue.code import Role
 
 class Watched(Role):
     def on_node_change(self, hooked):
-        pathlib.Path(os.environ["NOTES"]).touch()
+        with pathlib.Path(os.environ["NOTES"]).open("a") as file:
+            print(hooked.subject, file=file)
         hooked.refresh.append("slow@" + hooked.subject)
 """
 
@@ -204,5 +218,22 @@ def test_what_is_at_work_while_a_hook_wants_it_to_run_again_does_so_afterwards(f
     fleet.until_started(slow)
     fleet.set_node(machine, hooks=("on_node_change",))
     fleet.until(notes.exists, "the hook is called")
+    called = time.monotonic()
+    fleet.until(lambda: time.monotonic() > called + 1.5 * AGAIN_SECONDS, "it is asked whether it may be called again")
     gate.touch()
     fleet.until(lambda: len(fleet.runs(slow)) == 2 and not fleet.node(machine).hooks, "it runs again")
+    assert len(notes.read_text().splitlines()) == 2, "not once more while that was at work"
+
+
+@pytest.mark.parametrize(("alive", "at_work"), [(True, True), (False, False)])
+def test_a_run_that_somebody_takes_over_is_waited_for_and_one_that_nobody_can_is_not(
+    alive: bool, at_work: bool
+) -> None:
+    world = World()
+    world.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
+    world.put_role("slow", Stored(Role(barclamp="b", jig="test"), 0))
+    world.put_node("n.x", Node(alive=alive), 0)
+    world.put_fence("n.x", 0)
+    world.put_noderole("n.x", "slow", NodeRole(state=State.TRANSITION, since=0.0, generation=1, run="1"), 0)
+    world.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="1", started=0.0, jigs=("test",)))
+    assert wanted.at_work(world, ["slow@n.x", "gone@n.x"], 1.0) is at_work

@@ -63,6 +63,14 @@ def test_a_role_with_a_hook_for_it_leaves_when_that_agreed_or_by_force(spare: Se
     assert (result.exit_code, "an annealer runs on_deployment_delete first" in result.stderr) == (0, True)
     record = tree.load(spare).deployment_roles["lab", "spare"].record
     assert (record.deleting, record.hooks) == (True, ("on_deployment_delete",))
+    for command in (
+        ("deployment", "set", "lab", "spare", "a/b=2"),
+        ("node", "bind", N1, "spare", "--deployment", "lab"),
+    ):
+        refused = ocb(*command)
+        assert (refused.exit_code, "role spare is to leave deployment lab" in refused.stderr) == (4, True), (
+            refused.stderr
+        )
     assert ocb(*LAB, "spare", "--yes", "--force").exit_code == 0
     assert "spare" not in in_lab(spare)
 

@@ -123,6 +123,13 @@ def test_what_a_probe_finds_takes_the_place_of_a_mark_whose_time_is_up(found_by_
     )
 
 
+@pytest.mark.parametrize("available", [True, False])
+def test_what_a_run_finds_takes_no_mark_that_holds(available: bool) -> None:
+    """A run goes on where its node is not available, or while it is cancelled; somebody switches the machine off."""
+    before = Node(mark=mark(), available=available, since=5.0)
+    assert node(liveness.died(world(before).nodes[N1], NOW, "connect: refused")) == before
+
+
 def test_explain_says_who_marked_the_node_why_and_until_when() -> None:
     made = world(Node(mark=mark(until=3600.0)), todo=State.TODO)
     vertex = made.nodes[N1].noderoles["todo"]

@@ -50,7 +50,7 @@ def job(context: Context, installation: Installation, whom: str) -> Job | None:
             after = replace(deploymentroles.agreed(record, hook), system=attributes.merge(record.system, wanted))
         return structure.raised(context.world, [Set(path, after, stored.version)])
 
-    return Job(work, write)
+    return Job(work, write, record)
 
 
 def _delete(context: Context, deployment: str, name: str, stored: Stored[DeploymentRole]) -> None:

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from nodepool_ocb.daemon.workers import WorkerQueue
-from nodepool_ocb.errors import Denied, OcbError, Spoiled, Stale, Unavailable
+from nodepool_ocb.errors import Denied, Invalid, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.model import limits
-from nodepool_ocb.model.records import Change
+from nodepool_ocb.model.records import Change, DeploymentRole, Node, NodeRole
 from nodepool_ocb.store.touched import Touched
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.hooks import deployments, noderoles
@@ -23,6 +23,7 @@ from nodepool_ocb_annealer.hooks.context import SEPARATOR, Context, appoint
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.nodes import NodeHooks
+from nodepool_ocb_annealer.hooks.wanted import at_work
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Hooking:
         self._context = context
         self._workers = WorkerQueue("hook", HOOKS_AT_ONCE, context.post)
         self._under_way: set[Appointment] = set()
+        self._awaits: dict[Appointment, _Awaited] = {}
         self._queue: dict[Appointment, None] = {}  # names alone: what a hook sees is put together when it runs
         self._installation = Installation(context.registration)
         self._nodes = NodeHooks(context, self._installation)
@@ -84,6 +86,11 @@ class Hooking:
             self._queue[asked] = None
             return
         job = self._jobs[matter](about)
+        awaited = self._awaits.get(asked)
+        if job is not None and awaited is not None and awaited.shown is job.shown and self._at_work(awaited):
+            appoint(self._context, asked, about, AGAIN_SECONDS)
+            return
+        self._awaits.pop(asked, None)
         if job is not None:
             self._under_way.add(asked)
             self._workers.ask(partial(_run, asked, job), partial(self._done, asked, job))
@@ -96,11 +103,36 @@ class Hooking:
     def _done(self, asked: Appointment, job: Job, ran: Ran) -> None:
         if ran.spoiled is not None:
             self._context.spoiled(ran.spoiled.path, str(ran.spoiled))
-        changes = self._changes(asked, job, ran.done)
-        self._send(asked, list(limits.apart(changes)), ran.again_seconds)
+        if ran.done is not None:
+            awaited = _Awaited(job.shown, [name for each in ran.done.hooked for name in each.refresh])
+            if self._at_work(awaited):
+                self._awaits[asked] = awaited
+                self._ended(asked, ran.again_seconds)
+                return
+        self._write(asked, job, ran.done, ran.again_seconds)
 
-    def _send(self, asked: Appointment, parts: list[list[Change]], again_seconds: float) -> None:
-        """One after the other, the note that the hook has run with the last: if one is refused the hook runs again."""
+    def _at_work(self, awaited: _Awaited) -> bool:
+        return at_work(self._context.world, awaited.names, self._context.session.now())
+
+    def _write(self, asked: Appointment, job: Job, done: Done | None, again_seconds: float) -> None:
+        def impossible(why: str) -> None:
+            self._write(asked, job, Done([], why, {}), again_seconds)
+
+        failed = done is None or (done.error is not None and not done.hooked)
+        changes = self._changes(asked, job, done)
+        self._send(asked, list(limits.apart(changes)), again_seconds, None if failed else impossible)
+
+    def _send(
+        self,
+        asked: Appointment,
+        parts: list[list[Change]],
+        again_seconds: float,
+        impossible: Callable[[str], None] | None,
+    ) -> None:
+        """One after the other, the note that the hook has run with the last: if one is refused the hook runs again.
+
+        ``impossible`` is called with the reason where nothing like that can ever be written; None: it was.
+        """
         if not parts:
             self._ended(asked, again_seconds)
             return
@@ -108,7 +140,10 @@ class Hooking:
 
         def written(refused: OcbError | None) -> None:
             if refused is None and rest:
-                self._send(asked, rest, again_seconds)
+                self._send(asked, rest, again_seconds, impossible)
+            elif isinstance(refused, Invalid) and impossible is not None:
+                log.warning("%s: %s", asked, refused)
+                impossible(f"{type(refused).__name__}: {refused}")
             else:
                 self._ended(asked, again_seconds if refused else 0.0)
 
@@ -134,6 +169,13 @@ class Hooking:
             following = next(iter(self._queue))
             del self._queue[following]
             self.due(following.matter, following.about)
+
+
+class _Awaited(NamedTuple):
+    """The noderoles that a hook wants to run again, some of which run now: it is called again when that is over."""
+
+    shown: DeploymentRole | Node | NodeRole  # for which it was called; for another record it is called at once
+    names: list[str]
 
 
 class Ran(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from nodepool_ocb.catalogue.code import Hooked
-from nodepool_ocb.model.records import Change
+from nodepool_ocb.model.records import Change, DeploymentRole, Node, NodeRole
 from nodepool_ocb.store.client.session import Znode
 
 
@@ -22,7 +22,11 @@ class Done(msgspec.Struct):
 
 
 class Job(NamedTuple):
-    """``work`` runs the hook, in a thread: None to try again later. ``write`` says what comes of it, on the turn thread."""
+    """``work`` runs the hook, in a thread: None to try again later. ``write`` says what comes of it, on the turn thread.
+
+    ``shown`` is the record that the hook is run for.
+    """
 
     work: Callable[[], Done | None]
     write: Callable[[Done], list[Change]]
+    shown: DeploymentRole | Node | NodeRole

@@ -17,7 +17,7 @@ from nodepool_ocb_annealer.hooks.calls import call, system, systems
 from nodepool_ocb_annealer.hooks.context import Context
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
-from nodepool_ocb_annealer.hooks.wanted import at_work, wanted
+from nodepool_ocb_annealer.hooks.wanted import wanted
 
 
 def job(context: Context, installation: Installation, name: str) -> Job | None:
@@ -44,15 +44,13 @@ def job(context: Context, installation: Installation, name: str) -> Job | None:
     def write(done: Done) -> list[Change]:
         return _changes(context, vertex, record, hook, done)
 
-    return Job(work, write)
+    return Job(work, write, record)
 
 
 def _changes(context: Context, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
     here = context.world.vertex(vertex.name)
     if here is not vertex or vertex.record is not record or _unreadable(vertex):
         return []  # it moved on, or is another of the same name: the hook runs again
-    if at_work(context, done):
-        return []  # it runs again when that is over
     if done.error:
         moved = apply(
             {vertex: Event.FAIL},
@@ -68,8 +66,9 @@ def _changes(context: Context, vertex: Vertex, record: NodeRole, hook: str, done
     now = changes.get(path)
     base = now.data if isinstance(now, Set) and isinstance(now.data, NodeRole) else record
     kept = tuple(name for name in base.hooks if name != hook)
+    changes.pop(path, None)
     changes |= {change.path: change for change in writes(vertex, replace(base, hooks=kept))}
-    return list(changes.values())
+    return list(changes.values())  # its own record last: who is refused what stands before it runs the hook again
 
 
 def _unreadable(vertex: Vertex) -> bool:

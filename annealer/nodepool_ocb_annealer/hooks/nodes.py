@@ -19,12 +19,13 @@ from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Node, NodeRole, Set
 from nodepool_ocb.store.subtree import judged, subtree
+from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.hooks.calls import call, systems
 from nodepool_ocb_annealer.hooks.context import Context, appoint
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
-from nodepool_ocb_annealer.hooks.wanted import at_work, wanted
+from nodepool_ocb_annealer.hooks.wanted import wanted
 from nodepool_ocb_annealer.refusals import Refusals
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class NodeHooks:
         if unreadable.hooks_wait(self._context.world, paths.node(fqdn), paths.claim(fqdn)):
             return None  # looked at again when that changes
         if node.deleting and not node.hooks:
-            return self._delete(view)
+            return self._delete(view, node)
         if not node.hooks:
             return None
         hook = node.hooks[0]
@@ -110,16 +111,30 @@ class NodeHooks:
             hidden = unreadable.hooks_wait(world, paths.node(fqdn))
             if hidden or world.nodes.get(fqdn) is not view or view.record is not node:
                 return []
-            if at_work(self._context, done):
-                return []  # it runs again when that is over
-            changes = wanted(self._context, view, done)
+            changes, hooked = self._wanted(view, done, hook)
             path = paths.node(fqdn)
-            now = changes.get(path)
+            now = changes.pop(path, None)
             after = now.data if isinstance(now, Set) and isinstance(now.data, Node) else node
-            changes[path] = Set(path, self._ran(view, node, after, hook, _changers(done.hooked)), view.version)
-            return list(changes.values())
+            ran = Set(path, self._ran(view, node, after, hook, _changers(hooked)), view.version)
+            return [*changes.values(), ran]  # last: who is refused what stands before it runs the hook again
 
-        return Job(work, write)
+        return Job(work, write, node)
+
+    def _wanted(self, view: NodeView, done: Done, hook: str) -> tuple[dict[str, Change], list[Hooked]]:
+        """What the hooks asked for, and whose; a role that wants what cannot be is left out, as if its hook had raised."""
+        try:
+            return wanted(self._context, view, done), done.hooked
+        except OcbError:
+            possible = []
+            for each in done.hooked:
+                try:
+                    wanted(self._context, view, Done([each], None, done.systems))
+                except OcbError as refused:
+                    log.error("%s of role %s for %s: %s", hook, each.role, view.name, refused)
+                    metrics.HOOK_FAILURES.labels(hook).inc()
+                else:
+                    possible.append(each)
+            return wanted(self._context, view, Done(possible, None, done.systems)), possible
 
     def _ran(self, view: NodeView, before: Node, after: Node, hook: str, by: Mapping[str, str]) -> Node:
         """The node without the hook; what on_node_change changed is told to the other roles, in another round."""
@@ -135,7 +150,7 @@ class NodeHooks:
                 log.warning("%s: %s (%s); next in %.0f s", view.name, ENDLESS, ", ".join(after.changed), wait)
         return after
 
-    def _delete(self, view: NodeView) -> Job | None:
+    def _delete(self, view: NodeView, node: Node) -> Job | None:
         """The hooks of on_node_delete have run: the node goes."""
         session, world, fqdn = self._context.session, self._context.world, view.name
         try:
@@ -157,7 +172,7 @@ class NodeHooks:
                 log.info("%s is not deleted yet: %s", fqdn, refused)
                 return []
 
-        return Job(work, write)
+        return Job(work, write, node)
 
     def _noderoles_of(self, name: str) -> Mapping[str, NodeRole]:
         """All noderoles of a role, as they are now; one view for all hooks until one of the noderoles changes."""

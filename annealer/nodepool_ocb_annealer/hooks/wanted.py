@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from nodepool_ocb.engine import attributes, liveness
 from nodepool_ocb.engine.claim import writes
 from nodepool_ocb.engine.noderole import Event, apply
-from nodepool_ocb.engine.world import NodeView, Vertex
+from nodepool_ocb.engine.readiness import why_not
+from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Marker
@@ -34,12 +35,14 @@ def wanted(context: Context, view: NodeView, done: Done) -> dict[str, Change]:
     return {change.path: change for change in changes}
 
 
-def at_work(context: Context, done: Done) -> bool:
-    """Whether a noderole that is to run again runs now, and may have been given what was there before."""
-    found = (context.world.vertex(name) for each in done.hooked for name in each.refresh)
-    return any(
-        each is not None and each.record.state is State.TRANSITION and each.node.claim is not None for each in found
-    )
+def at_work(world: World, names: Iterable[str], now: float) -> bool:
+    """Whether any of these noderoles, which are to run again, runs, and may have been given what was there before.
+
+    Who takes over a run whose annealer is gone lets it go on.
+    """
+    found = (world.vertex(name) for name in names)
+    running = (each for each in found if each is not None and each.record.state is State.TRANSITION)
+    return any(each.node.claim is not None or not why_not(world, each, now) for each in running)
 
 
 def _refreshed(context: Context, wishes: Wishes, moved: Collection[str]) -> Iterator[Change]:

@@ -45,7 +45,10 @@ def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[s
             raise Conflict(f"role {role}{wanted_by} {fault.format(other=f'{other}, {where},')}; {advice}")
     shared = draft.world.deployment_roles.get((draft.deployment, role))
     if shared is not None and shared.record.deleting:
-        raise Conflict(f"deployment {draft.deployment} is being deleted; nothing can be bound in it")
+        raise Conflict(
+            f"role {role}{wanted_by} is to leave deployment {draft.deployment}, and cannot be bound there; wait until it"
+            f" has, or: nodepool-ocb deployment unset {draft.deployment} {role} --force"
+        )
 
 
 def _beside(draft: Draft, role: str, other: str) -> str | None:
