@@ -53,7 +53,7 @@ class Refreshing:
         known = self._first.get(start)
         if known is not None and known in self.vertices and known not in done:
             return known
-        above = list(start.members) if isinstance(start, ClusterView) else start.above
+        above: list[Vertex | ClusterView] = list(start.members) if isinstance(start, ClusterView) else start.above
         while above:
             each = above.pop()  # the newest member, which most likely is done last
             if each in seen:
@@ -61,9 +61,11 @@ class Refreshing:
             seen.add(each)
             if isinstance(each, ClusterView):
                 found = self._find(each, seen, done)
+            elif each in self.vertices and each not in done:
+                found = each
             else:
-                found = each if each in self.vertices and each not in done else None
-                above += each.above if found is None else ()
+                found = None
+                above.extend(each.above)
             if found is not None:
                 self._first[start] = found
                 return found
