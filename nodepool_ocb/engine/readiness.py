@@ -161,6 +161,9 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
             text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
             return Reason(Code.DESTRUCTIVE_DONE, name, since, text, advice)
         return Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
+    if state is State.ACTIVE and vertex.destructive:
+        text = "it was to run again, and its role is destructive now: only a redeployment runs it again"
+        return Reason(Code.DESTRUCTIVE_DONE, name, since, text, f"nodepool-ocb noderole redeploy {name}")
     if state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
         text = f"annealer {vertex.node.claim.annealer} works on it"
         text += f", and is to cancel it: {record.cancel_reason}" if record.cancel_reason else ""

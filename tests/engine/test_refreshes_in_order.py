@@ -76,6 +76,13 @@ def test_what_runs_for_the_first_time_waits_for_no_refresh(world: World) -> None
     assert runnable(world, of(world, "top@n2"), 9.0, JIGS)
 
 
+def test_what_became_destructive_after_it_was_to_run_again_is_not_run_a_second_time(world: World) -> None:
+    assert runnable(world, of(world, "base@n1"), 9.0, JIGS)
+    world.put_role("base", Stored(Role(barclamp="b", jig="script", flags=("destructive",)), 1))
+    (reason,) = why_not(world, of(world, "base@n1"), 9.0)
+    assert (reason.code, reason.advice) == (Code.DESTRUCTIVE_DONE, "nodepool-ocb noderole redeploy base@n1")
+
+
 def site(size: int) -> World:
     """On each node a member of one cluster, and a child of that cluster; all are to be run again."""
     made = World()
