@@ -266,6 +266,7 @@ def commit(name: str, alone: bool, force: bool, wait: bool, timeout_seconds: flo
 
     awaited = (lambda world: _names(world, name)) if wait else None
     waiting.change_and_wait(decide, awaited, timeout_seconds, dry_run, committing.explanations)
+    committing.say_what_may_be_left(waited=wait and not dry_run)
 
 
 def _nodes(world: World, name: str) -> set[str]:

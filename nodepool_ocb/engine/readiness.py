@@ -162,6 +162,9 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
             text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
             return Reason(Code.DESTRUCTIVE_DONE, name, since, text, advice)
         return Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
+    if state is State.ACTIVE and vertex.destructive:
+        text = "it was to run again, and its role is destructive now: only a redeployment runs it again"
+        return Reason(Code.DESTRUCTIVE_DONE, name, since, text, f"nodepool-ocb noderole redeploy {name}")
     if state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
         text = f"annealer {vertex.node.claim.annealer} works on it"
         text += f", and is to cancel it: {record.cancel_reason}" if record.cancel_reason else ""
@@ -205,17 +208,8 @@ def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex 
 
 def _goes_before(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
     """A noderole above one that is to be run again in place, which is to be so, too: it goes first."""
-    if vertex.node.world.edges.refreshing <= {vertex}:
-        return None
-    seen, queue = set[Vertex](), vertex.parents
-    while queue:
-        each = queue.pop()
-        if each not in seen:
-            if moved.get(each, each.record).refresh:
-                return each
-            seen.add(each)
-            queue += each.parents
-    return None
+    done = {each for each, record in moved.items() if each.record.refresh and not record.refresh}
+    return vertex.node.world.edges.refreshing.before(vertex, done)
 
 
 def _of_refresh(first: Vertex) -> Reason:

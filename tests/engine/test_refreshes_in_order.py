@@ -65,10 +65,71 @@ def test_in_the_transaction_that_ends_what_goes_first_the_next_may_be_claimed(wo
 
 
 def test_what_is_removed_holds_nothing_back(world: World) -> None:
+    assert not runnable(world, of(world, "top@n2"), 9.0, JIGS)
     world.drop_noderole("n1", "base")
-    assert world.edges.refreshing == {of(world, "top@n2")}
+    assert of(world, "top@n2") in world.edges.turned
+    assert world.edges.refreshing.vertices == {of(world, "top@n2")}
 
 
 def test_what_runs_for_the_first_time_waits_for_no_refresh(world: World) -> None:
     becomes(world, "top@n2", state=State.TODO, refresh=False)
     assert runnable(world, of(world, "top@n2"), 9.0, JIGS)
+
+
+def test_what_became_destructive_after_it_was_to_run_again_is_not_run_a_second_time(world: World) -> None:
+    assert runnable(world, of(world, "base@n1"), 9.0, JIGS)
+    world.put_role("base", Stored(Role(barclamp="b", jig="script", flags=("destructive",)), 1))
+    (reason,) = why_not(world, of(world, "base@n1"), 9.0)
+    assert (reason.code, reason.advice) == (Code.DESTRUCTIVE_DONE, "nodepool-ocb noderole redeploy base@n1")
+
+
+def site(size: int) -> World:
+    """On each node a member of one cluster, and a child of that cluster; all are to be run again."""
+    made = World()
+    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
+    made.put_daemon("annealer", "a1", Daemon(host="h", pid=1, version="0", started=0.0, jigs=JIGS))
+    for role in ("member", "child"):
+        made.put_role(role, Stored(Role(barclamp="b", jig="script"), 0))
+    for number in range(size):
+        fqdn = f"n{number:03}"
+        made.put_node(fqdn, Node(alive=True), 0)
+        made.put_fence(fqdn, 0, Fence())
+        for role, fields in (("member", {"serves": ("member",)}), ("child", {"parents": ("member@*system",)})):
+            made.put_noderole(fqdn, role, NodeRole(state=State.ACTIVE, since=0.0, refresh=True, **fields), 0)
+    made.put_gate("system", "member", 0, 0)
+    made.edges.turned.clear()
+    return made
+
+
+def test_what_waits_for_many_is_looked_at_again_about_once_and_not_for_each_of_them() -> None:
+    size, looked = 200, 0
+    made = site(size)
+    children = [of(made, f"child@n{number:03}") for number in range(size)]
+    assert not any(runnable(made, child, 9.0, JIGS) for child in children)
+    for number in range(size):
+        becomes(made, f"member@n{number:03}", refresh=False)
+        looked += len(made.edges.turned)
+        assert all(runnable(made, child, 9.0, JIGS) is (number == size - 1) for child in made.edges.turned)
+        made.edges.turned.clear()
+    assert all(runnable(made, child, 9.0, JIGS) for child in children)
+    assert size <= looked <= 2 * size
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_in_whatever_order_they_are_done_everyone_who_waits_is_told_when_nobody_goes_first_any_more(order: int) -> None:
+    made = site(5)
+    for number in range(5)[::order]:
+        assert not any(runnable(made, of(made, f"child@n{each:03}"), 9.0, JIGS) for each in range(5))
+        made.edges.turned.clear()
+        becomes(made, f"member@n{number:03}", refresh=False)
+    assert {of(made, f"child@n{each:03}") for each in range(5)} <= made.edges.turned
+
+
+def test_when_edges_change_who_waits_is_looked_at_again() -> None:
+    made = site(2)
+    becomes(made, "member@n000", refresh=False)
+    child = of(made, "child@n000")
+    assert not runnable(made, child, 9.0, JIGS)
+    becomes(made, "member@n001", deployment="other")
+    assert child in made.edges.turned
+    assert runnable(made, child, 9.0, JIGS)

@@ -157,6 +157,22 @@ def test_a_role_that_has_nothing_to_run_any_more_is_run_again_once_and_once_more
         assert site.outdated() == set()
 
 
+def test_what_changed_while_it_ran_is_told_to_outdate_it_by_the_commit_that_waited_for_it(
+    site: Lab, until: Callable[..., None]
+) -> None:
+    small(site)
+    site.file.write_text(BARCLAMP.replace("{name: a4, jig: test,", "{name: a4, jig: test, parameters: {delay: 8},"))
+    site("barclamp", "import", str(site.file))
+    site("deployment", "commit", "lab")
+    until(lambda: len(site.ask("noderole", "list", "--role", "a4", "--state", "TRANSITION")) == 2, 30.0)
+    site("deployment", "propose", "lab")
+    site("deployment", "set", "lab", "a4", 'a4-text="new"')
+    assert "2 noderoles run already; if it began before a change" in site("deployment", "commit", "lab")
+    said = site("deployment", "commit", "lab", "--wait", "--timeout", "60")
+    assert "2 noderoles are outdated in deployment lab: nodepool-ocb deployment commit lab runs them again" in said
+    assert site.outdated() == site.on_all("a4")
+
+
 def test_one_noderole_is_committed_again_alone_and_its_children_stay_outdated(site: Lab) -> None:
     small(site)
     before, first = site.generations(), site.nodes[0]

@@ -155,6 +155,7 @@ def _act(
 
     awaited = (lambda _: names) if wait else None
     waiting.change_and_wait(decide, awaited, timeout_seconds, dry_run, committing.explanations)
+    committing.say_what_may_be_left(waited=wait and not dry_run)
 
 
 @command.command()

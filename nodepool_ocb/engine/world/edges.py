@@ -14,7 +14,8 @@ from typing import Final
 import msgspec.structs
 
 from nodepool_ocb.engine.noderole import satisfied
-from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex, descendants
+from nodepool_ocb.engine.world.refreshing import Refreshing
+from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import NodeRole, State
 
@@ -28,7 +29,7 @@ class Edges:
     def __init__(self, nodes: Mapping[str, NodeView]) -> None:
         self.clusters: dict[str, ClusterView] = {}  # by name
         self.turned: set[Vertex] = set()  # what waits for more or fewer than when this was emptied last
-        self.refreshing: set[Vertex] = set()  # what is to be run again in place, or is being so
+        self.refreshing = Refreshing()
         self._nodes = nodes
         self._depths: dict[Vertex | ClusterView, int] = {}  # forgotten when an edge changes
         self._awaited: dict[str, list[Vertex]] = {}  # parents named by a noderole, and not here (yet)
@@ -73,13 +74,13 @@ class Edges:
         vertex = Vertex(name, role, node, record, version, mzxid)
         node.noderoles[role] = vertex
         if record.refresh:
-            self.refreshing.add(vertex)
+            self.refreshing.vertices.add(vertex)
         if record.parents:
             self._link(vertex)
         if record.serves:
             self._join(vertex)
         if name in self._awaited:
-            self._depths.clear()
+            self._reshaped()
             for child in self._awaited.pop(name):
                 names = [name if each == name else each for each in child.record.parents]
                 msgspec.structs.force_setattr(child.record, "parents", tuple(names))
@@ -113,7 +114,7 @@ class Edges:
     def remove(self, vertex: Vertex) -> None:
         """Take a noderole away; its children await it from now on."""
         del vertex.node.noderoles[vertex.role]
-        self.refreshing.discard(vertex)
+        self.turned |= self.refreshing.end(vertex)
         self._unlink(vertex)
         self._leave(vertex)
         if satisfied(vertex.record):
@@ -123,13 +124,16 @@ class Edges:
         vertex.below = ()
 
     def _refresh(self, vertex: Vertex) -> None:
-        """It is to be run again in place, or is not any more: then those below it, which it went before, may be."""
+        """It is to be run again in place, or is not any more: then those that it went before may be."""
         if vertex.record.refresh:
-            self.refreshing.add(vertex)
-            return
-        self.refreshing.discard(vertex)
-        if self.refreshing:
-            self.turned.update(self.refreshing.intersection(descendants(vertex)))
+            self.refreshing.vertices.add(vertex)
+        else:
+            self.turned |= self.refreshing.end(vertex)
+
+    def _reshaped(self) -> None:
+        """Edges changed, and all that was found by walking along them may be otherwise."""
+        self._depths.clear()
+        self.turned |= self.refreshing.forget()
 
     # -- parents --
 
@@ -158,7 +162,7 @@ class Edges:
                     waiting += 1
         vertex.waiting = waiting
         msgspec.structs.force_setattr(vertex.record, "parents", tuple(names))  # equal to what they were
-        self._depths.clear()
+        self._reshaped()
 
     def _unlink(self, vertex: Vertex) -> None:
         for name in vertex.record.parents:
@@ -172,7 +176,7 @@ class Edges:
                 waiting.remove(vertex)
                 if not waiting:
                     del self._awaited[name]
-        self._depths.clear()
+        self._reshaped()
 
     def _vertex(self, name: str) -> Vertex | None:
         role, _, fqdn = name.partition("@")
@@ -187,7 +191,7 @@ class Edges:
             cluster.members[vertex] = None
             self._count(cluster, (not satisfied(vertex.record)) - first)
         if vertex.record.serves:
-            self._depths.clear()
+            self._reshaped()
 
     def _leave(self, vertex: Vertex) -> None:
         for cluster in vertex.clusters:
@@ -195,7 +199,7 @@ class Edges:
             last = not cluster.members
             self._count(cluster, last - (not satisfied(vertex.record)))
         if vertex.record.serves:
-            self._depths.clear()
+            self._reshaped()
 
     def _count(self, cluster: ClusterView, more: int) -> None:
         """So many more of its members are not satisfied; its children turn where that makes it wait, or wait no more."""

@@ -152,17 +152,6 @@ def ordered_with(vertex: Vertex) -> str | None:
     return newest.jig if newest is not None and newest.run == vertex.record.run else None
 
 
-def descendants(vertex: Vertex) -> set[Vertex]:
-    """Everything that stands below a noderole, however far."""
-    found: set[Vertex] = set()
-    queue = [vertex]
-    while queue:
-        fresh = [child for child in queue.pop().children if child not in found]
-        found.update(fresh)
-        queue += fresh
-    return found
-
-
 def ancestors(vertex: Vertex) -> list[list[Vertex]]:
     """Everything above a noderole, by distance: parents first, each noderole at its greatest distance only."""
     distance: dict[Vertex, int] = {}

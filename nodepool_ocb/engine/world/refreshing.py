@@ -1,0 +1,72 @@
+"""Noderoles that are to be run again in place, and which of them waits for which.
+
+One waits for every one above it that is to be run again, too, however far above (readiness). It is told of one of these, and
+is looked at again when that one is done, or when edges change: so N members of a cluster and M children cost about N + M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from nodepool_ocb.engine.world.vertex import ClusterView, Vertex
+
+
+class Refreshing:
+    """``vertices`` are those that are to be run again in place, or are being so."""
+
+    def __init__(self) -> None:
+        self.vertices: set[Vertex] = set()
+        self._first: dict[
+            Vertex | ClusterView, Vertex
+        ] = {}  # what was found above: it counts while it is in ``vertices``
+        self._waiting: dict[Vertex, set[Vertex]] = {}  # who was told to wait for it
+
+    def before(self, vertex: Vertex, done: Collection[Vertex] = ()) -> Vertex | None:
+        """One above that goes first; ``done``: those that a transaction which is about to be written brings to an end."""
+        if self.vertices <= {vertex}:
+            return None
+        found = self._find(vertex, {vertex}, done)
+        if found is not None:
+            self._waiting.setdefault(found, set()).add(vertex)
+        return found
+
+    def end(self, vertex: Vertex) -> set[Vertex]:
+        """It is not to be run again any more; gives those that were told to wait for it."""
+        self.vertices.discard(vertex)
+        if not self.vertices:
+            self._first.clear()
+        return self._waiting.pop(vertex, set()) & self.vertices
+
+    def forget(self) -> set[Vertex]:
+        """Edges changed, and others may go first; gives all who were told to wait."""
+        if not self._first:
+            return set()
+        waited = {each for waiting in self._waiting.values() for each in waiting if each in self.vertices}
+        self._first.clear()
+        self._waiting.clear()
+        return waited
+
+    def _find(
+        self, start: Vertex | ClusterView, seen: set[Vertex | ClusterView], done: Collection[Vertex]
+    ) -> Vertex | None:
+        """Looks from a cluster once for all who stand below it."""
+        known = self._first.get(start)
+        if known is not None and known in self.vertices and known not in done:
+            return known
+        above: list[Vertex | ClusterView] = list(start.members) if isinstance(start, ClusterView) else start.above
+        while above:
+            each = above.pop()  # the newest member, which most likely is done last
+            if each in seen:
+                continue
+            seen.add(each)
+            if isinstance(each, ClusterView):
+                found = self._find(each, seen, done)
+            elif each in self.vertices and each not in done:
+                found = each
+            else:
+                found = None
+                above.extend(each.above)
+            if found is not None:
+                self._first[start] = found
+                return found
+        return None
