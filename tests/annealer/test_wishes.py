@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from nodepool_ocb.catalogue.code import Hooked, Role
-from nodepool_ocb.model.records import Node
+from nodepool_ocb.engine.world import Stored
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Node, State
+from nodepool_ocb.model.records import Role as RoleRecord
 from nodepool_ocb_annealer.hooks import calls
+from nodepool_ocb_annealer.hooks.installation import Installation
+from nodepool_ocb_annealer.hooks.job import Done
+from nodepool_ocb_annealer.hooks.nodes import NodeHooks
 from nodepool_ocb_annealer.hooks.wishes import NODE, merge
+from tests.engine import worlds
 
 SEEN = Node(bootenv="local", labels={"site": "a", "old": "x"}, hints={"mac": "1"}, tags=("t",))
 
@@ -84,3 +92,28 @@ def test_what_a_node_cannot_have_fails_the_hook_that_wants_it(
     monkeypatch.setattr(calls, "find", lambda name, _: Wishing(name))
     error = calls.call("b", "on_node_change", of("dns"))
     assert (error is None) if refused is None else refused in str(error)
+
+
+def test_a_list_that_a_hook_sets_is_the_tuple_that_the_node_has_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tags(Role):
+        def on_node_change(self, hooked: Hooked) -> None:
+            hooked.set_node["tags"] = ["t"]
+
+    monkeypatch.setattr(calls, "find", lambda name, _: Tags(name))
+    hooked = of("tags")
+    assert calls.call("b", "on_node_change", hooked) is None
+    assert hooked.set_node == {"tags": SEEN.tags}
+
+
+def test_that_a_hook_of_a_node_has_run_is_written_last() -> None:
+    """What it wants may be more than a transaction: where a part is refused, the hook runs again."""
+    world = worlds.world()
+    world.put_role("watched", Stored(RoleRecord(barclamp="b", jig="noop", hooks=("on_node_change",)), 0))
+    worlds.put(world, "watched@n1", State.ACTIVE)
+    world.put_node("n1", Node(alive=True, hooks=("on_node_change",)), 3)
+    context: Any = SimpleNamespace(world=world, session=SimpleNamespace(now=lambda: 1.0), identity="a")
+    job = NodeHooks(context, cast(Installation, SimpleNamespace(has=lambda *_: True))).job("n1")
+    assert job is not None
+    asked = Hooked("n1", world.nodes["n1"].record, role="watched", set_node={"rack": "r1"}, refresh=["watched@n1"])
+    changes = job.write(Done([asked], None, {}))
+    assert [change.path for change in changes] == [paths.noderole("watched", "n1"), paths.node("n1")]

@@ -74,16 +74,17 @@ def call(barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
 
 
 def _check(hooked: Hooked) -> None:
-    """Raises Invalid where a node cannot have what it is to have."""
+    """Raises Invalid where a node cannot have what it is to have; what it can have is as in a record: a tuple, no list."""
     kept = sorted({*hooked.set_node} - SETTABLE)
     if kept:
         raise Invalid(f"a hook cannot set {', '.join(kept)} of a node; it can set {', '.join(sorted(SETTABLE))}")
     if hooked.set_node and hooked.node is not None:
         try:
             fields = {name: value for name, value in hooked.set_node.items() if name in Node.__struct_fields__}
-            msgspec.convert(msgspec.to_builtins(replace(hooked.node, **fields)), Node)
+            node = msgspec.convert(msgspec.to_builtins(replace(hooked.node, **fields)), Node)
         except (msgspec.ValidationError, TypeError) as wrong:
             raise Invalid(f"a hook cannot set this of a node: {wrong}") from None
+        hooked.set_node.update({name: getattr(node, name) for name in fields})
 
 
 def system(session: Session, noderole: str) -> Znode | None:
