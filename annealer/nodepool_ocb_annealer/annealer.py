@@ -18,7 +18,7 @@ from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.turns import Turns
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.ssh.probe import Prober
@@ -169,6 +169,10 @@ class Annealer:
         if path not in self.world.spoiled:
             log.warning("%s; what would see them waits until they are mended", reason)
         self.cache.spoiled(path, reason)
+
+    def has_code(self, vertex: Vertex) -> bool:
+        """Whether the code that a run of the noderole calls here is installed."""
+        return self.hooking.has_code(vertex)
 
     # -- what is done --
 

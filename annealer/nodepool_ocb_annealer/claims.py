@@ -55,6 +55,7 @@ class Context(Protocol):
 
     @property
     def draining(self) -> bool: ...
+    def has_code(self, vertex: Vertex) -> bool: ...
     def spoiled(self, path: str, reason: str) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
@@ -120,7 +121,8 @@ class Claims:
             if record.state is State.TRANSITION and moved is None and vertex.lacking and not record.cancel_reason:
                 self._let_go(vertex)
             elif runnable(context.world, vertex, now, context.jigs, moved):
-                candidates.append(vertex)
+                if context.has_code(vertex):
+                    candidates.append(vertex)
             elif left := backoff_left(record, now):
                 context.agenda.at(time.monotonic() + left, Appointment(Matter.CONSIDER, view.name))
             elif record.state is State.TODO and unsettled_child(vertex, planned) is not None:

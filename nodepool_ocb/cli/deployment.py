@@ -189,8 +189,9 @@ def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
             hooks = tuple(hook for hook in definition.hooks if hook == deploymentroles.CREATE)
             yield structure.raised(world, [check, Create(path, DeploymentRole(user=user, hooks=hooks))])
             return
-        after = deploymentroles.asked_again(before)
-        if not given.same(user, before.user) or after is not before:
+        changed = not given.same(user, before.user)
+        if changed or deploymentroles.CREATE in before.refused:
+            after = deploymentroles.asked_again(before, definition)
             yield [structure.unchanged(world), check, Set(path, replace(after, user=user), stored.version)]
 
     with connection.session() as opened:

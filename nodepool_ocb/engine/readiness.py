@@ -22,6 +22,7 @@ from nodepool_ocb.model.ranges import BACKOFF_SECONDS
 from nodepool_ocb.model.records import DeploymentState, NodeRole, Role, State
 from nodepool_ocb.model.skew import MOST_STEP_SECONDS
 
+ON_TRANSITION: Final = "on_transition"  # which a run begins with
 LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a noderole
 LOST_ADVICE: Final = (
     "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
@@ -85,7 +86,7 @@ def runnable(
 def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
     """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
     jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
-    return [*blockers(world, vertex, now, jigs), *_of_annealers(world, vertex)]
+    return [*blockers(world, vertex, now, jigs), *_of_code(world, vertex), *_of_annealers(world, vertex)]
 
 
 def blockers(
@@ -114,7 +115,7 @@ def blockers(
     if lacking := _of_role(world, vertex, jigs):
         yield lacking
     if record.hooks and record.cancel_reason is None:
-        yield _of_hook(world, vertex, record)
+        yield _of_hook(world, vertex, record, record.hooks[0])
     if record.cancel_reason is None and (refusal := _of_deployment_role(world, vertex, record)):
         yield refusal
     backs_off = backoff_left(record, now)
@@ -312,8 +313,22 @@ def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Reason | No
     return Reason(Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp")
 
 
-def _of_hook(world: World, vertex: Vertex, record: NodeRole) -> Reason:
-    text, advice = f"hook {record.hooks[0]} has not run yet", "wait; an annealer that has the code of its role runs it"
+def _of_code(world: World, vertex: Vertex) -> Iterator[Reason]:
+    """Where its run is to begin with a hook that nobody can call: each annealer leaves it to the others."""
+    record, stored = vertex.record, world.roles.get(vertex.role)
+    begins = record.state is State.TODO or record.refresh
+    taken_over = record.state is State.TRANSITION and vertex.node.claim is None and record.cancel_reason is None
+    if (
+        (begins or taken_over)
+        and stored
+        and ON_TRANSITION in stored.record.hooks
+        and hookcode.missing(world, vertex.role)
+    ):
+        yield _of_hook(world, vertex, record, ON_TRANSITION)
+
+
+def _of_hook(world: World, vertex: Vertex, record: NodeRole, hook: str) -> Reason:
+    text, advice = f"hook {hook} has not run yet", "wait; an annealer that has the code of its role runs it"
     if hookcode.missing(world, vertex.role):
         text += f", and no living annealer has the code of role {vertex.role}"
         advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"

@@ -75,7 +75,9 @@ def test_a_role_that_refuses_a_deployment_keeps_it_from_starting_until_it_is_men
     assert hooked.state(noderole) is State.TODO
     changed(
         hooked,
-        lambda record: deploymentroles.asked_again(DeploymentRole(user={"server": "s1"}, refused=record.refused)),
+        lambda record: deploymentroles.asked_again(
+            DeploymentRole(user={"server": "s1"}, refused=record.refused), Role(barclamp="fleet", jig="noop")
+        ),
     )
     hooked.until_state(noderole, State.ACTIVE)
     assert recorded(hooked) == DeploymentRole(user={"server": "s1"}, system={"zone": "s1.zone"})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import (
@@ -18,12 +19,14 @@ from nodepool_ocb.model.records import (
     Node,
     NodeRole,
     Role,
+    Set,
     State,
 )
+from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.hooks import wanted
 from nodepool_ocb_annealer.hooks.hooking import AGAIN_SECONDS
-from tests.journeys.fleet import DEPLOYMENT, Fleet
+from tests.journeys.fleet import DEPLOYMENT, Fleet, vertex_of
 from tests.stories.test_annealer import package
 
 HOOKS = """
@@ -171,6 +174,31 @@ def test_a_hook_does_not_hear_of_its_own_change_and_two_that_answer_each_other_d
     since, before = time.monotonic(), len(fleet.node(machine).bootenv)
     fleet.until(lambda: len(fleet.node(machine).bootenv) >= before + 2, "it goes on")
     assert time.monotonic() - since > 1.0, "not at once"
+
+
+def test_a_noderole_that_begins_with_a_hook_is_left_to_who_has_the_code(hooked: Fleet) -> None:
+    lacking = hooked.annealer().begin()
+    noderole = hooked.bind("watched", hooked.nodes[0])
+    hooked.until(lambda: "on_transition of role watched: its code is not installed" in lacking.said, "it looked")
+    world = tree.load(hooked.session)
+    (reason,) = why_not(world, vertex_of(world, noderole), hooked.session.now())
+    assert (reason.code, "no living annealer has the code" in reason.text) == (Code.HOOK_PENDING, True)
+    begin(hooked)
+    hooked.until_state(noderole, State.ACTIVE)
+    assert len(hooked.runs(noderole)) == 1, "nobody has failed at it"
+
+
+def test_hooks_that_a_role_has_no_longer_hold_nothing_back(hooked: Fleet) -> None:
+    path = paths.deployment_role(DEPLOYMENT, "watched")
+    hooked.session.commit([Create(path, DeploymentRole(hooks=("on_deployment_create",)))])
+    noderole = hooked.bind("watched", hooked.nodes[0])
+    lacking = hooked.annealer().begin()
+    hooked.until(lambda: "on_deployment_create of role watched: its code" in lacking.said, "it looked")
+    assert hooked.state(noderole) is State.TODO
+    hooked.write(
+        lambda world: [Set(paths.role("watched"), Role(barclamp="fleet", jig="noop"), world.roles["watched"].version)]
+    )
+    hooked.until_state(noderole, State.ACTIVE)
 
 
 LOOKS = """

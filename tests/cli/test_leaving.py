@@ -96,6 +96,16 @@ def test_a_deployment_that_a_role_refuses_is_not_committed_until_the_role_is_ask
     assert ocb("deployment", "commit", "lab").exit_code == 0
 
 
+def test_a_role_that_agreed_is_asked_again_when_its_attributes_change(spare: Session, ocb: Ocb) -> None:
+    stored = tree.load(spare).roles["spare"]
+    spare.commit([Set(paths.role("spare"), replace(stored.record, hooks=("on_deployment_create",)), stored.version)])
+    assert ocb("deployment", "set", "lab", "spare", "a/b=1").exit_code == 0
+    assert tree.load(spare).deployment_roles["lab", "spare"].record.hooks == (), "nothing changed"
+    for value in ("2", "3"):
+        assert ocb("deployment", "set", "lab", "spare", f"a/b={value}").exit_code == 0
+        assert tree.load(spare).deployment_roles["lab", "spare"].record.hooks == ("on_deployment_create",)
+
+
 def test_a_role_is_deleted_when_nothing_needs_it(spare: Session, ocb: Ocb) -> None:
     spare.commit([Create(paths.role("needing"), Role(barclamp="other", jig="noop", requires=("spare",)))])
     for needs, said, end in (

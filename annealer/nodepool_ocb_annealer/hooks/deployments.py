@@ -34,6 +34,10 @@ def job(context: Context, installation: Installation, whom: str) -> Job | None:
     if not record.hooks:
         return None
     hook = record.hooks[0]
+    if hook not in found.record.hooks:  # its barclamp was imported anew, without that code
+        after = deploymentroles.agreed(record, hook)
+        context.send([Set(path, after, stored.version)], lambda _: None, f"{hook} of {name} in {deployment}")
+        return None
     if not installation.has(name, barclamp, hook):
         return None
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from nodepool_ocb.daemon.workers import WorkerQueue
+from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, DeploymentRole, Node, NodeRole
@@ -76,6 +77,13 @@ class Hooking:
     def look_for_code(self) -> None:
         """What was not installed here may be by now: then that is registered, and it is run."""
         self._installation.look_again()
+
+    def has_code(self, vertex: Vertex) -> bool:
+        """Whether the noderole may be claimed here, as far as that needs the code of its role."""
+        stored = self._context.world.roles.get(vertex.role)
+        if stored is None or "on_transition" not in stored.record.hooks or vertex.record.cancel_reason:
+            return True
+        return self._installation.has(vertex.role, stored.record.barclamp, "on_transition")
 
     def due(self, matter: Matter, about: str) -> None:
         """An appointment has come: run the hook, unless it runs already."""

@@ -32,6 +32,10 @@ def job(context: Context, installation: Installation, name: str) -> Job | None:
     barclamp = stored.record.barclamp
     if paths.system(vertex.role, vertex.node.name) in context.world.spoiled:
         return None  # so is this
+    if hook not in stored.record.hooks:  # its barclamp was imported anew, without that code
+        after = replace(record, hooks=tuple(each for each in record.hooks if each != hook))
+        context.send(writes(vertex, after), lambda _: None, f"{hook} of {name}")
+        return None
     if not installation.has(vertex.role, barclamp, hook):
         return None
 

@@ -15,18 +15,19 @@ from nodepool_ocb.engine import structure, unreadable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Set
+from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Role, Set
 
 CREATE: Final = "on_deployment_create"
 DELETE: Final = "on_deployment_delete"
 NAMED: Final = 3  # of what stands against something, by name
 
 
-def asked_again(record: DeploymentRole) -> DeploymentRole:
-    """The record after a person mended something: what was refused is asked again."""
-    if CREATE not in record.refused:
+def asked_again(record: DeploymentRole, role: Role) -> DeploymentRole:
+    """The record after a person changed its attributes: whether it agrees to these is asked anew, and what was refused, too."""
+    if CREATE not in record.refused and (CREATE not in role.hooks or CREATE in record.hooks):
         return record
-    return replace(record, hooks=(*record.hooks, CREATE), refused=_without(record, CREATE))
+    hooks = tuple(name for name in record.hooks if name != CREATE)
+    return replace(record, hooks=(*hooks, CREATE), refused=_without(record, CREATE))
 
 
 def refused(record: DeploymentRole, hook: str, reason: str) -> DeploymentRole:
