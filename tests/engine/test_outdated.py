@@ -248,6 +248,14 @@ def test_where_nothing_else_is_known_to_differ_the_jig_does() -> None:
     assert inputs.differences(made, vertex, {}, None) == [Difference("jig", "another", "test", "role")]
 
 
+def test_a_value_that_hides_a_map_of_one_further_above_outdates_though_a_map_stands_above_it() -> None:
+    made = world()
+    blobs: Blobs = {paths.user("base", "n1"): {"x": {"p": 1}}, paths.user("server", "n1"): {"x": {"q": 2}}}
+    run(made, blobs)
+    blobs[paths.system("server", "n1")] = {"x": 5}  # below what its user says: x/p is seen no more
+    assert "client@n1" in outdated(made, blobs)
+
+
 def test_what_is_read_is_what_those_see_that_may_be_outdated() -> None:
     made = world()
     assert inputs.read_for(made.vertices()) == []

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from nodepool_ocb.engine.attributes import MISSING, at, merge
-from nodepool_ocb.engine.inputs.layers import Blobs, Kind, Sources, around, visible
+from nodepool_ocb.engine.inputs.layers import Blobs, Kind, Layer, Sources, around, visible
 from nodepool_ocb.model.records import Given, Json
 
 UNKNOWN: Final = 1  # the number of what nobody can tell
@@ -33,14 +33,15 @@ class Judged(msgspec.Struct, frozen=True):
     given: Given
 
 
-def judged(sources: Sources, blobs: Blobs, memo: dict[str, Mapping[str, Json]] | None = None) -> Judged:
+def judged(sources: Sources, blobs: Blobs, memo: dict[str, list[Mapping[str, Json]]] | None = None) -> Judged:
     """What a run of the noderole is given now; ``memo`` keeps, from one noderole to the next, what each ancestor says."""
     memo = {} if memo is None else memo
     attributes: Mapping[str, Json] = {}
     for each in chain.from_iterable(sources.above):
         if each.name not in memo:
-            memo[each.name] = visible(each.layers(blobs))
-        attributes = merge(attributes, memo[each.name])
+            memo[each.name] = _parts(each.layers(blobs))
+        for part in memo[each.name]:
+            attributes = merge(attributes, part)
     for layer in sources.own.layers(blobs):
         if layer.kind is not Kind.WALL:
             attributes = merge(attributes, layer.values)
@@ -63,6 +64,22 @@ def kept(given: Given) -> Given | None:
     if len(msgspec.json.encode(short)) > MOST_BYTES:
         return Given(jig=given.jig, script=given.script, reason="it was too large to be kept")
     return short if short != Given(jig=given.jig) else None
+
+
+def _parts(layers: Iterable[Layer]) -> list[Mapping[str, Json]]:
+    """The layers, as far merged as is the same on top of anything: not where a map stands above what is none."""
+    parts: list[Mapping[str, Json]] = []
+    for layer in layers:
+        if parts and not _replaces(parts[-1], layer.values):
+            parts[-1] = merge(parts[-1], layer.values)
+        else:
+            parts.append(layer.values)
+    return parts
+
+
+def _replaces(below: Mapping[str, Json], above: Mapping[str, Json]) -> bool:
+    both = ((below[key], value) for key, value in above.items() if key in below and isinstance(value, dict))
+    return any(not isinstance(one, dict) or _replaces(one, other) for one, other in both)
 
 
 def _beside(sources: Sources, blobs: Blobs, attributes: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:

@@ -42,7 +42,7 @@ def outdated(record: NodeRole, now: Judged) -> bool:
 
 def all_outdated(world: World, vertices: Iterable[Vertex], blobs: Blobs) -> list[Vertex]:
     """Those that are outdated, of which the attributes of ``read_for`` were read; in their order."""
-    catalogue, memo = Catalogue(world), dict[str, Mapping[str, Json]]()
+    catalogue, memo = Catalogue(world), dict[str, list[Mapping[str, Json]]]()
 
     def now(vertex: Vertex) -> Judged:
         found = sources(world, vertex, world.roles[vertex.role].record, catalogue)
