@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import OcbError, Unavailable
 from nodepool_ocb.model.records import Change, State
 from nodepool_ocb_annealer import claims
@@ -44,6 +44,9 @@ class Context:
         self.sent.append((what, then))
 
     def spoiled(self, path: str, reason: str) -> None: ...
+
+    def has_code(self, _: Vertex) -> bool:
+        return True
 
     @property
     def asked(self) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.engine import attributes, claim, inputs
 from nodepool_ocb.engine.world import Vertex
@@ -25,7 +26,7 @@ class Results(msgspec.Struct, frozen=True):
     """What a run that succeeded leaves below its noderole, and the number of what it was given for the record itself."""
 
     wall: Sequence[Change] = ()
-    given: Sequence[Change] = ()
+    given: Sequence[Create | Set] = ()
     number: int = 0
 
     @property
@@ -34,8 +35,13 @@ class Results(msgspec.Struct, frozen=True):
 
     @property
     def smaller(self) -> Results:
-        """Without what can be done without, where there is no room for it."""
-        return Results(self.wall, (), inputs.UNKNOWN) if self.given else self
+        """Without what can be done without, where there is no room for it: what was given is kept as its number alone."""
+        return Results(self.wall, [_brief(change) for change in self.given], self.number)
+
+
+def _brief(change: Create | Set) -> Create | Set:
+    jig = change.data.jig if isinstance(change.data, Given) else ""
+    return replace(change, data=Given(jig=jig, reason="there was no room to keep it"))
 
 
 def read(session: Session, sources: inputs.Sources) -> Blobs:
@@ -57,7 +63,7 @@ def results(grant: claim.Grant, read: Blobs, sent: Json, judged: inputs.Judged, 
     return Results(wall_changes(grant.vertex, read, sent, outcome.attributes), given, judged.number)
 
 
-def given_changes(vertex: Vertex, read: Blobs, judged: inputs.Judged) -> list[Change]:
+def given_changes(vertex: Vertex, read: Blobs, judged: inputs.Judged) -> list[Create | Set]:
     """What is kept of what a run was given, in the place of what was given to the one before."""
     path = paths.given(vertex.role, vertex.node.name)
     znode, keep = read[path], inputs.kept(judged.given)

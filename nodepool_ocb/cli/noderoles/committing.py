@@ -27,6 +27,7 @@ class Commit:
         self._force, self._dry_run = force, dry_run
         self._running: set[str] = set()
         self._again: set[str] = set()
+        self._found: outdated.Outdated | None = None
 
     def transactions(self, opened: Session, world: World, vertices: Iterable[Vertex]) -> Iterator[Sequence[Change]]:
         """Raises Conflict where a rollout under way sends any of them in its turn, unless that is forced."""
@@ -34,6 +35,7 @@ class Commit:
         proposed = [vertex for vertex in bound if vertex.record.state is State.PROPOSED]
         found = outdated.find(opened, world, bound)
         again = outdated.to_run_again(found)
+        self._found = found
         self._running |= {vertex.name for vertex in bound if vertex.record.state is State.TRANSITION}
         self._again |= {vertex.name for vertex in again}
         if self._dry_run:
@@ -47,6 +49,8 @@ class Commit:
 
     def say_what_may_be_left(self, waited: bool) -> None:
         """What runs already may have begun with what changed since; after the wait, what is outdated all the same."""
+        if self._found is not None:
+            outdated.say_what_is_left(self._found)
         if waited and (self._running or self._again):
             concerned = self._running | self._again
             with session.session() as opened:

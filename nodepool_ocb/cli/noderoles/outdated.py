@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 LAYERS: Final = ("wall", "system", "user")
+SHOWN: Final = 3  # of those that are alike
 
 
 class Outdated(msgspec.Struct, frozen=True):
@@ -41,11 +42,17 @@ def find(opened: Session, world: World, vertices: Iterable[Vertex]) -> Outdated:
 
 
 def to_run_again(found: Outdated) -> list[Vertex]:
-    """Those of them that a commit runs again in place; says which it does not, as their roles are destructive."""
-    for vertex in found.vertices:
-        if vertex.destructive:
-            output.say(f"{vertex.name} is outdated and destructive, so it is left: {shown.run_again(vertex)}")
+    """Those of them that a commit runs again in place: all but those whose roles are destructive."""
     return [vertex for vertex in found.vertices if not vertex.destructive]
+
+
+def say_what_is_left(found: Outdated) -> None:
+    """Say which of them no commit runs again."""
+    left = [vertex for vertex in found.vertices if vertex.destructive]
+    for vertex in left[:SHOWN]:
+        output.say(f"{vertex.name} is outdated and destructive, so it is left: {shown.run_again(vertex)}")
+    if len(left) > SHOWN:
+        output.say(f"and {len(left) - SHOWN} more like it: nodepool-ocb noderole list --outdated")
 
 
 def _clear(vertex: Vertex, spoiled: Iterable[str]) -> bool:
@@ -62,14 +69,11 @@ def rows(opened: Session, world: World, found: Outdated) -> list[OutdatedRow]:
     """Each with what differs."""
     from nodepool_ocb.store.client import blobs
 
+    kept = blobs.given(opened, [paths.given(vertex.role, vertex.node.name) for vertex in found.vertices])
     return [
-        shown.outdated(vertex, inputs.differences(world, vertex, found.blobs, blobs.given(opened, _given(vertex))))
-        for vertex in found.vertices
+        shown.outdated(vertex, inputs.differences(world, vertex, found.blobs, before))
+        for vertex, before in zip(found.vertices, kept, strict=True)
     ]
-
-
-def _given(vertex: Vertex) -> str:
-    return paths.given(vertex.role, vertex.node.name)
 
 
 def sentences(opened: Session, world: World, concerned: Callable[[Vertex], bool]) -> list[str]:

@@ -164,6 +164,7 @@ def commit(fqdn: str, force: bool, wait: bool, timeout_seconds: float | None, dr
         return [vertex.name for vertex in node_of(world, fqdn).noderoles.values()]
 
     waiting.change_and_wait(decide, chosen if wait else None, timeout_seconds, dry_run, committing.explanations)
+    committing.say_what_may_be_left(waited=wait and not dry_run)
 
 
 @command.command()

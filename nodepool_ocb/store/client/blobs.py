@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Given
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.reading import Reading
 
 
@@ -38,10 +39,16 @@ def read(session: Reading, folders: Collection[str], names: Iterable[str]) -> Re
     return Read(blobs, unreadable)
 
 
-def given(session: Reading, path: str) -> Given | None:
-    """What is kept of what a run was given; None where nothing is, or it cannot be read. Raises Unavailable or Denied."""
-    (znode,) = session.get_many([path])
+def given(session: Reading, paths: Sequence[str]) -> list[Given | None]:
+    """What is kept of what runs were given; None where nothing is, and why where it cannot be read.
+
+    Raises Unavailable or Denied.
+    """
+    return [_given(znode) if znode is not None else None for znode in session.get_many(paths)]
+
+
+def _given(znode: Znode) -> Given:
     try:
-        return codec.decode(Given, znode) if znode is not None else None
+        return codec.decode(Given, znode)
     except Invalid as wrong:
         return Given(jig="", reason=str(wrong))

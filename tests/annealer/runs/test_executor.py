@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.inputs import UNKNOWN
 from nodepool_ocb.engine.run import Event, Phase
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
@@ -187,7 +186,7 @@ def test_a_run_that_failed_was_given_what_the_one_before_was() -> None:
     assert [record.given for record in story.attempt.conclusion.moved.values()] == [0]
 
 
-def test_where_there_is_no_room_what_a_run_was_given_is_left_out_and_not_known_and_the_run_has_succeeded() -> None:
+def test_where_there_is_no_room_what_a_run_was_given_is_kept_as_its_number_alone_and_the_run_has_succeeded() -> None:
     story = Story()
     story.claim()
     story.end(Event.ENDED, Succeeded({}), results=GIVEN)
@@ -195,9 +194,11 @@ def test_where_there_is_no_room_what_a_run_was_given_is_left_out_and_not_known_a
         story.answer(Invalid(["it is larger than one transaction may be"]))
         story.held.due("n")
     assert story.attempt.conclusion is not None
-    assert paths.given("a", "n") not in {change.path for change in story.attempt.conclusion.alone()}
+    changes = {change.path: change for change in story.attempt.conclusion.alone()}
+    brief = Given(jig="noop", reason="there was no room to keep it")
+    assert changes[paths.given("a", "n")] == Create(paths.given("a", "n"), brief)
     (record,) = story.attempt.conclusion.moved.values()
-    assert (record.state, record.given) == (State.ACTIVE, UNKNOWN)
+    assert (record.state, record.given) == (State.ACTIVE, 7)
 
 
 def test_what_is_kept_of_what_was_given_and_was_written_meanwhile_is_read_again() -> None:

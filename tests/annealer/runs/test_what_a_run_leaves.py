@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+import pytest
 
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Given, Json, Node, NodeRole, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Znode
 from nodepool_ocb_annealer.runs import attributes
+
+if TYPE_CHECKING:
+    from nodepool_ocb.engine.claim import Grant
 
 NODE = "n1.example.com"
 WALL, GIVEN = paths.wall("app", NODE), paths.given("app", NODE)
@@ -76,3 +82,17 @@ def test_what_is_kept_is_written_as_a_record_that_is_read_again() -> None:
 def test_what_is_too_large_to_be_kept_says_so() -> None:
     keep = inputs.kept(Given(jig="script", attributes={str(each): "x" * 100 for each in range(1000)}))
     assert keep == Given(jig="script", reason="it was too large to be kept")
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_of_a_run_that_began_with_something_else_it_is_not_known_what_it_was_given(ordered: bool) -> None:
+    grant = SimpleNamespace(vertex=vertex(), record=vertex().record)
+    judged = inputs.Judged(7, Given(jig="script", attributes={"a": 1}))
+    read: attributes.Blobs = {WALL: None, GIVEN: None}
+    found = attributes.results(cast("Grant", grant), read, {}, judged, Succeeded({"b": 2}, ordered=ordered))
+    assert list(found.wall) == [Create(WALL, {"b": 2})]
+    (kept,) = found.given
+    if ordered:
+        assert (found.number, kept.data) == (7, judged.given)
+    else:
+        assert (found.number, kept.data) == (inputs.UNKNOWN, Given(jig="script", reason=attributes.TAKEN_OVER))
