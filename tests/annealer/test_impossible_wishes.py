@@ -53,3 +53,15 @@ def test_what_one_role_cannot_have_of_a_node_takes_nothing_from_another(fleet: F
     fleet.until(lambda: not fleet.node(machine).hooks, "the hooks have run")
     assert fleet.node(machine).rack == "r1"
     assert annealer.metric('nodepool_ocb_hook_failures_total{hook="on_node_change"}') > 0
+
+
+def test_code_that_one_host_cannot_load_is_a_fault_of_no_noderole(fleet: Fleet) -> None:
+    fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_active",)))
+    noderole = fleet.bind("watched", fleet.nodes[0])
+    broken = fleet.annealer().begin(PYTHONPATH=str(package(fleet.folder / "broken", "import nothing_of_this_name\n")))
+    fleet.until(lambda: "its code cannot be loaded on this host (ModuleNotFoundError" in broken.said, "it is said")
+    assert (fleet.state(noderole), fleet.record(noderole).hooks) == (State.ACTIVE, ("on_active",))
+    whole = "from nodepool_ocb.catalogue.code import Role as Watched\n"
+    fleet.annealer().begin(PYTHONPATH=str(package(fleet.folder / "site", whole)))
+    fleet.until(lambda: fleet.record(noderole).hooks == (), "another has run it")
+    assert fleet.state(noderole) is State.ACTIVE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from nodepool_ocb.catalogue.code import installed, look_again
+from nodepool_ocb.catalogue.code import find, installed, look_again
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.engine.hooks.code import brings
 
@@ -19,14 +19,18 @@ class Installation:
         self._missed: set[tuple[str, str]] = set()  # role and hook
 
     def has(self, role: str, barclamp: str, hook: str) -> bool:
-        """Whether the code of a role is here."""
+        """Whether the code of a role is here, and can be loaded: where it cannot, that is a fault of this host."""
+        why = "is not installed on this host"
         if brings(installed(), role, barclamp):
-            return True
+            try:
+                find(role, barclamp)
+            except Exception as error:  # whatever a package of somebody else raises
+                why = f"cannot be loaded on this host ({type(error).__name__}: {error})"
+            else:
+                return True
         if (role, hook) not in self._missed:
             self._missed.add((role, hook))
-            log.warning(
-                "%s of role %s: its code is not installed on this host; another annealer has to run it", hook, role
-            )
+            log.warning("%s of role %s: its code %s; another annealer has to run it", hook, role, why)
         return False
 
     def look_again(self) -> None:
