@@ -69,7 +69,7 @@ def show(fqdn: str) -> None:
 @dry_run_option
 def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
     """Change a node: alive=, available=, bootenv=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the next is
-    pinned), rack=, user=, labels.K=V, hints.K=JSON.
+    pinned), rack=, user=, labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a label or a hint away.
     """
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
