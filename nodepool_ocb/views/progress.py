@@ -1,7 +1,8 @@
 """How far it is what somebody waits for, and whether the end is known.
 
 Of noderoles is known: all are ACTIVE; one is gone; or one cannot become ACTIVE before somebody acts: it, or what it waits
-for, is in ERROR, PROPOSED, in a deployment that is PROPOSED, or its role refuses its deployment. A machine that is not alive may come back: waiting goes on.
+for, is in ERROR, PROPOSED, in a deployment that is PROPOSED, or of a role that refuses its deployment. A machine that is not
+alive may come back: waiting goes on.
 
 Of a rollout is known: it is over; it is gone; or nothing happens before somebody promotes a group that pauses. That no
 annealer runs says nothing: one may start.
