@@ -89,7 +89,6 @@ class MachinesScene:
         self._obstacle.unlink()
         self._play.run(f"noderole retry {MEMBER}")
         self._play.watch(lambda states: all(state == "ACTIVE" for state in states.values()))
-        self._play.run("status")
 
     def change(self) -> None:
         machine = next(iter(self._machines.values()))
@@ -105,6 +104,7 @@ class MachinesScene:
         motd = Path(machine["root"], "etc/motd")
         self._play.type(f"cat {motd}")
         self._play.answer(motd.read_text().strip())
+        self._play.run("status")
 
     @property
     def _obstacle(self) -> Path:

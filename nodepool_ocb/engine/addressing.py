@@ -92,7 +92,7 @@ def check(world: World, fqdn: str, addresses: Sequence[str]) -> None:
         if endpoint in found:
             raise Conflict(
                 f"node {other} is at {endpoint[0]} port {endpoint[1]} already, and one machine is one node; give {fqdn}"
-                f" an address of its own, or delete {other} first: nodepool-ocb node delete {other}"
+                f" an address of its own; only if {other} is the same machine: nodepool-ocb node delete {other}"
             )
 
 

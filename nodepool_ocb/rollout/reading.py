@@ -152,8 +152,8 @@ def label(raw: str | Mapping[str, Json]) -> str:
 def batch(text: str) -> Batch:
     """A batch as a command names it; raises ValueError, with the text, where it is none.
 
-    >>> batch("5"), batch("10%")
-    (Batch(nodes=5), Batch(percent=10))
+    >>> batch("5").nodes, batch("10%").percent
+    (5, 10)
     """
     number = text.removesuffix("%")
     if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= (100 if number != text else 10**9):

@@ -201,11 +201,17 @@ def document(
         noderole=vertex.name,
         state=vertex.record.state,
         since=vertex.record.since,
-        reasons=explanation.reasons,
+        reasons=tuple(_outdone(reason, outdated) for reason in explanation.reasons),
         causes=tuple(causes),
         failed_run=run,
         outdated=outdated,
     )
+
+
+def _outdone(reason: Reason, outdated: OutdatedRow | None) -> Reason:
+    """Of what is done and outdated, the commit is what runs it again."""
+    done = reason.code in (Code.DONE, Code.DESTRUCTIVE_DONE)
+    return replace(reason, advice=outdated.advice) if done and outdated is not None else reason
 
 
 def words(document: ExplanationDocument, now: float) -> str:
@@ -218,7 +224,6 @@ def words(document: ExplanationDocument, now: float) -> str:
     if document.outdated:
         lines.append("it is outdated: a run would be given something else than its newest run was")
         lines += [f"   {difference(each)}" for each in document.outdated.differences]
-        lines.append(f"   → {document.outdated.advice}")
     lines += _words_of_causes(document)
     if document.failed_run:
         lines += _words_of_run(document.failed_run, now)

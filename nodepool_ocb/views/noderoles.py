@@ -158,6 +158,8 @@ def difference(row: DifferenceRow) -> str:
     """
     if row.what == "everything":
         return f"what its newest run was given is not known: {row.before if row.now is msgspec.UNSET else row.now}"
+    if row.what == "script":
+        return "its role has another script"
     origin = f" ({row.layer})" if row.layer else ""
     return f"{row.what}: {_value(row.before)} → {_value(row.now)}{origin}"
 

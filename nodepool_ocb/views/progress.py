@@ -1,7 +1,8 @@
 """How far it is what somebody waits for, and whether the end is known.
 
 Of noderoles is known: all are ACTIVE; one is gone; or one cannot become ACTIVE before somebody acts: it, or what it waits
-for, is in ERROR, PROPOSED, or in a deployment that is PROPOSED. A machine that is not alive may come back: waiting goes on.
+for, is in ERROR, PROPOSED, in a deployment that is PROPOSED, or of a role that refuses its deployment. A machine that is not
+alive may come back: waiting goes on.
 
 Of a rollout is known: it is over; it is gone; or nothing happens before somebody promotes a group that pauses. That no
 annealer runs says nothing: one may start.
@@ -18,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Vertex, World
@@ -41,9 +43,9 @@ LASTING: Final = frozenset(
         Code.JIG_INACTIVE,
         Code.NO_ANNEALER,
         Code.UNREADABLE,
-        Code.HOOK_REFUSED,
     }
 )
+NOT_BEGUN: Final = frozenset({State.PROPOSED, State.BLOCKED, State.TODO})
 MOST_SENTENCES: Final = 10
 
 
@@ -116,6 +118,9 @@ def _stuck(world: World, vertex: Vertex) -> str | None:
     record = vertex.record
     if record.state is State.ERROR:
         return f"{vertex.name} is in ERROR: {record.reason or 'no reason was recorded'}"
+    refusing = deploymentroles.refusing(world, record.deployment, vertex.role)
+    if refusing is not None and (record.refresh or record.state in NOT_BEGUN):
+        return f"{vertex.name} does not start: {'; '.join(refusing)}"
     if record.state is State.PROPOSED:
         return f"{vertex.name} is PROPOSED; nodepool-ocb noderole commit {vertex.name}"
     deployment = world.deployments.get(record.deployment)

@@ -33,7 +33,7 @@ class Whole(View, Generic[R_co], frozen=True):
 def plain(view: View) -> dict[str, Json]:
     """The view as JSON.
 
-    >>> from nodepool_ocb.model.records import Pause
+    >>> from nodepool_ocb.model.images import Pause
     >>> plain(Whole(Pause(by="root", at=1.0, unknown={"later": True})))
     {'later': True, 'by': 'root', 'reason': None, 'at': 1.0, 'until': None}
     """

@@ -78,11 +78,11 @@ def test_a_node_that_moves_leaves_its_noderoles_where_they_are_and_is_bound_in_t
 
 def test_the_hints_that_the_seed_names_are_checked_and_others_are_free(ask: Ask, ocb: Ocb) -> None:
     mac, v4addr = "52:54:00:12:34:56", "192.0.2.7/24"
-    for wrong in ("admin-mac=52:54", "admin-v4addr=192.0.2.700"):
+    for wrong in ("admin-mac=52:54", "admin-v4addr=192.0.2.700", "admin-mac=7"):
         answer = ocb("node", "create", N1, "--hint", wrong)
         assert (answer.exit_code, "write a" in answer.stderr) == (1, True)
     ask("node", "create", N1, "--hint", f"admin-mac={mac}", "--hint", "room=7")
-    ask("node", "set", N1, f"hints.admin-v4addr={v4addr}")
+    ask("node", "set", N1, f'hints.admin-v4addr="{v4addr}"')
     assert ask("node", "show", N1)["hints"] == {"admin-mac": mac, "room": 7, "admin-v4addr": v4addr}
     assert ocb("node", "set", N1, "hints.admin-mac=x").exit_code == 1
     ask("node", "set", N1, "hints.admin-mac=")

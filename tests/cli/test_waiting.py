@@ -24,10 +24,13 @@ from nodepool_ocb.model.records import (
     Claim,
     Create,
     Daemon,
+    DeploymentRole,
     Json,
     Run,
+    Set,
     State,
 )
+from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from tests.cli.background_command import COMMAND, Later
 from tests.fixtures.commands import Ocb
@@ -116,6 +119,19 @@ def test_commit_and_wait_print_one_document(ask: Ask) -> None:
     document = ask("deployment", "commit", "lab", "--wait", "--timeout", "0.2", exit_code=5)
     assert len(document["changes"]) == 4
     assert len(document["noderoles"]) == 3
+
+
+def test_where_a_role_refuses_its_deployment_a_wait_ends_and_its_noderoles_are_not_committed(
+    committed: Session, ocb: Ocb
+) -> None:
+    waiting = Later(lambda: ocb("noderole", "wait", f"top@{N1}", "--timeout", "20"))
+    refusal = DeploymentRole(refused={"on_deployment_create": "no server"})
+    stored = tree.load(committed).deployment_roles["lab", "base"]
+    committed.commit([Set(paths.deployment_role("lab", "base"), refusal, stored.version)])
+    why, way = "role base refuses deployment lab: no server", "nodepool-ocb deployment set lab base PATH=JSON"
+    answers = [waiting.result(), ocb("node", "commit", N1, "--wait"), ocb("noderole", "commit", BASE, "--wait")]
+    assert [answer.exit_code for answer in answers] == [6, 4, 4]
+    assert all(why in answer.stderr and way in answer.stderr for answer in answers)
 
 
 def test_explain_shows_the_failed_run(committed: Session, ask: Ask, ocb: Ocb, becomes: Callable[..., None]) -> None:

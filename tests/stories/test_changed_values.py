@@ -125,7 +125,10 @@ def test_what_a_barclamp_says_otherwise_is_run_again(site: Lab) -> None:
     assert (row["deployment"], row["noderoles"]) == ("lab", 2)
     explained = site.ask("noderole", "explain", f"b3@{site.nodes[0]}")["outdated"]
     assert explained["different"] == "parameters/delay: not set → 0.01 (role)"
-    assert "parameters/delay: not set → 0.01 (role)" in site("noderole", "explain", f"b3@{site.nodes[0]}")
+    said = site("noderole", "explain", f"b3@{site.nodes[0]}")
+    assert "1. DONE: it is ACTIVE" in said
+    assert "→ nodepool-ocb deployment commit lab\n" in said
+    assert "parameters/delay: not set → 0.01 (role)" in said
     site.commit()
     assert site.ran_again(before) == site.on_all("b3")
 

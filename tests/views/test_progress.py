@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Stored
-from nodepool_ocb.model.records import Deployment, Node, NodeRole, State
+from nodepool_ocb.model.records import Deployment, DeploymentRole, Node, NodeRole, State
 from nodepool_ocb.rollout import commands
 from nodepool_ocb.rollout.records import GroupState, NodeState, apply
 from nodepool_ocb.rollout.strategy import Batch, Criteria, Group
@@ -37,6 +38,24 @@ def test_a_proposed_deployment_cannot_become_active() -> None:
     world = chain(2, State.TODO)
     world.put_deployment("d", Stored(Deployment(), 1))
     assert of_noderoles(world, ["r1@n"]).outcome == "error"
+
+
+@pytest.mark.parametrize("first", [State.PROPOSED, State.TODO])
+def test_a_role_that_refuses_its_deployment_cannot_become_active(first: State) -> None:
+    world = chain(3, first)
+    refused = DeploymentRole(refused={"on_deployment_create": "no server"})
+    world.put_deployment_role("d", "r0", Stored(refused, 0))
+    found = of_noderoles(world, ["r2@n"])
+    (stuck,) = found.stuck
+    (reason,) = [each for each in why_not(world, world.vertex("r0@n"), 9.0) if each.code is Code.HOOK_REFUSED]
+    assert (found.outcome, stuck) == ("error", f"r0@n does not start: {reason.text}; {reason.advice}")
+
+
+def test_a_role_that_is_asked_again_may_agree() -> None:
+    world = chain(1, State.TODO)
+    asked = DeploymentRole(hooks=("on_deployment_create",), refused={"on_deployment_create": "no server"})
+    world.put_deployment_role("d", "r0", Stored(asked, 0))
+    assert of_noderoles(world, ["r0@n"]).outcome is None
 
 
 def test_what_only_a_person_or_the_machine_can_end_is_said_once() -> None:

@@ -87,9 +87,10 @@ def node_fields(node: Node, assignments: Iterable[str]) -> dict[str, Any]:
         if dot and name and section in ("labels", "hints"):
             before = changed.get(section, getattr(node, section))
             rest = {each: kept for each, kept in before.items() if each != name}
-            if problem := wrong_hint(name, value) if section == "hints" and value else None:
+            given = value if section == "labels" else _lenient(value)
+            if problem := wrong_hint(name, given) if section == "hints" and value else None:
                 problems.append(problem)
-            changed[section] = rest if not value else {**rest, name: value if section == "labels" else _lenient(value)}
+            changed[section] = {**rest, name: given} if value else rest
         elif key in FIELDS:
             try:
                 changed[key] = FIELDS[key](value)
@@ -117,23 +118,24 @@ def labels(assignments: Iterable[str]) -> dict[str, str]:
 
 def hints(assignments: Iterable[str]) -> dict[str, Json]:
     """``K=JSON`` each, or bare text; raises Invalid."""
-    found = pairs(assignments)
-    if problems := [problem for key, value in found if (problem := wrong_hint(key, value))]:
+    found = {key: _lenient(value) for key, value in pairs(assignments)}
+    if problems := [problem for key, value in found.items() if (problem := wrong_hint(key, value))]:
         raise Invalid(problems)
-    return {key: _lenient(value) for key, value in found}
+    return found
 
 
-def wrong_hint(name: str, text: str) -> str | None:
+def wrong_hint(name: str, value: Json) -> str | None:
     """What is wrong with a hint that seed 000 names; the others may be anything.
 
     >>> wrong_hint("admin-mac", "52:54:00:12:34:56"), wrong_hint("admin-v4addr", "192.0.2.7/24"), wrong_hint("x", "")
     (None, None, None)
     """
+    text = value if isinstance(value, str) else ""
     if name == "admin-mac" and not _MAC.fullmatch(text):
-        return f"hint admin-mac={text}: write a MAC address, as 52:54:00:12:34:56"
+        return f"hint admin-mac={value}: write a MAC address, as 52:54:00:12:34:56"
     if name == "admin-v4addr":
         try:
             IPv4Interface(text)
         except ValueError:
-            return f"hint admin-v4addr={text}: write an IPv4 address, as 192.0.2.7 or 192.0.2.7/24"
+            return f"hint admin-v4addr={value}: write an IPv4 address, as 192.0.2.7 or 192.0.2.7/24"
     return None

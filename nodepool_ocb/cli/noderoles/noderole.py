@@ -17,6 +17,7 @@ from nodepool_ocb.cli.noderoles.explain import explain, log
 from nodepool_ocb.cli.noderoles.setting import set_, unset
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import binding, claim, commands, structure, unreadable
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
@@ -147,6 +148,7 @@ def _act(
                 hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
                 raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}; {hint}")
         if event is Event.COMMIT:
+            deploymentroles.refuse_noderoles(world, chosen)
             unreadable.refuse_commit(world, chosen)
             return committing.transactions(opened, world, chosen)
         moved = commands.apply_to(world, chosen, event, opened.now(), session.me())

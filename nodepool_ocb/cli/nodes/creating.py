@@ -43,7 +43,11 @@ PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, an
 @click.option("--tag", "tags", multiple=True)
 @click.option("--label", "labels", multiple=True, metavar="K=V")
 @click.option(
-    "--hint", "hints", multiple=True, metavar="K=JSON", help="Runs see it; admin-mac, admin-v4addr are checked."
+    "--hint",
+    "hints",
+    multiple=True,
+    metavar="K=VALUE",
+    help="Runs see it: JSON, or plain text; admin-mac and admin-v4addr are checked.",
 )
 @click.option("--rack")
 @click.option("--bootenv", default="local", show_default=True)

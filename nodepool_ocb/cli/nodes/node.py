@@ -18,6 +18,7 @@ from nodepool_ocb.cli.nodes import creating, marking, renaming
 from nodepool_ocb.cli.nodes.creating import active_jigs
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import binding, liveness, nodes, unreadable
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
@@ -68,7 +69,7 @@ def show(fqdn: str) -> None:
 @dry_run_option
 def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
     """Change a node: alive=, available=, bootenv=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the next is
-    pinned), rack=, user=, labels.K=V, hints.K=JSON.
+    pinned), rack=, user=, labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a label or a hint away.
     """
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
@@ -157,6 +158,7 @@ def commit(fqdn: str, force: bool, wait: bool, timeout_seconds: float | None, dr
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         bound = node_of(world, fqdn).noderoles.values()
+        deploymentroles.refuse_noderoles(world, bound)
         unreadable.refuse_commit(world, bound, [fqdn])
         return committing.transactions(opened, world, bound)
 

@@ -7,12 +7,13 @@ role stays, and its refusal says why. A change of the role's attributes asks on_
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import structure, unreadable
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Role, Set
@@ -62,6 +63,23 @@ def refuse_commit(world: World, deployment: str) -> None:
             )
 
 
+def refuse_noderoles(world: World, vertices: Iterable[Vertex]) -> None:
+    """Raises Conflict where the role of any of them refuses the deployment it is in: it would wait and not start."""
+    for deployment, role in sorted({(vertex.record.deployment, vertex.role) for vertex in vertices}):
+        if (why := refusing(world, deployment, role)) is not None:
+            raise Conflict("; first: ".join(why))
+
+
+def refusing(world: World, deployment: str, role: str) -> tuple[str, str] | None:
+    """That the role refuses to be there, and what to do; None where it agrees, or is still to be asked."""
+    stored = world.deployment_roles.get((deployment, role))
+    reason = stored.record.refused.get(CREATE) if stored and CREATE not in stored.record.hooks else None
+    if not reason:
+        return None
+    propose = f"nodepool-ocb deployment propose {deployment}, and mend it: {_ways(deployment, role)}"
+    return f"role {role} refuses deployment {deployment}: {reason}", propose
+
+
 def holding(world: World, deployment: str, role: str) -> tuple[str, str] | None:
     """Why noderoles of the role do not start there, and what to do; None where it has agreed to be there."""
     stored = world.deployment_roles.get((deployment, role))
@@ -69,10 +87,7 @@ def holding(world: World, deployment: str, role: str) -> tuple[str, str] | None:
         return None
     if CREATE in stored.record.hooks:
         return f"{CREATE} of role {role} has not run in deployment {deployment} yet", "wait; an annealer runs it"
-    if reason := stored.record.refused.get(CREATE):
-        propose = f"nodepool-ocb deployment propose {deployment}, and mend it: {_ways(deployment, role)}"
-        return f"role {role} refuses deployment {deployment}: {reason}", propose
-    return None
+    return refusing(world, deployment, role)
 
 
 def _ways(deployment: str, role: str) -> str:
