@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,13 +40,15 @@ def run(tmp_path: Path) -> Run:
         command.chmod(0o755)
     (tmp_path / "root").mkdir()
 
-    def act(role: str, values: Mapping[str, Json]) -> tuple[subprocess.CompletedProcess[str], dict[str, Json]]:
-        sent = seen(role)
+    def act(
+        role: str, values: Mapping[str, Json], script: str | None = None
+    ) -> tuple[subprocess.CompletedProcess[str], dict[str, Json]]:
+        sent = seen(role) if script is None else {}
         for place, value in values.items():
             sent = blobs.write(sent, place, value)
         (tmp_path / "run.tree").write_bytes(attributes.tree(sent))
         (tmp_path / "run.written").unlink(missing_ok=True)
-        (tmp_path / "script").write_text(IMPORTED.roles[role].script or "")
+        (tmp_path / "script").write_text(script or IMPORTED.roles[role].script or "")
         environment = {"PATH": f"{commands}:{os.environ['PATH']}", "OCB_RUN": f"{tmp_path}/run"}
         environment["OCB_LIBRARY"] = str(ssh / "library.sh")
         environment |= {"OCB_ROOT": str(tmp_path / "root"), "OCB_NODE": "n1.example.com"}
@@ -143,6 +148,43 @@ def test_a_script_does_its_work_and_a_second_time_changes_nothing(
         assert wall_again == wall
     if role != "packages":
         assert files(tmp_path / "root") == before
+
+
+@pytest.mark.parametrize("role", SCRIPTED)
+def test_no_role_succeeds_where_a_value_cannot_be_read(run: Run, tmp_path: Path, role: str) -> None:
+    reads = _reads(tmp_path, lambda: run(role, VALUES.get(role, {})))
+    assert reads or role in ("machine-inventory", "quorum-member")
+    place, _ = WANTED.get(role, ("", ""))
+    assert all(code and place not in places for code, places in reads), reads
+
+
+@pytest.mark.parametrize("page", ["barclamps.md", "jigs.md"])
+def test_no_script_of_the_docs_succeeds_where_a_value_cannot_be_read(run: Run, tmp_path: Path, page: str) -> None:
+    text = (SHIPPED.parents[1] / "docs" / page).read_text()
+    (script,) = re.findall(r"^ *#!/bin/sh\n *set -eu\n *\. \"\$OCB_LIBRARY\"\n.*?(?=^ *```)", text, re.M | re.S)
+    values = {"example/servers": ["a"], "ntp/fallback": ["b"]}
+    assert run("", values, textwrap.dedent(script))[0].returncode == 0
+    assert len(files(tmp_path / "root")) == 1
+    shutil.rmtree(tmp_path / "root")
+    reads = _reads(tmp_path, lambda: run("", values, textwrap.dedent(script)))
+    assert reads
+    assert all(code and not places for code, places in reads), reads
+
+
+def _reads(tmp_path: Path, run: Callable[[], Any]) -> list[tuple[int, tuple[str, ...]]]:
+    """The exit code, and which files there are, where the first, second ... reading of an attribute fails."""
+    command, counted = tmp_path / "bin" / "read_attribute", tmp_path / "counted"
+    works = command.read_text()
+    reads: list[tuple[int, tuple[str, ...]]] = []
+    while True:
+        counted.write_text("")
+        shutil.rmtree(tmp_path / "root", ignore_errors=True)
+        fails = f"echo >>{counted}; [ $(wc -l <{counted}) -ne {len(reads) + 1} ] || exit 1\n"
+        command.write_text(works.replace("set -u\n", f"set -u\n{fails}", 1))
+        done, _ = run()
+        if len(counted.read_text()) <= len(reads):
+            return reads
+        reads.append((done.returncode, tuple(files(tmp_path / "root"))))
 
 
 def _blob(values: Mapping[str, Json]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -9,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from nodepool_ocb import jigs
 from nodepool_ocb.jigs import Succeeded
 
+LIBRARY = Path(jigs.__file__).parent / "ssh" / "library.sh"
 Act = Callable[..., str]
 
 
@@ -61,6 +65,62 @@ def test_a_service_takes_a_file_over_where_it_changed_on_the_machine_itself(act:
     assert act(f"{script} reload", root="/") == f"wrote {file}\nsystemctl reload time.service\n"
 
 
+def test_what_a_service_did_not_take_over_is_done_at_the_next_run(act: Act, tmp_path: Path) -> None:
+    file, owed = tmp_path / "conf", Path(f"/run/nodepool-ocb/owed{tmp_path}/conf")
+    down, up = (
+        f'systemctl() {{ [ "$1" != is-failed ] || return {1 - code}; echo "systemctl $*"; return {code}; }}\n'
+        for code in (1, 0)
+    )
+    script = f"echo one | put_for time.service {file} || echo failed"
+    restarted = "systemctl try-restart time.service\n"
+    yet = f"time.service has yet to take {file} over\n"
+    try:
+        assert act(down + script, root="/") == f"wrote {file}\n{restarted}failed\n"
+        assert owed.exists()
+        assert act(down + script, root="/") == f"{yet}systemctl restart time.service\nfailed\n"
+        assert act(up + script, root="/") == yet + restarted
+        assert act(up + script, root="/") == ""
+        assert not owed.parent.exists()
+    finally:
+        owed.unlink(missing_ok=True)
+
+
+def test_a_run_that_is_cut_off_once_its_file_has_changed_owes_the_restart(act: Act, tmp_path: Path) -> None:
+    file, owed = tmp_path / "conf", Path(f"/run/nodepool-ocb/owed{tmp_path}/conf")
+    systemctl = 'systemctl() { [ "$1" != is-failed ] || return 1; echo "systemctl $*"; }\n'
+    script = f"{systemctl}echo one | put_for time.service {file} try-reload-or-restart"
+    try:
+        assert act(f'mv() {{ command mv "$@"; exit 1; }}\n{script} || echo cut', root="/") == "cut\n"
+        assert (file.read_text(), owed.exists()) == ("one\n", True)
+        assert act(script, root="/").endswith("\nsystemctl try-reload-or-restart time.service\n")
+        assert not owed.exists()
+    finally:
+        owed.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox ash"])
+def test_in_any_shell_a_failed_restart_and_a_failed_read_fail_the_script(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell.split()[0]) is None:
+        pytest.skip(f"{shell} is not installed")
+    file, owed = tmp_path / "conf", Path(f"/run/nodepool-ocb/owed{tmp_path}/conf")
+    head = f'set -eu\nOCB_ROOT=/\n. {LIBRARY}\nread_attribute() {{ [ "$1" != gone ] || return 1; echo; }}\n'
+    systemctl = 'systemctl() { [ "$1" != is-failed ] && [ -e up ]; }\n'
+
+    def code(script: str) -> int:
+        return subprocess.run([*shell.split(), "-c", head + systemctl + script], cwd=tmp_path, check=False).returncode
+
+    try:
+        restart = f"echo one | put_for a.service {file}; true"
+        assert (code(restart), code(restart)) == (1, 1)
+        (tmp_path / "up").touch()
+        assert (code(restart), owed.exists()) == (0, False)
+        read = f'text=$(read_attribute %s); lines "$text" | put {file}'
+        assert (code(read % "gone"), file.read_text()) == (1, "one\n")
+        assert (code(read % "empty"), file.read_text()) == (0, "")
+    finally:
+        owed.unlink(missing_ok=True)
+
+
 def test_the_values_of_lists_and_maps_come_one_a_line(act: Act) -> None:
     assert act("items a", a=["x", "two words", "*"]) == "x\ntwo words\n*\n"
     assert act("items a/b", a={"b": {"k": "1", "two words": "2", "*": "3", "s/l": "4"}}) == "1\n2\n3\n4\n"
@@ -70,6 +130,10 @@ def test_the_values_of_lists_and_maps_come_one_a_line(act: Act) -> None:
 def test_what_is_neither_list_nor_map_has_no_items(act: Act) -> None:
     assert act("items a || echo refused", a="text") == "read_attribute: a is not a map or a list\nrefused\n"
     assert act("items a 2>/dev/null || echo refused", a=[["deep"], "x"]) == "refused\n"
+
+
+def test_texts_become_lines_and_an_empty_one_none(act: Act) -> None:
+    assert act("lines '' 'a  b' '' '*'; lines ''; lines '-n'", a=[]) == "a  b\n*\n-n\n"
 
 
 def test_a_script_is_below_the_root_that_its_attribute_says(act: Act) -> None:

@@ -2,26 +2,51 @@
 #
 # Sets $root: what stands before the path of every file that is written, without a slash at its end. It is OCB_ROOT, else the
 # attribute ocb/root; empty where that is /, the machine's own files. Needs a POSIX shell, and nothing that the runner does not.
+#
+# A shell sees only the failure of the last command of a pipe, and none inside a word. So what is read goes into a variable
+# first, by a command of its own: text=$(read_attribute a/b); lines "$text" | put FILE.
 
 root=${OCB_ROOT:-$(read_attribute ocb/root /)}
 root=${root%/}
 
 # put FILE [MODE]: make FILE what stdin says, and say so; left alone where it says so already.
+# A third argument, of put_for: a file that is made before FILE changes.
 put() {
   mkdir -p "${1%/*}" || return
   if ! { cat >"$1.new.$$" && chmod "${2:-644}" "$1.new.$$"; }; then
     rm -f "$1.new.$$"
     return 1
   fi
-  if cmp -s "$1.new.$$" "$1"; then rm -f "$1.new.$$"; else mv -f "$1.new.$$" "$1" && echo "wrote $1"; fi
+  if cmp -s "$1.new.$$" "$1"; then
+    rm -f "$1.new.$$"
+  elif { [ -z "${3-}" ] || { mkdir -p "${3%/*}" && true >"$3"; }; } && mv -f "$1.new.$$" "$1"; then
+    echo "wrote $1"
+  else
+    rm -f "$1.new.$$"
+    return 1
+  fi
 }
 
 # put_for SERVICE FILE [VERB]: as put; where that changed FILE, `systemctl VERB SERVICE` (try-restart), not below another root.
+#
+# What is owed to the service stands in /run from before FILE changes until systemctl succeeded, and is done at the next run
+# where it did not. A reboot clears it: the service began with FILE then. A service that failed meanwhile is not running, and
+# VERB without its "try-" is what starts it.
 put_for() {
-  ocb_said=$(put "$2") || return
-  [ -n "$ocb_said" ] || return 0
-  echo "$ocb_said"
-  if [ -z "$root" ] && command -v systemctl >/dev/null; then systemctl "${3:-try-restart}" "$1"; fi
+  if [ -n "$root" ] || ! command -v systemctl >/dev/null; then
+    put "$2"
+    return
+  fi
+  ocb_owed=/run/nodepool-ocb/owed/${2#/} ocb_verb=${3:-try-restart}
+  if [ -e "$ocb_owed" ]; then
+    echo "$1 has yet to take $2 over"
+    if systemctl is-failed --quiet "$1"; then ocb_verb=${ocb_verb#try-}; fi
+  fi
+  put "$2" 644 "$ocb_owed" || return
+  [ -e "$ocb_owed" ] || return 0
+  systemctl "$ocb_verb" "$1" || return
+  rm -f "$ocb_owed" || return
+  rmdir -p "${ocb_owed%/*}" 2>/dev/null || true
 }
 
 # items PATH: the values in a list or a map of texts, one a line; nothing where there is no such attribute.
@@ -29,4 +54,9 @@ items() {
   ocb_keys=$(read_attribute --keys "$1" "") || return
   [ -n "$ocb_keys" ] || return 0
   printf '%s\n' "$ocb_keys" | while IFS= read -r ocb_key; do read_attribute "$1/$ocb_key" || return; done
+}
+
+# lines TEXT...: the texts, each with a newline at its end; nothing for an empty one.
+lines() {
+  for ocb_text; do [ -z "$ocb_text" ] || printf '%s\n' "$ocb_text"; done
 }

@@ -4,6 +4,7 @@ set -eu
 . "$OCB_LIBRARY"
 
 device=$(read_attribute disk/device null)
+table=$(read_attribute disk/table)
 mark=$root/var/lib/nodepool-ocb/disk-layout
 if [ -e "$mark" ]; then
   echo "$mark says that this was done before; remove it if the disk may be lost" >&2
@@ -12,6 +13,6 @@ fi
 mkdir -p "${mark%/*}"
 echo "$device" >"$mark"
 if [ "$device" != null ] && [ -z "$root" ]; then
-  read_attribute disk/table | sfdisk --wipe always "$device"
+  lines "$table" | sfdisk --wipe always "$device"
 fi
 write_attribute disk/done "$device"

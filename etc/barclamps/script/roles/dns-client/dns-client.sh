@@ -8,8 +8,8 @@ if [ -z "$servers" ]; then
   echo "no dns_servers are set; /etc/resolv.conf stays as it is"
   exit 0
 fi
-search=$(items dns/search | tr '\n' ' ')
+search=$(items dns/search)
 {
-  [ -z "$search" ] || echo "search ${search% }"
+  [ -z "$search" ] || echo search $search
   printf 'nameserver %s\n' $servers
 } | put "$root/etc/resolv.conf"

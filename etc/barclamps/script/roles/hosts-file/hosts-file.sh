@@ -4,10 +4,8 @@ set -eu
 . "$OCB_LIBRARY"
 
 file=$root/etc/hosts
+entries=$(items hosts/entries)
+others=
 begin="# begin of nodepool-ocb" end="# end of nodepool-ocb"
-{
-  [ ! -e "$file" ] || sed "/^$begin\$/,/^$end\$/d" "$file"
-  echo "$begin"
-  items hosts/entries
-  echo "$end"
-} | put "$file"
+[ ! -e "$file" ] || others=$(sed "/^$begin\$/,/^$end\$/d" "$file")
+lines "$others" "$begin" "$entries" "$end" | put "$file"

@@ -6,8 +6,8 @@ set -eu
 file=$root/etc/rsyslog.d/90-nodepool-ocb-client.conf
 servers=$(items logging/servers)
 if [ -z "$servers" ]; then
-  rm -f "$file"
   echo "the cluster has no log server"
+  [ ! -e "$file" ] || echo "# no log server" | put_for rsyslog.service "$file"
   exit 0
 fi
 for address in $servers; do

@@ -3,4 +3,5 @@
 set -eu
 . "$OCB_LIBRARY"
 
-read_attribute motd/text | put "$root/etc/motd"
+text=$(read_attribute motd/text)
+lines "$text" | put "$root/etc/motd"

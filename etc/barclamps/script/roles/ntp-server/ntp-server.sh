@@ -3,9 +3,12 @@
 set -eu
 . "$OCB_LIBRARY"
 
+upstream=$(items ntp/upstream)
+pools=$(lines "$upstream" | sed 's/^/pool /; s/$/ iburst/')
+allowed=$(read_attribute ntp/allow)
 {
-  items ntp/upstream | sed 's/^/pool /; s/$/ iburst/'
-  echo "allow $(read_attribute ntp/allow)"
+  lines "$pools"
+  echo "allow $allowed"
   echo "local stratum 10"
 } | put_for chrony.service "$root/etc/chrony/conf.d/nodepool-ocb.conf" try-reload-or-restart
 write_attribute "ntp/servers/$OCB_NODE" "$OCB_NODE"

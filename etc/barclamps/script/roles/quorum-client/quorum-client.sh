@@ -4,4 +4,5 @@ set -eu
 . "$OCB_LIBRARY"
 
 read_attribute --keys quorum/members >/dev/null
-items quorum/members | put "$root/var/lib/nodepool-ocb/quorum/members"
+members=$(items quorum/members)
+lines "$members" | put "$root/var/lib/nodepool-ocb/quorum/members"

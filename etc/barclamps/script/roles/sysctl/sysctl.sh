@@ -4,5 +4,6 @@ set -eu
 . "$OCB_LIBRARY"
 
 file=$root/etc/sysctl.d/90-nodepool-ocb.conf
-items sysctl/settings | put "$file"
+settings=$(items sysctl/settings)
+lines "$settings" | put "$file"
 [ -n "$root" ] || sysctl -q -p "$file"
