@@ -96,9 +96,11 @@ def _say_what_is_left_out(meant: Iterable[Vertex], others: Sequence[Vertex]) -> 
 
 def _say_what_is_broken(vertices: Sequence[Vertex]) -> None:
     if vertices:
-        few = sorted(vertex.name for vertex in vertices) if len(vertices) <= SHOWN else ["--failed"]
-        command = f"nodepool-ocb noderole retry {' '.join(few)}"
-        output.say(f"note: {_named(vertices)}: not ACTIVE, and left out: in ERROR; mend the cause, then: {command}")
+        few = [" ".join(sorted(vertex.name for vertex in vertices))]
+        whole = [f"--failed --deployment {name}" for name in sorted({vertex.record.deployment for vertex in vertices})]
+        chosen = few if len(vertices) <= SHOWN else whole
+        commands = " and ".join(f"nodepool-ocb noderole retry {each}" for each in chosen)
+        output.say(f"note: {_named(vertices)}: not ACTIVE, and left out: in ERROR; mend the cause, then: {commands}")
 
 
 def _epochs(vertices: Iterable[Vertex]) -> dict[str, dict[str, int]]:

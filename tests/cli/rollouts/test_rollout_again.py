@@ -216,8 +216,8 @@ def test_what_is_in_error_is_named_where_what_is_outdated_runs_again(zk_session:
     zk_session.commit([Set(paths.noderole("work", v.node.name), record, v.version) for v, record in lost])
     many = ocb("rollout", "start", "--changed", "--dry-run").stderr
     assert (
-        "and 1 more: not ACTIVE, and left out: in ERROR; mend the cause, then: nodepool-ocb noderole retry --failed\n"
-        in many
+        "and 1 more: not ACTIVE, and left out: in ERROR; mend the cause, then:"
+        " nodepool-ocb noderole retry --failed --deployment lab\n" in many
     )
 
 
