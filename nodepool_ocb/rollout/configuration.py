@@ -28,6 +28,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
     strategy: str | None = None  # the name of the strategy that is meant
     seconds: Mapping[str, float] = {}  # phase → its time
+    place: str = ""  # FILE:LINE where the strategy is named
 
 
 def faults(document: Document) -> list[Fault]:
@@ -54,4 +55,5 @@ def _name(document: Document) -> str:
 def _read(document: Document) -> Configuration:
     section = (document.value.get("data") or {}).get("physical_provisioner") or {}
     seconds = {phase: float(section[key]) for key, phase in TIMES.items() if section.get(key) is not None}
-    return Configuration(section.get("deployment_strategy"), seconds)
+    place = f"{document.name}:{document.line((*SECTION, 'deployment_strategy'))}"
+    return Configuration(section.get("deployment_strategy"), seconds, place)

@@ -28,22 +28,33 @@ def unmet(criteria: Criteria, count: Count) -> tuple[str, ...]:
     >>> unmet(Criteria(percent_successful_nodes=30, minimum_successful_nodes=29), Count(100, 29, 71))
     ('percent_successful_nodes: 30 wanted, 29 of 100 (29%) successful',)
     """
+    return _sentences(criteria, count, "{} successful")
+
+
+def hopeless(criteria: Criteria, count: Count) -> tuple[str, ...]:
+    """What cannot be met any more, even if every member that has not failed succeeds.
+
+    >>> hopeless(Criteria(percent_successful_nodes=100), Count(5, 0, 1))
+    ('percent_successful_nodes: 100 wanted, at most 4 of 5 (80%) can still succeed',)
+    """
+    best = count.members - count.failed
+    words = "{} successful" if best == count.successful else "at most {} can still succeed"
+    return _sentences(criteria, Count(count.members, best, count.failed), words)
+
+
+def _sentences(criteria: Criteria, count: Count, words: str) -> tuple[str, ...]:
+    """``words``: of the number that are successful, which stands at its braces."""
     wanted = []
     percent, least, most = _of(criteria)
     if percent is not None and count.successful * 100 < percent * count.members:
         part = count.successful * 100 // count.members
         ratio = f"{count.successful} of {count.members} ({part}%)"
-        wanted.append(f"percent_successful_nodes: {percent} wanted, {ratio} successful")
+        wanted.append(f"percent_successful_nodes: {percent} wanted, {words.format(ratio)}")
     if least is not None and count.successful < least:
-        wanted.append(f"minimum_successful_nodes: {least} wanted, {count.successful} successful")
+        wanted.append(f"minimum_successful_nodes: {least} wanted, {words.format(count.successful)}")
     if most is not None and count.failed > most:
         wanted.append(f"maximum_failed_nodes: {most} allowed, {count.failed} failed")
     return tuple(wanted)
-
-
-def hopeless(criteria: Criteria, count: Count) -> tuple[str, ...]:
-    """What cannot be met any more, even if every member that has not failed succeeds."""
-    return unmet(criteria, Count(count.members, count.members - count.failed, count.failed))
 
 
 def so_far(criteria: Criteria, part: Count, whole: Count) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class Reading(msgspec.Struct, frozen=True):
 
     strategies: tuple[Strategy, ...]
     meant: str | None = None  # the name of the strategy that is meant, where a DeploymentConfiguration says it
+    place: str = ""  # FILE:LINE of what says so
     warnings: tuple[str, ...] = ()  # FILE:LINE: PATH: sentence
 
     def chosen(self, name: str | None, called: str) -> Strategy:
@@ -36,7 +37,13 @@ class Reading(msgspec.Struct, frozen=True):
         strategies = {strategy.name: strategy for strategy in self.strategies}
         wanted = name or self.meant or (self.strategies[0].name if len(strategies) == 1 else NAME)
         if wanted not in strategies:
-            raise NotFound(f"{called} holds no strategy {wanted}, but {', '.join(strategies)}; name one of these")
+            by = (
+                f"; physical_provisioner.deployment_strategy at {self.place} asks for it"
+                if self.meant and not name
+                else ""
+            )
+            known = ", ".join(strategies)
+            raise NotFound(f"{called} holds no strategy {wanted}, but {known}{by}; name one of these with --name")
         return strategies[wanted]
 
 
@@ -76,7 +83,9 @@ def read(sources: Sequence[Path | str], called: str | None = None) -> Reading:
         raise Invalid(problems)
     warnings = [warning for document in found for warning in document.warnings]
     warnings += [warning.at(document.name) for document in meant for warning in faults.warnings(document)]
-    return Reading(tuple(_strategy(document, said.seconds) for document in meant), said.strategy, tuple(warnings))
+    return Reading(
+        tuple(_strategy(document, said.seconds) for document in meant), said.strategy, said.place, tuple(warnings)
+    )
 
 
 def _documents(source: Path | str, called: str | None) -> list[Document]:

@@ -13,11 +13,12 @@ import pytest
 
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.rollout import commands
+from nodepool_ocb.rollout import commands, criteria
+from nodepool_ocb.rollout.criteria import Count
 from nodepool_ocb.rollout.plan import begin, plan
 from nodepool_ocb.rollout.records import Decision, Rollout
 from nodepool_ocb.rollout.step import step
-from nodepool_ocb.rollout.strategy import Strategy
+from nodepool_ocb.rollout.strategy import Criteria, Strategy
 from tests.rollout.simulation import Driver, Machines, Slow, ended, failing
 
 STRATEGIES = 2000
@@ -306,3 +307,13 @@ def test_whatever_happens_it_ends_and_nothing_is_done_twice(block: int) -> None:
         for key, most in storm.driver.most.items():
             assert most <= storm.most(key), (seed, key)
         assert not step(rollout, machines.seen(rollout), storm.driver.now).decisions, seed
+
+
+def test_what_can_still_succeed_is_said_while_nodes_are_open_and_what_is_where_all_are_done() -> None:
+    every = Criteria(percent_successful_nodes=100, minimum_successful_nodes=5)
+    assert criteria.hopeless(every, Count(5, 0, 1)) == (
+        "percent_successful_nodes: 100 wanted, at most 4 of 5 (80%) can still succeed",
+        "minimum_successful_nodes: 5 wanted, at most 4 can still succeed",
+    )
+    assert criteria.hopeless(every, Count(5, 4, 1)) == criteria.unmet(every, Count(5, 4, 1))
+    assert criteria.unmet(every, Count(5, 4, 1))[0].endswith("4 of 5 (80%) successful")

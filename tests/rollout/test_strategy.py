@@ -409,6 +409,17 @@ def test_a_phase_that_says_its_own_time_keeps_it_beside_airships_configuration()
     assert [phase.timeout_seconds for phase in found.phases] == [7.0, 5400.0]
 
 
+def test_a_strategy_that_is_not_there_is_told_with_who_asked_for_it_and_the_option() -> None:
+    found = reading.read([CONFIGURATION + "---\n" + AIRSHIP], called="f.yaml")
+    line = 1 + CONFIGURATION[: CONFIGURATION.index("deployment_strategy:")].count("\n")
+    start = "f.yaml holds no strategy {}, but deployment-strategy; "
+    asks = f"physical_provisioner.deployment_strategy at f.yaml:{line} asks for it; "
+    for name, whose in (("second", asks), ("third", "")):
+        with pytest.raises(NotFound) as refused:
+            found.chosen(None if whose else name, "f.yaml")
+        assert str(refused.value) == start.format(name) + whose + "name one of these with --name"
+
+
 def test_what_is_wrong_in_airships_configuration_is_named() -> None:
     with pytest.raises(NotFound, match="holds no strategy second, but deployment-strategy"):
         reading.load(CONFIGURATION + "---\n" + AIRSHIP, called="f.yaml")

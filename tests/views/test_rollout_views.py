@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.model.records import Json, LockOwner
-from nodepool_ocb.rollout.records import GroupState, NodeState, Rollout, RolloutState
-from nodepool_ocb.rollout.strategy import Batch, Group
+from nodepool_ocb.rollout.records import CANCELLED, GroupState, NodeState, Rollout, RolloutState
+from nodepool_ocb.rollout.strategy import Batch, Criteria, Group
 from nodepool_ocb.views.rollouts import lines, rows, tables
 from nodepool_ocb.views.rollouts.rows import Key
 from nodepool_ocb.views.view import plain
@@ -76,6 +77,20 @@ def test_a_group_at_a_glance_says_where_it_is_and_how_its_nodes_fare() -> None:
     assert (words.state, words.detail, words.nodes) == ("failed, accepted", "it is old", "1 failure, 11 not started")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        ((Batch(nodes=1), Batch(percent=50), Batch(percent=100)), "1/3"),
+        ((Batch(nodes=1), Batch(percent=50)), "1/3"),
+        ((Batch(nodes=1), Batch(nodes=12), Batch(percent=100)), "1/2"),
+        ((Batch(nodes=12),), None),
+    ],
+)
+def test_a_group_has_no_batch_after_that_which_sends_all_twelve(sizes: tuple[Batch, ...], shown: str | None) -> None:
+    rollout = in_state(rollout_of(Group(name="g", batches=sizes)), "g", GroupState.RUNNING, attempt=1)
+    assert rows.group_row(rollout, "g").batch == shown
+
+
 def test_a_report_and_the_end_of_a_wait_are_the_document_with_more() -> None:
     reported = rows.reported(rows.document(KEY, failed(), None), failed())
     assert list(plain(reported))[-2:] == ["next", "report"]
@@ -107,6 +122,21 @@ def test_a_picture_of_many_groups_has_those_at_work_first() -> None:
     picture = tables.picture(rows.document(KEY, rollout, None))
     assert picture.head == f"rollout {KEY}: running, 0 of 12 nodes done; 30 of 40 groups, those at work first"
     assert (len(picture.groups), picture.groups[0].group) == (30, "g39")
+
+
+@pytest.mark.parametrize(("percent", "offered"), [(100, False), (50, True)])
+def test_a_resume_is_offered_only_where_a_group_that_was_cancelled_can_still_succeed(
+    percent: int, offered: bool
+) -> None:
+    group = Group(name="g", critical=True, success_criteria=Criteria(percent_successful_nodes=percent))
+    rollout = in_state(rollout_of(group), "g", GroupState.FAILED, reason=CANCELLED)
+    node = rollout.members["g"][0]
+    lost = replace(rollout.nodes[node], state=NodeState.FAILURE)
+    head = replace(rollout.head, state=RolloutState.CANCELLED)
+    rollout = replace(rollout, head=head, nodes={**rollout.nodes, node: lost})
+    retry, *resume = lines.all_of("lab/7", rollout)
+    assert retry == "nodepool-ocb rollout retry lab/7"
+    assert (bool(resume), "resume" in lines.advice("lab/7", rollout)) == (offered, offered)
 
 
 def test_what_to_do_about_an_end_that_is_not_well() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +21,7 @@ from nodepool_ocb.rollout.observer import Observer
 if TYPE_CHECKING:
     from nodepool_ocb.rollout.plan import Again
     from nodepool_ocb.rollout.records import Rollout
-    from nodepool_ocb.rollout.strategy import Strategy
+    from nodepool_ocb.rollout.strategy import Batch, Strategy
     from nodepool_ocb.store.client.session import Session
 
 SHOWN = 3  # names in a sentence
@@ -38,7 +39,7 @@ batch_option = click.option(
     "batches",
     multiple=True,
     metavar="SIZE",
-    help="Groups without batches of their own send so many nodes (5, 10%), then so many more; in all, from the start.",
+    help="Groups without batches: how many nodes (5, 10%) have been sent in total by the end of each batch; must rise.",
 )
 
 
@@ -47,7 +48,8 @@ def chosen(
 ) -> Again | None:
     """What is to run again on these nodes, by ``--refresh`` and ``--changed``; None where nobody asked for that.
 
-    A destructive role is left out, and said. Raises NotFound for a role that is not there, Conflict where there is nothing.
+    What is destructive or in ERROR is left out, and said. Raises NotFound for a role that is not there, Conflict where
+    there is nothing.
     """
     from nodepool_ocb.rollout.plan import Again
 
@@ -62,7 +64,9 @@ def chosen(
     named = [vertex for vertex in bound if vertex.role in roles]
     active = [vertex for vertex in named if vertex.record.state is State.ACTIVE and not vertex.record.refresh]
     meant = dict.fromkeys([*active, *(_outdated(opened, world, bound) if changed else ())])
-    _say_what_is_left_out(meant, [vertex for vertex in named if vertex not in meant])
+    broken = [vertex for vertex in (bound if changed else named) if vertex.record.state is State.ERROR]
+    _say_what_is_left_out(meant, [each for each in named if each not in meant and each not in broken])
+    _say_what_is_broken(broken)
     wanted = [vertex for vertex in meant if not vertex.destructive]
     words = ", ".join([*(f"role {role}" for role in dict.fromkeys(roles)), *(["what is outdated"] if changed else [])])
     if not wanted:
@@ -88,6 +92,13 @@ def _say_what_is_left_out(meant: Iterable[Vertex], others: Sequence[Vertex]) -> 
         output.say(f"note: {_named(once)}: destructive, and left out; nodepool-ocb noderole redeploy runs it again")
     if others:
         output.say(f"note: {_named(others)}: not ACTIVE, and left out")
+
+
+def _say_what_is_broken(vertices: Sequence[Vertex]) -> None:
+    if vertices:
+        few = sorted(vertex.name for vertex in vertices) if len(vertices) <= SHOWN else ["--failed"]
+        command = f"nodepool-ocb noderole retry {' '.join(few)}"
+        output.say(f"note: {_named(vertices)}: not ACTIVE, and left out: in ERROR; mend the cause, then: {command}")
 
 
 def _epochs(vertices: Iterable[Vertex]) -> dict[str, dict[str, int]]:
@@ -120,7 +131,7 @@ def _named(vertices: Sequence[Vertex]) -> str:
 
 
 def with_batches(strategy: Strategy, sizes: Sequence[str]) -> Strategy:
-    """The strategy with these batches in every group that has none; raises UsageError."""
+    """The strategy with these batches in every group that has none; raises UsageError where they do not rise."""
     from nodepool_ocb.rollout.reading import batch
 
     try:
@@ -131,5 +142,17 @@ def with_batches(strategy: Strategy, sizes: Sequence[str]) -> Strategy:
         ) from wrong
     if not batches:
         return strategy
+    _refuse_falling(sizes, batches)
     groups = tuple(group if group.batches else replace(group, batches=batches) for group in strategy.groups)
     return replace(strategy, groups=groups)
+
+
+def _refuse_falling(sizes: Sequence[str], batches: Sequence[Batch]) -> None:
+    """Raises UsageError; of a number and a percentage only the size of a group says which is more."""
+    for size, (before, after) in zip(sizes[1:], pairwise(batches), strict=True):
+        numbers = before.nodes and after.nodes and before.nodes >= after.nodes
+        parts = before.percent and after.percent and before.percent >= after.percent
+        if numbers or parts:
+            raise click.UsageError(
+                f"--batch {size}: must be more than the batch before it, since each is how many nodes have been sent in total"
+            )

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from nodepool_ocb.rollout.groups import failed
-from nodepool_ocb.rollout.records import DEPENDENCY, LOST, REASONS, GroupState, Rollout, RolloutState
+from nodepool_ocb.rollout.criteria import hopeless
+from nodepool_ocb.rollout.groups import counted, failed
+from nodepool_ocb.rollout.records import (
+    CANCELLED,
+    DEPENDENCY,
+    LOST,
+    REASONS,
+    STOPPED,
+    GroupState,
+    Rollout,
+    RolloutState,
+)
+
+HALTED: Final = frozenset({CANCELLED, STOPPED})  # why a group failed that a resume lets go on
 
 
 def promote(name: str, rollout: Rollout, group: str) -> str:
@@ -44,15 +57,26 @@ def all_of(name: str, rollout: Rollout) -> Iterator[str]:
         return
     if any(map(failed, rollout.groups.values())) or any(node.state in LOST for node in rollout.nodes.values()):
         yield retry(name, rollout)
-    if rollout.head.state is not RolloutState.SUCCESS:
+    if rollout.head.state is not RolloutState.SUCCESS and not _in_vain(rollout):
         yield resume(name, rollout)
 
 
 def advice(name: str, rollout: Rollout) -> str:
     """What to do about an end that is not well."""
-    if rollout.head.state is RolloutState.CANCELLED:
+    if rollout.head.state is RolloutState.CANCELLED and not _in_vain(rollout):
         return f"to go on: {resume(name, rollout)}"
     return f"mend the cause, then: {retry(name, rollout)}"
+
+
+def _in_vain(rollout: Rollout) -> bool:
+    """Whether a resume cannot help: of the groups that it would let go on, none can meet its criteria with what has failed."""
+    halted = [name for name, record in rollout.groups.items() if failed(record) and record.reason in HALTED]
+    return bool(halted) and not any(_possible(rollout, name) for name in halted)
+
+
+def _possible(rollout: Rollout, group: str) -> bool:
+    count = counted(rollout, rollout.members[group], 0)
+    return not hopeless(rollout.groups[group].group.success_criteria, count)
 
 
 def _attempt(attempt: int) -> str:

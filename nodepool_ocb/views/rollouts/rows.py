@@ -167,11 +167,17 @@ def in_turn(rollout: Rollout) -> list[str]:
     return sorted(rollout.groups, key=lambda each: rollout.groups[each].turn or last)
 
 
+def _batches(record: GroupRecord, members: int) -> int:
+    """How many batches it takes until all are sent: after those of the group another with the rest, if any is left."""
+    sizes = [batch.of(members) for batch in record.group.batches]
+    return next((number for number, size in enumerate(sizes, 1) if size == members), len(sizes) + 1)
+
+
 def group_row(rollout: Rollout, group: str) -> GroupRow:
     """A group that the rollout has."""
     record = rollout.groups[group]
     begun = record.state is not GroupState.NOT_STARTED and record.attempt > 0
-    batches = len(record.group.batches) + 1 if record.group.batches else 1
+    batches = _batches(record, len(rollout.members[group]))
     states = Counter(rollout.nodes[node].state for node in rollout.members[group])
     return GroupRow(
         group=group,

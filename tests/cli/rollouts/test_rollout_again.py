@@ -189,6 +189,38 @@ def texts(session: Session) -> dict[str, Json]:
     return found
 
 
+@pytest.mark.parametrize("sizes", [("5", "1"), ("5", "5"), ("10%", "5%"), ("1", "10%", "5%")])
+def test_batches_that_do_not_rise_are_refused(zk_session: Session, ocb: Ocb, sizes: tuple[str, ...]) -> None:
+    build(zk_session, state=State.ACTIVE)
+    given = [word for size in sizes for word in ("--batch", size)]
+    answer = ocb("rollout", "start", "--refresh", "work", *given, "--dry-run")
+    assert (answer.exit_code, f"--batch {sizes[-1]}: must be more than the batch before it" in answer.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_what_is_in_error_is_named_where_what_is_outdated_runs_again(zk_session: Session, ocb: Ocb) -> None:
+    build(zk_session, state=State.ACTIVE)
+    outdated, *broken = [vertex for vertex in tree.load(zk_session).vertices() if vertex.role == "work"]
+    changes = [(outdated, replace(outdated.record, given=7))]
+    changes += [(vertex, replace(vertex.record, state=State.ERROR)) for vertex in broken[:2]]
+    zk_session.commit([Set(paths.noderole("work", v.node.name), record, v.version) for v, record in changes])
+    one, two = sorted(vertex.name for vertex in broken[:2])
+    left_out = (
+        f"note: {one}, {two}: not ACTIVE, and left out: in ERROR; mend the cause, then: nodepool-ocb noderole retry"
+    )
+    answer = ocb("rollout", "start", "--changed", "--dry-run")
+    assert (answer.exit_code, f"{left_out} {one} {two}\n" in answer.stderr) == (10, True), answer.output
+    lost = [(vertex, replace(vertex.record, state=State.ERROR)) for vertex in broken[2:4]]
+    zk_session.commit([Set(paths.noderole("work", v.node.name), record, v.version) for v, record in lost])
+    many = ocb("rollout", "start", "--changed", "--dry-run").stderr
+    assert (
+        "and 1 more: not ACTIVE, and left out: in ERROR; mend the cause, then: nodepool-ocb noderole retry --failed\n"
+        in many
+    )
+
+
 def test_what_cannot_run_again_is_left_out_and_named(zk_session: Session, ocb: Ocb, ask: Ask) -> None:
     build(zk_session, state=State.ACTIVE)
     for role, flags in (("os", ("destructive",)),):
