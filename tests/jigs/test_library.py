@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -103,11 +104,17 @@ def test_in_any_shell_a_failed_restart_and_a_failed_read_fail_the_script(shell: 
     if shutil.which(shell.split()[0]) is None:
         pytest.skip(f"{shell} is not installed")
     file, owed = tmp_path / "conf", Path(f"/run/nodepool-ocb/owed{tmp_path}/conf")
-    head = f'set -eu\nOCB_ROOT=/\n. {LIBRARY}\nread_attribute() {{ [ "$1" != gone ] || return 1; echo; }}\n'
+    command = tmp_path / "bin" / "read_attribute"
+    command.parent.mkdir()
+    command.write_text('#!/bin/sh\n[ "$1" != gone ] && [ "${2-}" != gone ] && echo\n')
+    command.chmod(0o755)
+    head = f"set -eu\nOCB_ROOT=/ PATH={command.parent}:$PATH\n. {LIBRARY}\n"
     systemctl = 'systemctl() { [ "$1" != is-failed ] && [ -e up ]; }\n'
+    environment = os.environ | {"OCB_RUN": str(tmp_path / "run")}
 
     def code(script: str) -> int:
-        return subprocess.run([*shell.split(), "-c", head + systemctl + script], cwd=tmp_path, check=False).returncode
+        words = [*shell.split(), "-c", head + systemctl + script]
+        return subprocess.run(words, cwd=tmp_path, env=environment, check=False).returncode
 
     try:
         restart = f"echo one | put_for a.service {file}; true"
@@ -116,6 +123,10 @@ def test_in_any_shell_a_failed_restart_and_a_failed_read_fail_the_script(shell: 
         assert (code(restart), owed.exists()) == (0, False)
         read = f'text=$(read_attribute %s); lines "$text" | put {file}'
         assert (code(read % "gone"), file.read_text()) == (1, "one\n")
+        for fed in ("read_attribute gone", "items gone", "{ read_attribute empty; read_attribute gone; }"):
+            assert (code(f"{fed} | put {file}; true"), file.read_text()) == (1, "one\n")
+        handled = f"{{ read_attribute gone || items gone || echo two; }} | put {file}"
+        assert (code(handled), file.read_text()) == (0, "two\n")
         assert (code(read % "empty"), file.read_text()) == (0, "")
     finally:
         owed.unlink(missing_ok=True)

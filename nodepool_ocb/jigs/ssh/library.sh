@@ -4,10 +4,25 @@
 # attribute ocb/root; empty where that is /, the machine's own files. Needs a POSIX shell, and nothing that the runner does not.
 #
 # A shell sees only the failure of the last command of a pipe, and none inside a word. So what is read goes into a variable
-# first, by a command of its own: text=$(read_attribute a/b); lines "$text" | put FILE.
+# first, by a command of its own: text=$(read_attribute a/b); lines "$text" | put FILE. Where read_attribute or items feeds put
+# itself and fails, put refuses: the pipe is noted in $OCB_RUN.unread before it is closed.
 
 root=${OCB_ROOT:-$(read_attribute ocb/root /)}
 root=${root%/}
+
+read_attribute() {
+  ocb_watch
+  command read_attribute "$@"
+}
+
+ocb_watch() { # in a subshell: if it ends by a failure, its output is noted
+  read -r ocb_pid _ </proc/self/stat
+  [ "$ocb_pid" = $$ ] || trap '[ $? -eq 0 ] || { readlink /proc/self/fd/9 >>"$OCB_RUN.unread"; } 9>&1' EXIT
+}
+
+ocb_unread() { # whether what feeds stdin has failed
+  [ -e "$OCB_RUN.unread" ] && ocb_pipe=$(readlink /proc/self/fd/0) && grep -qxF "$ocb_pipe" "$OCB_RUN.unread"
+}
 
 # put FILE [MODE]: make FILE what stdin says, and say so; left alone where it says so already.
 # A third argument, of put_for: a file that is made before FILE changes.
@@ -15,6 +30,11 @@ put() {
   mkdir -p "${1%/*}" || return
   if ! { cat >"$1.new.$$" && chmod "${2:-644}" "$1.new.$$"; }; then
     rm -f "$1.new.$$"
+    return 1
+  fi
+  if ocb_unread; then
+    rm -f "$1.new.$$"
+    echo "$1 stays as it is: what it is to say could not be read" >&2
     return 1
   fi
   if cmp -s "$1.new.$$" "$1"; then
@@ -51,9 +71,10 @@ put_for() {
 
 # items PATH: the values in a list or a map of texts, one a line; nothing where there is no such attribute.
 items() {
-  ocb_keys=$(read_attribute --keys "$1" "") || return
+  ocb_watch
+  ocb_keys=$(command read_attribute --keys "$1" "") || return
   [ -n "$ocb_keys" ] || return 0
-  printf '%s\n' "$ocb_keys" | while IFS= read -r ocb_key; do read_attribute "$1/$ocb_key" || return; done
+  printf '%s\n' "$ocb_keys" | while IFS= read -r ocb_key; do command read_attribute "$1/$ocb_key" || return; done
 }
 
 # lines TEXT...: the texts, each with a newline at its end; nothing for an empty one.

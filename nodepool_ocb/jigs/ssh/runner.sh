@@ -10,7 +10,7 @@
 #   current           the newest run, in the first line: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT_ID
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
 #   reserve           room for the result of the run that goes on, given up where the disk is full when it ends
-#   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, result; ending, followed, flooded
+#   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, unread, result; ending, followed, flooded
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
 # generation that goes on is attached to; one that has finished is adopted; any other is ended, all of it dead, before the
