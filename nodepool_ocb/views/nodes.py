@@ -46,6 +46,7 @@ class NodeDocument(View, frozen=True, kw_only=True):
 
     name: str
     record: Node
+    reason: str | None  # why it is not alive, its mark included
     epoch: int
     claim: Claim | None
     noderoles: tuple[Bound, ...]  # the worst first
@@ -90,4 +91,7 @@ def document(view: NodeView, node: Node) -> NodeDocument:
     bound = (
         Bound(noderole=v.name, state=v.record.state, since=v.record.since, reason=v.record.reason) for v in ordered
     )
-    return NodeDocument(name=view.name, record=node, epoch=view.epoch, claim=view.claim, noderoles=tuple(bound))
+    why = marks.why(node)
+    return NodeDocument(
+        name=view.name, record=node, reason=why, epoch=view.epoch, claim=view.claim, noderoles=tuple(bound)
+    )

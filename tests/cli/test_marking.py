@@ -24,7 +24,9 @@ def test_who_marked_a_node_why_and_until_when_is_said_wherever_it_is_shown(ask: 
     assert ask("status")["nodes"]["not_alive"][0]["reason"] == sentence
     mark = ask("node", "show", N1)["mark"]
     assert (mark["kind"], mark["by"], mark["reason"]) == ("person", me(), "new disk")
-    assert "new disk" in ocb("node", "show", N1).stdout
+    shown = ocb("node", "show", N1).stdout
+    assert "new disk" in shown
+    assert '"kind"' not in shown, "a mark is a sentence, and no record"
     assert sentence in ocb("noderole", "explain", f"base@{N1}").stdout
 
 

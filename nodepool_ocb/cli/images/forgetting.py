@@ -56,7 +56,8 @@ def erase(opened: Session, provider: str, *, yes: bool, dry_run: bool) -> None:
     shown = _at(known, provider)
     if not shown:
         carried = {upload.provider for view in known.values() for upload in imaging.uploads_of(view)}
-        raise NotFound(f"no upload is at provider {provider}{did_you_mean(provider, carried)}")
+        hint = did_you_mean(provider, carried) or "; an image's builds go by: nodepool-ocb image delete IMAGE"
+        raise NotFound(f"no upload is at provider {provider}{hint}")
     _refuse_reached(opened, provider)
     if not dry_run:
         _tell_what_stays([upload for _, upload in shown])

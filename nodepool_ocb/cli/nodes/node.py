@@ -60,7 +60,7 @@ def show(fqdn: str) -> None:
     view = node_of(connection.world(), fqdn)
     node = shown.document(view, record_of(view))
     table = output.table(node.noderoles, ("noderole", "state", "since", "reason"))
-    output.thing(node, fqdn, output.fields(node, but=("noderoles",)), table)
+    output.thing(node, fqdn, output.fields(node, but=("noderoles", "mark")), table)
 
 
 @command.command("set")
