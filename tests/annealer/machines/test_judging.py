@@ -30,6 +30,7 @@ class Context:
 
     draining = False
     identity = "a"
+    has_code = staticmethod(lambda _: True)
 
     def __init__(self, made: World, outcome: Outcome | None = None) -> None:
         self.world, self.settings, self.agenda, self.ranking = made, AnnealerSettings(), Agenda(), Ranking("a")
