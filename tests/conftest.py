@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from kazoo.client import KazooClient
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store import tree
@@ -43,6 +44,17 @@ def zk_session(zk_settings: ZooKeeperSettings) -> Iterator[Session]:
     with Session(zk_settings) as session:
         tree.bootstrap(session)
         yield session
+
+
+@pytest.fixture
+def kazoo(zk_settings: ZooKeeperSettings, zk_session: Session) -> Iterator[KazooClient]:
+    """Somebody else who writes what they like, as with zk-shell; the bare tree is there."""
+    assert zk_session.connected
+    client = KazooClient(zk_settings.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
 
 
 @pytest.fixture

@@ -67,19 +67,12 @@ class Attribs:
         steps = attrib.map.split("/")
         for length in range(1, len(steps)):
             path = "/".join(steps[:length])
-            if not isinstance(_standing(self.template, path, {}), dict):
+            if not isinstance(attributes.at(self.template, path, {}), dict):
                 text = f"{attrib.map} lies inside {path}, which another default makes a plain value"
                 self.problems.append(self._fault(text, index, "map"))
                 return
-        before = _standing(self.template, attrib.map, None)
+        before = attributes.at(self.template, attrib.map, None)
         both = isinstance(before, dict) and isinstance(attrib.default, dict)
         self.template = attributes.write(
             self.template, attrib.map, attributes.merge(before, attrib.default) if both else attrib.default
         )
-
-
-def _standing(blob: Json, path: str, otherwise: Json) -> Json:
-    try:
-        return attributes.read(blob, path)
-    except KeyError:
-        return otherwise

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.documents.suggest import did_you_mean
@@ -176,7 +177,7 @@ def faults(
     declared = sorted(attributes(catalogue, role).values(), key=lambda attrib: attrib.name)
     sentences = [f"role {role}: {fault}" for fault in _without_room(declared, blob, seen)]
     for attrib in declared:
-        if attrib.schema is not None and _has(blob, attrib.map):
+        if attrib.schema is not None and blobs.at(blob, attrib.map) is not blobs.MISSING:
             found = faults_in_value(attrib.schema, blobs.read(seen, attrib.map))
             sentences += [f"role {role}: attribute {attrib.name} ({attrib.map}): {fault}" for fault in found]
     return sentences
@@ -212,20 +213,11 @@ def _without_room(declared: Iterable[Attrib], blob: Mapping[str, Json], seen: Ma
         steps = attrib.map.split("/")
         for length in range(1, len(steps)):
             above = "/".join(steps[:length])
-            if _has(blob, above):
+            if blobs.at(blob, above) is not blobs.MISSING:
                 value = blobs.read(seen, above)
                 if not isinstance(value, dict) and not (isinstance(value, list) and steps[length].isdecimal()):
                     inside.setdefault(above, []).append(attrib.name)
                     break
     for above, names in sorted(inside.items()):
         fault = faults_in_value({"type": "object"}, blobs.read(seen, above))[0]
-        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        yield f"{above}: {fault}; what lies inside it: {some}"
-
-
-def _has(blob: Json, path: str) -> bool:
-    try:
-        blobs.read(blob, path)
-    except KeyError:
-        return False
-    return True
+        yield f"{above}: {fault}; what lies inside it: {some(names)}"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli import deleting
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, yes_option
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import limits, paths
@@ -68,8 +69,7 @@ def delete(path: str, force: bool, yes: bool) -> None:
     with session.session() as opened:
         znodes = _judged(opened, session.load(opened), path, force)
         names = [line(znode.path) for znode in reversed(znodes)]
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        confirm(f"delete {', '.join(names[:NAMED])}{more}, for good", yes)
+        confirm(f"delete {some(names, NAMED)}, for good", yes)
         asked = {znode.path: znode.mzxid for znode in znodes}
 
         def decide() -> list[Sequence[Change]]:

@@ -1,6 +1,8 @@
-"""Numbers of things, as a sentence has them."""
+"""Numbers and names of things, as a sentence has them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
@@ -10,3 +12,13 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     ('1 node', '0 nodes', '2 nodes stay')
     """
     return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more.
+
+    >>> some(["a", "b", "c", "d", "e"]), some(["a", "b"])
+    ('a, b, c and 2 more', 'a, b')
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -5,7 +5,7 @@ Values are JSON and stay what they are. Merging never changes what it is given, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nodepool_ocb.model.records import Json
@@ -61,12 +61,38 @@ def read(blob: Json, path: str) -> Json:
     return blob
 
 
-def at(blob: Json, path: str) -> Json:
-    """As ``read``; MISSING where there is none."""
+def at(blob: Json, path: str, otherwise: Json = MISSING) -> Json:
+    """As ``read``; ``otherwise`` where there is none."""
     try:
         return read(blob, path)
     except KeyError:
-        return MISSING
+        return otherwise
+
+
+def says(blob: Json, steps: Sequence[str]) -> bool:
+    """Whether there is anything at a place that is reached through maps alone.
+
+    >>> says({"a": {"b/c": None}}, ["a", "b/c"]), says({"a": ["x"]}, ["a", "0"])
+    (True, False)
+    """
+    for step in steps:
+        if not isinstance(blob, dict) or step not in blob:
+            return False
+        blob = blob[step]
+    return True
+
+
+def leaves(blob: Mapping[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
+    """The paths and values of all that are no maps, or empty ones.
+
+    >>> list(leaves({"a": {"b": [1], "c": {}}}))
+    [('a/b', [1]), ('a/c', {})]
+    """
+    for step, value in blob.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{above}{step}/")
+        else:
+            yield f"{above}{step}", value
 
 
 def write(blob: Mapping[str, Json], path: str, value: Json) -> dict[str, Json]:

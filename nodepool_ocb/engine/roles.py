@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import structure, unreadable
-from nodepool_ocb.engine.hooks.deployment import some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths

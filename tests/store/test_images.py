@@ -45,16 +45,6 @@ def other(zk_settings: ZooKeeperSettings) -> Iterator[Session]:
         yield another
 
 
-@pytest.fixture
-def shell(session: Session) -> Iterator[KazooClient]:
-    """Somebody who writes what they like, as with zk-shell."""
-    client = KazooClient(session._hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
 def build_record(state: BuildState = READY, **fields: Any) -> Build:
     known = {"builder": "h", "builder_id": "b1", "filename": "f", "state_time": 1.0, "formats": ("qcow2",)}
     return Build(**{**known, **fields}, state=state)
@@ -146,9 +136,9 @@ def test_builds_are_in_order_of_their_ids(session: Session) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"now", b'{"by": "ann"}', b'{"schema": 7}', b"[]", b"\xff\x00"])
-def test_a_flag_is_a_flag_whatever_it_says(shell: KazooClient, session: Session, data: bytes) -> None:
-    shell.create(paths.request_build("debian"), data, makepath=True)
-    shell.create(paths.pause("debian"), data)
+def test_a_flag_is_a_flag_whatever_it_says(kazoo: KazooClient, session: Session, data: bytes) -> None:
+    kazoo.create(paths.request_build("debian"), data, makepath=True)
+    kazoo.create(paths.pause("debian"), data)
     view = look(session, "debian")
     assert view.request is not None
     assert view.request.record.by == ("ann" if b"ann" in data else None)
@@ -157,24 +147,24 @@ def test_a_flag_is_a_flag_whatever_it_says(shell: KazooClient, session: Session,
     assert view.pause.on(1e12)
 
 
-def test_setting_a_flag_again_is_another_request(shell: KazooClient, session: Session) -> None:
-    shell.create(paths.request_build("debian"), makepath=True)
+def test_setting_a_flag_again_is_another_request(kazoo: KazooClient, session: Session) -> None:
+    kazoo.create(paths.request_build("debian"), makepath=True)
     first = look(session, "debian").request
-    shell.set(paths.request_build("debian"), b"")
+    kazoo.set(paths.request_build("debian"), b"")
     second = look(session, "debian").request
     assert first is not None
     assert second is not None
     assert (second.version, second.mzxid > first.mzxid) == (1, True)
 
 
-def test_records_in_plain_json_are_read_and_their_keys_kept(shell: KazooClient, session: Session) -> None:
+def test_records_in_plain_json_are_read_and_their_keys_kept(kazoo: KazooClient, session: Session) -> None:
     seed = {"builder": "h", "builder_id": "b", "filename": "f", "state": "ready", "state_time": 1455137665, "note": 1}
     path = paths.build("debian", "0000000123")
-    shell.create(path, json.dumps(seed).encode(), makepath=True)
+    kazoo.create(path, json.dumps(seed).encode(), makepath=True)
     (build,) = look(session, "debian").builds
     assert (build.record.state_time, build.record.formats, build.record.unknown) == (1455137665.0, (), {"note": 1})
     session.commit([Set(path, build.record, build.version)])
-    assert json.loads(shell.get(path)[0])["note"] == 1
+    assert json.loads(kazoo.get(path)[0])["note"] == 1
 
 
 NODEPOOL_BUILD = {
@@ -199,11 +189,11 @@ NODEPOOL_UPLOAD = {
     ],
 )
 def test_builds_that_cannot_be_read_are_told_and_stop_nothing(
-    shell: KazooClient, session: Session, id: str, data: bytes
+    kazoo: KazooClient, session: Session, id: str, data: bytes
 ) -> None:
     path = paths.build("debian", id)
-    shell.create(path, data, makepath=True)
-    shell.create(paths.upload("debian", id, "cloud", "0000000000"), json.dumps(NODEPOOL_UPLOAD).encode(), makepath=True)
+    kazoo.create(path, data, makepath=True)
+    kazoo.create(paths.upload("debian", id, "cloud", "0000000000"), json.dumps(NODEPOOL_UPLOAD).encode(), makepath=True)
     ours = add_build(session, "debian")
     quarantined: dict[str, str] = {}
     views = read(session, ["debian"], quarantined)
@@ -214,12 +204,12 @@ def test_builds_that_cannot_be_read_are_told_and_stop_nothing(
 
 @pytest.mark.parametrize(("name", "data"), [("0000000003", b"{}"), ("0000000003", b""), ("latest", b"{}")])
 def test_uploads_that_cannot_be_read_are_told_and_their_build_stays(
-    shell: KazooClient, session: Session, name: str, data: bytes
+    kazoo: KazooClient, session: Session, name: str, data: bytes
 ) -> None:
     build = add_build(session, "debian")
     ours = add_upload(session, "debian", build, "cloud-a")
     path = f"{paths.uploads('debian', build, 'cloud-b')}/{name}"
-    shell.create(path, data, makepath=True)
+    kazoo.create(path, data, makepath=True)
     quarantined: dict[str, str] = {}
     (view,) = read(session, ["debian"], quarantined)["debian"].builds
     assert [upload.id for upload in view.uploads] == [ours]
@@ -228,21 +218,21 @@ def test_uploads_that_cannot_be_read_are_told_and_their_build_stays(
     assert list(quarantined) == [path]
 
 
-def test_what_is_mended_or_deleted_is_not_quarantined_any_more(shell: KazooClient, session: Session) -> None:
+def test_what_is_mended_or_deleted_is_not_quarantined_any_more(kazoo: KazooClient, session: Session) -> None:
     good = add_build(session, "debian")
-    shell.set(paths.build("debian", good), b"")
-    shell.create(paths.build("debian", "0000000008"), b"", makepath=True)
-    shell.create(paths.build("ubuntu", "0000000008"), b"", makepath=True)
+    kazoo.set(paths.build("debian", good), b"")
+    kazoo.create(paths.build("debian", "0000000008"), b"", makepath=True)
+    kazoo.create(paths.build("ubuntu", "0000000008"), b"", makepath=True)
     quarantined: dict[str, str] = {"/elsewhere": "is not ours to forget"}
     read(session, ["debian", "ubuntu"], quarantined)
     assert len(quarantined) == 4
-    shell.set(
+    kazoo.set(
         paths.build("debian", good), b'{"builder":"h","builder_id":"b","filename":"f","state":"ready","state_time":1}'
     )
-    shell.delete(paths.build("debian", "0000000008"))
+    kazoo.delete(paths.build("debian", "0000000008"))
     read(session, ["debian"], quarantined)
     assert set(quarantined) == {"/elsewhere", paths.build("ubuntu", "0000000008")}
-    shell.delete(paths.image("ubuntu"), recursive=True)
+    kazoo.delete(paths.image("ubuntu"), recursive=True)
     read(session, ["ubuntu"], quarantined)
     assert set(quarantined) == {"/elsewhere"}
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
@@ -36,15 +36,6 @@ ME = LockOwner(daemon="builder", host="h", pid=1, purpose="build debian", since=
 def session(zk_session: Session) -> Session:
     zk_session.ensure("/ocb/thing")
     return zk_session
-
-
-@pytest.fixture
-def kazoo(session: Session) -> Iterator[KazooClient]:
-    client = KazooClient(session._hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
 
 
 def requests(session: Session) -> int:

@@ -70,15 +70,6 @@ class Lab:
         self("deployment", "commit", "lab", "--wait", "--timeout", "300")
 
 
-@pytest.fixture
-def client(zk_settings: ZooKeeperSettings) -> Iterator[KazooClient]:
-    client = KazooClient(zk_settings.hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
 @pytest.fixture(params=[2, pytest.param(200, marks=pytest.mark.long)])
 def site(
     request: pytest.FixtureRequest,
@@ -204,12 +195,12 @@ def test_what_a_destructive_role_would_be_given_otherwise_is_told_and_not_run(si
     assert site.outdated() == site.on_all("b4")
 
 
-def test_attributes_that_cannot_be_read_outdate_nobody_who_sees_them(site: Lab, client: KazooClient) -> None:
+def test_attributes_that_cannot_be_read_outdate_nobody_who_sees_them(site: Lab, kazoo: KazooClient) -> None:
     small(site)
     first = site.nodes[0]
     site("deployment", "propose", "lab")
     site("deployment", "set", "lab", "a3", 'a3-text="new"')
-    client.create(paths.user("a3", first), b"{oops")
+    kazoo.create(paths.user("a3", first), b"{oops")
     assert site.outdated() == site.on_all("a3", "a4") - {f"a3@{first}", f"a4@{first}"}
     assert "who sees these is not said to be outdated" in site("noderole", "list", "--outdated")
 

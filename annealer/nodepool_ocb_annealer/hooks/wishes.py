@@ -64,7 +64,7 @@ def _places(hooked: Hooked) -> Iterator[tuple[str, str, Any]]:
         else:
             yield NODE, name, value
     for noderole, blob in hooked.set_system.items():
-        yield from ((noderole, path, value) for path, value in _leaves(blob))
+        yield from ((noderole, path, value) for path, value in attributes.leaves(blob))
 
 
 def _on_top(merged: Any, before: Any, value: Any) -> Any:
@@ -79,11 +79,3 @@ def _keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
     """The keys that differ, MISSING for one that goes."""
     names = dict.fromkeys((*before, *after))
     return {name: after.get(name, MISSING) for name in names if before.get(name, MISSING) != after.get(name, MISSING)}
-
-
-def _leaves(blob: Mapping[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
-    for key, value in blob.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{above}{key}/")
-        else:
-            yield f"{above}{key}", value

@@ -104,10 +104,16 @@ def _remove_locked(context: Context, image: str, upload: UploadView) -> None:
     context.session.commit([Delete(path, znode.version)])
 
 
-def _remove_build(context: Context, image: str, build: BuildView) -> None:
+def _as_decided(context: Context, image: str, build: BuildView) -> BuildView | None:
+    """The build as it is now, with its uploads; None where its record is another."""
     view = context.look(image)
     found = view.build(build.id) if view else None
-    if found is None or found.version != build.version or not found.bare:
+    return found if found is not None and found.version == build.version else None
+
+
+def _remove_build(context: Context, image: str, build: BuildView) -> None:
+    found = _as_decided(context, image, build)
+    if found is None or not found.bare:
         return  # it is decided anew on what is there now
     name = named(image, build.id)
     ours = build.record.builder_id == context.builder_id and build.record.filename  # none: it was not to have files yet
@@ -120,9 +126,8 @@ def _remove_build(context: Context, image: str, build: BuildView) -> None:
 
 
 def _remove_files(context: Context, image: str, build: BuildView) -> None:
-    view = context.look(image)
-    found = view.build(build.id) if view else None
-    if found is None or found.version != build.version or not found.spent:
+    found = _as_decided(context, image, build)
+    if found is None or not found.spent:
         return  # it is decided anew on what is there now
     name = named(image, build.id)
     if faults := context.directory.remove(name):

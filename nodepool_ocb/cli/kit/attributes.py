@@ -6,11 +6,12 @@ Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from nodepool_ocb.cli.kit.assignments import pairs
 from nodepool_ocb.cli.kit.values import strict_json
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json
@@ -52,12 +53,9 @@ def _no_mapping(blob: Mapping[str, Json], path: str) -> str | None:
     """The part of a path at which the blob has something that is no mapping."""
     steps = path.split("/")
     for length in range(1, len(steps)):
-        try:
-            value = attributes.read(blob, "/".join(steps[:length]))
-        except KeyError:
-            return None
-        if not isinstance(value, dict):
-            return "/".join(steps[:length])
+        part = "/".join(steps[:length])
+        if not isinstance(attributes.at(blob, part, {}), dict):
+            return part
     return None
 
 
@@ -71,10 +69,9 @@ def unset(blob: Mapping[str, Json], places: Iterable[str]) -> dict[str, Json]:
     """
     left = dict(blob)
     for place in dict.fromkeys(places):
-        if not _there(blob, place):
-            known = sorted(leaves(blob))
-            more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-            raise NotFound(f"{place} is not set here; set here: {', '.join(known[:NAMED]) or 'nothing'}{more}")
+        if not attributes.says(blob, place.split("/")):
+            known = sorted(path for path, _ in attributes.leaves(blob))
+            raise NotFound(f"{place} is not set here; set here: {some(known, NAMED) or 'nothing'}")
         left = _without(left, place.split("/"))
     return left
 
@@ -82,27 +79,6 @@ def unset(blob: Mapping[str, Json], places: Iterable[str]) -> dict[str, Json]:
 def same(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
     """Whether both are the same JSON: 1 is neither 1.0 nor true."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def leaves(blob: Mapping[str, Json], above: str = "") -> Iterator[str]:
-    """The paths of all values that are no mappings, or empty ones.
-
-    >>> list(leaves({"a": {"b": [1], "c": {}}}))
-    ['a/b', 'a/c']
-    """
-    for step, value in blob.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{above}{step}/")
-        else:
-            yield f"{above}{step}"
-
-
-def _there(blob: Json, place: str) -> bool:
-    for step in place.split("/"):
-        if not isinstance(blob, dict) or step not in blob:
-            return False
-        blob = blob[step]
-    return True
 
 
 def _without(blob: Mapping[str, Json], steps: Sequence[str]) -> dict[str, Json]:
@@ -121,7 +97,7 @@ def counting(layers: Mapping[str, Mapping[str, Json]], place: str) -> str:
     >>> counting({"by default": {"a": {"b": 1}}, "from hooks": {"a": {"c": 2}}}, "a/b")
     'a/b is 1 now, by default'
     """
-    giver = next((who for who, blob in reversed([*layers.items()]) if _there(blob, place)), None)
+    giver = next((who for who, blob in reversed([*layers.items()]) if attributes.says(blob, place.split("/"))), None)
     if giver is None:
         return f"{place} is set nowhere now"
     merged: Mapping[str, Json] = {}

@@ -9,15 +9,16 @@ import msgspec
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.engine import inputs, unreadable
+from nodepool_ocb.engine.inputs.layers import BLOBS
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.views import noderoles as shown
 from nodepool_ocb.views.noderoles import OutdatedRow
 
 if TYPE_CHECKING:
+    from nodepool_ocb.store.client.blobs import Read
     from nodepool_ocb.store.client.session import Session
 
-LAYERS: Final = ("wall", "system", "user")
 SHOWN: Final = 3  # of those that are alike
 
 
@@ -30,15 +31,20 @@ class Outdated(msgspec.Struct, frozen=True):
 
 def find(opened: Session, world: World, vertices: Iterable[Vertex]) -> Outdated:
     """Those of ``vertices`` that are outdated; says which attributes cannot be read: of who sees these nothing is said."""
-    from nodepool_ocb.store.client import blobs
-
     vertices = list(vertices)
-    read = blobs.read(opened, inputs.read_for(vertices), LAYERS)
+    read = attributes(opened, vertices)
     for reason in read.unreadable.values():
         output.say(f"warning: who sees these is not said to be outdated: {reason}")
     spoiled = read.unreadable.keys()
     found = inputs.all_outdated(world, (each for each in vertices if not spoiled or _clear(each, spoiled)), read.blobs)
     return Outdated(sorted(found, key=lambda each: (world.depth(each), each.name)), read.blobs)
+
+
+def attributes(opened: Session, vertices: Iterable[Vertex]) -> Read:
+    """The attributes that those of ``vertices`` see that may be outdated."""
+    from nodepool_ocb.store.client import blobs
+
+    return blobs.read(opened, inputs.read_for(vertices), BLOBS.values())
 
 
 def to_run_again(found: Outdated) -> list[Vertex]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from nodepool_ocb.cli.kit import completion, times
-from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import node_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
-from nodepool_ocb.engine import liveness
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.cli.nodes.changing import change
 from nodepool_ocb.model.aliveness import Marker
-from nodepool_ocb.model.records import Change
 
 as_machine_option = click.option(
     "--as-machine", is_flag=True, help="The machine says so itself, as it starts or stops: a person's mark stays."
@@ -56,12 +51,4 @@ def alive(fqdn: str, as_machine: bool, dry_run: bool) -> None:
 
 def _say(fqdn: str, as_machine: bool, dry_run: bool, **word: Any) -> None:
     marker = Marker.MACHINE if as_machine else Marker.PERSON
-
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        view = node_of(world, fqdn)
-        changes = liveness.changed(world, view, opened.now(), connection.me(), marker=marker, **word)
-        if changes:
-            yield changes
-
-    with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run)
+    change(fqdn, lambda *_: {"marker": marker, **word}, dry_run)

@@ -15,9 +15,10 @@ from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, wait_opt
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.noderoles.committing import Commit
 from nodepool_ocb.cli.nodes import creating, marking, renaming
+from nodepool_ocb.cli.nodes.changing import change
 from nodepool_ocb.cli.nodes.creating import active_jigs
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import binding, liveness, nodes, unreadable
+from nodepool_ocb.engine import binding, nodes, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
@@ -72,16 +73,7 @@ def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
     pinned), rack=, user=, labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a label or a hint away.
     """
 
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        view = node_of(world, fqdn)
-        node = record_of(view)
-        fields = assigning.node_fields(node, assignments)
-        changes = liveness.changed(world, view, opened.now(), connection.me(), **fields)
-        if changes:
-            yield changes
-
-    with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run)
+    change(fqdn, lambda _, view: assigning.node_fields(record_of(view), assignments), dry_run)
 
 
 @command.command()
@@ -91,15 +83,11 @@ def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
 def move(fqdn: str, deployment: str, dry_run: bool) -> None:
     """Move a node to another deployment: what is bound from now on is bound there; its noderoles stay in theirs."""
 
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        view = node_of(world, fqdn)
+    def fields(world: World, _: NodeView) -> dict[str, Any]:
         deployment_of(world, deployment)
-        changes = liveness.changed(world, view, opened.now(), connection.me(), deployment=deployment)
-        if changes:
-            yield changes
+        return {"deployment": deployment}
 
-    with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run)
+    change(fqdn, fields, dry_run)
 
 
 @command.command()

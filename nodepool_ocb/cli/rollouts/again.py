@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import unknown
-from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.cli.noderoles import outdated
+from nodepool_ocb.documents.counting import counted, some
+from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid
@@ -76,11 +78,7 @@ def chosen(
 
 def _outdated(opened: Session, world: World, vertices: Sequence[Vertex]) -> list[Vertex]:
     """Those that would be given something else now; raises Invalid where attributes that they see cannot be read."""
-    from nodepool_ocb.engine import inputs
-    from nodepool_ocb.engine.inputs.layers import BLOBS
-    from nodepool_ocb.store.client import blobs
-
-    found = blobs.read(opened, inputs.read_for(vertices), BLOBS.values())
+    found = outdated.attributes(opened, vertices)
     if found.unreadable:
         raise Invalid(list(found.unreadable.values()))
     return inputs.all_outdated(world, vertices, found.blobs)
@@ -127,9 +125,7 @@ def refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
 
 
 def _named(vertices: Sequence[Vertex]) -> str:
-    names = sorted(vertex.name for vertex in vertices)
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    return some(sorted(vertex.name for vertex in vertices), SHOWN)
 
 
 def with_batches(strategy: Strategy, sizes: Sequence[str]) -> Strategy:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool_ocb.cli.kit import output
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
@@ -36,10 +37,9 @@ def kept(
         return
     under_way = _under_way(opened, world, {vertex.record.deployment for vertex in vertices})
     for name, found in owned(world, under_way, vertices).items():
-        some = ", ".join(sorted(vertex.name for vertex in found)[:3])
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        names = some(sorted(vertex.name for vertex in found))
         raise Conflict(
-            f"rollout {name} is under way and sends {some}{more} in their turn: leave them to it, or end it:"
+            f"rollout {name} is under way and sends {names} in their turn: leave them to it, or end it:"
             f" nodepool-ocb rollout cancel {name}; --force moves them out of turn"
         )
     held = structure.unchanged(world)

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import structure, unreadable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
@@ -20,7 +21,6 @@ from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Role, Set
 
 CREATE: Final = "on_deployment_create"
 DELETE: Final = "on_deployment_delete"
-NAMED: Final = 3  # of what stands against something, by name
 
 
 def asked_again(record: DeploymentRole, role: Role) -> DeploymentRole:
@@ -120,13 +120,3 @@ def refuse_bound(world: World, deployment: str, role: str) -> None:
         raise Conflict(
             f"role {role} is bound in deployment {deployment}: {some(bound)}; first: nodepool-ocb noderole unbind {bound[0]}"
         )
-
-
-def some(names: list[str]) -> str:
-    """The first names, and how many more.
-
-    >>> some(["a", "b", "c", "d", "e"])
-    'a, b, c and 2 more'
-    """
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -17,10 +17,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.attributes import merge
 from nodepool_ocb.engine.inputs.templates import template, watched
 from nodepool_ocb.engine.world import Vertex, World, ancestors
-from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Role, State
 
 #: The attributes that were read, by path; a path without any is not there.
@@ -39,7 +39,7 @@ class Kind(StrEnum):
     USER = "user"
 
 
-#: What a noderole keeps in znodes of its own.
+#: What a noderole keeps in znodes of its own, by their names; in the order of their paths in unreadable.blobs.
 BLOBS: Final[Mapping[Kind, str]] = {Kind.WALL: "wall", Kind.SYSTEM: "system", Kind.USER: "user"}
 
 
@@ -107,8 +107,7 @@ class Catalogue:
         found = self._sources.get(vertex)
         if found is None:
             shared = self._of(vertex.record.deployment, vertex.role)
-            folder = paths.noderole(vertex.role, vertex.node.name)
-            blobs = tuple(f"{folder}/{name}" for name in BLOBS.values())
+            blobs = unreadable.blobs(vertex)
             found = self._sources[vertex] = Source(vertex.name, vertex.role, vertex.node.name, shared, blobs)
         return found
 

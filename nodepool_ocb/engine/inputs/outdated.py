@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from nodepool_ocb.engine import unreadable
-from nodepool_ocb.engine.attributes import MISSING
+from nodepool_ocb.engine.attributes import MISSING, says
 from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant
 from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, layers, sources
 from nodepool_ocb.engine.world import Vertex, World
@@ -117,15 +117,7 @@ def _attribute(key: tuple[str, ...], before: Any, now: Any, of_layers: Sequence[
 
 def _origin(key: tuple[str, ...], of_layers: Sequence[Layer]) -> str | None:
     """The strongest layer that says something there."""
-    return next((str(layer) for layer in reversed(of_layers) if _says(layer.values, key)), None)
-
-
-def _says(values: Any, key: tuple[str, ...]) -> bool:
-    for step in key:
-        if not isinstance(values, dict) or step not in values:
-            return False
-        values = values[step]
-    return True
+    return next((str(layer) for layer in reversed(of_layers) if says(layer.values, key)), None)
 
 
 def _leaves(one: Any, other: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:

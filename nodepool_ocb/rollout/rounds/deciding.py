@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.model.skew import ahead
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.criteria import Count
@@ -116,8 +116,7 @@ class _Deciding:
         what = f"{'critical ' if record.group.critical else ''}group {first} failed"
         if bad == [first]:
             return brief(f"{what}: {record.detail}")
-        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-        return brief(f"{what} first: {record.detail}; critical groups that failed: {', '.join(bad[:3])}{more}")
+        return brief(f"{what} first: {record.detail}; critical groups that failed: {some(bad)}")
 
     # -- the rollout --
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout.plan import Plan, levels
 from nodepool_ocb.rollout.precedence import Late
@@ -139,13 +139,9 @@ def notes(strategy: Strategy, plan: Plan) -> Iterator[str]:
             fails = "".join(f", and fails: {text}" for text in plan.unmet.get(name, ()))
             yield f"group {name} has no nodes{fails}"
     for name, strangers in plan.strangers.items():
-        yield f"group {name} names nodes that do not exist: {_some(strangers)}"
+        yield f"group {name} names nodes that do not exist: {some(strangers, SHOWN)}"
     if plan.ungrouped:
-        yield f"{len(plan.ungrouped)} in no group: {_some(plan.ungrouped)}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        yield f"{len(plan.ungrouped)} in no group: {some(plan.ungrouped, SHOWN)}"
 
 
 def selected(names: Iterable[str], nodes: Mapping[str, Node]) -> list[Selected]:
