@@ -1,0 +1,53 @@
+"""A plan: which task runs on which node, and after what. A graph in columns, for millions of edges.
+
+A *vertex* is a number: the instance of the task ``tasks[task_of[v]]`` on the node ``nodes[node_of[v]]``. Stages and barriers
+are on the deployment's virtual node, whose name is ``VIRTUAL``; it is the last of ``nodes``. A barrier stands for n x m
+edges: everything before it, then everything after it. Vertices have no order among themselves; edges have no circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.model.records import Json
+
+VIRTUAL: Final = ""  # the name of the virtual node
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as task lists see it."""
+
+    name: str  # fqdn
+    uid: str  # by which Fuel's documents name it; the lowest becomes a primary
+    roles: tuple[str, ...] = ()
+    admin: bool = False  # role "master"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run does. ``parents[v]`` are the vertices before v, each once, in no order."""
+
+    nodes: tuple[str, ...]
+    tasks: tuple[str, ...]  # ids of tasks, and names of barriers, which no task has: "barrier.17", "controller.chunk-2"
+    task_of: Sequence[int]
+    node_of: Sequence[int]
+    parents: Sequence[Sequence[int]]
+    rank: Sequence[int]  # how many vertices are below it: of those that may start on a node the highest goes first
+    barriers: frozenset[int] = frozenset()  # positions in ``tasks``
+    skipped: Mapping[int, str] = {}  # vertex → why it is not run; it keeps its place
+    parameters: Mapping[int, Mapping[str, Json]] = {}  # vertex → what is other than in its task
+    roles: Mapping[str, tuple[str, ...]] = {}  # node → the roles that it has in this run, primaries among them
+
+    def __len__(self) -> int:
+        return len(self.task_of)
+
+    def name(self, vertex: int) -> str:
+        """TASK@NODE; of a stage or a barrier its own name."""
+        task, node = self.tasks[self.task_of[vertex]], self.nodes[self.node_of[vertex]]
+        return f"{task}@{node}" if node else task
+
+    def edges(self) -> Iterator[tuple[int, int]]:
+        """Each as (before, after)."""
+        return ((parent, vertex) for vertex, above in enumerate(self.parents) for parent in above)
