@@ -1,1 +1,1 @@
-"""Task lists (seed 002): from files to a plan, which is a graph of noderoles, and the rules of its run. Pure; docs/tasks.md."""
+"""Task lists (seed 002): files, the plan that they are compiled to, and the rules of its run. docs/tasks.md has them."""
