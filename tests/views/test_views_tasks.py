@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid, NotFound
-from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+from nodepool_ocb.tasks.tasklist import Kind, Relation, Task, TaskList
 from nodepool_ocb.views.tasks import drawing, plans
 from nodepool_ocb.views.view import plain
 from tests.views.small_tasks import LIST, N1, N2, PLAN
@@ -14,10 +14,6 @@ from tests.views.small_tasks import LIST, N1, N2, PLAN
 
 def edges(drawn: drawing.Drawing) -> set[tuple[str, str]]:
     return set(drawing.document(drawn).edges)
-
-
-def whole(name: str) -> list[str]:
-    return [name]
 
 
 # -- plans --
@@ -64,7 +60,7 @@ def test_of_many_nodes_a_table_names_the_first_ones() -> None:
 
 
 def test_the_graph_of_a_list_has_an_edge_for_every_relation_that_it_names() -> None:
-    assert edges(drawing.of_list(LIST, whole)) == {
+    assert edges(drawing.of_list(LIST)) == {
         ("web", "deploy"),
         ("net", "deploy"),
         ("net", "site"),
@@ -76,7 +72,15 @@ def test_the_graph_of_a_list_has_an_edge_for_every_relation_that_it_names() -> N
 
 def test_a_group_comes_after_the_tasks_that_it_names() -> None:
     tasks = TaskList((Task(id="net", kind=Kind.SHELL), Task(id="web", kind=Kind.GROUP, tasks=("net",))))
-    assert edges(drawing.of_list(tasks, whole)) == {("net", "web")}
+    assert edges(drawing.of_list(tasks)) == {("net", "web")}
+
+
+def test_a_relation_between_nodes_may_name_tasks_by_a_pattern() -> None:
+    every = Relation(name="/ceph-.*/")
+    names = ("ceph-mon", "ceph-osd", "check")
+    tasks = TaskList(tuple(Task(id=each, kind=Kind.SHELL, cross_depends=(every,)) for each in names))
+    assert ("ceph-mon", "check") in edges(drawing.of_list(tasks))
+    assert ("check", "ceph-osd") not in edges(drawing.of_list(tasks))
 
 
 def test_the_graph_of_a_plan_has_a_corner_for_each_instance_with_its_state() -> None:
@@ -88,36 +92,36 @@ def test_the_graph_of_a_plan_has_a_corner_for_each_instance_with_its_state() -> 
 
 
 def test_what_is_before_a_task_is_drawn_alone() -> None:
-    drawn = drawing.above(drawing.of_list(LIST, whole), "site")
+    drawn = drawing.above(drawing.of_list(LIST), "site")
     assert {corner.name for corner in drawn.corners} == {"net", "site"}
     with pytest.raises(NotFound, match="did you mean `site`"):
         drawing.above(drawn, "sites")
 
 
 def test_what_is_taken_out_leaves_the_order_of_the_rest() -> None:
-    drawn = drawing.without(drawing.of_list(LIST, whole), lambda corner: corner.type in ("stage", "group"))
+    drawn = drawing.without(drawing.of_list(LIST), lambda corner: corner.type in ("stage", "group"))
     assert edges(drawn) == {("net", "site"), ("net", "report"), ("site", "report"), ("report", "clean")}
 
 
 def test_a_graph_that_would_have_too_many_edges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "MOST_EDGES", 3)
     with pytest.raises(Invalid, match="more than 3 edges"):
-        drawing.without(drawing.of_list(LIST, whole), lambda corner: corner.type == "stage")
+        drawing.without(drawing.of_list(LIST), lambda corner: corner.type == "stage")
 
 
 def test_edges_that_others_imply_are_left_out_of_a_reduced_graph() -> None:
-    assert ("net", "deploy") not in edges(drawing.reduced(drawing.of_list(LIST, whole)))
-    assert len(edges(drawing.reduced(drawing.of_list(LIST, whole)))) == 5
+    assert ("net", "deploy") not in edges(drawing.reduced(drawing.of_list(LIST)))
+    assert len(edges(drawing.reduced(drawing.of_list(LIST)))) == 5
 
 
 def test_a_circle_has_no_reduction_and_is_named() -> None:
     tasks = TaskList(tuple(Task(id=a, kind=Kind.SHELL, requires=(b,)) for a, b in ("ab", "ba")))
     with pytest.raises(Invalid, match="circle at or above these: a, b"):
-        drawing.reduced(drawing.of_list(tasks, whole))
+        drawing.reduced(drawing.of_list(tasks))
 
 
 def test_colours_are_those_of_fuel_and_a_state_is_also_a_word() -> None:
-    fills = {corner.task: drawing.fill(corner) for corner in drawing.of_list(LIST, whole).corners}
+    fills = {corner.task: drawing.fill(corner) for corner in drawing.of_list(LIST).corners}
     assert (fills["web"], fills["deploy"], fills["net"]) == ("lightskyblue", "red", "yellowgreen")
     drawn = drawing.of_plan(PLAN, LIST, {f"net@{N1}": "failed", f"site@{N1}": "not run"})
     text = drawing.dot(drawn)

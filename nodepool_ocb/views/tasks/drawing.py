@@ -14,6 +14,7 @@ import msgspec
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.tasks import patterns
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
 from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
 from nodepool_ocb.views.tasks.plans import BARRIER, kinds, topological
@@ -76,16 +77,17 @@ class Drawing(msgspec.Struct, frozen=True):
 # -- made --
 
 
-def of_list(tasks: TaskList, matching: Callable[[str], Collection[str]]) -> Drawing:
-    """A corner for each task; ``matching`` gives the ids that a name or /pattern/ of a relation means."""
+def of_list(tasks: TaskList) -> Drawing:
+    """A corner for each task; edges are the relations that the list names, whatever nodes there are."""
     position = {task.id: number for number, task in enumerate(tasks.tasks)}
     parents: list[set[int]] = [set() for _ in position]
     for task in tasks.tasks:
         own = position[task.id]
         for name, before in _relations(task):
-            for other in (position[id] for id in matching(name) if id in position and id != task.id):
+            for other in (position[id] for id in patterns.matching(name, position, tasks.compat_prefix)):
                 first, then = (other, own) if before else (own, other)
-                parents[then].add(first)
+                if other != own:
+                    parents[then].add(first)
     corners = [Corner(name=task.id, task=task.id, type=str(task.kind)) for task in tasks.tasks]
     return Drawing(corners, [frozenset(each) for each in parents])
 
