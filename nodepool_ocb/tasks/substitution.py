@@ -21,8 +21,8 @@ _NAMED: Final = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 def substituted(value: Json, facts: Mapping[str, Fact]) -> Json:
     """The same value with the facts in its texts.
 
-    >>> substituted({"cmd": "keys -i {CLUSTER_ID} -h {CN_HOSTNAME}", "{uid}": ["{{uid}}", "${uid}", 3]}, {"CLUSTER_ID": 7, "uid": "1"})
-    {'cmd': 'keys -i 7 -h {CN_HOSTNAME}', '{uid}': ['{{uid}}', '${uid}', 3]}
+    >>> substituted({"cmd": "keys -i {CLUSTER_ID} -h {NAME}", "{uid}": ["{{uid}}", "${uid}", 3]}, {"CLUSTER_ID": 7, "uid": "1"})
+    {'cmd': 'keys -i 7 -h {NAME}', '{uid}': ['{{uid}}', '${uid}', 3]}
     """
     if isinstance(value, str):
         return _NAMED.sub(lambda found: str(facts.get(found[1], found[0])), value) if "{" in value else value

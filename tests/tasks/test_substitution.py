@@ -4,7 +4,12 @@ import pytest
 
 from nodepool_ocb.tasks.substitution import named, substituted
 
-FACTS = {"CLUSTER_ID": 7, "MASTER_IP": "10.0.0.2", "uid": "4", "TRICK": "{MASTER_IP}{CLUSTER_ID}"}
+FACTS: dict[str, str | int | float] = {
+    "CLUSTER_ID": 7,
+    "MASTER_IP": "10.0.0.2",
+    "uid": "4",
+    "TRICK": "{MASTER_IP}{CLUSTER_ID}",
+}
 
 
 @pytest.mark.parametrize(
