@@ -11,7 +11,7 @@ from nodepool_ocb.tasks.compiling.placement import ANCHORS, Placement
 from nodepool_ocb.tasks.compiling.shape import in_order
 from nodepool_ocb.tasks.tasklist import Kind, Task
 
-#: Between which stages the tasks of an old plugin's ``stage`` are: after the first of some that a list has, before the first of others.
+#: Between which stages the tasks of an old plugin's ``stage`` are: the first that a list has of each side.
 BETWEEN = {
     "pre_deployment": (("pre_deployment_start",), ("pre_deployment_end", "pre_deployment", "deploy_start", "deploy")),
     "deploy": (("deploy_start", "pre_deployment_end", "pre_deployment"), ("deploy_end", "deploy")),

@@ -206,8 +206,8 @@ class Placement:
         above = self.relations.above
         below: dict[int, set[int]] = {number: set() for number in self.anchors}
         for number, each in enumerate(above):
-            for anchor in each & self.anchors.keys():
-                below[anchor].add(number)
+            for early in each & self.anchors.keys():
+                below[early].add(number)
         for own, anchor in self.anchors.items():
             earlier = sorted(above[own] & self.anchors.keys())
             self.draft.after([self.anchors[each].leave for each in earlier], [anchor.enter])
