@@ -23,9 +23,10 @@ def command() -> None:
 @command.command("list")
 @click.option("--flag", "flags", multiple=True, help="Only roles that have this flag.")
 @click.option("--barclamp", help="Only roles of this barclamp.")
-def list_(flags: tuple[str, ...], barclamp: str | None) -> None:
+@click.option("--all", "everything", is_flag=True, help="Also those that runs of task lists made of their tasks.")
+def list_(flags: tuple[str, ...], barclamp: str | None, everything: bool) -> None:
     """Every role that was imported."""
-    rows = shown.rows(session.world(), flags, barclamp)
+    rows = shown.rows(session.world(), flags, barclamp, tasks=everything)
     output.things(rows, ("name", "barclamp", "jig", "flags", "requires"))
 
 

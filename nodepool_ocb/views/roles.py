@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nodepool_ocb.engine.roles import TASK
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.views.view import View
@@ -48,8 +49,8 @@ class Checked(View, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-def rows(world: World, flags: Sequence[str] = (), barclamp: str | None = None) -> list[RoleRow]:
-    """The roles by name: those with all of these flags, of the barclamp."""
+def rows(world: World, flags: Sequence[str] = (), barclamp: str | None = None, *, tasks: bool = False) -> list[RoleRow]:
+    """The roles by name: those with all of these flags, of the barclamp; of a run's tasks with ``tasks`` alone."""
     return [
         RoleRow(
             name=name,
@@ -61,6 +62,7 @@ def rows(world: World, flags: Sequence[str] = (), barclamp: str | None = None) -
         )
         for name, role in sorted(world.roles.items())
         if set(flags) <= set(role.record.flags) and barclamp in (None, role.record.barclamp)
+        if tasks or TASK in flags or TASK not in role.record.flags
     ]
 
 

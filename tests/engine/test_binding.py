@@ -136,6 +136,7 @@ def test_a_wanted_attribute_orders_after_who_declares_it_and_binds_nothing() -> 
         ({"a": role(provides=("b",)), "b": role()}, "a", "b", "stand in for each other"),
         ({"a": role(provides=("b",)), "b": role()}, "b", "a", "stand in for each other"),
         ({"b": role(), "a": role(flags=("abstract",)), "c": role(provides=("a",))}, "b", "a", "bind one .* first: c"),
+        ({"b": role(), "a": role(flags=("task",))}, "b", "a", "a is a task of a task list; nodepool-ocb tasks run"),
         ({"b": role(), "a": role("gone")}, "b", "a", "a requires gone, which no imported barclamp defines"),
         ({"b": role(), "a": role("x"), "x": role("y"), "y": role("a")}, "b", "a", "a → x → y → a"),
     ],

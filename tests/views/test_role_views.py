@@ -26,6 +26,14 @@ def test_roles_are_chosen_by_all_their_flags_and_by_their_barclamp() -> None:
     ]
 
 
+def test_roles_of_a_runs_tasks_are_shown_to_those_who_ask_for_them() -> None:
+    world = small()
+    world.put_role("lab.ntp", Stored(Role(barclamp="b", jig="task-shell", flags=("task",)), 0))
+    assert [row.name for row in roles.rows(world)] == ["base", "middle", "top"]
+    assert [row.name for row in roles.rows(world, tasks=True)] == ["base", "lab.ntp", "middle", "top"]
+    assert [row.name for row in roles.rows(world, ["task"])] == ["lab.ntp"]
+
+
 def test_one_role_is_shown_as_it_was_imported_with_its_defaults() -> None:
     document = plain(roles.RoleDocument("base", Role(barclamp="chain", jig="noop")))
     assert list(document)[:3] == ["name", "barclamp", "jig"]

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 from nodepool_ocb.documents.cycles import components
+from nodepool_ocb.engine import roles
 from nodepool_ocb.engine.binding.parents import Draft
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
@@ -23,6 +24,10 @@ def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[s
     """Raises Conflict where the role may not be bound to the node; ``jigs`` are the active ones (None: do not ask)."""
     definition = draft.role(role, because)
     wanted_by = f" (required by {because})" if because else ""
+    if roles.TASK in definition.flags:
+        raise Conflict(
+            f"role {role}{wanted_by} is a task of a task list; nodepool-ocb tasks run binds it where it is to run"
+        )
     if "abstract" in definition.flags:
         able = sorted(name for name, each in draft.world.roles.items() if role in each.record.provides)
         hint = f"bind one that provides it first: {', '.join(able)}" if able else "no imported role provides it"

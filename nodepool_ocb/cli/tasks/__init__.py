@@ -1,0 +1,1 @@
+"""``nodepool-ocb tasks``: task lists are checked, stored, planned and run."""

@@ -1,0 +1,1 @@
+"""Task lists as people are shown them: lists, plans, graphs and histories."""

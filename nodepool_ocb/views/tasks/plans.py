@@ -1,0 +1,162 @@
+"""What a run of a task list would do: which task on which nodes, in which order, and why the rest is not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from nodepool_ocb.documents.counting import some
+from nodepool_ocb.tasks.plan import VIRTUAL, Plan
+from nodepool_ocb.tasks.tasklist import ORDER_ONLY, TaskList
+from nodepool_ocb.views.view import View
+
+BARRIER: Final = "barrier"  # the type of what stands in a plan for many edges
+_QUIET: Final = frozenset({BARRIER, *map(str, ORDER_ONLY)})  # types that run nothing
+SHOWN: Final = 8  # names in a cell; -o json has all
+
+
+class PlannedTask(View, frozen=True, kw_only=True):
+    """A task, on nodes that may start with it at the same time."""
+
+    wave: int  # 1 and up: the longest line of tasks that ends with it
+    task: str
+    type: str
+    nodes: tuple[str, ...]  # in listing order; none of what belongs to no node
+
+
+class LeftOut(View, frozen=True, kw_only=True):
+    """An instance of a task that is not run."""
+
+    task: str
+    node: str | None
+    reason: str
+
+
+class Reason(View, frozen=True, kw_only=True):
+    """Why instances are not run."""
+
+    reason: str
+    instances: int
+    tasks: tuple[str, ...]
+
+
+class PlanDocument(View, frozen=True, kw_only=True):
+    """A plan for people and programs."""
+
+    deployment: str
+    nodes: tuple[str, ...]  # in listing order
+    roles: Mapping[str, tuple[str, ...]]  # node → its roles in this run
+    runs: tuple[PlannedTask, ...]
+    reasons: tuple[Reason, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+class PlannedWords(View, frozen=True, kw_only=True):
+    """A planned task for a table."""
+
+    wave: int
+    task: str
+    type: str
+    nodes: str | None
+
+
+class ReasonWords(View, frozen=True, kw_only=True):
+    """A reason for a table."""
+
+    not_run: str  # tasks
+    instances: int
+    reason: str
+
+
+def topological(parents: Sequence[Iterable[int]]) -> list[int]:
+    """Vertices, each after its parents; what is in a circle, or below one, is left out.
+
+    >>> topological([[1], [], [0, 1], [3]])
+    [1, 0, 2]
+    """
+    waiting = [0] * len(parents)
+    children: list[list[int]] = [[] for _ in parents]
+    for vertex, above in enumerate(parents):
+        for parent in above:
+            waiting[vertex] += 1
+            children[parent].append(vertex)
+    order = [vertex for vertex, count in enumerate(waiting) if not count]
+    for vertex in order:  # grows
+        for child in children[vertex]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                order.append(child)
+    return order
+
+
+def waves(plan: Plan, kinds: Mapping[str, str]) -> list[int]:
+    """Of each vertex: how many tasks are in the longest line that ends with it. What runs nothing counts nothing."""
+    found = [0] * len(plan)
+    counts = {number for number, task in enumerate(plan.tasks) if kinds[task] not in _QUIET}
+    for vertex in topological(plan.parents):
+        runs = vertex not in plan.skipped and plan.task_of[vertex] in counts
+        found[vertex] = max((found[parent] for parent in plan.parents[vertex]), default=0) + runs
+    return found
+
+
+def kinds(plan: Plan, tasks: TaskList) -> dict[str, str]:
+    """The type of each task of a plan; of what the list does not have it is a barrier."""
+    known = tasks.by_id
+    return {task: str(known[task].kind) if task in known else BARRIER for task in plan.tasks}
+
+
+def document(deployment: str, plan: Plan, tasks: TaskList, *, everything: bool = False) -> PlanDocument:
+    """The plan by waves; groups, stages and what is skipped by its type only with ``everything``."""
+    types = kinds(plan, tasks)
+    reported = [vertex for vertex in range(len(plan)) if everything or types[_task(plan, vertex)] not in _QUIET]
+    left = tuple(_left(plan, vertex) for vertex in reported if vertex in plan.skipped)
+    return PlanDocument(
+        deployment=deployment,
+        nodes=tuple(node for node in plan.nodes if node != VIRTUAL),
+        roles=plan.roles,
+        runs=tuple(_runs(plan, types, [vertex for vertex in reported if vertex not in plan.skipped])),
+        reasons=tuple(_reasons(left)),
+        left_out=left,
+    )
+
+
+def _task(plan: Plan, vertex: int) -> str:
+    return plan.tasks[plan.task_of[vertex]]
+
+
+def _runs(plan: Plan, types: Mapping[str, str], vertices: Iterable[int]) -> Iterator[PlannedTask]:
+    """By wave, then in the order of the list."""
+    wave = waves(plan, types)
+    places: dict[tuple[int, int], list[int]] = {}
+    for vertex in vertices:
+        places.setdefault((wave[vertex], plan.task_of[vertex]), []).append(plan.node_of[vertex])
+    for (number, task), nodes in sorted(places.items()):
+        names = tuple(plan.nodes[node] for node in sorted(nodes) if plan.nodes[node] != VIRTUAL)
+        yield PlannedTask(wave=number, task=plan.tasks[task], type=types[plan.tasks[task]], nodes=names)
+
+
+def _left(plan: Plan, vertex: int) -> LeftOut:
+    node = plan.nodes[plan.node_of[vertex]]
+    return LeftOut(task=_task(plan, vertex), node=node or None, reason=plan.skipped[vertex])
+
+
+def _reasons(left: Iterable[LeftOut]) -> list[Reason]:
+    """The most frequent first."""
+    by_reason: dict[str, list[str]] = {}
+    for each in left:
+        by_reason.setdefault(each.reason, []).append(each.task)
+    found = [
+        Reason(reason=reason, instances=len(tasks), tasks=tuple(dict.fromkeys(tasks)))
+        for reason, tasks in by_reason.items()
+    ]
+    return sorted(found, key=lambda each: (-each.instances, each.reason))
+
+
+def words(row: PlannedTask) -> PlannedWords:
+    """A row for a table."""
+    return PlannedWords(wave=row.wave, task=row.task, type=row.type, nodes=some(row.nodes, SHOWN) or None)
+
+
+def reason_words(row: Reason) -> ReasonWords:
+    """A row for a table."""
+    return ReasonWords(not_run=some(row.tasks, 3), instances=row.instances, reason=row.reason)

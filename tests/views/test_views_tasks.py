@@ -1,0 +1,142 @@
+"""Plans of task lists as they are shown, and their graphs."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.tasks.tasklist import Kind, Relation, Task, TaskList
+from nodepool_ocb.views.tasks import drawing, plans
+from nodepool_ocb.views.view import plain
+from tests.views.small_tasks import LIST, N1, N2, PLAN
+
+
+def edges(drawn: drawing.Drawing) -> set[tuple[str, str]]:
+    return set(drawing.document(drawn).edges)
+
+
+# -- plans --
+
+
+def test_a_plan_is_shown_in_waves_each_task_with_its_nodes() -> None:
+    rows = plans.document("lab", PLAN, LIST).runs
+    assert [(row.wave, row.task, row.nodes) for row in rows] == [
+        (1, "net", (N1,)),
+        (2, "site", (N1,)),
+        (3, "net", (N2,)),
+        (4, "site", (N2,)),
+        (5, "report", (N1,)),
+    ]
+
+
+def test_instances_of_one_wave_stand_in_one_row_in_listing_order() -> None:
+    free = plans.document("lab", _with(parents=[[]] * 9, skipped={}), LIST)
+    assert [(row.wave, row.task, row.nodes) for row in free.runs][:2] == [(1, "net", (N2, N1)), (1, "site", (N2, N1))]
+
+
+def test_what_is_not_run_is_grouped_by_its_reason_and_counted() -> None:
+    found = plans.document("lab", _with(skipped={7: "condition", 8: "not selected", 6: "not selected"}), LIST)
+    assert [plain(each) for each in found.reasons] == [
+        {"reason": "not selected", "instances": 2, "tasks": ["report", "clean"]},
+        {"reason": "condition", "instances": 1, "tasks": ["report"]},
+    ]
+    assert len(found.left_out) == 3
+
+
+def test_stages_and_barriers_stand_in_a_plan_for_those_who_ask() -> None:
+    quiet = {row.task for row in plans.document("lab", PLAN, LIST).runs}
+    every = {row.task: row.type for row in plans.document("lab", PLAN, LIST, everything=True).runs}
+    assert {"deploy", "barrier.1"}.isdisjoint(quiet)
+    assert (every["deploy"], every["barrier.1"]) == ("stage", "barrier")
+
+
+def test_of_many_nodes_a_table_names_the_first_ones() -> None:
+    row = plans.PlannedTask(wave=1, task="net", type="shell", nodes=tuple(f"n{each}" for each in range(20)))
+    assert plans.words(row).nodes == "n0, n1, n2, n3, n4, n5, n6, n7 and 12 more"
+
+
+# -- graphs --
+
+
+def test_the_graph_of_a_list_has_an_edge_for_every_relation_that_it_names() -> None:
+    assert edges(drawing.of_list(LIST)) == {
+        ("web", "deploy"),
+        ("net", "deploy"),
+        ("net", "site"),
+        ("site", "deploy"),
+        ("deploy", "report"),
+        ("report", "clean"),
+    }
+
+
+def test_a_group_comes_after_the_tasks_that_it_names() -> None:
+    tasks = TaskList((Task(id="net", kind=Kind.SHELL), Task(id="web", kind=Kind.GROUP, tasks=("net",))))
+    assert edges(drawing.of_list(tasks)) == {("net", "web")}
+
+
+def test_a_relation_between_nodes_may_name_tasks_by_a_pattern() -> None:
+    every = Relation(name="/ceph-.*/")
+    names = ("ceph-mon", "ceph-osd", "check")
+    tasks = TaskList(tuple(Task(id=each, kind=Kind.SHELL, cross_depends=(every,)) for each in names))
+    assert ("ceph-mon", "check") in edges(drawing.of_list(tasks))
+    assert ("check", "ceph-osd") not in edges(drawing.of_list(tasks))
+
+
+def test_the_graph_of_a_plan_has_a_corner_for_each_instance_with_its_state() -> None:
+    drawn = drawing.of_plan(PLAN, LIST, {f"net@{N1}": "successful"})
+    corners = {corner.name: corner for corner in drawn.corners}
+    assert (corners[f"net@{N1}"].state, corners["deploy"].node) == ("successful", None)
+    assert corners[f"clean@{N2}"].skipped == "not selected"
+    assert ("barrier.1", f"net@{N2}") in edges(drawn)
+
+
+def test_what_is_before_a_task_is_drawn_alone() -> None:
+    drawn = drawing.above(drawing.of_list(LIST), "site")
+    assert {corner.name for corner in drawn.corners} == {"net", "site"}
+    with pytest.raises(NotFound, match="did you mean `site`"):
+        drawing.above(drawn, "sites")
+
+
+def test_what_is_taken_out_leaves_the_order_of_the_rest() -> None:
+    drawn = drawing.without(drawing.of_list(LIST), lambda corner: corner.type in ("stage", "group"))
+    assert edges(drawn) == {("net", "site"), ("net", "report"), ("site", "report"), ("report", "clean")}
+
+
+def test_a_graph_that_would_have_too_many_edges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "MOST_EDGES", 3)
+    with pytest.raises(Invalid, match="more than 3 edges"):
+        drawing.without(drawing.of_list(LIST), lambda corner: corner.type == "stage")
+
+
+def test_edges_that_others_imply_are_left_out_of_a_reduced_graph() -> None:
+    assert ("net", "deploy") not in edges(drawing.reduced(drawing.of_list(LIST)))
+    assert len(edges(drawing.reduced(drawing.of_list(LIST)))) == 5
+
+
+def test_a_circle_has_no_reduction_and_is_named() -> None:
+    tasks = TaskList(tuple(Task(id=a, kind=Kind.SHELL, requires=(b,)) for a, b in ("ab", "ba")))
+    with pytest.raises(Invalid, match="circle at or above these: a, b"):
+        drawing.reduced(drawing.of_list(tasks))
+
+
+def test_colours_are_those_of_fuel_and_a_state_is_also_a_word() -> None:
+    fills = {corner.task: drawing.fill(corner) for corner in drawing.of_list(LIST).corners}
+    assert (fills["web"], fills["deploy"], fills["net"]) == ("lightskyblue", "red", "yellowgreen")
+    drawn = drawing.of_plan(PLAN, LIST, {f"net@{N1}": "failed", f"site@{N1}": "not run"})
+    text = drawing.dot(drawn)
+    assert f'"net@{N1}" [label="net\\nshell\\nfailed", fillcolor="red"];' in text
+    assert f'"site@{N1}" [label="site\\npuppet\\nnot run", fillcolor="orange"];' in text
+    assert f'"clean@{N2}" [label="clean\\nshell\\nskipped", fillcolor="gray95"];' in text
+    assert (text.count("subgraph"), text.count("->")) == (2, 10)
+
+
+def test_mermaid_draws_the_same() -> None:
+    text = drawing.mermaid(drawing.of_plan(PLAN, LIST))
+    assert '    n0["net<br/>shell"]:::yellowgreens' in text
+    assert (text.count("subgraph"), text.count("-->")) == (2, 10)
+    assert "classDef gray95s fill:#f2f2f2" in text
+
+
+def _with(**fields: object) -> plans.Plan:
+    return replace(PLAN, **fields)
