@@ -44,6 +44,11 @@ def test_what_differs_on_the_node_counts(machine: Any, shell: Any) -> None:
     assert shell.run(order).tail == "here\n/usr\n"
 
 
+def test_the_nodes_own_facts_are_put_into_texts_and_nothing_else_is(machine: Any, shell: Any) -> None:
+    order = machine.task({"cmd": "uid=x; echo '{uid} {fqdn} {CN_HOSTNAME}' ${uid} '{tasks} {SECRET}'"}, uid="7")
+    assert shell.run(order).tail == f"7 {machine.fqdn} {machine.fqdn} x {{tasks}} {{SECRET}}\n"
+
+
 def test_a_command_of_several_lines_is_one_script_and_on_no_command_line(machine: Any, shell: Any) -> None:
     cmd = "secret=hush-hush\nif true; then\n  tr '\\0' ' ' </proc/$$/cmdline\nfi\ncat <<X\n$secret\nX\n"
     said = shell.run(machine.task({"cmd": cmd})).tail

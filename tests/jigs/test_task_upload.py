@@ -147,7 +147,9 @@ def test_a_path_that_is_none_is_refused_before_anything_runs(
     assert machine.events() == []
 
 
-@pytest.mark.parametrize("wrong", [{"permissions": "9"}, {"permissions": "rw"}, {"user": "-R"}, {"group": "a:b"}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"permissions": "9"}, {"permissions": "rw"}, {"user": "-R"}, {"group": "a:b"}], ids=str
+)
 def test_modes_and_names_that_are_none_are_refused(machine: Any, upload: Any, place: Path, wrong: Any) -> None:
     assert isinstance(upload.run(machine.task(file(place / "f", **wrong))), Failed)
     assert machine.events() == []
@@ -155,9 +157,7 @@ def test_modes_and_names_that_are_none_are_refused(machine: Any, upload: Any, pl
 
 @as_root
 @pytest.mark.parametrize("target", ["inside", "/"], ids=["relative", "absolute"])
-def test_a_link_of_another_user_on_the_way_is_not_followed(
-    machine: Any, upload: Any, place: Path, target: str
-) -> None:
+def test_a_link_of_another_user_on_the_way_is_not_followed(machine: Any, upload: Any, place: Path, target: str) -> None:
     inside = place / "inside"
     inside.mkdir()
     (place / "link").symlink_to(target if target == "inside" else inside)
@@ -242,14 +242,10 @@ def entry(path: Path, data: str, **more: Any) -> dict[str, Any]:
     return {"dst": str(path), "data": data} | more
 
 
-@pytest.mark.parametrize("form", ["by uid", "list"])
-def test_a_node_gets_the_files_of_its_own_uid_alone(machine: Any, upload: Any, place: Path, form: str) -> None:
+def test_a_node_gets_the_files_of_its_own_uid_alone(machine: Any, upload: Any, place: Path) -> None:
     own = [entry(place / "a", "A", permissions="0600"), entry(place / "b" / "c", "C")]
     others = [entry(place / "other", "X")]
-    nodes: Any = {"7": own, "8": others}
-    if form == "list":
-        nodes = [{"uid": 7, "files": own}, {"uid": "8", "files": others}]
-    outcome = upload.run(machine.task({"nodes": nodes, "user": ME, "group": ME}, uid="7"))
+    outcome = upload.run(machine.task({"nodes": {"7": own, "8": others}, "user": ME, "group": ME}, uid="7"))
     assert isinstance(outcome, Succeeded)
     assert (place / "a").read_text() + (place / "b" / "c").read_text() == "AC"
     assert [mode(place / "a"), mode(place / "b" / "c")] == ["0600", "0644"]

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from nodepool_ocb.jigs.jig import Failed, Order, Outcome, Succeeded, Unknown
 from nodepool_ocb.jigs.script import ScriptJig
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.kinds import completed
+from nodepool_ocb.tasks.parameters import DEFAULTS
+from nodepool_ocb.tasks.substitution import Fact, substituted
 from nodepool_ocb.tasks.tasklist import Kind
 
 _SAID: Final = re.compile(r"^task: (.+)$", re.MULTILINE)
@@ -46,7 +47,7 @@ class Task(msgspec.Struct, frozen=True):
     def shaped(self, kind: Kind, shape: type[Shape]) -> Shape:
         """The parameters, with the defaults of their kind; raises Refused where one is missing, or not what it should be."""
         try:
-            return msgspec.convert(completed(kind, self.parameters), shape, strict=False)
+            return msgspec.convert({**DEFAULTS[kind], **self.parameters}, shape, strict=False)
         except msgspec.ValidationError as wrong:
             raise Refused(f"its parameters are wrong: {wrong}") from wrong
 
@@ -82,7 +83,10 @@ def task(order: Order) -> Task:
     """What the order says; what is missing in its attributes is as in a run of no task list."""
     differing, facts, run = (_map(order.attributes, name) for name in ("task", "astute", "tasks"))
     parameters = {**order.definition.parameters, **_map(differing, "parameters")}
-    return Task(parameters, str(facts.get("uid", order.node)), run.get("noop") is True)
+    own: dict[str, Fact] = {"uid": order.node, "fqdn": order.node, "CN_HOSTNAME": order.node}
+    own |= {name: facts[name] for name in own if isinstance(facts.get(name), str | int)}
+    whole = {name: substituted(value, own) for name, value in parameters.items()}
+    return Task(whole, str(own["uid"]), run.get("noop") is True)
 
 
 def _map(holder: Mapping[str, Json], name: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import msgspec
 
 from nodepool_ocb.jigs.tasks.files import File, Places, script
 from nodepool_ocb.jigs.tasks.task import Refused, Task, TaskJig
-from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.tasklist import Kind
 
 
@@ -35,7 +34,7 @@ class Uploads(Places, frozen=True):
     """The parameters of upload_files: ``files`` for every node, ``nodes`` for those whose uid they name."""
 
     files: tuple[Entry, ...] = ()
-    nodes: Mapping[str, Any] | tuple[Mapping[str, Any], ...] = ()
+    nodes: Mapping[str, Any] = {}  # uid → files, looked at for this node alone
 
 
 class UploadJig(TaskJig):
@@ -58,16 +57,7 @@ def _file(uploads: Uploads, entry: Entry) -> File:
 
 def _entries(uploads: Uploads, uid: str) -> Iterator[Entry]:
     yield from uploads.files
-    for held in _of_node(uploads.nodes, uid):
-        try:
-            yield from msgspec.convert(held, tuple[Entry, ...], strict=False)
-        except msgspec.ValidationError as wrong:
-            raise Refused(f"its parameters are wrong: the files of node {uid}: {wrong}") from wrong
-
-
-def _of_node(nodes: Mapping[str, Any] | tuple[Mapping[str, Any], ...], uid: str) -> Iterator[Json]:
-    """Either form that Fuel had: ``{uid: files}``, and a list of ``{uid: ..., files: ...}``."""
-    if isinstance(nodes, Mapping):
-        yield from (held["files"] if isinstance(held, dict) else held for key, held in nodes.items() if str(key) == uid)
-    else:
-        yield from (each.get("files") for each in nodes if str(each.get("uid")) == uid)
+    try:
+        yield from msgspec.convert(uploads.nodes.get(uid, ()), tuple[Entry, ...], strict=False)
+    except msgspec.ValidationError as wrong:
+        raise Refused(f"its parameters are wrong: the files of node {uid}: {wrong}") from wrong
