@@ -67,10 +67,10 @@ def rows(look: Look, runs: Mapping[str, Run]) -> Iterator[Row]:
 def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], state: RunState) -> Row:
     record = vertex.record
     run = runs.get(_run(vertex) or "")
-    told = Row(task, node, "", attempts=record.attempt)
+    row = Row(task, node, "", attempts=record.attempt)
     if run is not None:
-        told = replace(
-            told,
+        row = replace(
+            row,
             queued=run.queued,
             started=run.started,
             ended=run.ended,
@@ -80,18 +80,18 @@ def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], state: R
         )
     match record.state:
         case State.ACTIVE if run is not None and run.outcome == "failed":
-            return replace(told, outcome=Outcome.SKIPPED, reason=record.reason or run.reason)
+            return replace(row, outcome=Outcome.SKIPPED, reason=record.reason or run.reason)
         case State.ACTIVE:
-            return replace(told, outcome=Outcome.SUCCESSFUL)
+            return replace(row, outcome=Outcome.SUCCESSFUL)
         case State.ERROR:
-            return replace(told, outcome=Outcome.FAILED, reason=record.reason or told.reason)
+            return replace(row, outcome=Outcome.FAILED, reason=record.reason or row.reason)
         case State.PROPOSED if state not in (RunState.COMMITTING,) and record.reason is not None:
-            return replace(told, outcome=Outcome.NOT_RUN, reason=record.reason.removeprefix("not run: "))
+            return replace(row, outcome=Outcome.NOT_RUN, reason=record.reason.removeprefix("not run: "))
         case State.TODO | State.TRANSITION:
             since = record.since if record.state is State.TODO else None
             started = record.since if record.state is State.TRANSITION else None
-            return replace(told, outcome=_OPEN[record.state], queued=since, started=started, reason=record.reason)
-    return replace(told, outcome=_OPEN[record.state])
+            return replace(row, outcome=_OPEN[record.state], queued=since, started=started, reason=record.reason)
+    return replace(row, outcome=_OPEN[record.state])
 
 
 def ended(running: Running, look: Look, history: Sequence[Row], now: float) -> TaskRun:
