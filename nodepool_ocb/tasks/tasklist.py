@@ -63,6 +63,7 @@ class Expression(msgspec.Struct, frozen=True):
 
     language: Language
     text: str
+    strict: bool = True  # of the settings language: a path that leads nowhere is an error, else it is null
 
 
 class Strategy(msgspec.Struct, frozen=True):

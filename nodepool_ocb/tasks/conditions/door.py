@@ -1,0 +1,31 @@
+"""The one door to the languages."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.tasks.conditions import api, settings
+from nodepool_ocb.tasks.conditions.models import Models
+from nodepool_ocb.tasks.conditions.tree import Parsed, Verdict, verdict
+from nodepool_ocb.tasks.tasklist import Expression, Language
+
+
+def parse(expression: Expression) -> Parsed:
+    """Raises Invalid: what is wrong, where in the text, and what to write."""
+    match expression.language:
+        case Language.SETTINGS:
+            return Parsed(expression, settings.parse(expression.text, strict=expression.strict))
+        case Language.API:
+            return Parsed(expression, api.parse(expression.text))
+        case Language.YAQL:
+            raise Invalid("not yet")
+
+
+def evaluate(parsed: Parsed, models: Models) -> Verdict:
+    """An expression of the settings language or of ``api`` on what is the same for every node.
+
+    Raises Invalid where a fact is missing, or values of two kinds are compared.
+    """
+    language = settings if parsed.expression.language is Language.SETTINGS else api
+    return verdict(parsed, partial(language.lookup, models=models))

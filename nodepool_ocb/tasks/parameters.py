@@ -1,0 +1,62 @@
+"""The parameters of a task as whoever runs it gets them: with the defaults of its kind, under one name each.
+
+``timeout`` and ``interval`` are seconds; ``retries`` are attempts after the first, ``interval`` is the pause before each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.tasks.tasklist import Kind, Task
+
+_FILE: Final[Mapping[str, Json]] = {
+    "permissions": "0644",
+    "dir_permissions": "0755",
+    "user": "root",
+    "group": "root",
+    "overwrite": True,
+    "parents": True,
+}
+_SHELL: Final[Mapping[str, Json]] = {"cwd": "/", "timeout": 300, "retries": 2, "interval": 2}
+_UPLOAD: Final[Mapping[str, Json]] = {**_FILE, "timeout": 60, "retries": 3, "interval": 2}
+
+#: Kind → the parameters that it has where a list says nothing else.
+DEFAULTS: Final[Mapping[Kind, Mapping[str, Json]]] = MappingProxyType(
+    {
+        Kind.SHELL: _SHELL,
+        Kind.MASTER_SHELL: _SHELL,
+        Kind.PUPPET: {"cwd": "/", "timeout": 5400, "retries": 2, "interval": 2},
+        Kind.UPLOAD_FILE: _UPLOAD,
+        Kind.UPLOAD_FILES: _UPLOAD,
+        Kind.COPY_FILES: {**_UPLOAD, "timeout": 300},
+        Kind.SYNC: {"timeout": 300, "retries": 10, "interval": 2},
+        Kind.REBOOT: {"timeout": 900, "retries": 0, "interval": 2},
+    }
+)
+
+#: As documents may write a parameter → as it is called here.
+OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {"user_owner": "user", "group_owner": "group", "puppet_manifests": "puppet_manifest"}
+)
+
+
+def completed(task: Task) -> dict[str, Json]:
+    """A task's parameters with the defaults of its kind; ``nodes`` of upload_files is a mapping, uid → files.
+
+    >>> completed(Task(id="a", kind=Kind.SHELL, parameters={"cmd": "true", "retries": 5}))
+    {'cwd': '/', 'timeout': 300, 'retries': 5, 'interval': 2, 'cmd': 'true'}
+    """
+    own = {OTHER_NAMES.get(name, name): value for name, value in task.parameters.items()}
+    if isinstance(own.get("nodes"), list):
+        own["nodes"] = _by_uid(own["nodes"])
+    return {**DEFAULTS.get(task.kind, {}), **own}
+
+
+def _by_uid(nodes: list[Any]) -> dict[str, Json]:
+    found: dict[str, list[Json]] = {}
+    for each in nodes:
+        found.setdefault(str(each["uid"]), []).extend(each["files"])
+    return found
