@@ -32,7 +32,9 @@ class TasksScene:
 
     def open(self) -> None:
         self._play.title("Task lists: Fuel's granular deployment")
-        self._play.say(f"{len(NODES)} machines more. A node's tags are its roles; its label uid is the number that Fuel had.")
+        self._play.say(
+            f"{len(NODES)} machines more. A node's tags are its roles; its label uid is the number that Fuel had."
+        )
         self._play.run(f"deployment create {DEPLOYMENT}", quiet=True)
         self._play.each(
             [
@@ -42,25 +44,29 @@ class TasksScene:
             ]
         )
         self._play.run(f"deployment commit {DEPLOYMENT} --no-noderoles")
-        self._play.say("The list is the example of Fuel's specification. It is checked, and stored for the release 6.1:")
+        self._play.say(
+            "The list is the example of Fuel's specification. It is checked, and stored for the release 6.1:"
+        )
         self._play.run(f"tasks check {LIST}")
         self._play.run(f"tasks upload {LIST} --release 6.1")
         self._play.run(f"tasks upload --deployment {DEPLOYMENT} --base 6.1")
 
     def plan(self) -> None:
-        self._play.say("Controllers are done two at a time, in the order in which they are listed; the first one is primary:")
+        self._play.say(
+            "Controllers are done two at a time, in the order in which they are listed; the first one is primary:"
+        )
         self._play.run(f"tasks run --deployment {DEPLOYMENT} --nodes {LISTED} --plan", expect=10)
 
     def run(self) -> None:
         self._play.say("An annealer drives the run; the others work on it, too:")
-        self._play.run(
-            f"tasks run --deployment {DEPLOYMENT} --nodes {LISTED} --wait --timeout {PATIENCE_SECONDS:.0f}"
-        )
+        self._play.run(f"tasks run --deployment {DEPLOYMENT} --nodes {LISTED} --wait --timeout {PATIENCE_SECONDS:.0f}")
         self._play.say("The history says when each task began on each node, and how it ended:")
         self._play.run(f"tasks history {DEPLOYMENT}")
 
     def part(self) -> None:
-        self._play.say("A part of it: what is between two tasks, on two nodes. What is left out keeps its place in the order:")
+        self._play.say(
+            "A part of it: what is between two tasks, on two nodes. What is left out keeps its place in the order:"
+        )
         part = f"--deployment {DEPLOYMENT} --nodes 7,8 --start setup_services --end deploy"
         self._play.run(f"tasks run {part} --plan", expect=10)
         self._play.run(f"tasks run {part} --wait --timeout {PATIENCE_SECONDS:.0f}")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.tasks.tasklist import Kind, Relation, Task, TaskList
-from nodepool_ocb.views.tasks import drawing, plans
+from nodepool_ocb.views.tasks import drawing, lists, plans
 from nodepool_ocb.views.view import plain
 from tests.views.small_tasks import LIST, N1, N2, PLAN
 
@@ -54,6 +54,23 @@ def test_stages_and_barriers_stand_in_a_plan_for_those_who_ask() -> None:
 def test_of_many_nodes_a_table_names_the_first_ones() -> None:
     row = plans.PlannedTask(wave=1, task="net", type="shell", nodes=tuple(f"n{each}" for each in range(20)))
     assert plans.words(row).nodes == "n0, n1, n2, n3, n4, n5, n6, n7 and 12 more"
+
+
+# -- lists --
+
+
+def test_a_check_counts_tasks_by_type() -> None:
+    found = lists.checked(LIST, ["odd"])
+    assert found.types == {"group": 1, "puppet": 1, "shell": 3, "stage": 1}
+    assert next(map(plain, lists.types(found))) == {"type": "group", "tasks": 1}
+
+
+def test_a_task_is_shown_with_what_is_just_before_and_after_it() -> None:
+    shown = lists.task(LIST, "site")
+    assert (shown.after, shown.before) == (("net",), ("deploy",))
+    assert lists.task(LIST, "clean").cross_depends == ("report on *",)
+    with pytest.raises(NotFound, match="no task sites in this list; did you mean `site`"):
+        lists.task(LIST, "sites")
 
 
 # -- graphs --

@@ -94,7 +94,12 @@ def run_options(command: F) -> F:
 
 def asked(**given: Any) -> Asked:
     """The options, with lists taken apart."""
-    lists = {name: names(given.get(name, ())) for name in ("tasks", "skip", "start", "end")}
-    flags = {name: given[name] for name in ("force", "noop") if name in given}
+    lists: dict[str, Any] = {name: names(given.get(name, ())) for name in ("tasks", "skip", "start", "end")}
     nodes = tuple(part for each in given.get("nodes", ()) for part in each.split(",") if part)
-    return msgspec.convert({**lists, **flags, "nodes": nodes, "events": tuple(given.get("events", ()))}, Asked)
+    return Asked(
+        nodes=nodes,
+        events=tuple(given.get("events", ())),
+        force=given.get("force", False),
+        noop=given.get("noop", False),
+        **lists,
+    )
