@@ -10,6 +10,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -45,13 +48,24 @@ class ScriptJig:
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
         """Blocks until the run has ended, the machine has been out of reach for too long, or ``stop`` is set."""
-        if not order.definition.script:
-            return Failed(f"role {order.role} has no script")
         if wrong := protocol.misnamed(order):
             return Failed(wrong)
+        prepared = self.prepared(order)
+        return self._do(prepared, stop) if isinstance(prepared, Order) else prepared
+
+    def prepared(self, order: Order) -> Order | Failed | Unknown:
+        """The order with the text of what is to run on the machine, or why there is none."""
+        return order if order.definition.script else Failed(f"role {order.role} has no script")
+
+    def beside(self, order: Order, link: Link) -> AbstractContextManager[object]:  # noqa: ARG002
+        """What goes on here, on the same connection, while the order does there."""
+        return nullcontext()
+
+    def _do(self, order: Order, stop: threading.Event) -> Outcome:
         key = (order.node, protocol.name(order))
         with Output(order.log, order.log_bytes) as output:
-            errand = Errand(order, stop, output, self._pool, self._asked.get(key, order.previous_epoch))
+            before = self._asked.get(key, order.previous_epoch)
+            errand = Errand(order, stop, output, self._pool, before, partial(self.beside, order))
             outcome = errand.outcome()
         if errand.sent and isinstance(outcome, Unreachable | Unknown | Detached):
             self._asked.setdefault(key, order.epoch)  # asked again, a destructive role is not taken for a new one
@@ -101,10 +115,18 @@ def _end(link: Link, order: Order, settings: SshSettings) -> Unreachable | Fence
 class Errand:
     """One order on its way to its outcome, over as many connections as it takes."""
 
-    def __init__(self, order: Order, stop: threading.Event, output: Output, links: Pool, before: int | None) -> None:
+    def __init__(
+        self,
+        order: Order,
+        stop: threading.Event,
+        output: Output,
+        links: Pool,
+        before: int | None,
+        beside: Callable[[Link], AbstractContextManager[object]],
+    ) -> None:
         self.sent = False  # the machine may know of it
         self._order, self._stop, self._output, self._pool = order, stop, output, links
-        self._before = before
+        self._before, self._beside = before, beside
         self._deadline = time.monotonic() + order.timeout_seconds + GRACE_SECONDS
         self._lost_at: float | None = None  # when the connection broke after which none has held
         self._losses = 0
@@ -153,7 +175,8 @@ class Errand:
             if self._before is None:
                 self._before = self._order.epoch  # from now on it may have been started
             conversation = Conversation(self._order, link, runner, self._output, settings, first)
-            return conversation.outcome(self._stop, self._deadline, self._held)
+            with self._beside(link):
+                return conversation.outcome(self._stop, self._deadline, self._held)
         except (Broken, Nonsense) as broken:
             self._lied = isinstance(broken, Lied | Nonsense)
             self._pool.discard(link)

@@ -15,6 +15,8 @@ DEPLOYMENTS = "/ocb/deployments"
 NODES = "/ocb/nodes"
 DAEMONS = "/ocb/daemons"  # but for the kinds of ``POOL_KINDS``
 ROLLOUTS = "/ocb/rollouts"
+TASKS = "/ocb/tasks"
+TASK_RUNS = "/ocb/tasks/runs"
 IMAGES = "/nodepool/image"
 POOL_CLOCK = "/nodepool/clock"  # for who may not write below /ocb
 DAEMON_KINDS = ("annealer", "builder", "launcher")
@@ -120,6 +122,31 @@ def rollout(deployment: str, identity: str, part: str = "") -> str:
 
 def rollout_lock(deployment: str, identity: str) -> str:
     return f"/ocb/rollouts/{deployment}/{identity}/lock"
+
+
+# -- task lists (seed 002) --
+
+
+def task_runs(deployment: str) -> str:
+    return f"/ocb/tasks/runs/{deployment}"
+
+
+def task_run(deployment: str, identity: str, part: str = "") -> str:
+    """A run of tasks, or a table of it, or a part of a table.
+
+    >>> task_run("lab", "0000000001", "plan/0000")
+    '/ocb/tasks/runs/lab/0000000001/plan/0000'
+    """
+    return f"/ocb/tasks/runs/{deployment}/{identity}" + (f"/{part}" if part else "")
+
+
+def task_run_lock(deployment: str, identity: str) -> str:
+    return f"/ocb/tasks/runs/{deployment}/{identity}/lock"
+
+
+def task_facts(deployment: str, identity: str, fqdn: str = "common") -> str:
+    """What a run gives to each node ("common": to all of them)."""
+    return f"/ocb/tasks/runs/{deployment}/{identity}/facts/{fqdn}"
 
 
 # -- images (seed 004) --

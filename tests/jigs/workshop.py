@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs import Order, Outcome
@@ -51,6 +52,16 @@ class Machine:
             **fields,
         )
 
+    def task(self, parameters: dict[str, Any], *, uid: str = "1", noop: bool = False, **fields: Any) -> Order:
+        """An order of a run of a task list; ``differing``: the parameters that differ on this node."""
+        attributes = {
+            "task": {"parameters": fields.pop("differing", {})},
+            "astute": {"uid": uid, "fqdn": self.fqdn},
+            "tasks": {"run": "0000000003", "deployment": "lab", "noop": noop, "facts_file": "/etc/astute.yaml"},
+        }
+        order = self.order("", attributes=attributes, **fields)
+        return replace(order, definition=Role(barclamp="tasks", jig="task", flags=("task",), parameters=parameters))
+
     @property
     def history(self) -> list[Event]:
         return self.farm.history(0)
@@ -77,8 +88,8 @@ class Machine:
 class Annealer:
     """One annealer's jig, with connections of its own."""
 
-    def __init__(self, settings: SshSettings) -> None:
-        self.jig = ScriptJig(Settings(ssh=settings))
+    def __init__(self, settings: SshSettings, jig: type[ScriptJig] = ScriptJig) -> None:
+        self.jig = jig(Settings(ssh=settings))
         self.jig._pool = Pool(settings)  # in one process annealers would share it
         self.stop = threading.Event()
 

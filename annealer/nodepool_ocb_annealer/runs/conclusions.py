@@ -14,6 +14,7 @@ from nodepool_ocb.engine import addressing, claim
 from nodepool_ocb.engine.liveness import died
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.readiness import LONGEST_BACKOFF_SECONDS
+from nodepool_ocb.engine.roles import TASK
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.jigs.jig import Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.model import paths
@@ -98,6 +99,7 @@ def _record(grant: claim.Grant, outcome: Outcome, ended: float) -> Run:
         outcome=type(outcome).__name__.lower(),
         generation=grant.record.generation,
         epoch=grant.epoch,
+        queued=grant.queued,
         exit_code=known.exit_code if known else None,
         reason=_reason(outcome, grant),
         tail=(known.tail or None) if known else None,
@@ -137,7 +139,8 @@ def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[
         return Event.LOSE, {"not_before": now + _pause(record, role)}
     done = isinstance(outcome, Failed) and outcome.exit_code == 0  # and what it gave back cannot be kept
     if isinstance(outcome, Failed) and record.attempt <= role.retries and not (done and "destructive" in role.flags):
-        return Event.DEFER, {"not_before": now + _pause(record, role)}
+        pause = _pause(record, role) if TASK not in role.flags else min(role.backoff_seconds, LONGEST_BACKOFF_SECONDS)
+        return Event.DEFER, {"not_before": now + pause}  # a task list names one interval for all its retries
     return Event.FAIL, {}
 
 

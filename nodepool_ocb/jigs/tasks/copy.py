@@ -1,0 +1,58 @@
+"""Jig task-copy: files of the annealer's host, which is the admin node then, become files on the machine."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.documents import files as documents
+from nodepool_ocb.jigs.tasks.files import Places, absolute, script
+from nodepool_ocb.jigs.tasks.task import Lacking, Refused, Task, TaskJig
+from nodepool_ocb.tasks.tasklist import Kind
+
+MOST_BYTES: Final = 4 << 20  # of the files of one task: the machine keeps the script that brings them
+NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENAMETOOLONG})
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """What becomes what."""
+
+    src: str
+    dst: str
+
+
+class Copy(Places, frozen=True):
+    """The parameters of copy_files."""
+
+    files: tuple[Pair, ...]
+
+
+class CopyJig(TaskJig):
+    name = "task-copy"
+
+    def text(self, task: Task) -> str:
+        copy = task.shaped(Kind.COPY_FILES, Copy)
+        left, read = MOST_BYTES, []
+        for pair in copy.files:
+            content = _content(pair.src, left)
+            left -= len(content)
+            read.append(copy.file(pair.dst, content))
+        return script(read, task.noop)
+
+
+def _content(src: str, left: int) -> bytes:
+    """That it is not there is this task's failure; that it cannot be read is a fault of this host."""
+    host = socket.gethostname()
+    try:
+        content = documents.read(Path(absolute(src, "src")), left)
+    except OSError as error:
+        said = f"src {src} on the annealer's host {host}: {error.strerror}"
+        raise (Refused if error.errno in NOT_THERE else Lacking)(said) from error
+    if len(content) > left:
+        most = f"the files of one task may hold {MOST_BYTES} bytes; use sync for more"
+        raise Refused(f"src {src} on the annealer's host {host} is too large: {most}")
+    return content

@@ -1,0 +1,104 @@
+"""What the jigs of all kinds of tasks have in common: an order's parameters become a script, which jig script runs.
+
+So a task is fenced, attached to, adopted and ended as any script is. It gives no attributes back. A line of its output that
+begins with ``task:`` and is the last such is the reason of its failure.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.jigs.jig import Failed, Order, Outcome, Succeeded, Unknown
+from nodepool_ocb.jigs.script import ScriptJig
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.tasks.parameters import DEFAULTS
+from nodepool_ocb.tasks.substitution import Fact, substituted
+from nodepool_ocb.tasks.tasklist import Kind
+
+_SAID: Final = re.compile(r"^task: (.+)$", re.MULTILINE)
+
+Shape = TypeVar("Shape")
+
+
+class Refused(Exception):
+    """This task cannot be done, whichever annealer tries; the text says why."""
+
+
+class Lacking(Exception):
+    """This annealer's host cannot do it, another's may; the text says why."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What an order says of a task."""
+
+    parameters: Mapping[str, Json]  # of the list, and what differs on this node
+    uid: str
+    noop: bool  # say what would be done, and change nothing
+
+    def shaped(self, kind: Kind, shape: type[Shape]) -> Shape:
+        """The parameters, with the defaults of their kind; raises Refused where one is missing, or not what it should be."""
+        try:
+            return msgspec.convert({**DEFAULTS[kind], **self.parameters}, shape, strict=False)
+        except msgspec.ValidationError as wrong:
+            raise Refused(f"its parameters are wrong: {wrong}") from wrong
+
+
+class TaskJig(ScriptJig):
+    """Jig script, with the script that ``text`` makes of the task."""
+
+    def text(self, task: Task) -> str:
+        """What is to run on the machine. The same order must give the same text. Raises Refused or Lacking."""
+        raise NotImplementedError
+
+    def prepared(self, order: Order) -> Order | Failed | Unknown:
+        try:
+            text = self.text(task(order))
+        except Refused as refused:
+            return Failed(str(refused))
+        except Lacking as lacking:
+            return Unknown(str(lacking), begun=False)
+        return replace(order, definition=replace(order.definition, script=text))
+
+    def run(self, order: Order, stop: threading.Event) -> Outcome:
+        outcome = super().run(order, stop)
+        if isinstance(outcome, Succeeded):
+            return replace(outcome, attributes=order.attributes)
+        if isinstance(outcome, Failed):
+            said = _SAID.findall(outcome.tail) if outcome.exit_code else []
+            timed_out = outcome.reason.startswith("timed out")
+            return replace(outcome, attributes=None, reason=said[-1] if said and not timed_out else outcome.reason)
+        return outcome
+
+
+def task(order: Order) -> Task:
+    """What the order says; what is missing in its attributes is as in a run of no task list."""
+    differing, facts, run = (_map(order.attributes, name) for name in ("task", "astute", "tasks"))
+    parameters = {**order.definition.parameters, **_map(differing, "parameters")}
+    own: dict[str, Fact] = {"uid": order.node, "fqdn": order.node, "CN_HOSTNAME": order.node}
+    own |= {name: facts[name] for name in own if isinstance(facts.get(name), str | int)}
+    whole = {name: substituted(value, own) for name, value in parameters.items()}
+    return Task(whole, str(own["uid"]), run.get("noop") is True)
+
+
+def _map(holder: Mapping[str, Json], name: str) -> dict[str, Any]:
+    held = holder.get(name)
+    return held if isinstance(held, dict) else {}
+
+
+def program(file: str, **values: str) -> str:
+    """A script that begins with these variables and goes on as this file beside us does."""
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()) + _text(file)
+
+
+@cache
+def _text(file: str) -> str:
+    return files("nodepool_ocb.jigs.tasks").joinpath(file).read_text()
