@@ -7,7 +7,6 @@ or of the nearest one above it that has any.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -15,20 +14,10 @@ from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.records import Node
+from nodepool_ocb.tasks.compiling.election import natural
 from nodepool_ocb.tasks.plan import Member
 
 UID: Final = "uid"  # the label
-_NUMBER: Final = re.compile(r"(\d+)")
-
-
-def natural(uid: str) -> tuple[tuple[bool, int, str], ...]:
-    """A key by which numbers in texts count by their values.
-
-    >>> sorted(["node-10", "node-9", "2", "10"], key=natural)
-    ['2', '10', 'node-9', 'node-10']
-    """
-    parts = (part for part in _NUMBER.split(uid) if part)
-    return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts)
 
 
 def members(world: World, deployment: str) -> list[Member]:

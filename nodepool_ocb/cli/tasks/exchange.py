@@ -45,9 +45,7 @@ def upload(
         raise click.UsageError("--base and --settings are of a deployment")
     if not files and not base and not settings:
         raise click.UsageError("give the files of a list, --base or --settings")
-    given = lists.Given(
-        files=tuple(files), base=base, settings=settings, lenient=lenient, compat_prefix=compat_prefix
-    )
+    given = lists.Given(files=tuple(files), base=base, settings=settings, lenient=lenient, compat_prefix=compat_prefix)
     with session.session() as opened:
         row = lists.store(opened, owner, given, force=force, dry_run=dry_run)
     _report([row], dry_run)
@@ -106,9 +104,7 @@ def sync(folder: str, lenient: bool, compat_prefix: bool, dry_run: bool) -> None
     with session.session() as opened:
         for tree in trees(Path(folder)):
             try:
-                given = lists.Given(
-                    files=tuple(map(str, tree.folders)), lenient=lenient, compat_prefix=compat_prefix
-                )
+                given = lists.Given(files=tuple(map(str, tree.folders)), lenient=lenient, compat_prefix=compat_prefix)
                 rows.append(lists.store(opened, Owner(tree.release), given, force=True, dry_run=dry_run, how=tree.how))
             except Invalid as wrong:
                 rows.append(shown.failed(tree.release, tree.how, len(wrong.problems)))
@@ -119,7 +115,10 @@ def sync(folder: str, lenient: bool, compat_prefix: bool, dry_run: bool) -> None
 
 
 def _of(tree: Tree, wrong: Invalid) -> list[str]:
-    return [*wrong.problems, f"release {tree.release}: {counted(len(wrong.problems), 'fault')}; its list stays as it is"]
+    return [
+        *wrong.problems,
+        f"release {tree.release}: {counted(len(wrong.problems), 'fault')}; its list stays as it is",
+    ]
 
 
 def _report(rows: Sequence[shown.StoredRow], dry_run: bool) -> None:

@@ -38,7 +38,9 @@ def show(prepared: Prepared, everything: bool) -> bool:
     """Print a plan: one document. Gives whether anything would run."""
     document = plans.document(prepared.deployment, prepared.plan, prepared.tasks, everything=everything)
     if output.chosen() == "table":
-        made = [output.table(map(plans.words, document.runs), ("wave", "task", "type", "nodes"))] if document.runs else []
+        made = (
+            [output.table(map(plans.words, document.runs), ("wave", "task", "type", "nodes"))] if document.runs else []
+        )
         if document.reasons:
             left = map(plans.reason_words, document.reasons)
             made += [*([""] if made else []), output.table(left, ("not_run", "instances", "reason"))]
@@ -46,7 +48,9 @@ def show(prepared: Prepared, everything: bool) -> bool:
         for warning in prepared.warnings:
             output.say(f"note: {warning}")
         many, left_out = sum(max(1, len(row.nodes)) for row in document.runs), len(document.left_out)
-        output.say(f"{counted(many, 'instance')} of tasks to run on {counted(len(document.nodes), 'node')}, {left_out} not")
+        output.say(
+            f"{counted(many, 'instance')} of tasks to run on {counted(len(document.nodes), 'node')}, {left_out} not"
+        )
     elif output.chosen() == "name":
         for name in document.names:
             terminal.text(name)
@@ -62,7 +66,10 @@ def show(prepared: Prepared, everything: bool) -> bool:
 @selecting.part_options
 @click.option("--parents-for", metavar="TASK", help="Only this task, and all that comes before it.")
 @click.option(
-    "--remove", multiple=True, type=click.Choice(REMOVABLE), help="Without what is of this type; the rest keeps its order."
+    "--remove",
+    multiple=True,
+    type=click.Choice(REMOVABLE),
+    help="Without what is of this type; the rest keeps its order.",
 )
 @click.option("--tred", is_flag=True, help="Without edges that others imply.")
 @click.option("--format", "form", type=click.Choice(["dot", "mermaid", "json"]), help="The default is dot.")

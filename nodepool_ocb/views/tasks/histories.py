@@ -26,8 +26,20 @@ class InstanceRow(View, frozen=True, kw_only=True):
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
+    attempts: int = 0
     why: str | None = None  # why it failed, was skipped or was not run
     log: str | None = None  # HOST:FILE
+
+    @property
+    def name(self) -> str:
+        """TASK@NODE; of a stage its own name."""
+        return f"{self.task}@{self.node}" if self.node else self.task
+
+
+class Named(View, frozen=True, kw_only=True):
+    """The name of an instance."""
+
+    name: str
 
 
 class InstanceWords(View, frozen=True, kw_only=True):
