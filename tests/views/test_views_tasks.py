@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.tasks import reading
+from nodepool_ocb.tasks.compiling import compile
+from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.tasklist import Kind, Relation, Task, TaskList
 from nodepool_ocb.views.tasks import drawing, lists, plans
 from nodepool_ocb.views.view import plain
 from tests.views.small_tasks import LIST, N1, N2, PLAN
+
+ROOT: Final = Path(__file__).parents[2]
 
 
 def edges(drawn: drawing.Drawing) -> set[tuple[str, str]]:
@@ -157,3 +165,20 @@ def test_mermaid_draws_the_same() -> None:
 
 def _with(**fields: object) -> plans.Plan:
     return replace(PLAN, **fields)
+
+
+# -- the example of Fuel's specification --
+
+
+def test_the_seeds_example_is_planned_in_the_seeds_order() -> None:
+    tasks = reading.read_files([ROOT / "tools/fuel/tasks.yaml"]).tasks
+    roles = {6: "cinder", 7: "network", 8: "compute"}
+    nodes = [
+        Member(name=f"node-{uid}", uid=str(uid), roles=(roles.get(uid, "controller"),))
+        for uid in (1, 4, 2, 3, 5, 6, 7, 8)
+    ]
+    rows = plans.document("lab", compile(tasks, nodes), tasks).runs
+    pairs = [(each, ("setup_network", "setup_services")) for each in ("1", "4 2", "3 5", "6 7", "8")]
+    assert [(" ".join(node.removeprefix("node-") for node in row.nodes), row.task) for row in rows] == [
+        (nodes, task) for nodes, both in pairs for task in both
+    ]

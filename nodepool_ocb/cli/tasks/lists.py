@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 lenient_option = click.option(
-    "--lenient", is_flag=True, help="As Fuel read it: of a key that is there twice the last counts, unknown keys are left out."
+    "--lenient",
+    is_flag=True,
+    help="As Fuel read it: of a key that is there twice the last counts, unknown keys are left out.",
 )
 compat_option = click.option(
     "--compat-prefix", is_flag=True, help="/patterns/ match the beginnings of names, as Fuel's did; else whole names."
@@ -85,3 +87,23 @@ def read_texts(sources: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]
             texts[f"{prefix}{name}"] = text
         warnings += found.warnings
     return texts, tuple(warnings)
+
+
+def check(
+    sources: Sequence[str], release: str | None, deployment: str | None, *, lenient: bool, compat_prefix: bool
+) -> tuple[TaskList, tuple[str, ...]]:
+    """The list in these files, and what is odd in it; over that of a release, or of a deployment's release.
+
+    Raises Invalid with every fault, and NotFound.
+    """
+    from nodepool_ocb.tasks import reading
+
+    if not release and not deployment:
+        found = reading.read_files([Path(each) for each in sources], lenient=lenient, compat_prefix=compat_prefix)
+        return found.tasks, found.warnings
+    texts, left_out = read_texts(sources)
+    with session.session() as opened:
+        opened.sync()
+        below = _base(opened, release, deployment)
+    read = reading.read([*below, Layer(texts)], lenient=lenient, compat_prefix=compat_prefix)
+    return read.tasks, (*left_out, *read.warnings)

@@ -72,7 +72,9 @@ def wait(key: Key, timeout_seconds: float | None) -> None:
         bad = histories.chosen(last.instances, failed=True)
         document = shown.Awaited(outcome, shown.RunDocument(last.row, tuple(bad)))
         parts = [output.fields(shown.words(last.row), but=("started",))]
-        output.thing(document, str(key), *parts, *([output.table(map(histories.words, bad), running.COLUMNS)] if bad else []))
+        output.thing(
+            document, str(key), *parts, *([output.table(map(histories.words, bad), running.COLUMNS)] if bad else [])
+        )
     if ended is not None:
         raise ended
 
@@ -138,5 +140,7 @@ class _Live:
         from rich.console import Group
 
         rows = sorted(histories.chosen(run.instances), key=lambda row: shown.LIVELY.index(row.state))[:LIVE]
-        table = output.picture(list(map(histories.words, rows)), running.COLUMNS[:-1], ("queued",), self._live.console.width)
+        table = output.picture(
+            list(map(histories.words, rows)), running.COLUMNS[:-1], ("queued",), self._live.console.width
+        )
         self._live.update(Group(shown.summary(key, run.head, run.instances), table), refresh=True)

@@ -34,7 +34,9 @@ def lab(ocb: Ocb) -> Ocb:
     """Deployment lab with nodes 1 and 2, both web."""
     assert ocb("deployment", "create", "lab").exit_code == 0
     for uid in ("1", "2"):
-        made = ocb("node", "create", f"n{uid}.example.com", "--deployment", "lab", "--tag", "web", "--label", f"uid={uid}")
+        made = ocb(
+            "node", "create", f"n{uid}.example.com", "--deployment", "lab", "--tag", "web", "--label", f"uid={uid}"
+        )
         assert made.exit_code == 0, made.output
     return ocb
 
@@ -175,7 +177,10 @@ def test_sync_stores_the_list_of_every_release_by_path_or_by_name(ocb: Ocb, ask:
     dry = ocb("tasks", "sync", "--dir", str(tmp_path / "puppet"), "--dry-run")
     assert (dry.exit_code, ask("tasks", "list")) == (10, [])
     rows = ask("tasks", "sync", "--dir", str(tmp_path / "puppet"))
-    assert [(row["name"], row["change"], row["tasks"]) for row in rows] == [("6.1", "created", 2), ("9.0", "created", 2)]
+    assert [(row["name"], row["change"], row["tasks"]) for row in rows] == [
+        ("6.1", "created", 2),
+        ("9.0", "created", 2),
+    ]
     assert [row["change"] for row in ask("tasks", "sync", "--dir", str(tmp_path / "puppet"))] == ["unchanged"] * 2
 
 
@@ -197,7 +202,10 @@ def test_a_plan_shows_waves_nodes_and_what_is_left_out(lab: Ocb, ask: Ask, folde
     assert lab("tasks", "upload", str(folder), "--deployment", "lab").exit_code == 0
     planned = ask("tasks", "plan", "--deployment", "lab", "--nodes", "2,1")
     n1, n2 = "n1.example.com", "n2.example.com"
-    assert [(row["wave"], row["task"], row["nodes"]) for row in planned["runs"]] == [(1, "net", [n2, n1]), (2, "site", [n2, n1])]
+    assert [(row["wave"], row["task"], row["nodes"]) for row in planned["runs"]] == [
+        (1, "net", [n2, n1]),
+        (2, "site", [n2, n1]),
+    ]
     answer = lab("tasks", "plan", "--deployment", "lab")
     assert "n1.example.com is not alive; its tasks wait until it is" in answer.stderr
     assert lab("tasks", "plan", "--deployment", "lab", "-o", "name").stdout.splitlines()[0] == f"net@{n1}"
