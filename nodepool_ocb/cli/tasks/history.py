@@ -59,9 +59,11 @@ def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, 
 @click.option("--now", is_flag=True, help="Also end what runs; else it is waited for.")
 def stop(run: str, now: bool) -> None:
     """Begin nothing more. What runs ends, or is ended; what has not begun is not run."""
+    from nodepool_ocb.store.tasks import runs as store
+
     with session.session() as opened:
         key = running.find(opened, run)
-        running.stop(opened, key, now=now)
+        store.stop(opened, *key, session.me(), now)
         found = running.load(opened, key)
     output.thing(found.row, str(key), output.fields(shown.words(found.row), but=("started",)))
 

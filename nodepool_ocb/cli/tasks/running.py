@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import LockOwner
@@ -41,18 +43,11 @@ def find(opened: Session, written: str) -> Key:
     from nodepool_ocb.store.tasks import runs
 
     opened.sync()
-    deployment, slash, id = written.partition("/")
-    if slash:
-        return Key(deployment, id.zfill(10))
-    newest = runs.newest(opened, deployment)
-    if newest is None:
-        known = [each for each in opened.children(paths.TASK_RUNS) or [] if each == deployment]
-        if not known and not opened.exists(paths.deployment(deployment)):
-            raise unknown("deployment", deployment, opened.children(paths.DEPLOYMENTS) or [])
-        raise NotFound(
-            f"deployment {deployment} has no run of tasks; nodepool-ocb tasks run --deployment {deployment} begins one"
-        )
-    return Key(deployment, newest)
+    deployment, _, id = written.partition("/")
+    known = opened.children(paths.DEPLOYMENTS) or []
+    if deployment not in known:
+        raise unknown("deployment", deployment, known)
+    return Key(deployment, runs.chosen(opened, deployment, id or None))
 
 
 def load(opened: Session, key: Key) -> Run:
@@ -61,3 +56,47 @@ def load(opened: Session, key: Key) -> Run:
     if found is None:
         raise NotFound(f"there is no tasks run {key}; see: nodepool-ocb tasks runs {key.deployment}")
     return found
+
+
+def read(opened: Session, key: Key, world: World | None = None) -> Run | None:
+    """The run as it is now; None where it is not there. ``world`` may be given where it was read already."""
+    from nodepool_ocb.store import tree
+    from nodepool_ocb.store.tasks import runs
+
+    found = runs.read(opened, *key)
+    if found is None:
+        return None
+    running, _ = found
+    if world is None:
+        world = World() if running.head.over else tree.load(opened)
+    barriers = {running.plan.tasks[each] for each in running.plan.barriers}
+    instances = shown.instances(runs.rows(opened, world, running), barriers)
+    return Run(key, running.head, instances, _driver(opened, key) if not running.head.over else None)
+
+
+def _driver(opened: Session, key: Key) -> LockOwner | None:
+    from nodepool_ocb.store.locks import holders
+
+    return holders(opened, [paths.task_run_lock(*key)])[0]
+
+
+def rows(opened: Session, deployment: str | None) -> list[shown.RunRow]:
+    """Runs at a glance: by deployment, the newest first; raises NotFound."""
+    from nodepool_ocb.store.tasks import runs
+
+    known = opened.children(paths.DEPLOYMENTS) or []
+    if deployment is not None and deployment not in known:
+        raise unknown("deployment", deployment, known)
+    found = runs.list_(opened, [deployment] if deployment is not None else None)
+    ordered = sorted(found, key=lambda each: (each.deployment, -int(each.id)))
+    return [_row(opened, Key(each.deployment, each.id), each.head) for each in ordered]
+
+
+def _row(opened: Session, key: Key, head: TaskRun) -> shown.RunRow:
+    return shown.row(key, head, None if head.over else _driver(opened, key))
+
+
+def warn_of_nobody(opened: Session) -> None:
+    """Say so where no annealer is running."""
+    if not opened.children(paths.daemons("annealer")):
+        output.say(NOBODY)
