@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from nodepool_ocb.tasks.compiling import groups, lines
 from nodepool_ocb.tasks.compiling.circles import refuse
@@ -12,6 +12,7 @@ from nodepool_ocb.tasks.compiling.election import Selectors, elected
 from nodepool_ocb.tasks.compiling.groups import Amount
 from nodepool_ocb.tasks.compiling.placement import Placement, Relations
 from nodepool_ocb.tasks.plan import VIRTUAL, Member, Plan
+from nodepool_ocb.tasks.selection import Board, Selection, unselected
 from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
 
 #: Why an instance is skipped; None: it is not. Of a stage the member is None.
@@ -23,15 +24,17 @@ def compile(
     members: Sequence[Member],
     cluster: Collection[Member] = (),
     *,
+    selection: Selection | None = None,
     judge: Judge | None = None,
     done: Collection[tuple[str, str]] = (),
     amount_of: Amount | None = None,
 ) -> Plan:
     """What a run on ``members``, in listing order, does.
 
-    ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. ``done``: (task,
-    node) that are skipped because they are done. ``amount_of`` evaluates amounts that are expressions. Raises Invalid
-    with one shortest circle where tasks wait for one another, and for an amount below 1.
+    ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. Only what is
+    selected is judged. ``done``: (task, node) that are skipped because they are done. ``amount_of`` evaluates amounts that
+    are expressions. Raises Invalid with one shortest circle where tasks wait for one another, for an amount below 1, and
+    for each name of the selection that means nothing.
     """
     known = {member.name: member for member in (*cluster, *members)}
     roles = elected(tasks, known.values())
@@ -41,7 +44,9 @@ def compile(
     draft.narrow()
     order = sorted_out(draft.parents)
     refuse(draft.parents, order, lambda vertex: _described(placement, vertex))
-    skipped = _skipped(placement, judge, frozenset(done))
+    skipped = unselected(selection, _board(placement, order)) if selection else {}
+    skipped = {vertex: why for vertex, why in skipped.items() if draft.task_of[vertex] not in draft.barriers}
+    skipped |= _skipped(placement, skipped, judge, frozenset(done))
     return _plan(draft, order, members, skipped, {member.name: roles[member.name] for member in members})
 
 
@@ -66,15 +71,37 @@ def _described(placement: Placement, vertex: int) -> str:
     return f"{placement.name(vertex)} ({place})" if place else placement.name(vertex)
 
 
-def _skipped(placement: Placement, judge: Judge | None, done: Collection[tuple[str, str]]) -> dict[int, str]:
-    """Vertex → why it is not run."""
+def _board(placement: Placement, order: Sequence[int]) -> Board:
+    draft, tasks = placement.draft, placement.tasks
+    vertices: dict[int, list[int]] = {number: [] for number in range(len(tasks))}
+    for vertex, number in enumerate(draft.task_of):
+        if number < len(tasks):
+            vertices[number].append(vertex)
+    return Board(
+        parents=draft.parents,
+        order=order,
+        node_of=draft.node_of,
+        tasks={task.id: vertices[number] for number, task in enumerate(tasks) if task.kind is not Kind.GROUP},
+        groups={
+            tasks[number].id: (anchor.enter, anchor.leave)
+            for number, anchor in placement.anchors.items()
+            if tasks[number].kind is Kind.GROUP
+        },
+        nodes=[(member.name, member.uid) for member in placement.members],
+    )
+
+
+def _skipped(
+    placement: Placement, beside: Container[int], judge: Judge | None, done: Collection[tuple[str, str]]
+) -> dict[int, str]:
+    """Vertex → why it is not run, of those that are not put ``beside`` anyway."""
     found: dict[int, str] = {}
     draft, tasks, members = placement.draft, placement.tasks, placement.members
     idle = any(task.kind is Kind.SKIPPED for task in tasks)
     if judge is None and not done and not idle:
         return found
     for vertex, (number, node) in enumerate(zip(draft.task_of, draft.node_of, strict=True)):
-        if number >= len(tasks):
+        if number >= len(tasks) or vertex in beside:
             continue
         task, member = tasks[number], None if node == draft.virtual else members[node]
         if task.kind is Kind.SKIPPED:
