@@ -15,9 +15,10 @@ import msgspec
 from nodepool_ocb.documents import schema
 from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.tasks import conditions, entries, patterns
-from nodepool_ocb.tasks.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, WHERE, Entry
-from nodepool_ocb.tasks.notes import Notes, fault_at
+from nodepool_ocb.tasks import conditions, patterns
+from nodepool_ocb.tasks.documents import entries
+from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, WHERE, Entry
+from nodepool_ocb.tasks.documents.notes import Notes, fault_at
 from nodepool_ocb.tasks.tasklist import Expression, Kind, Language
 
 SCHEMA: Final = "tasks.json"
