@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from nodepool_ocb.tasks.reading import Reading
 
 lenient_option = click.option(
-    "--lenient", is_flag=True, help="As Fuel read it: of a key that is there twice the last counts, unknown keys are left out."
+    "--lenient",
+    is_flag=True,
+    help="As Fuel read it: of a key that is there twice the last counts, unknown keys are left out.",
 )
 compat_option = click.option(
     "--compat-prefix", is_flag=True, help="/patterns/ match the beginnings of names, as Fuel's did; else whole names."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.tasks.tasklist import Kind
 from nodepool_ocb.views.tasks import drawing, plans
 from nodepool_ocb.views.view import plain
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 REMOVABLE = (*map(str, (Kind.GROUP, Kind.STAGE, Kind.SKIPPED)), plans.BARRIER)
 
@@ -38,13 +41,7 @@ def show(prepared: Prepared, everything: bool) -> bool:
     """Print a plan: one document. Gives whether anything would run."""
     document = plans.document(prepared.deployment, prepared.plan, prepared.tasks, everything=everything)
     if output.chosen() == "table":
-        made = (
-            [output.table(map(plans.words, document.runs), ("wave", "task", "type", "nodes"))] if document.runs else []
-        )
-        if document.reasons:
-            left = map(plans.reason_words, document.reasons)
-            made += [*([""] if made else []), output.table(left, ("not_run", "instances", "reason"))]
-        output.render(*made)
+        output.render(*_tables(document))
         for warning in prepared.warnings:
             output.say(f"note: {warning}")
         many, left_out = sum(max(1, len(row.nodes)) for row in document.runs), len(document.left_out)
@@ -57,6 +54,15 @@ def show(prepared: Prepared, everything: bool) -> bool:
     else:
         output.thing(document, prepared.deployment)
     return bool(document.runs)
+
+
+def _tables(document: plans.PlanDocument) -> Iterator[RenderableType]:
+    if document.runs:
+        yield output.table(map(plans.words, document.runs), ("wave", "task", "type", "nodes"))
+    if document.runs and document.reasons:
+        yield ""
+    if document.reasons:
+        yield output.table(map(plans.reason_words, document.reasons), ("not_run", "instances", "reason"))
 
 
 @click.command(cls=Verb)
@@ -102,7 +108,7 @@ def _drawn(owner: Owner, tasks_only: bool, part: selecting.Asked) -> drawing.Dra
             return drawing.of_list(lists.load(opened, owner).tasks)
         assert owner.deployment is not None, "a list belongs to a release or to a deployment"
         prepared = planning.prepare(opened, session.load(opened), owner.deployment, part)
-        return drawing.of_plan(prepared.plan, prepared.tasks, planning.states(opened, owner.deployment))
+        return drawing.of_plan(prepared.plan, prepared.tasks)
 
 
 def _filtered(drawn: drawing.Drawing, parents_for: str | None, remove: Sequence[str], tred: bool) -> drawing.Drawing:

@@ -21,6 +21,7 @@ from nodepool_ocb.tasks.tasklist import TaskList
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
+    from nodepool_ocb.tasks.conditions import Models
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +39,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Prepared:
     """Raises NotFound, Conflict where there are no nodes, Invalid with all that is wrong in the list on these nodes."""
+    from nodepool_ocb.bounded.yaql import Yaql
     from nodepool_ocb.tasks.compiling import compile
+    from nodepool_ocb.tasks.conditions import Judge, Sources
+    from nodepool_ocb.tasks.selection import Selection
 
     deployment_of(world, deployment)
     unreadable.refuse_inventory(world)
@@ -47,7 +51,19 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Pre
     members = membership.chosen(everyone, asked.nodes)
     if not members:
         raise Conflict(f"deployment {deployment} has no nodes; nodepool-ocb node create FQDN --deployment {deployment}")
-    plan = compile(stored.tasks, members, everyone)
+    selection = Selection(tasks=asked.tasks, skip=asked.skip, start=asked.start, end=asked.end)
+    with Yaql() as evaluator:
+        sources = Sources(_models(stored.settings, members, everyone), evaluator=evaluator)
+        judge = Judge(stored.tasks, sources, force=asked.force)
+        plan = compile(
+            stored.tasks,
+            members,
+            everyone,
+            selection=selection or None,
+            judge=judge,
+            amount_of=lambda task, _: judge.amount(task) or 1,
+        )
+        judge.check()
     return Prepared(
         deployment=deployment,
         asked=asked,
@@ -60,6 +76,13 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Pre
     )
 
 
-def states(opened: Session, deployment: str) -> Mapping[str, str]:
-    """The state of each instance in the newest run, by its name in a plan; empty where there is none."""
-    return {}
+def _models(settings: Mapping[str, Json], members: Sequence[Member], everyone: Sequence[Member]) -> Models:
+    from nodepool_ocb.tasks.conditions import Models
+
+    return Models(
+        settings=settings,
+        cluster={"status": "new", "mode": settings.get("deployment_mode", "ha_compact")},
+        nodes_count=len(members),
+        roles_of_run=frozenset(role for each in members for role in each.roles),
+        roles_of_cluster=frozenset(role for each in everyone for role in each.roles),
+    )

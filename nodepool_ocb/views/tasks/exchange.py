@@ -45,7 +45,9 @@ def merged(layers: Sequence[Layer]) -> dict[str, str]:
         for name, text in layer.texts.items():
             for found, _ in document.load_all_that_can_be_read(text, name, last=True):
                 entries |= {each["id"]: each for each in found.value or ()}
-    return {"tasks.yaml": yaml.dump([*entries.values()], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)}
+    return {
+        "tasks.yaml": yaml.dump([*entries.values()], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    }
 
 
 class _Dumper(yaml.SafeDumper):

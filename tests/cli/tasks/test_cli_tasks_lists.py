@@ -227,3 +227,20 @@ def test_graphs_are_drawn_of_a_release_and_of_a_deployment(lab: Ocb, ask: Ask, f
     assert {each["name"] for each in instances["nodes"]} >= {"net@n1.example.com", "site@n2.example.com"}
     assert lab("tasks", "graph", "--deployment", "lab", "--format", "mermaid").stdout.startswith("flowchart LR")
     assert lab("tasks", "graph", "--deployment", "lab").stdout.startswith("digraph tasks {")
+
+
+def test_a_plan_says_why_the_rest_is_not_run(lab: Ocb, ask: Ask, folder: Path, tmp_path: Path) -> None:
+    condition = "condition: 'settings:fast.value == true', parameters"
+    put(folder, {"site/deep/tasks.yaml": SITE.replace("parameters", condition)})
+    put(tmp_path, {"settings.json": '{"fast": {"value": false}}'})
+    settings = ("--settings", str(tmp_path / "settings.json"))
+    assert lab("tasks", "upload", str(folder), "--deployment", "lab", *settings).exit_code == 0
+    (reason,) = ask("tasks", "plan", "--deployment", "lab")["reasons"]
+    assert (reason["instances"], reason["tasks"]) == (2, ["site"])
+    assert "settings:fast.value is false" in reason["reason"]
+    part = ask("tasks", "plan", "--deployment", "lab", "--tasks", "net/2")
+    assert [(row["task"], row["nodes"]) for row in part["runs"]] == [("net", ["n2.example.com"])]
+    assert {row["reason"] for row in part["left_out"]} == {"not selected: not net/2"}
+    typo = lab("tasks", "plan", "--deployment", "lab", "--end", "nett")
+    assert typo.exit_code == 1
+    assert "did you mean `net`" in typo.stderr
