@@ -21,7 +21,6 @@ from nodepool_ocb.tasks.tasklist import TaskList
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
-    from nodepool_ocb.tasks.conditions import Models
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +39,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Prepared:
     """Raises NotFound, Conflict where there are no nodes, Invalid with all that is wrong in the list on these nodes."""
     from nodepool_ocb.bounded.yaql import Yaql
+    from nodepool_ocb.tasks import facts
     from nodepool_ocb.tasks.compiling import compile
     from nodepool_ocb.tasks.conditions import Judge, Sources
     from nodepool_ocb.tasks.selection import Selection
@@ -53,7 +53,9 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Pre
         raise Conflict(f"deployment {deployment} has no nodes; nodepool-ocb node create FQDN --deployment {deployment}")
     selection = Selection(tasks=asked.tasks, skip=asked.skip, start=asked.start, end=asked.end)
     with Yaql() as evaluator:
-        sources = Sources(_models(stored.settings, members, everyone), evaluator=evaluator)
+        sources = Sources(
+            facts.models(stored.settings, facts.cluster_status(None), members, everyone), evaluator=evaluator
+        )
         judge = Judge(stored.tasks, sources, force=asked.force)
         plan = compile(
             stored.tasks,
@@ -61,7 +63,7 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Pre
             everyone,
             selection=selection or None,
             judge=judge,
-            amount_of=lambda task, _: judge.amount(task) or 1,
+            amount_of=judge.amount,
         )
         judge.check()
     return Prepared(
@@ -73,16 +75,4 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Pre
         members=members,
         plan=plan,
         warnings=(*stored.warnings, *membership.warnings(world, members)),
-    )
-
-
-def _models(settings: Mapping[str, Json], members: Sequence[Member], everyone: Sequence[Member]) -> Models:
-    from nodepool_ocb.tasks.conditions import Models
-
-    return Models(
-        settings=settings,
-        cluster={"status": "new", "mode": settings.get("deployment_mode", "ha_compact")},
-        nodes_count=len(members),
-        roles_of_run=frozenset(role for each in members for role in each.roles),
-        roles_of_cluster=frozenset(role for each in everyone for role in each.roles),
     )
