@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.facts import ClusterStatus, cluster_status, remembered
@@ -34,6 +35,18 @@ class Past:
         """How the deployment stands, for conditions."""
         counted = [each for each in self.runs if not each.head.noop]
         return cluster_status(str(counted[0].head.state) if counted else None)
+
+    @property
+    def last(self) -> Listed:
+        """The newest; raises Conflict where there is none that can be gone on with."""
+        newest = next((each for each in self.runs if not each.head.noop), None)
+        if newest is None:
+            raise Conflict(f"deployment {self._deployment} has no run of tasks that could be gone on with; leave --retry away")
+        if not newest.head.over:
+            raise Conflict(f"tasks run {self._deployment}/{newest.id} is under way; nodepool-ocb tasks wait {self._deployment}")
+        if newest.head.state == "successful":
+            raise Conflict(f"nothing failed in tasks run {self._deployment}/{newest.id}; leave --retry away to run all again")
+        return newest
 
     @cached_property
     def succeeded(self) -> dict[tuple[str, str], str]:
@@ -67,8 +80,10 @@ class Past:
         return remembered(self._read(run, "common"), self._read(run, node) if node else {})
 
     def _read(self, run: str, part: str) -> dict[str, Json]:
+        from nodepool_ocb.store.client import codec
+
         key = (run, part)
         if key not in self._facts:
-            said = self._opened.get_json(paths.task_facts(self._deployment, run, part)) or {}
-            self._facts[key] = said.get("astute", {})
+            znode = self._opened.get(paths.task_facts(self._deployment, run, part))
+            self._facts[key] = codec.attributes(znode).get("astute", {}) if znode is not None else {}
         return self._facts[key]
