@@ -60,7 +60,7 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Pre
     nodes = {each.name: record for each in everyone if (record := world.nodes[each.name].record)}
     outfit = Outfit(deployment, stored.tasks, stored.settings, everyone, nodes)
     done = past.done_in(again.id) if again else _deployed(past, outfit.tasks, asked)
-    plan = _planned(outfit, past, members, asked, done)
+    plan = _planned(outfit, everyone, members, past, asked, done)
     return Prepared(
         deployment=deployment,
         asked=asked,
@@ -82,7 +82,12 @@ def _deployed(past: Past, tasks: TaskList, asked: Asked) -> set[tuple[str, str]]
 
 
 def _planned(
-    outfit: Outfit, past: Past, members: Sequence[Member], asked: Asked, done: set[tuple[str, str]]
+    outfit: Outfit,
+    everyone: Sequence[Member],
+    members: Sequence[Member],
+    past: Past,
+    asked: Asked,
+    done: set[tuple[str, str]],
 ) -> Plan:
     from nodepool_ocb.bounded.yaql import Yaql
     from nodepool_ocb.tasks.compiling import compile
@@ -97,7 +102,7 @@ def _planned(
         plan = compile(
             outfit.tasks,
             members,
-            outfit.everyone,
+            everyone,
             selection=selection or None,
             judge=judge,
             done=done,

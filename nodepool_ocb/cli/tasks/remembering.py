@@ -41,11 +41,17 @@ class Past:
         """The newest; raises Conflict where there is none that can be gone on with."""
         newest = next((each for each in self.runs if not each.head.noop), None)
         if newest is None:
-            raise Conflict(f"deployment {self._deployment} has no run of tasks that could be gone on with; leave --retry away")
+            raise Conflict(
+                f"deployment {self._deployment} has no run of tasks that could be gone on with; leave --retry away"
+            )
         if not newest.head.over:
-            raise Conflict(f"tasks run {self._deployment}/{newest.id} is under way; nodepool-ocb tasks wait {self._deployment}")
+            raise Conflict(
+                f"tasks run {self._deployment}/{newest.id} is under way; nodepool-ocb tasks wait {self._deployment}"
+            )
         if newest.head.state == "successful":
-            raise Conflict(f"nothing failed in tasks run {self._deployment}/{newest.id}; leave --retry away to run all again")
+            raise Conflict(
+                f"nothing failed in tasks run {self._deployment}/{newest.id}; leave --retry away to run all again"
+            )
         return newest
 
     @cached_property

@@ -30,8 +30,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     def again(cls, words: str) -> Asked:
         """What was asked in these words.
 
-        >>> Asked.again(Asked(nodes=("1", "2"), tasks=("a/1,3", "b"), events=("e",), force=True).words)
-        Asked(nodes=('1', '2'), tasks=('a/1,3', 'b'), skip=(), start=(), end=(), events=('e',), force=True, noop=False, retry=False)
+        >>> written = Asked(nodes=("1", "2"), tasks=("a/1,3", "b"), events=("e",), force=True)
+        >>> Asked.again(written.words) == written
+        True
         """
         given: dict[str, Any] = {}
         option = ""
@@ -112,7 +113,10 @@ def run_options(command: F) -> F:
         ),
         click.option("--force", is_flag=True, help="Conditions on what has changed see everything as new."),
         click.option(
-            "--retry", "--resume", "retry", is_flag=True,
+            "--retry",
+            "--resume",
+            "retry",
+            is_flag=True,
             help="Go on with the newest run: what did not succeed in it, chosen as it was.",
         ),
         click.option("--noop", is_flag=True, help="Change nothing on machines: say what would be changed."),
@@ -125,7 +129,7 @@ def asked(**given: Any) -> Asked:
     """The options, with lists taken apart."""
     lists: dict[str, Any] = {name: names(given.get(name, ())) for name in ("tasks", "skip", "start", "end")}
     nodes = tuple(part for each in given.get("nodes", ()) for part in each.split(",") if part)
-    return Asked(
+    made = Asked(
         nodes=nodes,
         events=tuple(given.get("events", ())),
         force=given.get("force", False),
@@ -133,3 +137,6 @@ def asked(**given: Any) -> Asked:
         retry=given.get("retry", False),
         **lists,
     )
+    if made.retry and made.words:
+        raise click.UsageError(f"--retry goes on as it was chosen then; leave {made.words} away")
+    return made
