@@ -9,7 +9,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.tasks.runs.history import Row
 from nodepool_ocb.tasks.runs.records import Outcome, RunState
-from tests.annealer.tasks.staging import annealer, begin, build, finished, history
+from tests.annealer.tasks.task_staging import annealer, begin, build, finished, history
 
 NODES = {
     "n1": ["primary-controller"],
