@@ -15,7 +15,6 @@ from nodepool_ocb.cli.tasks import planning, running, selecting, waiting
 from nodepool_ocb.cli.tasks.plan import show
 from nodepool_ocb.cli.tasks.planning import Prepared
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import Json, LockOwner
 from nodepool_ocb.views.tasks import runs as shown
 from nodepool_ocb.views.tasks.runs import Key
@@ -82,15 +81,11 @@ def _begin(opened: Session, world: World, prepared: Prepared, facts_file: str) -
 
 
 def _wanted(world: World, prepared: Prepared, facts_file: str | None) -> Wanted:
-    """The run that is to begin; raises Conflict where nothing would run."""
+    """The run that is to begin; raises Invalid where nothing would run."""
     from nodepool_ocb.store.tasks.beginning import Wanted
     from nodepool_ocb.tasks.runs import making, naming
 
     deployment, asked = prepared.deployment, prepared.asked
-    if len(prepared.plan.skipped) == len(prepared.plan):
-        raise Conflict(
-            f"nothing would run: every task is left out; why: nodepool-ocb tasks plan --deployment {deployment} {asked.words}"
-        )
     taken = {name for name, view in world.nodes.items() if view.record and _of_others(world, name, deployment)}
     run, roles = making.run(
         deployment,
