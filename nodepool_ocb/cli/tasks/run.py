@@ -110,5 +110,5 @@ def _of_others(world: World, name: str, deployment: str) -> bool:
 
 def _facts(prepared: Prepared, facts_file: str | None) -> Mapping[str, Mapping[str, Json]]:
     """What jigs see of a run, beside what its nodes are given."""
-    told = {"deployment": prepared.deployment, "noop": prepared.asked.noop, "facts_file": facts_file}
-    return {**prepared.facts, "common": {**prepared.facts["common"], "tasks": told}}
+    shared = {"deployment": prepared.deployment, "noop": prepared.asked.noop, "facts_file": facts_file}
+    return {**prepared.facts, "common": {**prepared.facts["common"], "tasks": shared}}
