@@ -81,8 +81,9 @@ class Crossing:
         Then all instances on other nodes are meant (seed 002, "Alternatives").
         """
         relations = self._placement.relations
-        for number, above in enumerate(relations.local):
-            for each in sorted(above):
+        anchors = self._placement.anchors.keys()
+        for number, above in enumerate(relations.above):
+            for each in sorted(above - anchors):
                 before = self._placement.instances(each)
                 for look, shape in self._placement.shapes.items():
                     if before and number in shape.at and each not in shape.at:
