@@ -10,6 +10,7 @@ from typing import Final
 from nodepool_ocb.tasks.compiling.placement import Placement
 from nodepool_ocb.tasks.tasklist import SELF, Policy, Relation
 
+FEW: Final = 4  # instances that one vertex waits for without a barrier
 POINTS: Final = 16  # of each instance on the ring that ``any`` chooses from
 
 
@@ -48,7 +49,7 @@ class Crossing:
 
     def all(self, before: Sequence[int], after: Sequence[int], key: tuple[int, object]) -> None:
         """All of these, then all of those; ``key``: the task that is before, and on which nodes."""
-        if len(before) > 1 and len(after) > 1:
+        if len(before) > FEW or (len(before) > 1 and len(after) > 1):  # others may wait for the same
             if key not in self._barriers:
                 self._barriers[key] = self._draft.barrier(f"{self._tasks[key[0]].id}.all", before)
             before = [self._barriers[key]]
