@@ -17,6 +17,8 @@ DAEMONS = "/ocb/daemons"  # but for the kinds of ``POOL_KINDS``
 ROLLOUTS = "/ocb/rollouts"
 TASKS = "/ocb/tasks"
 TASK_RUNS = "/ocb/tasks/runs"
+TASK_RELEASES = "/ocb/tasks/releases"
+TASK_DEPLOYMENTS = "/ocb/tasks/deployments"
 IMAGES = "/nodepool/image"
 POOL_CLOCK = "/nodepool/clock"  # for who may not write below /ocb
 DAEMON_KINDS = ("annealer", "builder", "launcher")
@@ -125,6 +127,20 @@ def rollout_lock(deployment: str, identity: str) -> str:
 
 
 # -- task lists (seed 002) --
+
+
+def release_tasks(release: str, part: str = "") -> str:
+    """The task list of a release, or a part of it.
+
+    >>> release_tasks("9.0", "list-0000000001/0000")
+    '/ocb/tasks/releases/9.0/list-0000000001/0000'
+    """
+    return f"/ocb/tasks/releases/{release}" + (f"/{part}" if part else "")
+
+
+def deployment_tasks(deployment: str, part: str = "") -> str:
+    """The task list of a deployment, or its settings, or a part of the list."""
+    return f"/ocb/tasks/deployments/{deployment}" + (f"/{part}" if part else "")
 
 
 def task_runs(deployment: str) -> str:

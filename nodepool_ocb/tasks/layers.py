@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 import msgspec
 
-from nodepool_ocb.tasks.entries import Entry
+from nodepool_ocb.tasks.documents.entries import Entry
 
 
 class Layer(msgspec.Struct, frozen=True):

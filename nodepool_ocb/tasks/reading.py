@@ -21,10 +21,11 @@ from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault, kind_of
 from nodepool_ocb.errors import Invalid, NotFound
-from nodepool_ocb.tasks import entries, layers
-from nodepool_ocb.tasks.entries import Entry
+from nodepool_ocb.tasks import layers
+from nodepool_ocb.tasks.documents import entries
+from nodepool_ocb.tasks.documents.entries import Entry
+from nodepool_ocb.tasks.documents.notes import Notes
 from nodepool_ocb.tasks.layers import Layer
-from nodepool_ocb.tasks.notes import Notes
 from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
 
 FILE: Final = "tasks.yaml"
@@ -111,7 +112,7 @@ def read_texts(
 
 def read(listed: Sequence[Layer], *, lenient: bool = False, compat_prefix: bool = False) -> Reading:
     """The list that layers make together, the lowest first; raises Invalid with every fault of all of them."""
-    from nodepool_ocb.tasks import circles, references  # here, since jsonschema takes long to import
+    from nodepool_ocb.tasks.documents import circles, references  # here, since jsonschema takes long to import
 
     notes = Notes(lenient)
     whole = True
@@ -169,7 +170,7 @@ def _of_document(document: Document, origin: str, notes: Notes) -> Iterator[Entr
 
 
 def _add(entry: Entry, found: dict[str, Entry], notes: Notes) -> None:
-    from nodepool_ocb.tasks import faults
+    from nodepool_ocb.tasks.documents import faults
 
     faults.check(entry, notes)
     if entry.id in found:

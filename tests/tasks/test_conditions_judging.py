@@ -9,8 +9,8 @@ import pytest
 from nodepool_ocb.bounded.yaql import Yaql
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.conditions import Facts, Judge, Models, Sources
-from nodepool_ocb.tasks.plan import Member
+from nodepool_ocb.tasks.conditions import Facts, Judge, Models, Sources, computed
+from nodepool_ocb.tasks.plan import Member, Plan
 from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Order, Strategy, Task, TaskList
 
 MODELS = Models(settings={"ceph": True, "horizon": False}, cluster={"status": "new"}, nodes_count=3)
@@ -146,12 +146,29 @@ def test_parameters_are_computed_for_each_node_wherever_an_expression_stands_in_
     asked.check()
 
 
+def test_a_plan_gets_the_computed_parameters_of_what_runs(yaql: Yaql) -> None:
+    tasks = (task("a", parameters={"cmd": "x", "data": {"yaql_exp": "$.uid"}}), task("b", parameters={"cmd": "y"}))
+    plan = Plan(
+        nodes=("n1.example.com", "n2.example.com", ""),
+        tasks=("a", "b"),
+        task_of=[0, 0, 1],
+        node_of=[0, 1, 0],
+        parents=[[], [], [0]],
+        rank=[1, 0, 0],
+        skipped={1: "not selected"},
+        parameters={0: {"timeout": 5}},
+    )
+    asked = judge(*tasks, yaql=yaql)
+    done = computed(plan, asked, TaskList(tasks), NODES)
+    assert done.parameters == {0: {"timeout": 5, "data": "1"}}
+    assert asked.evaluated == 1, "nothing is computed for what does not run"
+
+
 def test_the_amount_of_a_strategy_may_be_computed(yaql: Yaql) -> None:
-    amounts = [1, None, *(Expression(Language.YAQL, text) for text in ("1 + len($.plugins)", "'7'", "0", "$.plugins"))]
+    amounts = [Expression(Language.YAQL, text) for text in ("1 + len($.plugins)", "'7'", "0", "$.plugins")]
     tasks = [task(f"t{number}", strategy=Strategy(Order.PARALLEL, amount)) for number, amount in enumerate(amounts)]
     asked = judge(*tasks, yaql=yaql)
-    assert [asked.amount(each) for each in tasks] == [1, None, 2, 7, None, None]
-    assert asked.amount(task("none")) is None
+    assert [asked.amount(each, amount) for each, amount in zip(tasks, amounts, strict=True)] == [2, 7, 1, 1]
     with pytest.raises(Invalid) as caught:
         asked.check()
     assert ["a whole number above 0 is needed" in problem for problem in caught.value.problems] == [True, True]

@@ -288,6 +288,15 @@ def test_kind_readings_have_their_effect() -> None:
         ("- {id: t, type: shell, role: ['/(a+)+b/'], parameters: {cmd: a}}", "may be matched in too many ways"),
         (f'- {{id: t, {SHELL}, condition: "settings:a ;== true"}}', "t.condition: at character 12"),
         (f'- {{id: t, {SHELL}, condition: "api.__class__"}}', "t.condition: at character"),
+        (f"- {{id: t, {SHELL}, condition: {{yaql_exp: 'changed($.x'}}}}", "t.condition: at character"),
+        (
+            "- {id: t, type: upload_file, role: x, parameters: {path: /a, data: {yaql_exp: '$.toYml('}}}",
+            "t.parameters.data: at character",
+        ),
+        (
+            "- {id: g, type: group, role: x, parameters: {strategy: {type: parallel, amount: {yaql_exp: '1 +'}}}}",
+            "g.parameters.strategy.amount: at character",
+        ),
         ("- {id: t, type: shell, role: x}", "t: key `parameters` is missing; shell needs cmd"),
         ("- {id: t, type: shell, role: x, parameters: {timeout: 3}}", "t.parameters: key `cmd` is missing"),
         ("- {id: t, type: puppet, role: x}", "t: key `puppet_manifest` is missing"),

@@ -6,10 +6,11 @@ asked for everything calls ``check``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
@@ -17,7 +18,7 @@ from nodepool_ocb.tasks.conditions.memory import Memory
 from nodepool_ocb.tasks.conditions.models import Facts, Models
 from nodepool_ocb.tasks.conditions.tree import Verdict, shown
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Evaluator, Question, check_fault, scopes
-from nodepool_ocb.tasks.plan import Member
+from nodepool_ocb.tasks.plan import Member, Plan
 from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskList
 
 YAQL: Final = "yaql_exp"  # the only key of a mapping that stands for what its expression is worth
@@ -45,14 +46,14 @@ class Judge:
     """Call it with a task and a node (None for a stage): None if it runs there, else the sentence why it is skipped.
 
     Every expression of the list is parsed at once: raises Invalid with FILE:LINE of each that cannot be. ``force``: nothing
-    is known of runs before, so that everything counts as changed.
+    is known of runs before, so that everything counts as changed. ``computes``: the tasks that have computed parameters.
     """
 
     def __init__(self, tasks: TaskList, sources: Sources, *, force: bool = False) -> None:
         self._sources = sources
         self._force = force
         self._memory = Memory(sources.models, sources.evaluator)
-        self._computed = frozenset(task.id for task in tasks.tasks if any(_in_parameters(task.parameters)))
+        self.computes = frozenset(task.id for task in tasks.tasks if any(_in_parameters(task.parameters)))
         self._faults: dict[tuple[str, str], str] = {}  # (place, sentence) → the whole sentence, with the first node
         for task in tasks.tasks:
             for what, expression in _expressions(task):
@@ -72,7 +73,7 @@ class Judge:
 
     def parameters(self, task: Task, member: Member | None) -> Mapping[str, Json]:
         """Those of the task's parameters that are computed, as they are on this node; of most tasks none."""
-        if task.id not in self._computed:
+        if task.id not in self.computes:
             return {}
         return {
             name: self._try(task, f"parameters.{name}", member, self._resolved, task, value, member)
@@ -80,13 +81,9 @@ class Judge:
             if any(_in_parameters(value))
         }
 
-    def amount(self, task: Task) -> int | None:
-        """Of its strategy; None: all at once."""
-        amount = task.strategy.amount if task.strategy else None
-        if not isinstance(amount, Expression):
-            return amount
-        found: int | None = self._try(task, "strategy.amount", None, self._amount, task, amount)
-        return found
+    def amount(self, task: Task, expression: Expression) -> int:
+        """What the amount of its strategy is; 1 where that fails."""
+        return self._try(task, "strategy.amount", None, self._amount, task, expression) or 1
 
     def check(self) -> None:
         """Raises Invalid with every fault that was met, ``FILE:LINE: task: what is wrong``."""
@@ -129,6 +126,19 @@ class Judge:
             sentence = f"{task.place or task.origin or 'list'}: {task.id}: {what}: {fault}"
             self._faults.setdefault((task.id, sentence), sentence + on)
             return None
+
+
+def computed(plan: Plan, judge: Judge, tasks: TaskList, members: Iterable[Member]) -> Plan:
+    """The plan with the computed parameters of every task that runs; ``judge.check`` tells which could not be."""
+    if not judge.computes:
+        return plan
+    member = {each.name: each for each in members}
+    found = dict(plan.parameters)
+    for vertex, (number, node) in enumerate(zip(plan.task_of, plan.node_of, strict=True)):
+        if plan.tasks[number] in judge.computes and vertex not in plan.skipped:
+            own = judge.parameters(tasks.by_id[plan.tasks[number]], member.get(plan.nodes[node]))
+            found[vertex] = {**found.get(vertex, {}), **own}
+    return replace(plan, parameters=found)
 
 
 def _expressions(task: Task) -> Iterator[tuple[str, Expression]]:

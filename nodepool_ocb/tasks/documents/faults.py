@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -15,10 +16,11 @@ import msgspec
 from nodepool_ocb.documents import schema
 from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.tasks import conditions, entries, patterns
-from nodepool_ocb.tasks.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, WHERE, Entry
-from nodepool_ocb.tasks.notes import Notes, fault_at
-from nodepool_ocb.tasks.tasklist import Expression, Kind, Language
+from nodepool_ocb.tasks import conditions, patterns
+from nodepool_ocb.tasks.documents import entries
+from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, WHERE, Entry
+from nodepool_ocb.tasks.documents.notes import Notes, fault_at
+from nodepool_ocb.tasks.tasklist import Expression, Kind
 
 SCHEMA: Final = "tasks.json"
 PROVISIONER: Final = frozenset({"erase_node", "move_to_bootstrap", "cobbler_sync"})
@@ -42,10 +44,9 @@ def check(entry: Entry, notes: Notes) -> None:
     _odd(entry, notes)
 
 
+@lru_cache(maxsize=4096)  # lists repeat their conditions
 def faults_of_condition(expression: Expression) -> str | None:
     """Why an expression is none; None for one that can be evaluated."""
-    if expression.language is Language.YAQL:  # judged by whoever evaluates it
-        return None
     try:
         conditions.parse(expression)
     except Invalid as invalid:

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 from nodepool_ocb.documents.cycles import Component, components
 from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.tasks import patterns
-from nodepool_ocb.tasks.entries import Entry
-from nodepool_ocb.tasks.notes import Notes
+from nodepool_ocb.tasks.documents.entries import Entry
+from nodepool_ocb.tasks.documents.notes import Notes
 from nodepool_ocb.tasks.tasklist import EVERY, MASTER, Kind
 
 SHOWN: Final = 10  # tasks of a circle

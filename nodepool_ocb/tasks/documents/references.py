@@ -12,8 +12,8 @@ import msgspec
 from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.documents.suggest import nearest
 from nodepool_ocb.tasks import patterns
-from nodepool_ocb.tasks.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, Entry
-from nodepool_ocb.tasks.notes import Notes
+from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, Entry
+from nodepool_ocb.tasks.documents.notes import Notes
 from nodepool_ocb.tasks.tasklist import EVERY, MASTER, SELF, Kind
 
 SUGGESTED: Final = 50  # names that are compared with all others, which takes long

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from nodepool_ocb.documents.plainyaml import Fault, Key
-from nodepool_ocb.tasks.entries import Entry
+from nodepool_ocb.tasks.documents.entries import Entry
 
 
 class Notes(msgspec.Struct):
