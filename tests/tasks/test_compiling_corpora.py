@@ -52,12 +52,12 @@ def instances(release: str, cluster: str) -> Instances:
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("release", ["7.0", "9.0"])
 def test_every_relation_that_names_what_is_there_is_in_the_plan(release: str, cluster: str) -> None:
-    told = instances(release, cluster)
+    read = instances(release, cluster)
     found = graph(plan(release, cluster))
-    there = {f"{task}@{node}" for task, on in told.on.items() for node in on}
+    there = {f"{task}@{node}" for task, on in read.on.items() for node in on}
     assert {name for name in found if "@" in name} == there
-    stages = {name for name, entry in told.entries.items() if entry["type"] == "stage"}
-    relations = set(told.relations())
+    stages = {name for name, entry in read.entries.items() if entry["type"] == "stage"}
+    relations = set(read.relations())
     assert len(relations) > 800
     assert relations <= closure(found, there | stages)
 

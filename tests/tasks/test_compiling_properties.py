@@ -49,14 +49,14 @@ def an_entry(draw: Random, name: str, names: Sequence[str], version: tuple[int, 
     at = names.index(name)
     earlier, later = names[:at], names[at + 1 :]
     kind = {"t": Kind.SHELL, "s": Kind.STAGE, "g": Kind.GROUP}[name[0]]
-    grouped, staged = kind is Kind.GROUP, kind is Kind.STAGE
+    grouped, a_stage = kind is Kind.GROUP, kind is Kind.STAGE
     far = [Relation(each, draw.choice(FAR)) for each in some(draw, earlier, 1)]
     wrong = draw.random() < 0.02
     return Task(
         id=name,
         kind=kind,
         version=version,
-        roles=() if staged else some(draw, ROLES if grouped else SELECTORS, 2, 1),
+        roles=() if a_stage else some(draw, ROLES if grouped else SELECTORS, 2, 1),
         requires=(*some(draw, earlier, 2), *(later[:1] if wrong else ())),
         required_for=some(draw, later, 1),
         cross_depends=() if grouped else tuple(far),
