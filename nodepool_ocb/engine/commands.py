@@ -26,6 +26,7 @@ MEANT_FOR: Final = {
     Event.REFRESH: frozenset({State.ACTIVE}),
     Event.WITHDRAW: frozenset({State.ACTIVE}),
     Event.CANCEL: frozenset({State.TRANSITION}),
+    Event.ALLOW: frozenset({State.ERROR}),
 }
 
 

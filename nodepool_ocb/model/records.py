@@ -273,6 +273,8 @@ class RolloutPointer(Pointer, frozen=True, kw_only=True, omit_defaults=True, tag
 class TaskRunPointer(Pointer, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``tasks/runs/<deployment>``: which run of tasks counts."""
 
+    preparing: Id | None = None  # a run whose noderoles are being bound, by whoever has its lock; the newest is over
+
 
 class LockOwner(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """A contender of a lock, ephemeral: what whoever holds it says of itself."""

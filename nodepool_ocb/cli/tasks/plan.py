@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodepool_ocb.cli.kit import output, session, terminal
 from nodepool_ocb.cli.kit.options import Verb, asked
-from nodepool_ocb.cli.tasks import lists, planning, selecting
+from nodepool_ocb.cli.tasks import lists, planning, running, selecting
 from nodepool_ocb.cli.tasks.lists import Owner
 from nodepool_ocb.cli.tasks.planning import Prepared
 from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.tasks.tasklist import Kind
 from nodepool_ocb.views.tasks import drawing, plans
+from nodepool_ocb.views.tasks.runs import Key
 from nodepool_ocb.views.view import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from nodepool_ocb.store.client.session import Session
 
 REMOVABLE = (*map(str, (Kind.GROUP, Kind.STAGE, Kind.SKIPPED)), plans.BARRIER)
 
@@ -32,17 +36,19 @@ def plan(deployment: str, everything: bool, **options: Any) -> None:
 
     A wave is what may run at the same time, as far as the order goes.
     """
+    asked_for = selecting.asked(**options)
     with session.session() as opened:
-        prepared = planning.prepare(opened, session.load(opened), deployment, selecting.asked(**options))
-    show(prepared, everything)
+        world = session.load(opened)
+        prepared = planning.prepare(opened, world, deployment, asked_for)
+    show(prepared, world, everything=everything)
 
 
-def show(prepared: Prepared, everything: bool) -> bool:
+def show(prepared: Prepared, world: World, *, everything: bool = False) -> bool:
     """Print a plan: one document. Gives whether anything would run."""
     document = plans.document(prepared.deployment, prepared.plan, prepared.tasks, everything=everything)
     if output.chosen() == "table":
         output.render(*_tables(document))
-        for warning in prepared.warnings:
+        for warning in prepared.warnings(world):
             output.say(f"note: {warning}")
         many, left_out = sum(max(1, len(row.nodes)) for row in document.runs), len(document.left_out)
         output.say(
@@ -108,7 +114,16 @@ def _drawn(owner: Owner, tasks_only: bool, part: selecting.Asked) -> drawing.Dra
             return drawing.of_list(lists.load(opened, owner).tasks)
         assert owner.deployment is not None, "a list belongs to a release or to a deployment"
         prepared = planning.prepare(opened, session.load(opened), owner.deployment, part)
-        return drawing.of_plan(prepared.plan, prepared.tasks)
+        return drawing.of_plan(prepared.plan, prepared.tasks, _states(opened, owner.deployment))
+
+
+def _states(opened: Session, deployment: str) -> Mapping[str, str]:
+    """How each instance stands in the newest run, by its name; empty where there is none."""
+    from nodepool_ocb.store.tasks import runs
+
+    newest = runs.pointer(opened, deployment)[0].newest
+    found = running.read(opened, Key(deployment, newest)) if newest is not None else None
+    return {row.name: row.state for row in found.instances} if found else {}
 
 
 def _filtered(drawn: drawing.Drawing, parents_for: str | None, remove: Sequence[str], tred: bool) -> drawing.Drawing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -24,6 +24,25 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[str, ...] = ()
     force: bool = False
     noop: bool = False
+    retry: bool = False  # what the newest run left
+
+    @classmethod
+    def again(cls, words: str) -> Asked:
+        """What was asked in these words.
+
+        >>> written = Asked(nodes=("1", "2"), tasks=("a/1,3", "b"), events=("e",), force=True)
+        >>> Asked.again(written.words) == written
+        True
+        """
+        given: dict[str, Any] = {}
+        option = ""
+        for word in words.split():
+            if word.startswith("--"):
+                option = {"--event": "events"}.get(word, word[2:])
+                given.setdefault(option, True if option in ("force", "noop") else [])
+            else:
+                given[option].append(word)
+        return asked(**given)
 
     @property
     def words(self) -> str:
@@ -33,9 +52,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         '--nodes 1,2 --end deploy'
         """
         lists = {"nodes": self.nodes, "tasks": self.tasks, "skip": self.skip, "start": self.start, "end": self.end}
-        found = [f"--{name} {','.join(values)}" for name, values in lists.items() if values]
+        found = [f"--{name} {value}" for name, values in lists.items() for value in _together(name, values)]
         found += [f"--event {event}" for event in self.events]
         return " ".join([*found, *(["--noop"] if self.noop else []), *(["--force"] if self.force else [])])
+
+
+def _together(name: str, values: Sequence[str]) -> list[str]:
+    """Names as few options: what stands behind a slash would take in what follows it."""
+    if name != "nodes" and any("/" in value for value in values):
+        return list(values)
+    return [",".join(values)] if values else []
 
 
 def names(written: Iterable[str]) -> tuple[str, ...]:
@@ -86,6 +112,13 @@ def run_options(command: F) -> F:
             "--event", "events", multiple=True, help="Also tasks that run again on this event (reexecute_on)."
         ),
         click.option("--force", is_flag=True, help="Conditions on what has changed see everything as new."),
+        click.option(
+            "--retry",
+            "--resume",
+            "retry",
+            is_flag=True,
+            help="Go on with the newest run: what did not succeed in it, chosen as it was.",
+        ),
         click.option("--noop", is_flag=True, help="Change nothing on machines: say what would be changed."),
     ):
         command = each(command)
@@ -96,10 +129,14 @@ def asked(**given: Any) -> Asked:
     """The options, with lists taken apart."""
     lists: dict[str, Any] = {name: names(given.get(name, ())) for name in ("tasks", "skip", "start", "end")}
     nodes = tuple(part for each in given.get("nodes", ()) for part in each.split(",") if part)
-    return Asked(
+    made = Asked(
         nodes=nodes,
         events=tuple(given.get("events", ())),
         force=given.get("force", False),
         noop=given.get("noop", False),
+        retry=given.get("retry", False),
         **lists,
     )
+    if made.retry and made.words:
+        raise click.UsageError(f"--retry goes on as it was chosen then; leave {made.words} away")
+    return made

@@ -9,7 +9,9 @@ from nodepool_ocb.cli.kit.options import Noun
 from nodepool_ocb.cli.tasks import exchange, lists
 from nodepool_ocb.cli.tasks.check import check
 from nodepool_ocb.cli.tasks.exchange import download, sync, upload
+from nodepool_ocb.cli.tasks.history import history, runs, stop, wait
 from nodepool_ocb.cli.tasks.plan import graph, plan
+from nodepool_ocb.cli.tasks.run import run
 from nodepool_ocb.views.tasks import lists as shown
 
 
@@ -18,7 +20,7 @@ def command() -> None:
     """Task lists: check and store them, plan, run them on a deployment's nodes, look on."""
 
 
-for verb in (check, upload, download, sync, plan, graph):
+for verb in (check, upload, download, sync, plan, graph, run, runs, history, wait, stop):
     command.add_command(verb)
 
 

@@ -29,13 +29,13 @@ from nodepool_ocb.model.records import (
     TaskRunPointer,
 )
 
-T = TypeVar("T", bound=Record)
+T_co = TypeVar("T_co", bound=Record, covariant=True)
 
 
-class Stored(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class Stored(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """A record as it was read: with the version that a write must carry."""
 
-    record: T
+    record: T_co
     version: int
     mzxid: int = 0
 
