@@ -6,7 +6,8 @@
   than it bears end the run. A stage with ``trigger_rule: all_done`` is passed when all before it have ended. When nothing
   moves any more: ENDING.
 - STOPPING: what has not begun is taken back, and what runs is waited for, or cancelled. Then ENDING.
-- ENDING: what did not run is taken back, with why; the history is written; the run is over.
+- ENDING: what did not run is taken back, with why; nothing waits for other nodes any more, so that these may be deleted;
+  the history is written; the run is over.
 
 Everything is decided from what is there, so whoever takes over goes on.
 """
@@ -154,7 +155,20 @@ def _end(look: Look) -> Decision:
     for at, vertex in look.of(*WAITING):
         found.setdefault(causes[at], []).append(vertex)
     moves = [Move(Event.PROPOSE, vertices, f"not run: {why}") for why, vertices in found.items()]
-    return Decision(head=look.running.head, moves=moves, record=not moves)
+    parted = _parted(look) if not moves else {}
+    return Decision(head=look.running.head, moves=moves, rewritten=parted, record=not moves and not parted)
+
+
+def _parted(look: Look) -> dict[Vertex, NodeRole]:
+    """What waits for other nodes, without these parents: the run is over, and each of its nodes may go its own way."""
+    found: dict[Vertex, NodeRole] = {}
+    for vertex in look.vertices:
+        if vertex is None:
+            continue
+        own = tuple(name for name in vertex.record.parents if name.endswith(f"@{vertex.node.name}"))
+        if own != vertex.record.parents:
+            found[vertex] = replace(vertex.record, parents=own)
+    return found
 
 
 def _stopped(head: TaskRun) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import marks
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.world import NodeView, Vertex, World
@@ -82,7 +83,8 @@ class Look:
             failed = [node for node in tolerance.nodes if node in self.failures]
             if len(failed) > tolerance.most:
                 nodes = ", ".join(failed[:3]) + (", ..." if len(failed) > 3 else "")
-                return f"of group {tolerance.group} {len(failed)} nodes failed, and {tolerance.most} may: {nodes}"
+                many = counted(len(failed), "node")
+                return f"of group {tolerance.group} {many} failed, and {tolerance.most} may: {nodes}"
         return None
 
     @cached_property
