@@ -167,3 +167,51 @@ def test_what_does_not_exist_is_told(ocb: Ocb, place: Path) -> None:
     ):
         answer = ocb("tasks", *words)
         assert (answer.exit_code, said in answer.stderr) == (code, True), answer.output
+
+
+def test_a_run_that_is_to_change_nothing_changes_nothing_and_does_not_count(ocb: Ocb, ask: Ask, place: Path) -> None:
+    answer = ocb(*run("--noop", "--wait", "--timeout", "120"))
+    assert answer.exit_code == 0, answer.output
+    assert not place.joinpath("order").exists()
+    assert ask("tasks", "runs", "lab")[0]["noop"] is True
+    assert ocb(*run("--retry")).exit_code == 4
+
+
+def test_on_an_event_a_node_that_is_done_runs_what_names_the_event(
+    ocb: Ocb, ask: Ask, place: Path, tmp_path: Path
+) -> None:
+    text = LIST.format(place=place).replace(
+        "requires: [deploy]", "requires: [deploy]\n  reexecute_on: [deploy_changes]"
+    )
+    (tmp_path / "tasks.yaml").write_text(text)
+    assert ocb("tasks", "upload", str(tmp_path / "tasks.yaml"), "--deployment", "lab").exit_code == 0
+    assert ocb(*run("--nodes", "1", "--wait", "--timeout", "120")).exit_code == 0
+    plan = ask(*run("--event", "deploy_changes", "--plan"), exit_code=10)
+    assert {(row["task"], *row["nodes"]) for row in plan["runs"]} == {
+        ("site", "n2.example.com"),
+        ("report", "n1.example.com", "n2.example.com"),
+    }
+    other = ask(*run("--event", "other", "--plan"), exit_code=10)
+    assert {node for row in other["runs"] for node in row["nodes"]} == {"n2.example.com"}
+
+
+def test_conditions_compare_with_the_facts_of_the_last_good_run_on_the_node(
+    ocb: Ocb, ask: Ask, place: Path, tmp_path: Path
+) -> None:
+    condition = "condition: {yaql_exp: 'changed($.speed)'}\n  parameters"
+    text = LIST.format(place=place).replace("parameters: {cmd: 'echo report", f"{condition}: {{cmd: 'echo report")
+    (tmp_path / "tasks.yaml").write_text(text)
+    (tmp_path / "fast.json").write_text('{"speed": 10}')
+    (tmp_path / "faster.json").write_text('{"speed": 20}')
+    upload = ("tasks", "upload", str(tmp_path / "tasks.yaml"), "--deployment", "lab", "--settings")
+    assert ocb(*upload, str(tmp_path / "fast.json")).exit_code == 0
+    answer = ocb(*run("--wait", "--timeout", "120"))
+    assert answer.exit_code == 0, answer.output
+    assert place.joinpath("order").read_text().split().count("report") == 2
+
+    def reported(*more: str) -> bool:
+        return "report" in {row["task"] for row in ask(*run("--plan", *more), exit_code=10)["runs"]}
+
+    assert (reported(), reported("--force")) == (False, True)
+    assert ocb(*upload, str(tmp_path / "faster.json")).exit_code == 0
+    assert reported()
