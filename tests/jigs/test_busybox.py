@@ -12,6 +12,7 @@ import pytest
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs import Failed, Fenced, Succeeded
+from nodepool_ocb.jigs.tasks.upload import UploadJig
 from nodepool_ocb.testing.engine import Engine
 from tests.jigs.containers import Machine, engine_with, new_key, started
 from tests.jigs.workshop import Annealer, until
@@ -62,6 +63,16 @@ def test_a_script_runs_and_attributes_go_in_and_out(machine: Machine, annealers:
     assert "BusyBox" in outcome.tail
     assert outcome.tail.count("wrote /root/items\n") == 1
     assert machine.sh("cat /root/items") == "x\nOK\n"
+
+
+def test_a_task_puts_files_where_they_are_to_be(machine: Machine, key: Path) -> None:
+    annealer = Annealer(SshSettings(key_files=(str(key),), connect_timeout_seconds=5.0), UploadJig)
+    # more than goes by lines
+    parameters = {"path": "/srv/new/f", "data": "caf\u00e9\n" * 1000, "permissions": "0640", "user": "0", "group": "0"}
+    outcome = annealer.run(machine.task(parameters))
+    annealer.jig.close()
+    assert isinstance(outcome, Succeeded), outcome
+    assert machine.sh("stat -c '%a %u %s' /srv/new/f; ls -A /srv/new") == "640 0 6000\nf\n"
 
 
 def test_a_lower_epoch_is_refused_and_a_finished_run_is_adopted(

@@ -15,7 +15,7 @@ from tests.jigs.workshop import Annealer, Machine
 
 needs_puppet = pytest.mark.skipif(
     shutil.which("puppet", path="/usr/bin:/opt/puppetlabs/bin") is None,
-    reason="there is no puppet here; tools/setup --puppet installs puppet-agent",
+    reason="there is no puppet here; tools/setup installs puppet-agent",
 )
 
 

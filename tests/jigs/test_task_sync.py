@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,23 @@ def test_what_rsync_cannot_do_fails_the_task_with_its_words(machine: Any, syncer
     assert "/proc" in outcome.tail or "failed" in outcome.tail
 
 
+def test_an_rsync_of_this_host_that_is_killed_fails_the_attempt_at_once(
+    machine: Any, syncer: Any, src: Path, dst: Path
+) -> None:
+    outcome = syncer.begin(machine.task(parameters(big(src), dst)))
+    until(lambda: list(dst.glob(".big.*")))
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = place.read_bytes().split(b"\0")
+            if words[:2] == [b"rsync", b"-e"] and str(src).encode() in words[-3]:
+                os.kill(int(place.parent.name), signal.SIGKILL)
+    failed = outcome()
+    assert isinstance(failed, Failed)
+    assert failed.exit_code == 137
+    assert failed.reason.startswith("rsync: exit code 137")
+    assert not receivers()
+
+
 # -- who pushes --
 
 
@@ -253,6 +271,10 @@ def test_a_pusher_that_is_killed_or_frozen_does_not_act_beside_its_successor(
         until(lambda: list(dst.glob(".big.*")))
         first.send_signal(fate)
         old = set(receivers()) - before
+        assert old
+        if fate is signal.SIGSTOP:
+            for receiver in old:
+                os.kill(int(receiver), fate)  # so it ends only if it is ended
         (src / "b").write_text("of the successor")
         outcome = successor.run(machine.task(parameters(src, dst), epoch=2, previous_epoch=1))
         assert isinstance(outcome, Succeeded), outcome

@@ -476,7 +476,7 @@ order_run() {
   if [ "$payload" = lines ]; then
     take && script=$taken && take && attributes=$taken && take && tree=$taken || exit
   else
-    head -c "$(($1 + $2 + $3))" | receive "$@"
+    part "$(($1 + $2 + $3))" | receive "$@"
     received=$?
     IFS= read -r line && [ "$line" = "$token" ] || { rm -rf "$incoming"; exit; } # cut off in the middle: nothing is begun
     [ $received -eq 0 ] || {
@@ -494,9 +494,13 @@ order_run() {
   [ "$payload" = lines ] || rm -rf "$incoming"
 }
 
+part() { # BYTES: so many of stdin, and none of what follows: the head of busybox takes more than it prints
+  dd bs=65536 iflag=fullblock,count_bytes count="$1" 2>/dev/null
+}
+
 receive() { # SIZES: what comes with an order, to its end even where the disk is full, for the next order stands behind it
-  mkdir -p "$incoming" && head -c "$1" >"$incoming/script" && head -c "$2" >"$incoming/attributes.json" &&
-    head -c "$3" >"$incoming/tree" && return
+  mkdir -p "$incoming" && part "$1" >"$incoming/script" && part "$2" >"$incoming/attributes.json" &&
+    part "$3" >"$incoming/tree" && return
   cat >/dev/null
   return 1
 } 2>/dev/null

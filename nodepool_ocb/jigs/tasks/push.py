@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from nodepool_ocb.jigs.jig import Order
 from nodepool_ocb.jigs.ssh import protocol
@@ -137,32 +137,29 @@ class Push:
 
     def _transferred(self, channel: Any, early: bytes) -> tuple[int, bytes]:
         """Exit code and words of this host's rsync, whose talk goes over the channel."""
-        from_rsync, to_jig = os.pipe()
-        from_jig, to_rsync = os.pipe()
-        with self._lock:
-            if self._over.is_set():
-                for end in (from_rsync, to_jig, from_jig, to_rsync):
-                    os.close(end)
-                return 1, b""
-            process = self._process = self._started(to_jig, from_jig)
-        os.close(to_jig)
-        os.close(from_jig)
-        threads = [
-            threading.Thread(target=_send, args=(from_rsync, channel), daemon=True),
-            threading.Thread(target=_receive, args=(channel, to_rsync, early), daemon=True),
-        ]
-        for thread in threads:
-            thread.start()
-        said, _ = process.communicate()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        with self._lock:
-            self._process = None
-        shut(channel)
-        for thread in threads:
-            thread.join()
-        short = said if len(said) <= SAID_BYTES else said[: SAID_BYTES // 2] + b"\n...\n" + said[-SAID_BYTES // 2 :]
-        return process.returncode, short
+        with ExitStack() as ours, ExitStack() as its:
+            from_rsync, to_jig = _pipe(ours, its)
+            from_jig, to_rsync = _pipe(its, ours)
+            with self._lock:
+                if self._over.is_set():
+                    return 1, b""
+                process = self._process = self._started(to_jig.fileno(), from_jig.fileno())
+            its.close()
+            said: list[bytes] = []
+            threads = [
+                threading.Thread(target=_send, args=(from_rsync, channel), daemon=True),
+                threading.Thread(target=_receive, args=(channel, to_rsync, early), daemon=True),
+                threading.Thread(target=_collect, args=(process, said), daemon=True),
+            ]
+            for thread in threads:
+                thread.start()
+            code = process.wait()
+            with self._lock:
+                self._process = None
+            shut(channel)  # what else holds the pipes ends by that, rsync's remote shell first
+            for thread in threads:
+                thread.join()
+        return (code if code >= 0 else 128 - code), _short(b"".join(said))
 
     def _started(self, to_jig: int, from_jig: int) -> subprocess.Popen[bytes]:
         shell = f"sh {shlex.quote(str(CARRY))} {to_jig} {from_jig}"
@@ -177,16 +174,38 @@ class Push:
         )
 
 
-def _send(from_rsync: int, channel: Any) -> None:
-    with open(from_rsync, "rb", buffering=0) as source, suppress(*ENDED):
-        while data := source.read(CHUNK_BYTES):
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[BinaryIO, BinaryIO]:
+    """A pipe's ends, to read from and to write to; each is closed with its stack."""
+    read, write = os.pipe()
+    return (
+        reader.enter_context(open(read, "rb", buffering=0)),
+        writer.enter_context(open(write, "wb", buffering=0)),
+    )
+
+
+def _send(from_rsync: BinaryIO, channel: Any) -> None:
+    """Where the channel is over, so is this end: who writes to it ends by that."""
+    with from_rsync, suppress(*ENDED):
+        while data := from_rsync.read(CHUNK_BYTES):
             channel.sendall(data)
         channel.shutdown_write()
 
 
-def _receive(channel: Any, to_rsync: int, early: bytes) -> None:
-    with open(to_rsync, "wb", buffering=0) as sink, suppress(*ENDED):
+def _receive(channel: Any, to_rsync: BinaryIO, early: bytes) -> None:
+    """At the end of what comes rsync's remote shell ends, which it waits for."""
+    with to_rsync, suppress(*ENDED):
         data = early
         while data or (data := channel.recv(CHUNK_BYTES)):
             while data:
-                data = data[sink.write(data) :]
+                data = data[to_rsync.write(data) :]
+
+
+def _collect(process: subprocess.Popen[bytes], said: list[bytes]) -> None:
+    assert process.stdout is not None, "it is a pipe"
+    with process.stdout:
+        said.append(process.stdout.read())
+
+
+def _short(said: bytes) -> bytes:
+    """Its begin and its end, where it is long."""
+    return said if len(said) <= SAID_BYTES else said[: SAID_BYTES // 2] + b"\n...\n" + said[-SAID_BYTES // 2 :]
