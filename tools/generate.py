@@ -28,6 +28,7 @@ from nodepool_ocb.model import aliveness, images
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout import records as rollout
+from nodepool_ocb.tasks import records as tasks
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.main import main as annealer
 from nodepool_ocb_builder.main import main as builder
@@ -189,9 +190,9 @@ def _rules_of(phase: run.Phase) -> Iterator[tuple[str, str, str, str]]:
 
 def records() -> str:
     """The keys of every record: name, type, default and the comment beside it."""
-    source = "records.py, aliveness.py and images.py of nodepool_ocb/model/, and nodepool_ocb/rollout/records.py"
+    source = "records.py, aliveness.py and images.py of nodepool_ocb/model/, and records.py of rollout/ and tasks/"
     parts = ["# The records in ZooKeeper\n", NOTICE.format(source=source), _intro(model)]
-    for module in (model, aliveness, images, rollout):
+    for module in (model, aliveness, images, rollout, tasks):
         said = comments(module)
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef) and _is_record(node):

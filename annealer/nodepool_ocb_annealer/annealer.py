@@ -1,7 +1,7 @@
 """The annealer's mind: what it knows, and who decides what follows from it. All state here is a cache and can be lost.
 
 The work itself is in rooms: claims (and what follows from them), working (slots and jigs), probing, judging (machines that
-do not answer), settling, hooking, rolling (rollouts that it drives), tidying. How a turn goes is in ``daemon.turns``.
+do not answer), settling, hooking, driving (rollouts and runs of tasks), tidying. How a turn goes is in ``daemon.turns``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer import memory
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.claims import Claims
+from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.hooks.hooking import Hooking
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.machines.probes import Probing
-from nodepool_ocb_annealer.rollouts.drivers import Rolling
+from nodepool_ocb_annealer.rollouts.rolling import Rolling
 from nodepool_ocb_annealer.runs.slots import Working
 from nodepool_ocb_annealer.runs.tidying import Tidying
 from nodepool_ocb_annealer.settling import Settling
+from nodepool_ocb_annealer.tasks.taskruns import TaskRuns
 from nodepool_ocb_annealer.writing import Writing
 
 log = logging.getLogger(__name__)
@@ -73,7 +75,8 @@ class Annealer:
         self.probing = Probing(self)
         self.settling = Settling(self)
         self.hooking = Hooking(self)
-        self.rolling = Rolling(self)
+        self.rolling = Drivers(self, Rolling(session))
+        self.tasks = Drivers(self, TaskRuns(session))
         self.tidying = Tidying(self)
         self.meetings: Mapping[Matter, Callable[[str], None]] = {
             Matter.CONSIDER: self.claims.consider,
@@ -84,6 +87,7 @@ class Annealer:
             Matter.TRIAL: lambda _: self.probing.trial(),
             Matter.TIDY: lambda _: self.tidying.due(),
             Matter.ROLLOUT: self.rolling.due,
+            Matter.TASK_RUN: self.tasks.due,
             Matter.NODEROLE_HOOK: partial(self.hooking.due, Matter.NODEROLE_HOOK),
             Matter.NODE_HOOK: partial(self.hooking.due, Matter.NODE_HOOK),
             Matter.DEPLOYMENT_HOOK: partial(self.hooking.due, Matter.DEPLOYMENT_HOOK),
@@ -111,12 +115,14 @@ class Annealer:
         """A new session: what was held is void, and everything is read anew."""
         self.claims.void()
         self.rolling.void()
+        self.tasks.void()
         self.cluster = clusters.current(self.session, self.cluster).id
         belonging.of_logs(self.settings.log_dir, self.cluster)
         self.registration.write()
         touched = self.cache.load()
         self.probing.look_at_host()
         self.rolling.look_at_all()
+        self.tasks.look_at_all()
         memory.tidy()
         self._look(touched)
 
@@ -134,6 +140,7 @@ class Annealer:
         self.hooking.look_for_code()
         self.hooking.look_at_all()
         self.rolling.look_at_all()
+        self.tasks.look_at_all()
         for fqdn in self.world.nodes:
             self.claims.consider(fqdn)
 
@@ -149,6 +156,7 @@ class Annealer:
             self.probing.plan(self.world.nodes)
         self.hooking.look(touched)
         self.rolling.look(touched)
+        self.tasks.look(touched)
         self.probing.plan(touched.nodes)
         for fqdn in affected:
             self.claims.consider(fqdn)
@@ -233,8 +241,9 @@ class Annealer:
         return not len(self.claims)
 
     def drain(self, seconds: float) -> None:
-        """Hand over the rollouts; nodes that are held after ``drain_seconds`` are given back, and others attach to their runs."""
+        """Hand over what is driven; nodes held after ``drain_seconds`` are given back, and others attach to their runs."""
         self.rolling.release()
+        self.tasks.release()
         if seconds >= self.settings.drain_seconds:
             self.claims.held.release()
 

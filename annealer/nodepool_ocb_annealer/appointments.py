@@ -18,6 +18,7 @@ class Matter(StrEnum):
     TRIAL = "trial"  # nothing: ask any machine, to see whether this host's trouble is over
     TIDY = "tidy"  # nothing: remove what old runs left
     ROLLOUT = "rollout"  # deployment: go on with its rollout, or begin to drive it
+    TASK_RUN = "tasks"  # deployment: go on with its run of tasks, or begin to drive it
     NODEROLE_HOOK = "hook-noderole"  # noderole: run its next hook
     NODE_HOOK = "hook-node"  # node: run its next hook, or delete it
     DEPLOYMENT_HOOK = "hook-deployment"  # deployment and role: run its next hook, or delete it

@@ -112,7 +112,7 @@ class Claims:
         self._carried.clear()
 
     def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
-        """The noderole to run next: the least deep in the graph, then by name."""
+        """The noderole to run next: of the highest rank, then the least deep in the graph, then by name."""
         context, now = self._context, self._context.session.now()
         planned: Mapping[Vertex, NodeRole] = moved or {}
         candidates: list[Vertex] = []
@@ -129,7 +129,9 @@ class Claims:
                 context.agenda.at(time.monotonic() + AGAIN_SECONDS, Appointment(Matter.CONSIDER, view.name))
         if len(candidates) < 2:
             return candidates[0] if candidates else None
-        return min(candidates, key=lambda vertex: (context.world.depth(vertex), vertex.name))
+        highest = max(vertex.record.rank for vertex in candidates)
+        first = [vertex for vertex in candidates if vertex.record.rank == highest]
+        return min(first, key=lambda vertex: (context.world.depth(vertex), vertex.name)) if len(first) > 1 else first[0]
 
     def _our_turn(self, fqdn: str) -> bool:
         now = time.monotonic()

@@ -289,7 +289,7 @@ def wait(name: str, timeout_seconds: float | None) -> None:
 @name_argument
 @yes_option
 def delete(name: str, yes: bool) -> None:
-    """Delete an empty deployment, its roles' attributes, and what is recorded of its rollouts."""
+    """Delete an empty deployment, its roles' attributes, its task list, and what is recorded of its rollouts."""
     with connection.session() as opened:
         world = connection.load(opened)
         deployment_of(world, name)
@@ -304,6 +304,7 @@ def delete(name: str, yes: bool) -> None:
 def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]]:
     """Where roles have a hook for it, their removal by an annealer; else, or when that was done, the deployment's."""
     from nodepool_ocb.store.subtree import removal_as_judged
+    from nodepool_ocb.store.tasks import lists
 
     deployments.deletable(world, name)
     hooked: list[Change] = []
@@ -318,6 +319,7 @@ def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]
     own = removal_as_judged(opened, world, paths.deployment(name))
     if not own:
         raise Stale(f"deployment {name} is gone", paths.deployment(name))
+    yield from connection.parts(lists.removal(opened, lists.deployment(name)))
     history = removal_as_judged(opened, world, paths.rollouts(name))
     yield from connection.parts(history[:-1])  # first: a deployment of the same name has no rollouts of this one
     yield from structure.in_parts(world, ([each] for each in [*history[-1:], *own]))

@@ -34,6 +34,10 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
         "nodepool_ocb.cli.rollouts.rollout",
         "Deployment strategies: check them, plan, carry them out, look on.",
     ),
+    "tasks": (
+        "nodepool_ocb.cli.tasks.tasks",
+        "Task lists, as Fuel has them: check and store them, plan, run, look on.",
+    ),
     "graph": ("nodepool_ocb.cli.graph", "Draw which noderole waits for which."),
     "image": ("nodepool_ocb.cli.images.image", "Images: their builds, asking for builds, logs, pauses."),
     "upload": ("nodepool_ocb.cli.images.upload", "Builds at providers."),

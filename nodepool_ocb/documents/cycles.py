@@ -37,14 +37,26 @@ def components(graph: Mapping[str, Iterable[str]]) -> list[Component]:
 
 
 def _shortest(edges: Mapping[str, list[str]]) -> tuple[str, ...]:
-    """A shortest circle, of several the first by name."""
+    """A shortest circle, begun with its first name; of several the first by name that is found.
+
+    Each has a name that leads to two others, or there is only the one.
+    """
     best: tuple[str, ...] = ()
-    for start in edges:
-        circle = _round(edges, start, len(best) - 1 if best else len(edges) + 1)
-        best = circle or best
-        if 0 < len(best) <= 2:
-            break
+    for start in [name for name in edges if len(edges[name]) > 1] or list(edges)[:1]:
+        circle = _turned(_round(edges, start, len(best) if best else len(edges) + 1))
+        if circle and (not best or (len(circle), circle) < (len(best), best)):
+            best = circle
     return best
+
+
+def _turned(circle: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, begun with its first name.
+
+    >>> _turned(("b", "c", "a", "b"))
+    ('a', 'b', 'c', 'a')
+    """
+    at = circle.index(min(circle)) if circle else 0
+    return (*circle[at:-1], *circle[:at], circle[at]) if circle else ()
 
 
 def _round(edges: Mapping[str, list[str]], start: str, below: int) -> tuple[str, ...]:

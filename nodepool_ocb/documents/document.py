@@ -38,10 +38,12 @@ class Document(msgspec.Struct, frozen=True):
         return next((self.lines[key[:end]] for end in range(len(key), -1, -1) if key[:end] in self.lines), 1)
 
     def path(self, key: Sequence[str | int]) -> str:
-        """A key as people read it: list items by their name where they have one.
+        """A key as people read it: list items by their name, or their id, where they have one.
 
         >>> Document("f", {"roles": [{"name": "ntp", "flags": []}]}, {}).path(["roles", 0, "flags"])
         'roles[ntp].flags'
+        >>> Document("f", [{"id": "netconfig", "role": 1}], {}).path([0, "role"])
+        'netconfig.role'
         """
         value, text = self.value, ""
         for step in key:
@@ -49,9 +51,9 @@ class Document(msgspec.Struct, frozen=True):
             if isinstance(step, str):
                 text += f".{step}" if text else step
             else:
-                name = value.get("name") if isinstance(value, dict) else None
+                name = value.get("name", value.get("id")) if isinstance(value, dict) else None
                 one_line = isinstance(name, str) and name.splitlines() == [name]
-                text += f"[{name if one_line else step}]"
+                text += str(name) if one_line and not text else f"[{name if one_line else step}]"
         return text
 
     def fault(self, key: Sequence[str | int], text: str) -> str:
@@ -78,6 +80,17 @@ def load_what_can_be_read(path: Path) -> tuple[Document, list[Fault]]:
     parsed = parse(text)
     (document,) = _documents([replace(parsed, faults=[])], name, text, lenient=True)
     return document, [_discreet(fault, text) for fault in parsed.faults]
+
+
+def load_all_that_can_be_read(text: str, name: str, last: bool = False) -> list[tuple[Document, list[Fault]]]:
+    """Every document of a text, empty ones too, as ``load_what_can_be_read`` gives the one of a file.
+
+    ``last``: of a key that is there twice the last value counts, with a warning. Raises Invalid for a text that is too large.
+    """
+    parsed = parse_all(_read(text, name)[0], last)
+    documents = _documents([replace(each, faults=[]) for each in parsed], name, text, lenient=True)
+    faults = ([_discreet(fault, text) for fault in each.faults] for each in parsed)
+    return list(zip(documents, faults, strict=True))
 
 
 def load_all(source: Path | str, name: str | None = None, *, lenient: bool = False) -> list[Document]:

@@ -5,7 +5,8 @@
 - Refused: duplicate keys, keys that are not text, tags, numbers beyond JSON, more than DEPTH levels, ALIASES aliases,
   NODES nodes with aliases and merge keys counted as often as they are used.
 - Every fault is collected, with its line; what is faulty is left out of the value.
-- A key that is there twice with one and the same value is a warning; who reads decides whether it is a fault.
+- A key that is there twice with one and the same value is a warning; who reads decides whether it is a fault. Who asks for
+  the ``last`` gets the last value of any such key, as most readers of YAML do, and a warning.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nodepool_ocb.model.records import Json
 
 DEPTH: Final = 50
 ALIASES: Final = 100
+TWICE: Final = 100  # keys of which the last counts
 NODES: Final = 100_000
 
 Key: TypeAlias = tuple[str | int, ...]
@@ -64,18 +66,20 @@ def parse(text: str) -> Parsed:
     return next(_documents(text, only=True))
 
 
-def parse_all(text: str) -> list[Parsed]:
+def parse_all(text: str, last: bool = False) -> list[Parsed]:
     """Every document of a text, those that are empty too; the limits are those of the whole text. Never raises.
+
+    ``last``: of a key that is there twice the last value counts.
 
     >>> [parsed.value for parsed in parse_all("a: 1\\n---\\nb: 2\\n")]
     [{'a': 1}, {'b': 2}]
     """
-    return list(_documents(text))
+    return list(_documents(text, last=last))
 
 
-def _documents(text: str, only: bool = False) -> Iterator[Parsed]:
+def _documents(text: str, only: bool = False, last: bool = False) -> Iterator[Parsed]:
     """What cannot be read at all ends the text: a fault of the document in which it stands."""
-    reader = _Reader(text)
+    reader = _Reader(text, last)
     going_on = True
     while going_on:
         value: Json = None
@@ -122,7 +126,9 @@ class _Sized(msgspec.Struct):
 class _Reader:
     """Events of the parser to one value; faults are noted, and what was faulty is left out."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, last: bool) -> None:
+        self._last = last
+        self._twice = 0  # keys of which the last counts
         self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
         self._anchors: dict[str, _Sized | None] = {}
         self._aliases = 0
@@ -199,6 +205,9 @@ class _Reader:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             name, merge = self._key(event, key)
             again = name in mapping
+            if name is not None and again and self._last:
+                again = False
+                self._replaced(event, (*key, name))
             if name is not None and not again:
                 self.lines[(*key, name)] = _line(event)
             sized = self._value(next(self._events), (*key, name if name is not None and not again else "?"))
@@ -211,6 +220,15 @@ class _Reader:
             elif name is not None:
                 mapping[name] = sized.value
         return _Sized({**merged, **mapping}, nodes)
+
+    def _replaced(self, event: Any, key: Key) -> None:
+        """A key is there twice, and what follows is its value."""
+        self._twice += 1
+        if self._twice > TWICE:
+            raise _TooMuch(f"has more than {TWICE} keys twice", _line(event))
+        text = f"key is there twice, first in line {self.lines[key]}; this value counts"
+        self._note(event, key, text, self.warnings)
+        self.lines = {each: line for each, line in self.lines.items() if each[: len(key)] != key}
 
     def _again(self, event: Any, key: Key, same: bool) -> None:
         """A key is there twice."""

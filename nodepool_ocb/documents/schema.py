@@ -36,12 +36,16 @@ _KINDS: Final = {
 _BOUNDS: Final = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
 
 
-def faults(document: Document, schema: str) -> list[Fault]:
+def faults(document: Document, schema: str, key: Key = ()) -> list[Fault]:
     """Every fault of a document, by line; an unknown key is one fault, with the key that was probably meant.
 
-    ``schema`` is a file of ``nodepool_ocb_schemas``, or ``FILE#NAME`` for one of its ``$defs``.
+    ``schema`` is a file of ``nodepool_ocb_schemas``, or ``FILE#NAME`` for one of its ``$defs``; ``key``: where in the
+    document the value is that it is for.
     """
-    found = [_located(document, error) for error in _errors(_validator(schema), document.value)]
+    value = document.value
+    for step in key:
+        value = value[step]
+    found = [_located(document, key, error) for error in _errors(_validator(schema), value)]
     return sorted(found, key=lambda fault: (fault.line, fault.path, fault.text))
 
 
@@ -80,9 +84,9 @@ class _Found(msgspec.Struct, frozen=True):
     meant: str | None = None
 
 
-def _located(document: Document, found: _Found) -> Fault:
-    line, path = document.line(found.key), document.path(found.key)
-    return Fault(line, found.text, path, found.key, found.unknown, found.meant)
+def _located(document: Document, within: Key, found: _Found) -> Fault:
+    key = (*within, *found.key)
+    return Fault(document.line(key), found.text, document.path(key), key, found.unknown, found.meant)
 
 
 #: 90.0 is no whole number, as in Kwalify: what reads the value afterwards wants an int.
@@ -98,7 +102,20 @@ _Strict: Final = extend(  # type: ignore[no-untyped-call]
 def _validator(schema: str) -> Any:
     file, _, part = schema.partition("#")
     whole = schema_file(file)
-    return _Strict({"$ref": f"#/$defs/{part}", "$defs": whole["$defs"]} if part else whole)
+    defs = whole.get("$defs", {})
+    return _Strict({**_direct(defs[part] if part else whole, defs, ()), "$defs": defs})
+
+
+def _direct(schema: Json, defs: Mapping[str, Json], within: tuple[str, ...]) -> Json:
+    """A schema with what its references lead to in their place, which is looked up slowly; one to itself stays."""
+    if isinstance(schema, list):
+        return [_direct(each, defs, within) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    if set(schema) == {"$ref"} and name in defs and name not in within:
+        return _direct(defs[name], defs, (*within, name))
+    return {key: each if key == "$defs" else _direct(each, defs, within) for key, each in schema.items()}
 
 
 def _errors(validator: Any, value: Json) -> Iterator[_Found]:

@@ -39,6 +39,7 @@ class Grant(msgspec.Struct, frozen=True):
     claim_version: int = 0  # of the claim's znode: it rises when the claim passes to the next noderole
     previous_epoch: int | None = None  # of the run that is taken over
     jig: str | None = None  # that the run is ordered with; of a run that is taken over, that it was ordered with
+    queued: float | None = None  # when it came to be TODO; None of a take-over, and of a refresh
 
     @property
     def fqdn(self) -> str:
@@ -68,7 +69,16 @@ def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: 
     jig = ordered_with(vertex) if taking_over else None
     previous = record.epoch if taking_over else None
     return Grant(
-        vertex, claimed, annealer, run, epoch, fence, now, previous_epoch=previous, jig=jig or world.role_of(vertex).jig
+        vertex,
+        claimed,
+        annealer,
+        run,
+        epoch,
+        fence,
+        now,
+        previous_epoch=previous,
+        jig=jig or world.role_of(vertex).jig,
+        queued=record.since if record.state is State.TODO else None,
     )
 
 

@@ -26,6 +26,7 @@ MEANT_FOR: Final = {
     Event.REFRESH: frozenset({State.ACTIVE}),
     Event.WITHDRAW: frozenset({State.ACTIVE}),
     Event.CANCEL: frozenset({State.TRANSITION}),
+    Event.ALLOW: frozenset({State.ERROR}),
 }
 
 
@@ -57,8 +58,20 @@ def apply_to(
         meant = [v for v in part if v in moved and v not in done] + meant[limits.MOST_CHANGES :]
 
 
+def refuse_tasks(vertices: Iterable[Vertex]) -> None:
+    """Raises Conflict where a noderole is a task's: only a run of tasks moves those."""
+    for vertex in vertices:
+        if vertex.record.task_run is not None:
+            deployment = vertex.record.deployment
+            raise Conflict(
+                f"{vertex.name} belongs to run {vertex.record.task_run} of tasks of deployment {deployment};"
+                f" nodepool-ocb tasks run --deployment {deployment} --retry runs again what did not succeed"
+            )
+
+
 def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
     """Run a noderole again from the start, a destructive one too; raises Conflict while it runs or is PROPOSED."""
+    refuse_tasks([vertex])
     state = vertex.record.state
     if state in (State.TRANSITION, State.PROPOSED):
         raise Conflict(f"{vertex.name} is {state}; it can be redeployed when it is neither running nor proposed")

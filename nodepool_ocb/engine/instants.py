@@ -135,5 +135,6 @@ def _run(grant: Grant, now: float) -> Run:
         outcome="succeeded",
         generation=grant.record.generation,
         epoch=grant.epoch,
+        queued=grant.queued,
         exit_code=0,
     )

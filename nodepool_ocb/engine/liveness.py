@@ -19,7 +19,7 @@ from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.aliveness import Marker, Suspicion
-from nodepool_ocb.model.records import Change, Create, Node, Run, Set, State
+from nodepool_ocb.model.records import Change, Create, Node, NodeRole, Run, Set, State
 
 #: Where a death leaves no noderole, but for the destructive ones of which it changes nothing.
 UNMOVED: Final = frozenset({State.TRANSITION, State.ACTIVE, State.ERROR})
@@ -72,12 +72,22 @@ def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
 
 
 def _committed(view: NodeView) -> list[Vertex]:
-    return [v for v in view.noderoles.values() if v.record.state is not State.PROPOSED and not v.unreadable]
+    return [
+        v
+        for v in view.noderoles.values()
+        if v.record.state is not State.PROPOSED and not v.unreadable and not _of_task_over(v.record)
+    ]
 
 
 def _unmoved(vertex: Vertex) -> bool:
     record = vertex.record
-    return record.state in UNMOVED and (record.state, record.once) not in UNCHANGED and not vertex.unreadable
+    unchanged = (record.state, record.once) in UNCHANGED or _of_task_over(record)
+    return record.state in UNMOVED and not unchanged and not vertex.unreadable
+
+
+def _of_task_over(record: NodeRole) -> bool:
+    """Whether it is a task that has ended: what a run of tasks did is not done again because its machine was away."""
+    return record.task_run is not None and record.state in (State.ACTIVE, State.ERROR)
 
 
 def _moved(

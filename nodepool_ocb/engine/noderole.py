@@ -49,6 +49,7 @@ class Event(StrEnum):
     WITHDRAW = "WITHDRAW"  # a rollout takes a refresh back that has not begun
     NODE_DIED = "NODE_DIED"  # the machine does not answer: all that was done on it must be looked at again
     SKIP = "SKIP"  # a destructive role that was done already
+    ALLOW = "ALLOW"  # a task failed, and may: what is below it goes on
 
 
 #: What an event does to the noderole that it names. A pair that is not here is refused.
@@ -79,6 +80,7 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.ACTIVE, Event.REFRESH): State.ACTIVE,
     (State.ACTIVE, Event.WITHDRAW): State.ACTIVE,  # only with a refresh pending
     (State.TODO, Event.SKIP): State.ACTIVE,
+    (State.ERROR, Event.ALLOW): State.ACTIVE,
     (State.BLOCKED, Event.NODE_DIED): State.TODO,
     (State.TODO, Event.NODE_DIED): State.TODO,
     (State.TRANSITION, Event.NODE_DIED): State.TODO,
@@ -173,6 +175,11 @@ def claimable(record: NodeRole) -> bool:
     )
 
 
+def failed(record: NodeRole) -> bool:
+    """Whether it keeps the other tasks of its run from its node."""
+    return record.state is State.ERROR and record.task_run is not None
+
+
 def bound(now: float, by: str | None, **fields: Any) -> NodeRole:
     """The record of a noderole that is made; ``fields`` are its other keys."""
     return NodeRole(state=State.PROPOSED, since=now, by=by, **fields)
@@ -227,6 +234,7 @@ _AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
     Event.WITHDRAW: lambda _: {"refresh": False},
     Event.NODE_DIED: lambda _: {"not_before": 0.0, "cancel_reason": None},
     Event.SKIP: _nothing,
+    Event.ALLOW: _nothing,
 }
 
 

@@ -49,6 +49,7 @@ class Code(StrEnum):
     NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
     NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
     NODE_DELETING = "NODE_DELETING"
+    NODE_FAILED = "NODE_FAILED"  # another task of the same run failed on its node
     NODE_BUSY = "NODE_BUSY"
     NODE_CLAIMED = "NODE_CLAIMED"  # a claim stands there, and nobody is at work by it as far as is known
     INCOMPLETE = "INCOMPLETE"  # a znode that every claim needs is not there
@@ -112,6 +113,8 @@ def blockers(
         if uncommitted := _of_deployment(world, record):
             yield uncommitted
     yield from _of_node(vertex, record, planned, now)
+    if vertex.node.failed and record.task_run is not None and record.cancel_reason is None:
+        yield from _of_failed(vertex, record)
     if lacking := _of_role(world, vertex, jigs):
         yield lacking
     if record.hooks and record.cancel_reason is None:
@@ -260,6 +263,15 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
     if busy is not None and busy is not vertex:
         text = f"{busy.name} is in TRANSITION on the same node"
         yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
+
+
+def _of_failed(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
+    """A task that failed fails its node: nothing more of the run begins there."""
+    for other in sorted(vertex.node.failed, key=lambda each: each.name):
+        if other is not vertex and other.record.task_run == record.task_run and record.state is not State.TRANSITION:
+            text = f"{other.name} failed, and with it node {vertex.node.name} in this run: {other.record.reason or ''}"
+            advice = f"mend the cause, then: nodepool-ocb tasks run --deployment {record.deployment} --retry"
+            yield Reason(Code.NODE_FAILED, other.name, other.record.since, text.rstrip(": "), advice)
 
 
 def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:

@@ -49,7 +49,9 @@ def _of_attributes(world: World, vertex: Vertex, named: Collection[str]) -> Iter
     wanted = (paths.ROLES, paths.DEPLOYMENTS)
     if not any(path.startswith(wanted) for path in world.unreadable):
         return
-    everyone = {*vertex.node.noderoles.values(), *seen_by(vertex)}
+    everyone = seen_by(vertex)
+    if vertex.record.task_run is None:
+        everyone |= {*vertex.node.noderoles.values()}
     seen = {paths.role(each.role) for each in everyone}
     seen |= {paths.deployment_role(each.record.deployment, each.role) for each in everyone}
     yield from sorted(path for path in seen if path in world.unreadable and path not in named)
@@ -63,7 +65,12 @@ def spoiled(world: World, vertex: Vertex) -> list[str]:
 
 
 def seen_by(vertex: Vertex) -> set[Vertex]:
-    """The noderoles whose attributes its jig would see: its own, those that are ACTIVE on its node, and all its ancestors'."""
+    """The noderoles whose attributes its jig would see: its own, those that are ACTIVE on its node, and all its ancestors'.
+
+    Of a task only its own.
+    """
+    if vertex.record.task_run is not None:
+        return {vertex}
     active = (each for each in vertex.node.noderoles.values() if each.record.state is State.ACTIVE)
     return {vertex, *active, *(each for row in ancestors(vertex) for each in row)}
 

@@ -15,6 +15,10 @@ DEPLOYMENTS = "/ocb/deployments"
 NODES = "/ocb/nodes"
 DAEMONS = "/ocb/daemons"  # but for the kinds of ``POOL_KINDS``
 ROLLOUTS = "/ocb/rollouts"
+TASKS = "/ocb/tasks"
+TASK_RUNS = "/ocb/tasks/runs"
+TASK_RELEASES = "/ocb/tasks/releases"
+TASK_DEPLOYMENTS = "/ocb/tasks/deployments"
 IMAGES = "/nodepool/image"
 POOL_CLOCK = "/nodepool/clock"  # for who may not write below /ocb
 DAEMON_KINDS = ("annealer", "builder", "launcher")
@@ -120,6 +124,45 @@ def rollout(deployment: str, identity: str, part: str = "") -> str:
 
 def rollout_lock(deployment: str, identity: str) -> str:
     return f"/ocb/rollouts/{deployment}/{identity}/lock"
+
+
+# -- task lists (seed 002) --
+
+
+def release_tasks(release: str, part: str = "") -> str:
+    """The task list of a release, or a part of it.
+
+    >>> release_tasks("9.0", "list-0000000001/0000")
+    '/ocb/tasks/releases/9.0/list-0000000001/0000'
+    """
+    return f"/ocb/tasks/releases/{release}" + (f"/{part}" if part else "")
+
+
+def deployment_tasks(deployment: str, part: str = "") -> str:
+    """The task list of a deployment, or its settings, or a part of the list."""
+    return f"/ocb/tasks/deployments/{deployment}" + (f"/{part}" if part else "")
+
+
+def task_runs(deployment: str) -> str:
+    return f"/ocb/tasks/runs/{deployment}"
+
+
+def task_run(deployment: str, identity: str, part: str = "") -> str:
+    """A run of tasks, or a table of it, or a part of a table.
+
+    >>> task_run("lab", "0000000001", "plan/0000")
+    '/ocb/tasks/runs/lab/0000000001/plan/0000'
+    """
+    return f"/ocb/tasks/runs/{deployment}/{identity}" + (f"/{part}" if part else "")
+
+
+def task_run_lock(deployment: str, identity: str) -> str:
+    return f"/ocb/tasks/runs/{deployment}/{identity}/lock"
+
+
+def task_facts(deployment: str, identity: str, fqdn: str = "common") -> str:
+    """What a run gives to each node ("common": to all of them)."""
+    return f"/ocb/tasks/runs/{deployment}/{identity}/facts/{fqdn}"
 
 
 # -- images (seed 004) --

@@ -110,6 +110,8 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     not_before: Moment = 0.0  # back-off: not to be claimed before this time
     hooks: tuple[NoderoleHook, ...] = ()  # that are still to run, oldest first: on_proposed, on_todo, ...
     cancel_reason: str | None = None  # in TRANSITION: its run is to be ended, and why; then this is an ERROR
+    task_run: Id | None = None  # of what a task list made: the run of tasks that it belongs to
+    rank: Times = 0  # of those that may start on its node the highest goes first
 
 
 class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -192,6 +194,7 @@ class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     outcome: str  # succeeded, failed, unreachable, abandoned, unknown, died
     generation: Count
     epoch: Count
+    queued: Moment | None = None  # when nothing was left to wait for but an annealer
     exit_code: ExitCode | None = None
     reason: str | None = None
     tail: str | None = None  # the end of the output, at most 4 KiB
@@ -235,6 +238,7 @@ class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     template: Mapping[str, Json] = {}  # the attribs' defaults, merged at their places
     type: str | None = None  # the class of entry point nodepool_ocb.roles that carries its hooks
     hooks: tuple[str, ...] = ()  # the hooks which that class overrides; annealers run these, see docs/hooks.md
+    task: str | None = None  # of a task list: its id there
     script: str | None = None  # what the script jig runs
     parameters: Mapping[str, Json] = {}  # for its jig, e.g. {"delay": 3, "fail": true} of jig test
     timeout_seconds: Timeout = 1800.0
@@ -252,14 +256,24 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     refused: Mapping[DeploymentHook, str] = {}  # hook → why it refuses, until it agrees or is asked again
 
 
-class RolloutPointer(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``rollouts/<deployment>``: which rollout counts. Its version rises with each driver, and with all that people ask."""
+class Pointer(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """Which of what annealers drive in a deployment counts. Its version rises with each driver, and with all that people ask."""
 
     newest: Id | None = None
     over: bool = True  # the newest one is
     driver: str | None = None  # the annealer that drives it, or did until it died
     since: Moment = 0.0  # when any of this changed last
     id_base: Number = -1  # its ids are above this, which is no lower than any of a deployment that was deleted before
+
+
+class RolloutPointer(Pointer, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``rollouts/<deployment>``: which rollout counts."""
+
+
+class TaskRunPointer(Pointer, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``tasks/runs/<deployment>``: which run of tasks counts."""
+
+    preparing: Id | None = None  # a run whose noderoles are being bound, by whoever has its lock; the newest is over
 
 
 class LockOwner(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -61,6 +61,9 @@ TABLE: Final = (
     Row(path="/ocb/rollouts", annealer="r", launcher="r", api="cdrw"),
     Row(path="/ocb/rollouts/*", annealer="rw", launcher="r", api="cdrw"),
     Row(path="/ocb/rollouts/*/*", annealer="cdrw", launcher="r", api="cdrw"),
+    Row(path="/ocb/tasks", annealer="r", launcher="r", api="cdrw"),
+    Row(path="/ocb/tasks/runs/*", annealer="rw", launcher="r", api="cdrw"),
+    Row(path="/ocb/tasks/runs/*/*", annealer="cdrw", launcher="r", api="cdrw"),
     Row(path="/nodepool", annealer="r", builder="cdrw", launcher="cdrw", api="cdrw"),
     Row(path="/nodepool/image", annealer="r", builder="cdrw", launcher="r", api="cdrw"),
 )

@@ -112,7 +112,8 @@ class Observer:
         if phases[phase].roles or phases[phase].stages:
             chosen = _with_parents([own[role] for role in roles if role in own])
         else:
-            chosen = set(own.values()) if phase == len(phases) - 1 else set()
+            left = (vertex for vertex in own.values() if vertex.record.task_run is None)
+            chosen = set(left) if phase == len(phases) - 1 else set()
         meant = (vertex for vertex in chosen if own.get(vertex.role) is vertex and vertex.role in wanted)
         return sorted(meant, key=lambda each: each.role)
 

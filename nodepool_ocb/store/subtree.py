@@ -16,6 +16,7 @@ from nodepool_ocb.model.records import (
     Node,
     NodeRole,
     RolloutPointer,
+    TaskRunPointer,
 )
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
@@ -77,6 +78,8 @@ def _shown(world: World, at: WorldPath) -> int:
         return vertex.version if vertex else -1
     if at.kind is RolloutPointer and at.name in world.rollouts:
         return world.rollouts[at.name].version
+    if at.kind is TaskRunPointer and at.name in world.task_runs:
+        return world.task_runs[at.name].version
     if at.kind is Deployment and at.name in world.deployments:
         return world.deployments[at.name].version
     if at.kind is DeploymentRole and (at.name, at.below) in world.deployment_roles:

@@ -6,7 +6,17 @@ import msgspec
 
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Claim, Daemon, Deployment, DeploymentRole, Node, NodeRole, Role, RolloutPointer
+from nodepool_ocb.model.records import (
+    Claim,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    Node,
+    NodeRole,
+    Role,
+    RolloutPointer,
+    TaskRunPointer,
+)
 from nodepool_ocb.store.worldpaths import WorldPath
 
 
@@ -23,10 +33,12 @@ class Touched(msgspec.Struct):
     deployments: bool = False
     daemons: bool = False
     rollouts: bool = False
+    task_runs: bool = False
     attributes: bool = False  # some that could not be read can be again
 
     def __bool__(self) -> bool:
-        others = self.roles or self.deployments or self.daemons or self.rollouts or self.attributes
+        driven = self.rollouts or self.task_runs
+        others = self.roles or self.deployments or self.daemons or driven or self.attributes
         return bool(self.vertices or self.nodes or others)
 
     def concerned(self, world: World, at: WorldPath) -> None:
@@ -42,3 +54,4 @@ class Touched(msgspec.Struct):
         self.deployments |= at.kind in (Deployment, DeploymentRole)
         self.daemons |= at.kind is Daemon
         self.rollouts |= at.kind is RolloutPointer
+        self.task_runs |= at.kind is TaskRunPointer

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import uuid
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, Stale
@@ -34,6 +35,7 @@ from nodepool_ocb.model.records import (
     Role,
     RolloutPointer,
     Structure,
+    TaskRunPointer,
 )
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
@@ -154,9 +156,7 @@ class Tree:
         world = self.world
         if at in self._unreadable:
             return self._unreadable.mzxid(at)
-        shown: Vertex | Stored[Role] | Stored[Deployment] | Stored[DeploymentRole] | Stored[RolloutPointer] | None = (
-            None
-        )
+        shown: Vertex | Stored[Any] | None = None
         if at.kind is NodeRole:
             node = world.nodes.get(at.name)
             shown = node.noderoles.get(at.below) if node else None
@@ -170,6 +170,8 @@ class Tree:
             shown = world.deployment_roles.get((at.name, at.below))
         elif at.kind is RolloutPointer:
             shown = world.rollouts.get(at.name)
+        elif at.kind is TaskRunPointer:
+            shown = world.task_runs.get(at.name)
         elif at.kind is Gate:
             return world.cluster_view(at.below, at.name).mzxid
         elif at.kind is Cluster:
@@ -214,6 +216,9 @@ class Tree:
         elif isinstance(record, RolloutPointer):
             world.put_rollouts(at.name, Stored(record, version, mzxid))
             touched.rollouts = True
+        elif isinstance(record, TaskRunPointer):
+            world.put_task_runs(at.name, Stored(record, version, mzxid))
+            touched.task_runs = True
         elif isinstance(record, Cluster):
             world.put_cluster(Stored(record, version, mzxid))
         elif isinstance(record, Structure):
@@ -247,6 +252,9 @@ class Tree:
         elif at.kind is RolloutPointer and at.name in world.rollouts:
             world.drop_rollouts(at.name)
             touched.rollouts = True
+        elif at.kind is TaskRunPointer and at.name in world.task_runs:
+            world.drop_task_runs(at.name)
+            touched.task_runs = True
         elif at.kind is Structure:
             world.put_structure(None)
         elif at.kind is Cluster:
@@ -303,6 +311,7 @@ class Tree:
             for identity in daemons.keys() - set(listed.daemons.get(kind, ())):
                 yield paths.daemon(kind, identity)
         yield from map(paths.rollouts, world.rollouts.keys() - set(listed.rollouts))
+        yield from map(paths.task_runs, world.task_runs.keys() - set(listed.task_runs))
 
 
 def _mzxid(znode: Znode | None) -> int:
@@ -332,7 +341,15 @@ def load(session: Session) -> World:
 def parents(session: Session) -> None:
     """Make what daemons need and may not make themselves, where it is absent; raises Unavailable or Denied."""
     session.ensure(
-        *(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.ROLLOUTS, paths.CLOCK, paths.daemons("annealer")),
+        *(
+            paths.ROLES,
+            paths.DEPLOYMENTS,
+            paths.NODES,
+            paths.ROLLOUTS,
+            paths.TASK_RUNS,
+            paths.CLOCK,
+            paths.daemons("annealer"),
+        ),
         *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS)),
     )
 

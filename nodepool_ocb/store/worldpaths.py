@@ -1,11 +1,11 @@
 """Which paths below ``/ocb`` a World shows, and the names that are there now.
 
-Attribute blobs, runs, the rollouts themselves and everything unknown are none of them.
+Attribute blobs, runs, the rollouts and runs of tasks themselves and everything unknown are none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple, TypeAlias
@@ -26,6 +26,7 @@ from nodepool_ocb.model.records import (
     Role,
     RolloutPointer,
     Structure,
+    TaskRunPointer,
 )
 from nodepool_ocb.store.client.reading import Reading
 
@@ -59,6 +60,8 @@ def parse(path: str) -> WorldPath | None:
             return WorldPath(Gate, name, role)
         case ["daemons", kind, identity]:
             return WorldPath(Daemon, kind, identity)
+        case ["tasks", "runs", name]:
+            return WorldPath(TaskRunPointer, name)
         case [section, name] if section in _SECTIONS:
             return WorldPath(_SECTIONS[section], name)
         case ["cluster"]:
@@ -84,7 +87,7 @@ def misnamed(at: WorldPath) -> str | None:
     """
     if at.kind in (NodeRole, Node, Fence, Claim) and not is_node(at.name):
         return f"{at.name!r} can be no name of a node: labels of small letters, digits and '-', with '.' between them"
-    of_deployment = at.name if at.kind in (Deployment, DeploymentRole, Gate, RolloutPointer) else ""
+    of_deployment = at.name if at.kind in (Deployment, DeploymentRole, Gate, RolloutPointer, TaskRunPointer) else ""
     of_role = at.name if at.kind is Role else at.below if at.kind in (NodeRole, DeploymentRole, Gate) else ""
     for what, name in (("deployment", of_deployment), ("role", of_role)):
         if name and not is_name(name):
@@ -101,6 +104,7 @@ class Listing(NamedTuple):
     daemons: dict[str, list[str]]  # by kind
     rollouts: list[str]  # the deployments that have had any
     gates: dict[str, list[str]]  # of each deployment: the roles of its clusters
+    task_runs: list[str]  # the deployments that have had any
 
     def paths(self) -> Iterator[str]:
         """Every path but those of noderoles and gates."""
@@ -114,6 +118,7 @@ class Listing(NamedTuple):
         for kind, identities in self.daemons.items():
             yield from (paths.daemon(kind, identity) for identity in identities)
         yield from map(paths.rollouts, self.rollouts)
+        yield from map(paths.task_runs, self.task_runs)
 
     def gate_paths(self) -> Iterator[str]:
         for deployment, roles in self.gates.items():
@@ -121,7 +126,12 @@ class Listing(NamedTuple):
 
     def has(self, at: WorldPath) -> bool:
         """Whether it was there; for what may come and go below a node, whether that node was."""
-        of_sections = {Role: self.roles, Deployment: self.deployments, RolloutPointer: self.rollouts}
+        of_sections: dict[Kind, Container[str]] = {
+            Role: self.roles,
+            Deployment: self.deployments,
+            RolloutPointer: self.rollouts,
+            TaskRunPointer: self.task_runs,
+        }
         below = {NodeRole: self.nodes, DeploymentRole: self.deployments, Gate: self.gates, Daemon: self.daemons}
         if at.kind in below:
             return at.below in below[at.kind].get(at.name, ())
@@ -130,8 +140,8 @@ class Listing(NamedTuple):
 
 def listing(session: Reading) -> Listing:
     """List the tree: one request, and one for some hundred nodes; raises Unavailable or Denied."""
-    sections = [paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS, paths.ROLLOUTS]
-    roles, deployments, nodes, kinds, rollouts = (names or [] for names in session.children_many(sections))
+    sections = [paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.DAEMONS, paths.ROLLOUTS, paths.TASK_RUNS]
+    roles, deployments, nodes, kinds, rollouts, task_runs = (names or [] for names in session.children_many(sections))
     wanted = [
         *map(paths.deployment_roles, deployments), *map(paths.noderoles, nodes), *map(paths.daemons, kinds),
         *map(paths.clusters, deployments),
@@ -144,4 +154,5 @@ def listing(session: Reading) -> Listing:
         {kind: next(below) for kind in kinds},
         rollouts,
         {deployment: next(below) for deployment in deployments},
+        task_runs,
     )

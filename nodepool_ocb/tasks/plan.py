@@ -34,7 +34,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     task_of: Sequence[int]
     node_of: Sequence[int]
     parents: Sequence[Sequence[int]]
-    rank: Sequence[int]  # how many vertices are below it: of those that may start on a node the highest goes first
+    rank: Sequence[int]  # tasks on the longest way below it: of those that may start on a node the highest goes first
     barriers: frozenset[int] = frozenset()  # positions in ``tasks``
     skipped: Mapping[int, str] = {}  # vertex → why it is not run; it keeps its place
     parameters: Mapping[int, Mapping[str, Json]] = {}  # vertex → what is other than in its task

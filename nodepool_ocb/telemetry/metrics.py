@@ -44,6 +44,9 @@ PROBE_FAILURES: Final = Counter("nodepool_ocb_probe_failures", "Probes that fail
 # -- rollouts --
 ROLLOUTS_DRIVEN: Final = Gauge("nodepool_ocb_rollouts_driven", "Rollouts that this annealer drives.")
 ROLLOUT_WRITES: Final = Counter("nodepool_ocb_rollout_writes", "Transactions that took a rollout on.")
+TASK_RUNS_DRIVEN: Final = Gauge("nodepool_ocb_task_runs_driven", "Runs of tasks that this annealer drives.")
+TASK_RUN_WRITES: Final = Counter("nodepool_ocb_task_run_writes", "Transactions that took a run of tasks on.")
+TASK_RUN_STEP_SECONDS: Final = Histogram("nodepool_ocb_task_run_step_seconds", "One look at a run of tasks.")
 ROLLOUT_STEP_SECONDS: Final = Histogram(
     "nodepool_ocb_rollout_step_seconds", "How long it took to decide what a rollout does next.", buckets=_FAST
 )

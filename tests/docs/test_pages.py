@@ -65,6 +65,18 @@ def test_what_operations_says_of_the_install_works(tmp_path: Path) -> None:
     assert printed.partition("THE END\n")[2] == "600 nodepool-ocb\n640 root\n"
 
 
+@needs_stage
+def test_a_directory_of_fuel_runs_on_three_machines_in_ten_commands(tmp_path: Path) -> None:
+    readme = script(ROOT / "README.md").partition("ssh-copy-id ")[0]  # the installation, and an annealer
+    (ten,) = (block for block in blocks(ROOT / "docs/from-fuel.md") if "tasks sync" in block.text)
+    ask = f"ssh -i /etc/nodepool-ocb/id_ed25519 root@{MACHINES[2]} 'cat /tmp/try/order; head -c 4 /etc/astute.yaml'\n"
+    ends = f"echo THE END\nnodepool-ocb tasks history lab -o name | sort\n{ask}"
+    printed = follow(INSTALLED + readme + script(ROOT / "docs/from-fuel.md") + ends, tmp_path, MACHINES[:3])
+    assert len(ten.text.splitlines()) == 10
+    assert {f"services@node-{n}.example.com" for n in (1, 2, 3)} < set(printed.partition("THE END\n")[2].split())
+    assert "network\nservices\n" in printed.partition("THE END\n")[2]
+
+
 @pytest.mark.long
 @needs_stage
 def test_what_the_readme_installs_can_be_called(tmp_path: Path) -> None:
@@ -75,7 +87,7 @@ def test_what_the_readme_installs_can_be_called(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=called)
 def test_every_block_is_run_or_says_why_not(block: Block) -> None:
-    followed = block.page in ("README.md", "docs/operations.md")
+    followed = block.page in ("README.md", "docs/operations.md", "docs/from-fuel.md")
     assert block.fate in (Fate.CHECKED, Fate.NOT_RUN) or followed, "no test follows this page: mark the block"
     assert block.word or block.fate in (Fate.RUN, Fate.RUNS_ON, Fate.NOT_RUN)
 

@@ -49,6 +49,7 @@ EXPECTED: dict[tuple[str, str], dict[str, Any]] = {
     ("TODO", "CLAIM"): {"state": "TRANSITION", "attempt": 3},
     ("TODO", "FAIL"): {"state": "ERROR"},
     ("TODO", "SKIP"): {"state": "ACTIVE"},
+    ("ERROR", "ALLOW"): {"state": "ACTIVE"},
     ("TODO", "NODE_DIED"): {"state": "TODO", "generation": 8, "not_before": 0.0},
     ("TODO", "REDEPLOY"): {"state": "TODO", "generation": 8, "attempt": 0, "not_before": 0.0, "once": None},
     ("TRANSITION", "CLAIM"): {"state": "TRANSITION"},

@@ -276,10 +276,12 @@ def test_a_pusher_that_is_killed_or_frozen_does_not_act_beside_its_successor(
             for receiver in old:
                 os.kill(int(receiver), fate)  # so it ends only if it is ended
         (src / "b").write_text("of the successor")
-        outcome = successor.run(machine.task(parameters(src, dst), epoch=2, previous_epoch=1))
+        pending = successor.begin(machine.task(parameters(src, dst), epoch=2, previous_epoch=1))
+        until(lambda: set(receivers()) - old - before)
+        assert not old & set(receivers())
+        outcome = pending()
         assert isinstance(outcome, Succeeded), outcome
         assert outcome.ordered
-        assert not old & set(receivers())
         assert tree(dst) == tree(src)
         first.send_signal(signal.SIGCONT)
         said, _ = first.communicate(timeout=60)

@@ -14,8 +14,8 @@ from typing import Any
 
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.locks import Lock, Locks
+from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.main import main
-from nodepool_ocb_annealer.rollouts.drivers import Rolling
 
 _moments = 0
 
@@ -33,7 +33,7 @@ def moment(what: str) -> None:
 
 def watch() -> None:
     """Count the moments of whatever is driven from now on."""
-    take, read, write, written = Locks.take, rollouts.read, Rolling._write, Rolling._written
+    take, read, write, written = Locks.take, rollouts.read, Drivers._write, Drivers._written
 
     def taking(locks: Locks, *arguments: Any) -> Lock | None:
         lock = take(locks, *arguments)
@@ -45,17 +45,17 @@ def watch() -> None:
         moment("it is about to be read")
         return read(*arguments)
 
-    def writing(rolling: Rolling, *arguments: Any) -> None:
+    def writing(rolling: Drivers[Any], *arguments: Any) -> None:
         moment("a transaction is about to be sent")
         write(rolling, *arguments)
         moment("it was sent, and maybe not written yet")
 
-    def answered(rolling: Rolling, *arguments: Any) -> None:
+    def answered(rolling: Drivers[Any], *arguments: Any) -> None:
         moment("a transaction was answered")
         written(rolling, *arguments)
 
     Locks.take, rollouts.read = taking, reading  # type: ignore[method-assign, assignment]
-    Rolling._write, Rolling._written = writing, answered  # type: ignore[method-assign, assignment]
+    Drivers._write, Drivers._written = writing, answered  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

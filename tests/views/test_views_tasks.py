@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.tasks import reading
+from nodepool_ocb.tasks.compiling import compile
+from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.tasklist import Kind, Relation, Task, TaskList
-from nodepool_ocb.views.tasks import drawing, plans
+from nodepool_ocb.views.tasks import drawing, lists, plans
 from nodepool_ocb.views.view import plain
 from tests.views.small_tasks import LIST, N1, N2, PLAN
+
+ROOT: Final = Path(__file__).parents[2]
 
 
 def edges(drawn: drawing.Drawing) -> set[tuple[str, str]]:
@@ -54,6 +62,23 @@ def test_stages_and_barriers_stand_in_a_plan_for_those_who_ask() -> None:
 def test_of_many_nodes_a_table_names_the_first_ones() -> None:
     row = plans.PlannedTask(wave=1, task="net", type="shell", nodes=tuple(f"n{each}" for each in range(20)))
     assert plans.words(row).nodes == "n0, n1, n2, n3, n4, n5, n6, n7 and 12 more"
+
+
+# -- lists --
+
+
+def test_a_check_counts_tasks_by_type() -> None:
+    found = lists.checked(LIST, ["odd"])
+    assert found.types == {"group": 1, "puppet": 1, "shell": 3, "stage": 1}
+    assert next(map(plain, lists.types(found))) == {"type": "group", "tasks": 1}
+
+
+def test_a_task_is_shown_with_what_is_just_before_and_after_it() -> None:
+    shown = lists.task(LIST, "site")
+    assert (shown.after, shown.before) == (("net",), ("deploy",))
+    assert lists.task(LIST, "clean").cross_depends == ("report on *",)
+    with pytest.raises(NotFound, match="no task sites in this list; did you mean `site`"):
+        lists.task(LIST, "sites")
 
 
 # -- graphs --
@@ -140,3 +165,20 @@ def test_mermaid_draws_the_same() -> None:
 
 def _with(**fields: object) -> plans.Plan:
     return replace(PLAN, **fields)
+
+
+# -- the example of Fuel's specification --
+
+
+def test_the_seeds_example_is_planned_in_the_seeds_order() -> None:
+    tasks = reading.read_files([ROOT / "tools/fuel/tasks.yaml"]).tasks
+    roles = {6: "cinder", 7: "network", 8: "compute"}
+    nodes = [
+        Member(name=f"node-{uid}", uid=str(uid), roles=(roles.get(uid, "controller"),))
+        for uid in (1, 4, 2, 3, 5, 6, 7, 8)
+    ]
+    rows = plans.document("lab", compile(tasks, nodes), tasks).runs
+    pairs = [(each, ("setup_network", "setup_services")) for each in ("1", "4 2", "3 5", "6 7", "8")]
+    assert [(" ".join(node.removeprefix("node-") for node in row.nodes), row.task) for row in rows] == [
+        (nodes, task) for nodes, both in pairs for task in both
+    ]

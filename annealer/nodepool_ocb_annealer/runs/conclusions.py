@@ -99,6 +99,7 @@ def _record(grant: claim.Grant, outcome: Outcome, ended: float) -> Run:
         outcome=type(outcome).__name__.lower(),
         generation=grant.record.generation,
         epoch=grant.epoch,
+        queued=grant.queued,
         exit_code=known.exit_code if known else None,
         reason=_reason(outcome, grant),
         tail=(known.tail or None) if known else None,

@@ -31,7 +31,7 @@ class Commit:
 
     def transactions(self, opened: Session, world: World, vertices: Iterable[Vertex]) -> Iterator[Sequence[Change]]:
         """Raises Conflict where a rollout under way sends any of them in its turn, unless that is forced."""
-        bound = list(vertices)
+        bound = [vertex for vertex in vertices if vertex.record.task_run is None]  # a run of tasks commits its own
         proposed = [vertex for vertex in bound if vertex.record.state is State.PROPOSED]
         found = outdated.find(opened, world, bound)
         again = outdated.to_run_again(found)

@@ -142,6 +142,7 @@ def _act(
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
+        commands.refuse_tasks(chosen)
         for vertex in chosen:
             state, meant = vertex.record.state, commands.MEANT_FOR[event]
             if state not in meant and state not in DONE.get(event, ()):
@@ -219,6 +220,7 @@ def retry(
         if deployment is not None:
             deployment_of(world, deployment)
         chosen = [noderole_of(world, name) for name in names] if names else _failed(world, deployment)
+        commands.refuse_tasks(chosen)
         retried.update(dict.fromkeys(vertex.name for vertex in chosen))
         now = opened.now()
         pausing = [vertex for vertex in chosen if vertex.record.state is State.TODO and vertex.record.not_before > now]
@@ -236,7 +238,7 @@ def retry(
 
 
 def _failed(world: World, deployment: str | None) -> list[Vertex]:
-    failed = (vertex for vertex in world.vertices() if vertex.record.state is State.ERROR)
+    failed = (v for v in world.vertices() if v.record.state is State.ERROR and v.record.task_run is None)
     return [vertex for vertex in failed if deployment in (None, vertex.record.deployment)]
 
 

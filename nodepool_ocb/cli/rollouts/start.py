@@ -189,6 +189,7 @@ def _refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
     within = frozenset(below(world, deployment))
     there = [vertex for node in rollout.nodes for vertex in world.nodes[node].noderoles.values()]
     proposed = {v for v in there if v.record.state is State.PROPOSED and v.record.deployment in within}
+    proposed -= {vertex for vertex in proposed - taken if vertex.record.task_run is not None}
     if not proposed & taken:
         left = counted(len(proposed), "noderole is", "noderoles are")
         many = f"; {left} in no phase of it, or on nodes in no group" if proposed else ""

@@ -34,7 +34,12 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judged(sources: Sources, blobs: Blobs, memo: dict[str, list[Mapping[str, Json]]] | None = None) -> Judged:
-    """What a run of the noderole is given now; ``memo`` keeps, from one noderole to the next, what each ancestor says."""
+    """What a run of the noderole is given now; ``memo`` keeps, from one noderole to the next, what each ancestor says.
+
+    Of a task nothing is noted: only a run of tasks runs it again.
+    """
+    if sources.facts:
+        return Judged(0, Given(jig=sources.role.jig))
     memo = {} if memo is None else memo
     attributes: Mapping[str, Json] = {}
     for each in chain.from_iterable(sources.above):

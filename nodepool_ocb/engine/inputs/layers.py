@@ -21,6 +21,7 @@ from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.attributes import merge
 from nodepool_ocb.engine.inputs.templates import template, watched
 from nodepool_ocb.engine.world import Vertex, World, ancestors
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Role, State
 
 #: The attributes that were read, by path; a path without any is not there.
@@ -37,6 +38,7 @@ class Kind(StrEnum):
     WALL = "wall"
     SYSTEM = "system"
     USER = "user"
+    RUN = "run"  # of tasks
 
 
 #: What a noderole keeps in znodes of its own, by their names; in the order of their paths in unreadable.blobs.
@@ -82,11 +84,12 @@ class Sources(msgspec.Struct, frozen=True):
     hints: Mapping[str, Json]
     role: Role
     watched: tuple[str, ...]  # the places that its role declares, or wants
+    facts: tuple[str, ...] = ()  # of a task: the paths of what its run gives to all nodes, and to this one
 
     @property
     def blobs(self) -> list[str]:
         """The paths of all that is to be read, each once."""
-        return list(dict.fromkeys(path for each in self.everyone for path in each.blobs))
+        return list(dict.fromkeys(chain((path for each in self.everyone for path in each.blobs), self.facts)))
 
     @property
     def everyone(self) -> Iterator[Source]:
@@ -132,7 +135,12 @@ class Catalogue:
 
 
 def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | None = None) -> Sources:
-    """Everything that a noderole may see; ``role``: its own, as it is run."""
+    """Everything that a noderole may see; ``role``: its own, as it is run.
+
+    A task sees what its run gives it, and nothing else.
+    """
+    if vertex.record.task_run is not None:
+        return _of_task(vertex, role, vertex.record.deployment, vertex.record.task_run)
     catalogue = catalogue or Catalogue(world)
     node = vertex.node
     above = ancestors(vertex)
@@ -148,8 +156,25 @@ def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | Non
     )
 
 
+def _of_task(vertex: Vertex, role: Role, deployment: str, run: str) -> Sources:
+    fqdn = vertex.node.name
+    facts = paths.task_facts(deployment, run), paths.task_facts(deployment, run, fqdn)
+    own = Source(vertex.name, vertex.role, fqdn, (), unreadable.blobs(vertex))
+    return Sources(own, (), (), {}, role, (), facts)
+
+
+def _facts(sources: Sources, blobs: Blobs) -> Iterator[Layer]:
+    """What a run of tasks gives: of the parameters that differ by node, those of this task."""
+    for path in sources.facts:
+        values = dict(blobs.get(path, {}))
+        parameters = values.pop("parameters", {}).get(sources.role.task)
+        yield Layer(Kind.RUN, path, values | ({"task": {"parameters": parameters}} if parameters else {}))
+
+
 def layers(sources: Sources, blobs: Blobs) -> list[Layer]:
     """All of them, the weakest first."""
+    if sources.facts:
+        return [*_facts(sources, blobs), *sources.own.layers(blobs)]
     above = (layer for row in sources.above for each in row for layer in each.layers(blobs))
     return [*around(sources, blobs), *above, *sources.own.layers(blobs)]
 

@@ -123,6 +123,7 @@ class NodeView(msgspec.Struct, eq=False):
     claim_version: int = -1
     noderoles: dict[str, Vertex] = {}
     ready: set[Vertex] = set()  # those whose own state lets an annealer take them
+    failed: set[Vertex] = set()  # those of task lists that are in ERROR
 
     @property
     def epoch(self) -> int:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec.structs
 
-from nodepool_ocb.engine.noderole import claimable, satisfied
+from nodepool_ocb.engine.noderole import claimable, failed, satisfied
 from nodepool_ocb.engine.world.edges import Edges
 from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex
 from nodepool_ocb.errors import Conflict, NotFound
@@ -26,15 +26,16 @@ from nodepool_ocb.model.records import (
     Role,
     RolloutPointer,
     Structure,
+    TaskRunPointer,
 )
 
-T = TypeVar("T", bound=Record)
+T_co = TypeVar("T_co", bound=Record, covariant=True)
 
 
-class Stored(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class Stored(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """A record as it was read: with the version that a write must carry."""
 
-    record: T
+    record: T_co
     version: int
     mzxid: int = 0
 
@@ -52,6 +53,7 @@ class World:
         self.nodes: dict[str, NodeView] = {}
         self.daemons: dict[str, dict[str, Daemon]] = {}
         self.rollouts: dict[str, Stored[RolloutPointer]] = {}  # by deployment
+        self.task_runs: dict[str, Stored[TaskRunPointer]] = {}  # by deployment
         self.edges = Edges(self.nodes)
         self.clusters = self.edges.clusters  # by name
         self.unreadable: dict[str, str] = {}  # path of a record that cannot be decoded → why
@@ -186,6 +188,12 @@ class World:
     def drop_rollouts(self, deployment: str) -> None:
         self.rollouts.pop(deployment, None)
 
+    def put_task_runs(self, deployment: str, stored: Stored[TaskRunPointer]) -> None:
+        self.task_runs[deployment] = stored
+
+    def drop_task_runs(self, deployment: str) -> None:
+        self.task_runs.pop(deployment, None)
+
     def node(self, fqdn: str) -> NodeView:
         """The node of this name, made empty where it has not been seen."""
         view = self.nodes.get(fqdn)
@@ -226,9 +234,13 @@ class World:
             vertex = self.edges.place(node, role, record, version, mzxid)
             if claimable(record):
                 node.ready.add(vertex)
+            if failed(record):
+                node.failed.add(vertex)
             return vertex
         if claimable(record) != claimable(vertex.record):
             (node.ready.discard if vertex in node.ready else node.ready.add)(vertex)
+        if failed(record) != failed(vertex.record):
+            (node.failed.discard if vertex in node.failed else node.failed.add)(vertex)
         self.edges.change(vertex, record, version, mzxid)
         return vertex
 
@@ -237,6 +249,7 @@ class World:
         vertex = node.noderoles.get(role) if node else None
         if vertex is not None:
             vertex.node.ready.discard(vertex)
+            vertex.node.failed.discard(vertex)
             self.edges.remove(vertex)
 
 

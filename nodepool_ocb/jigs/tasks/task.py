@@ -20,10 +20,12 @@ from msgspec.structs import replace
 from nodepool_ocb.jigs.jig import Failed, Order, Outcome, Succeeded, Unknown
 from nodepool_ocb.jigs.script import ScriptJig
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.tasks.facts import as_yaml
 from nodepool_ocb.tasks.parameters import DEFAULTS
 from nodepool_ocb.tasks.substitution import Fact, substituted
 from nodepool_ocb.tasks.tasklist import Kind
 
+DATA_FROM: Final = "data_from"  # in the place of ``data``: the attributes of this name, as YAML
 _SAID: Final = re.compile(r"^task: (.+)$", re.MULTILINE)
 
 Shape = TypeVar("Shape")
@@ -91,6 +93,8 @@ def task(order: Order) -> Task:
     own: dict[str, Fact] = {"uid": order.node, "fqdn": order.node, "CN_HOSTNAME": order.node}
     own |= {name: facts[name] for name in own if isinstance(facts.get(name), str | int)}
     whole = {name: substituted(value, own) for name, value in parameters.items()}
+    if isinstance(source := whole.pop(DATA_FROM, None), str):
+        whole["data"] = as_yaml(_map(order.attributes, source))
     once = f"{order.role} {run['run']}" if "run" in run else f"{order.role} @{order.generation}"
     return Task(whole, str(own["uid"]), run.get("noop") is True, once)
 

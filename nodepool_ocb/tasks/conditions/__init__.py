@@ -9,7 +9,8 @@ with loops: it is evaluated in a process of its own (``bounded``), and here it i
 from __future__ import annotations
 
 from nodepool_ocb.tasks.conditions.door import evaluate, parse
+from nodepool_ocb.tasks.conditions.judging import Judge, Sources, computed
 from nodepool_ocb.tasks.conditions.models import Facts, Models
 from nodepool_ocb.tasks.conditions.tree import Parsed, Verdict
 
-__all__ = ["Facts", "Models", "Parsed", "Verdict", "evaluate", "parse"]
+__all__ = ["Facts", "Judge", "Models", "Parsed", "Sources", "Verdict", "computed", "evaluate", "parse"]

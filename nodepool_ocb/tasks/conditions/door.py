@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.conditions import api, settings
 from nodepool_ocb.tasks.conditions.models import Models
 from nodepool_ocb.tasks.conditions.tree import Parsed, Verdict, verdict
+from nodepool_ocb.tasks.conditions.yaql import engine
 from nodepool_ocb.tasks.tasklist import Expression, Language
 
 
@@ -19,7 +19,8 @@ def parse(expression: Expression) -> Parsed:
         case Language.API:
             return Parsed(expression, api.parse(expression.text))
         case Language.YAQL:
-            raise Invalid("not yet")
+            engine.check(expression.text)
+            return Parsed(expression, None)
 
 
 def evaluate(parsed: Parsed, models: Models) -> Verdict:

@@ -70,10 +70,10 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """An expression that can be evaluated; ``tree`` is what its language makes of it."""
+    """An expression that can be evaluated."""
 
     expression: Expression
-    tree: Any
+    tree: Node | None  # None: it is YAQL, of which a tree stays with those who evaluate it
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """``false: settings:a.b == true, where settings:a.b is false``."""
-        where = " and ".join(f"{text} is {_shown(value)}" for text, value in self.reads)
+        where = " and ".join(f"{text} is {shown(value)}" for text, value in self.reads)
         return (
             f"{'true' if self.holds else 'false'}: {' '.join(self.text.split())}{', where ' + where if where else ''}"
         )
@@ -103,6 +103,7 @@ def verdict(parsed: Parsed, lookup: Lookup) -> Verdict:
         reads[fact.text] = value = lookup(fact)
         return value
 
+    assert parsed.tree is not None, "YAQL is evaluated elsewhere"
     value = _value(parsed.tree, read)
     return Verdict(parsed.expression.text, value, tuple(reads.items()))
 
@@ -129,9 +130,10 @@ def _compared(word: str, left: Json, right: Json) -> bool:
     try:
         return COMPARISONS[word](left, right)
     except TypeError:
-        raise Invalid(f"{_shown(left)} {word} {_shown(right)} has no meaning; compare values of one kind") from None
+        raise Invalid(f"{shown(left)} {word} {shown(right)} has no meaning; compare values of one kind") from None
 
 
-def _shown(value: Json) -> str:
+def shown(value: Json) -> str:
+    """As JSON, cut."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."

@@ -50,6 +50,11 @@ class PlanDocument(View, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
     left_out: tuple[LeftOut, ...]
 
+    @property
+    def names(self) -> list[str]:
+        """What runs, as TASK@NODE."""
+        return [f"{row.task}@{node}" if node else row.task for row in self.runs for node in row.nodes or ("",)]
+
 
 class PlannedWords(View, frozen=True, kw_only=True):
     """A planned task for a table."""

@@ -1,4 +1,6 @@
-"""What the driver of a rollout writes next: the rounds of ``rollout.step`` as one transaction, with what they let begin.
+"""Rollouts, as they are driven.
+
+What the driver writes next are the rounds of ``rollout.step`` as one transaction, with what they let begin.
 
 Rounds are decided one upon the other until nothing is left to decide, and written together as far as a transaction bears
 them; what is cut off is decided again. Noderoles are moved by what is written in the same transaction or before it, never
@@ -8,22 +10,38 @@ Reads the world and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.noderole import Event
-from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.model import limits
+from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.paths import noderole_name
-from nodepool_ocb.model.records import Change, NodeRole
+from nodepool_ocb.model.records import Change, NodeRole, Pointer, RolloutPointer
+from nodepool_ocb.rollout import report
 from nodepool_ocb.rollout.observer import Observer
-from nodepool_ocb.rollout.records import Decision, NodeState, Progress, Rollout, apply
+from nodepool_ocb.rollout.records import (
+    OVER,
+    Decision,
+    GroupRecord,
+    NodeState,
+    Progress,
+    Rollout,
+    RolloutRecord,
+    apply,
+)
 from nodepool_ocb.rollout.step import Action, Directive, Step, step, watched
 from nodepool_ocb.store import rollouts
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.rollouts import Versions
+from nodepool_ocb.store.touched import Touched
 from nodepool_ocb.store.worldpaths import parse
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.appointments import Matter
+from nodepool_ocb_annealer.driving.work import Move
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -38,18 +56,65 @@ class Driven(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"rollout {self.deployment}/{self.id}"
 
+    @property
+    def over(self) -> bool:
+        return self.rollout.over
 
-class Move(msgspec.Struct, frozen=True):
-    """One transaction, and what the rollout is after it; nothing to write where ``changes`` is empty."""
+    @property
+    def pointer(self) -> RolloutPointer:
+        return self.versions.rollouts
 
-    changes: Sequence[Change]
-    after: Driven
-    decisions: Sequence[Decision]
-    due: float | None  # when to look again by the passing of time
-    quiet: bool  # nobody waits for it: nodes came back, and nothing follows from that yet
+    @property
+    def version(self) -> int:
+        return self.versions.version
 
 
-def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = ()) -> Move:
+class Rolling:
+    """Rollouts, for those who drive them."""
+
+    what = "rollout"
+    matter = Matter.ROLLOUT
+    root = paths.ROLLOUTS
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def pointers(self, world: World) -> Mapping[str, Stored[RolloutPointer]]:
+        return world.rollouts
+
+    def concerns(self, touched: Touched) -> bool:
+        return touched.rollouts
+
+    def lock(self, deployment: str, identity: str) -> str:
+        return paths.rollout_lock(deployment, identity)
+
+    def read(self, deployment: str, identity: str) -> Driven | None:
+        found = rollouts.read(self._session, deployment, identity)
+        return Driven(deployment, identity, *found) if found is not None else None
+
+    def taken_over(
+        self, deployment: str, pointer: Pointer, version: int, driver: str | None, now: float
+    ) -> list[Change]:
+        assert isinstance(pointer, RolloutPointer)
+        return rollouts.taken_over(deployment, pointer, version, driver, now)
+
+    def move(self, world: World, driven: Driven, now: float, quarantined: Iterable[str]) -> Move[Driven]:
+        return move(world, driven, now, quarantined)
+
+    def nodes(self, driven: Driven) -> frozenset[str]:
+        return concerned(driven)
+
+    def count(self, driven: int) -> None:
+        metrics.ROLLOUTS_DRIVEN.set(driven)
+
+    def took(self, seconds: float) -> None:
+        metrics.ROLLOUT_STEP_SECONDS.observe(seconds)
+
+    def wrote(self) -> None:
+        metrics.ROLLOUT_WRITES.inc()
+
+
+def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = ()) -> Move[Driven]:
     """What is to be written now; ``quarantined`` are the paths that the world has not because they cannot be decoded."""
     unreadable = _noderoles(quarantined)
     after, decisions, last = _decided(world, driven, now, unreadable)
@@ -60,11 +125,25 @@ def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = 
         _moved(world, driven, after, actions, now, record), record
     )  # what has no room begins in the next one
     if not decisions and changes == record:
-        return Move((), driven, (), due, quiet=True)
+        return Move((), driven, due, quiet=True)
     versions = driven.versions.after(changes, driven.deployment, driven.id)
     known = Driven(driven.deployment, driven.id, after, versions)
     quiet = last is not None and not actions and all(map(_came_back, decisions))
-    return Move(changes, known, decisions, due, quiet)
+    return Move(changes, known, due, quiet, list(_lines(known, decisions)))
+
+
+def _lines(driven: Driven, decisions: Iterable[Decision]) -> Iterator[tuple[int, str]]:
+    """What the log says of decisions: groups and the whole, and nodes that are lost."""
+    for decision in decisions:
+        match decision.record:
+            case RolloutRecord():
+                yield logging.INFO, decision.reason
+                if decision.record.state in OVER:
+                    yield from ((logging.INFO, line) for line in report.logged(driven.rollout))
+            case GroupRecord():
+                yield logging.INFO, f"group {decision.name} {decision.reason}"
+            case Progress(state=NodeState.FAILURE | NodeState.UNKNOWN):
+                yield logging.WARNING, f"node {decision.name}: {decision.reason}"
 
 
 def _noderoles(paths: Iterable[str]) -> list[str]:

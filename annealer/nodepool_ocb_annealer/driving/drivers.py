@@ -1,11 +1,12 @@
-"""Who drives a rollout: one annealer each, the one that has its lock; any other goes on where it stopped.
+"""Who drives a rollout or a run of tasks: one annealer each, the one that has its lock; any other goes on where it stopped.
 
-The deployment's own record (``RolloutPointer``) says which rollout is under way and who drives it; every annealer has it in
-its world, so nobody asks for anything while nothing happens. Where its driver is gone or drains, the others try the lock in
-the order of their ranks. Whoever has it writes itself into that record, which refuses whatever another still sends, reads
-the whole rollout, and looks at it in the next turn: so its world is never older than what it read.
+The deployment's own record (``Pointer``) says which one is under way and who drives it; every annealer has it in its world,
+so nobody asks for anything while nothing happens. Where its driver is gone or drains, the others try the lock in the order
+of their ranks. Whoever has it writes itself into that record, which refuses whatever another still sends, reads the whole,
+and looks at it in the next turn: so its world is never older than what it read.
 
-The lock keeps two from working on the same; that nothing is decided twice rests on versions alone (store.rollouts).
+The lock keeps two from working on the same; that nothing is decided twice rests on versions alone. ``Work`` says what is
+driven, and what is to be written next.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
@@ -22,31 +23,26 @@ from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
-from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete, LockOwner, RolloutPointer, State
-from nodepool_ocb.rollout import report
-from nodepool_ocb.rollout.records import OVER, GroupRecord, NodeState, Progress, RolloutRecord
-from nodepool_ocb.store import rollouts
+from nodepool_ocb.model.records import Change, Delete, LockOwner, Pointer, State
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.touched import Touched
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Appointment, Matter
-from nodepool_ocb_annealer.rollouts import driving
-from nodepool_ocb_annealer.rollouts.driving import Driven, Move
+from nodepool_ocb_annealer.appointments import Appointment
+from nodepool_ocb_annealer.driving.work import D, Move, Work
 
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 1.0  # that nodes which came back wait for others, where nothing follows from them alone
-PAUSE_SECONDS: Final = 0.02  # between two looks at a rollout, at least
+PAUSE_SECONDS: Final = 0.02  # between two looks at one, at least
 SHARE: Final = 4  # of the time, at most one part in so many goes into looking
 AGAIN_SECONDS: Final = 0.5  # until the lock is tried again
 BROKEN_SECONDS: Final = 5.0  # after what should not have happened, at the most
 
 
 class Context(Protocol):
-    """What rolling needs of the annealer."""
+    """What driving needs of the annealer."""
 
     session: Session
     cache: Cache
@@ -62,13 +58,13 @@ class Context(Protocol):
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
 
-class _Drive:
-    """A rollout that we drive."""
+class _Drive(Generic[D]):
+    """One that we drive."""
 
-    def __init__(self, lock: Lock, driven: Driven) -> None:
+    def __init__(self, lock: Lock, driven: D, nodes: frozenset[str]) -> None:
         self.lock = lock
         self.driven = driven
-        self.concerned = driving.concerned(driven)
+        self.nodes = nodes
         self.writing = False
         self.reread = False  # somebody else wrote it, or may have
         self.quiet_since: float | None = None  # monotonic
@@ -76,13 +72,13 @@ class _Drive:
         self.refusals = 0
 
 
-class Rolling:
-    """The rollouts that this annealer drives; everything is on the turn thread."""
+class Drivers(Generic[D]):
+    """What this annealer drives of one kind; everything is on the turn thread."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, work: Work[D]) -> None:
+        self._context, self._work = context, work
         self._locks = Locks(context.session)
-        self._driven: dict[str, _Drive] = {}  # by deployment
+        self._driven: dict[str, _Drive[D]] = {}  # by deployment
         self._free_since: dict[str, float] = {}  # monotonic: since nobody is seen to drive it
         self._broken_until: dict[str, float] = {}  # monotonic: it could not go on, and is left alone till then
         self._faults: dict[str, str] = {}  # why it could not, for as long as that stays the same
@@ -93,17 +89,17 @@ class Rolling:
     # -- what wakes --
 
     def look(self, touched: Touched) -> None:
-        """Appointments with the rollouts that what changed may move."""
-        if touched.rollouts or touched.daemons:
+        """Appointments with those that what changed may move."""
+        if self._work.concerns(touched) or touched.daemons:
             self.look_at_all()
         for deployment, drive in self._driven.items():
-            concerns = touched.deployments or not drive.concerned.isdisjoint(touched.nodes)
+            concerns = touched.deployments or not drive.nodes.isdisjoint(touched.nodes)
             if concerns or any(vertex.record.state is State.ERROR for vertex in touched.vertices):
                 self._appoint(deployment, drive.not_before)
 
     def look_at_all(self) -> None:
-        """An appointment with each rollout that is under way, or that we drive."""
-        for deployment, stored in self._context.world.rollouts.items():
+        """An appointment with each that is under way, or that we drive."""
+        for deployment, stored in self._work.pointers(self._context.world).items():
             if not stored.record.over or deployment in self._driven:
                 self._appoint(deployment, 0.0)
 
@@ -113,35 +109,35 @@ class Rolling:
             self._locks.leave(drive.lock)
         self._driven.clear()
         self._free_since.clear()
-        metrics.ROLLOUTS_DRIVEN.set(0)
+        self._work.count(0)
 
     def release(self) -> None:
         """Hand over at once; what is sent already is written before that, or never."""
         for deployment, drive in list(self._driven.items()):
             self._forget(deployment)
-            known = drive.driven.versions
-            handed = rollouts.taken_over(deployment, known.rollouts, known.version, None, self._context.session.now())
+            known, now = drive.driven, self._context.session.now()
+            handed = self._work.taken_over(deployment, known.pointer, known.version, None, now)
             log.info("%s: handed over", drive.driven.name)
             self._context.send(
                 [*handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name
             )
 
-    def _handed(self, drive: _Drive, refused: OcbError | None) -> None:
+    def _handed(self, drive: _Drive[D], refused: OcbError | None) -> None:
         """Where somebody wrote meanwhile, the lock alone: that we drain is seen, and whoever has the lock takes over."""
         if refused is not None:
             self._context.send([Delete(drive.lock.contender, 0)], lambda _: None, f"lock of {drive.driven.name}")
 
     def _appoint(self, deployment: str, when: float) -> None:
-        self._context.agenda.at(max(when, time.monotonic()), Appointment(Matter.ROLLOUT, deployment))
+        self._context.agenda.at(max(when, time.monotonic()), Appointment(self._work.matter, deployment))
 
     # -- an appointment --
 
     def due(self, deployment: str) -> None:
-        """Go on with a rollout that we drive, or try to become its driver, if anybody must."""
+        """Go on with one that we drive, or try to become its driver, if anybody must."""
         context = self._context
-        stored = context.world.rollouts.get(deployment)
+        stored = self._work.pointers(context.world).get(deployment)
         drive = self._driven.get(deployment)
-        if context.draining or paths.rollouts(deployment) in context.world.unreadable:
+        if context.draining or f"{self._work.root}/{deployment}" in context.world.unreadable:
             return
         if not context.session.trusted:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
@@ -163,7 +159,7 @@ class Rolling:
         except Unavailable:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
             raise
-        except Exception as wrong:  # one rollout that cannot go on must not cost the others
+        except Exception as wrong:  # one that cannot go on must not cost the others
             metrics.TURN_FAILURES.inc()
             self._log_once(deployment, wrong)
             self._broken_until[deployment] = time.monotonic() + BROKEN_SECONDS
@@ -172,10 +168,11 @@ class Rolling:
     def _log_once(self, deployment: str, wrong: Exception) -> None:
         """It is tried again every few seconds, for as long as nobody mends it."""
         if self._faults.get(deployment) != str(wrong):
-            log.error("the rollout of deployment %s: %s", deployment, wrong, exc_info=not isinstance(wrong, OcbError))
+            what, trace = self._work.what, not isinstance(wrong, OcbError)
+            log.error("the %s of deployment %s: %s", what, deployment, wrong, exc_info=trace)
             self._faults[deployment] = str(wrong)
 
-    def _wanted(self, deployment: str, stored: Stored[RolloutPointer]) -> bool:
+    def _wanted(self, deployment: str, stored: Stored[Pointer]) -> bool:
         """Whether it is under way, nobody drives it, and it is our turn."""
         context, record, now = self._context, stored.record, time.monotonic()
         driver = context.world.annealers.get(record.driver or "")
@@ -183,63 +180,62 @@ class Rolling:
             self._free_since.pop(deployment, None)
             return False
         since = self._free_since.setdefault(deployment, now)
-        rank = 0 if record.driver == context.identity else context.ranking.of(f"rollout {deployment}")
+        rank = 0 if record.driver == context.identity else context.ranking.of(f"{self._work.what} {deployment}")
         due = since + rank * context.settings.steal_delay_seconds
         if due > now:
             self._appoint(deployment, due)
         return due <= now
 
-    def _take(self, deployment: str, stored: Stored[RolloutPointer]) -> None:
+    def _take(self, deployment: str, stored: Stored[Pointer]) -> None:
         """Take the lock, keep all others from writing, and read; one that cannot be read is left as it is."""
-        context = self._context
+        context, work = self._context, self._work
         identity = stored.record.newest
-        if identity is None or rollouts.read(context.session, deployment, identity) is None:
+        if identity is None or work.read(deployment, identity) is None:
             return
         me = LockOwner(
             daemon=context.identity,
             host=context.registration.record.host,
             pid=context.registration.record.pid,
-            purpose=f"rollout {identity} of deployment {deployment}",
+            purpose=f"{work.what} {identity} of deployment {deployment}",
             since=context.session.now(),
         )
-        lock = self._locks.take(paths.rollout_lock(deployment, identity), me)
+        lock = self._locks.take(work.lock(deployment, identity), me)
         if lock is None:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
             return
         try:
-            context.session.commit(
-                rollouts.taken_over(deployment, stored.record, stored.version, context.identity, context.session.now())
-            )
-            found = rollouts.read(context.session, deployment, identity)
+            now = context.session.now()
+            context.session.commit(work.taken_over(deployment, stored.record, stored.version, context.identity, now))
+            found = work.read(deployment, identity)
         except BaseException:
             self._locks.release(lock)
             raise
-        if found is None or found[1].rollouts.driver != context.identity:
+        if found is None or found.pointer.driver != context.identity:
             self._locks.release(lock)
             return
         self._free_since.pop(deployment, None)
-        drive = self._driven[deployment] = _Drive(lock, Driven(deployment, identity, *found))
-        metrics.ROLLOUTS_DRIVEN.set(len(self._driven))
+        drive = self._driven[deployment] = _Drive(lock, found, work.nodes(found))
+        work.count(len(self._driven))
         log.info("%s: driven from now on", drive.driven.name)
         self._appoint(deployment, 0.0)  # in the next turn, of a world that is no older
 
     # -- driving --
 
-    def _go_on(self, deployment: str, drive: _Drive, stored: Stored[RolloutPointer] | None) -> None:
+    def _go_on(self, deployment: str, drive: _Drive[D], stored: Stored[Pointer] | None) -> None:
         context = self._context
         if stored is None or not drive.lock.held(context.session):
             self._leave(deployment, drive)
             return
-        if drive.reread or stored.version > drive.driven.versions.version:
+        if drive.reread or stored.version > drive.driven.version:
             self._read_again(deployment, drive)
             return
-        if drive.driven.rollout.over:
+        if drive.driven.over:
             self._leave(deployment, drive)
             return
         started = time.monotonic()
-        move = driving.move(context.world, drive.driven, context.session.now(), context.cache.quarantined)
+        move = self._work.move(context.world, drive.driven, context.session.now(), context.cache.quarantined)
         ended = time.monotonic()
-        metrics.ROLLOUT_STEP_SECONDS.observe(ended - started)
+        self._work.took(ended - started)
         drive.not_before = ended + max(PAUSE_SECONDS, (SHARE - 1) * (ended - started))
         if move.due is not None:
             self._appoint(deployment, ended + max(move.due - context.session.now(), 0.0))
@@ -251,18 +247,18 @@ class Rolling:
             self._write(deployment, drive, move)
 
     @staticmethod
-    def _may_wait(drive: _Drive, now: float) -> bool:
+    def _may_wait(drive: _Drive[D], now: float) -> bool:
         if drive.quiet_since is None:
             drive.quiet_since = now
         return now < drive.quiet_since + QUIET_SECONDS
 
-    def _write(self, deployment: str, drive: _Drive, move: Move) -> None:
+    def _write(self, deployment: str, drive: _Drive[D], move: Move[D]) -> None:
         drive.writing, drive.quiet_since = True, None
         self._context.send(
             list(move.changes), lambda refused: self._written(deployment, drive, move, refused), drive.driven.name
         )
 
-    def _written(self, deployment: str, drive: _Drive, move: Move, refused: OcbError | None) -> None:
+    def _written(self, deployment: str, drive: _Drive[D], move: Move[D], refused: OcbError | None) -> None:
         drive.writing = False
         if self._driven.get(deployment) is not drive:
             return
@@ -270,32 +266,32 @@ class Rolling:
             drive.refusals = 0
             self._faults.pop(deployment, None)
             drive.driven = move.after
-            drive.concerned = driving.concerned(move.after)
-            _tell(drive.driven, move)
+            drive.nodes = self._work.nodes(move.after)
+            self._work.wrote()
+            for level, line in move.lines:
+                log.log(level, "%s: %s", drive.driven.name, line)
             self._appoint(deployment, drive.not_before)
             return
-        ours = paths.ROLLOUTS + "/"
         drive.refusals += 1
-        drive.reread = not isinstance(refused, Stale) or refused.path.startswith(ours)
+        drive.reread = not isinstance(refused, Stale) or refused.path.startswith(f"{self._work.root}/")
         drive.not_before = time.monotonic() + min(PAUSE_SECONDS * 2 ** min(drive.refusals, 10), BROKEN_SECONDS)
         if isinstance(refused, Invalid):
             self._log_once(deployment, refused)
             drive.not_before = time.monotonic() + BROKEN_SECONDS
         self._appoint(deployment, drive.not_before)
 
-    def _read_again(self, deployment: str, drive: _Drive) -> None:
-        context = self._context
-        found = rollouts.read(context.session, deployment, drive.driven.id)
-        known = found[1].rollouts if found is not None else None
-        if found is None or known is None or known.driver != context.identity or known.newest != drive.driven.id:
+    def _read_again(self, deployment: str, drive: _Drive[D]) -> None:
+        found = self._work.read(deployment, drive.driven.id)
+        ours = found is not None and found.pointer.driver == self._context.identity
+        if found is None or not ours or found.pointer.newest != found.id:
             self._leave(deployment, drive)
             return
         drive.reread = False
-        drive.driven = Driven(deployment, drive.driven.id, *found)
-        drive.concerned = driving.concerned(drive.driven)
+        drive.driven = found
+        drive.nodes = self._work.nodes(found)
         self._appoint(deployment, 0.0)  # in the next turn, of a world that is no older
 
-    def _leave(self, deployment: str, drive: _Drive) -> None:
+    def _leave(self, deployment: str, drive: _Drive[D]) -> None:
         """It is over, or another's, or we cannot know that it is ours."""
         self._forget(deployment)
         self._locks.release(drive.lock)
@@ -303,20 +299,4 @@ class Rolling:
 
     def _forget(self, deployment: str) -> None:
         self._driven.pop(deployment, None)
-        metrics.ROLLOUTS_DRIVEN.set(len(self._driven))
-
-
-def _tell(driven: Driven, move: Move) -> None:
-    """What was written, for the log: groups and the whole, and nodes that are lost."""
-    metrics.ROLLOUT_WRITES.inc()
-    for decision in move.decisions:
-        match decision.record:
-            case RolloutRecord():
-                log.info("%s: %s", driven.name, decision.reason)
-                if decision.record.state in OVER:
-                    for line in report.logged(driven.rollout):
-                        log.info("%s: %s", driven.name, line)
-            case GroupRecord():
-                log.info("%s: group %s %s", driven.name, decision.name, decision.reason)
-            case Progress(state=NodeState.FAILURE | NodeState.UNKNOWN):
-                log.warning("%s: node %s: %s", driven.name, decision.name, decision.reason)
+        self._work.count(len(self._driven))

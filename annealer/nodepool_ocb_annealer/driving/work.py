@@ -1,0 +1,95 @@
+"""What is driven, and what a kind of it must know to be driven (drivers)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.model.records import Change, Pointer
+from nodepool_ocb.store.touched import Touched
+from nodepool_ocb_annealer.appointments import Matter
+
+
+class Driven(Protocol):
+    """Something under way, as its driver knows it."""
+
+    @property
+    def deployment(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str:
+        """How the log names it."""
+
+    @property
+    def over(self) -> bool: ...
+    @property
+    def pointer(self) -> Pointer:
+        """The deployment's own record, as it was read."""
+
+    @property
+    def version(self) -> int:
+        """That of the pointer."""
+
+
+D = TypeVar("D", bound=Driven)
+
+
+class Move(msgspec.Struct, Generic[D], frozen=True):
+    """One transaction, and what is driven after it; nothing to write where ``changes`` is empty."""
+
+    changes: Sequence[Change]
+    after: D
+    due: float | None = None  # Unix time at which to look again
+    quiet: bool = False  # nobody waits for it
+    lines: Sequence[tuple[int, str]] = ()  # for the log, once it is written: each with its level
+
+
+class Work(Protocol[D]):
+    """A kind of thing that is driven."""
+
+    @property
+    def what(self) -> str:
+        """In one word."""
+
+    @property
+    def matter(self) -> Matter:
+        """Its appointments."""
+
+    @property
+    def root(self) -> str:
+        """The path that everything of it is below."""
+
+    def pointers(self, world: World) -> Mapping[str, Stored[Pointer]]:
+        """By deployment."""
+
+    def concerns(self, touched: Touched) -> bool:
+        """Whether a pointer changed."""
+
+    def lock(self, deployment: str, identity: str) -> str: ...
+
+    def read(self, deployment: str, identity: str) -> D | None:
+        """As it is now; None where it is not there, or was never begun."""
+
+    def taken_over(
+        self, deployment: str, pointer: Pointer, version: int, driver: str | None, now: float
+    ) -> list[Change]:
+        """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
+
+    def move(self, world: World, driven: D, now: float, quarantined: Iterable[str]) -> Move[D]:
+        """What is to be written now; ``quarantined``: the paths of records that the world has not."""
+
+    def nodes(self, driven: D) -> frozenset[str]:
+        """The nodes whose noderoles it waits for."""
+
+    def count(self, driven: int) -> None:
+        """Have the metrics say how many this annealer drives."""
+
+    def took(self, seconds: float) -> None:
+        """... how long a look took."""
+
+    def wrote(self) -> None:
+        """... that something was written."""

@@ -1,0 +1,1 @@
+"""Annealer: runs of tasks that this one drives."""

@@ -1,0 +1,107 @@
+"""YAQL, evaluated in a process that is begun by the first expression and ended with ``close``."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import IO, Final, Self
+
+import msgspec
+
+from nodepool_ocb.errors import OcbError
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Question
+
+WAIT_SECONDS: Final = 60.0  # for an answer, on a machine that has no time for us
+TOO_LONG: Final = "it takes more CPU time than it may: 100 ms, and 5 ms more for each KiB of facts"
+COMMAND: Final = (sys.executable, "-P", "-m", "nodepool_ocb.bounded.worker")
+
+_encode = msgspec.json.Encoder().encode
+_answer = msgspec.json.Decoder(Answer).decode
+
+
+class Yaql:
+    """An ``Evaluator``. For one thread; ``evaluated`` counts the expressions that were sent."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self.evaluated = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __call__(self, question: Question) -> Answer:
+        """What it is worth, or why not: it fails, takes too long or too much memory."""
+        process = self._process or self._begin()
+        self.evaluated += 1
+        line = self._exchange(process, _encode(question) + b"\n")
+        return _answer(line) if line.endswith(b"\n") else self._ended(process)
+
+    def close(self) -> None:
+        """End the process; the next expression begins another."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            _close(pipe)
+        process.wait()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env={**os.environ, "PYTHONHASHSEED": "0"}
+        )
+        return self._process
+
+    def _exchange(self, process: subprocess.Popen[bytes], line: bytes) -> bytes:
+        """The answer; without an end if the process ended. The worker reads all of a line before it writes."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(line)
+            process.stdin.flush()
+        except BrokenPipeError:
+            return b""
+        parts = b""
+        deadline = time.monotonic() + WAIT_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not parts.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.close()
+                    raise OcbError(
+                        f"YAQL gave no answer in {WAIT_SECONDS:.0f} s; this machine has no time, try again later"
+                    )
+                part = process.stdout.read1()  # type: ignore[attr-defined]
+                if not part:
+                    break
+                parts += part
+        return parts
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> Answer:
+        status = process.wait()
+        self.close()
+        if status == -signal.SIGPROF:
+            return Answer(fault=TOO_LONG, hostile=True)
+        if status in (-signal.SIGSEGV, -signal.SIGABRT):
+            return Answer(
+                fault=f"it ended the process that evaluates it, by {signal.Signals(-status).name}", hostile=True
+            )
+        raise OcbError(f"the process that evaluates YAQL ended with status {status}; what it said is above")
+
+
+def _close(pipe: IO[bytes]) -> None:
+    try:
+        pipe.close()
+    except BrokenPipeError:
+        return  # what was to be written has no reader

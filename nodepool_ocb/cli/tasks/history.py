@@ -1,0 +1,79 @@
+"""``tasks runs``, ``history``, ``stop`` and ``wait``: runs looked at, and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit.options import Verb, timeout_option
+from nodepool_ocb.cli.tasks import running, waiting
+from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.views.tasks import histories
+from nodepool_ocb.views.tasks import runs as shown
+
+run_argument = click.argument("run", metavar="DEPLOYMENT[/RUN]", shell_complete=completion.deployments)
+RUN_COLUMNS = ("run", "state", "what", "started", "took", "by", "nodes", "instances", "counts", "driver", "reason")
+
+
+@click.command(cls=Verb)
+@click.argument("deployment", required=False, shell_complete=completion.deployments)
+def runs(deployment: str | None) -> None:
+    """The newest ten runs of a deployment, or of every one: how each stands, and who drives it."""
+    with session.session() as opened:
+        opened.sync()
+        found = running.rows(opened, deployment)
+    output.things(found, RUN_COLUMNS, key="run", shown=map(shown.words, found))
+
+
+@click.command(cls=Verb)
+@run_argument
+@click.option("--task", "tasks", multiple=True, help="Only this task; may be given again.")
+@click.option("--node", "nodes", multiple=True, shell_complete=completion.nodes, help="Only on this node.")
+@click.option("--failed", is_flag=True, help="Only what failed, and what was not run.")
+@click.option("--csv", "as_csv", is_flag=True, help="As CSV, with a header.")
+def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, as_csv: bool) -> None:
+    """What became of each task on each node, in the order in which they began.
+
+    Of a run that is under way: how each stands now. Without RUN it is the deployment's newest.
+    """
+    with session.session() as opened:
+        found = running.load(opened, running.find(opened, run))
+    rows = histories.chosen(found.instances, tasks, nodes, failed=failed)
+    if as_csv:
+        output.text(shown.RunDocument(found.row, tuple(rows)), histories.as_csv(rows))
+        return
+    if output.chosen() == "table":
+        output.render(output.table(map(histories.words, rows), running.COLUMNS))
+        counts = ", ".join(f"{count} {state}" for state, count in histories.counted(row.state for row in rows).items())
+        output.say(f"tasks run {found.key}: {found.head.state}: {counted(len(rows), 'instance')}: {counts or 'none'}")
+    elif output.chosen() == "name":
+        output.things([histories.Named(name=row.name) for row in rows], ("name",))
+    else:
+        output.thing(shown.RunDocument(found.row, tuple(rows)), str(found.key))
+
+
+@click.command(cls=Verb)
+@run_argument
+@click.option("--now", is_flag=True, help="Also end what runs; else it is waited for.")
+def stop(run: str, now: bool) -> None:
+    """Begin nothing more. What runs ends, or is ended; what has not begun is not run."""
+    from nodepool_ocb.store.tasks import runs as store
+
+    with session.session() as opened:
+        key = running.find(opened, run)
+        store.stop(opened, *key, session.me(), now)
+        found = running.load(opened, key)
+    output.thing(found.row, str(key), output.fields(shown.words(found.row), but=("started",)))
+
+
+@click.command(cls=Verb)
+@run_argument
+@timeout_option
+def wait(run: str, timeout_seconds: float | None) -> None:
+    """Wait until a run is over; then print how it ended, and what did not succeed. Exits with 6 unless all did."""
+    with session.session() as opened:
+        key = running.find(opened, run)
+        running.load(opened, key)
+    waiting.wait(key, timeout_seconds)

@@ -1,0 +1,183 @@
+"""Task lists as commands see them: read from files and from ZooKeeper, in their layers, and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.tasks.layers import Layer
+from nodepool_ocb.tasks.tasklist import TaskList
+from nodepool_ocb.views.tasks.lists import ListRow
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+    from nodepool_ocb.store.tasks.lists import Owner as StoredOwner
+    from nodepool_ocb.store.tasks.lists import Stored
+    from nodepool_ocb.tasks.reading import Reading
+
+lenient_option = click.option(
+    "--lenient",
+    is_flag=True,
+    help="As Fuel read it: of a key that is there twice the last counts, unknown keys are left out.",
+)
+compat_option = click.option(
+    "--compat-prefix", is_flag=True, help="/patterns/ match the beginnings of names, as Fuel's did; else whole names."
+)
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Whose list it is: one of both."""
+
+    release: str | None = None
+    deployment: str | None = None
+
+    def __str__(self) -> str:
+        return f"release {self.release}" if self.release else f"deployment {self.deployment}"
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored list with those below it."""
+
+    layers: tuple[Layer, ...]  # the lowest first
+    tasks: TaskList
+    settings: Mapping[str, Json] = {}
+    warnings: tuple[str, ...] = ()
+
+
+def owner(release: str | None, deployment: str | None) -> Owner:
+    """The one that the options name."""
+    if bool(release) == bool(deployment):
+        raise click.UsageError("give --release or --deployment" + (", not both" if release else ""))
+    return Owner(release, deployment)
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """What is odd."""
+    for each in warnings:
+        output.say(f"warning: {each}")
+
+
+# -- reading --
+
+
+def check(
+    sources: Sequence[str], release: str | None, deployment: str | None, *, lenient: bool, compat_prefix: bool
+) -> Reading:
+    """The list in these files; over that of a release, or of a deployment's release. Raises Invalid and NotFound."""
+    from nodepool_ocb.tasks import reading
+
+    if not release and not deployment:
+        return reading.read_files([Path(each) for each in sources], lenient=lenient, compat_prefix=compat_prefix)
+    texts, left_out = read_texts(sources)
+    with session.session() as opened:
+        opened.sync()
+        below = base(opened, release) if release else _below(opened, stored(opened, Owner(None, deployment)))
+    found = reading.read([*below, Layer(texts)], lenient=lenient, compat_prefix=compat_prefix)
+    return reading.Reading(found.tasks, (*left_out, *found.warnings))
+
+
+def read_texts(sources: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The files of a list, by their paths below its root, and what was left out.
+
+    Of several directories each path begins with the directory's name. Raises NotFound and Invalid.
+    """
+    from nodepool_ocb.tasks import reading
+
+    texts: dict[str, str] = {}
+    warnings: list[str] = []
+    for source in sources:
+        found = reading.files(Path(source))
+        prefix = f"{Path(source).resolve().name}/" if len(sources) > 1 and Path(source).is_dir() else ""
+        for name, text in found.texts.items():
+            if f"{prefix}{name}" in texts:
+                raise Invalid(f"{source}: another file is called {prefix}{name}, too; give the directory of both")
+            texts[f"{prefix}{name}"] = text
+        warnings += found.warnings
+    return texts, tuple(warnings)
+
+
+def load(opened: Session, of: Owner) -> Loaded:
+    """The list as it is run; raises NotFound where there is none, Invalid with all that is wrong in it."""
+    from nodepool_ocb.tasks import reading
+
+    found = stored(opened, of)
+    below = _below(opened, found)
+    own = [Layer(found.texts, str(of))] if found.there else []
+    if not below and not own:
+        raise _missing(opened, of)
+    layers = (*below, *own)
+    lenient, compat_prefix = flags(opened, found)
+    read = reading.read(layers, lenient=lenient, compat_prefix=compat_prefix)
+    return Loaded(layers=layers, tasks=read.tasks, settings=found.settings, warnings=read.warnings)
+
+
+def stored(opened: Session, of: Owner) -> Stored:
+    from nodepool_ocb.store.tasks import lists
+
+    return lists.read(opened, whose(of))
+
+
+def whose(of: Owner) -> StoredOwner:
+    from nodepool_ocb.store.tasks import lists
+
+    return lists.release(of.release) if of.release else lists.deployment(of.deployment or "")
+
+
+def _below(opened: Session, found: Stored) -> list[Layer]:
+    return base(opened, found.record.release) if found.record.release else []
+
+
+def base(opened: Session, release: str) -> list[Layer]:
+    """The list of a release as a layer; raises NotFound."""
+    found = stored(opened, Owner(release))
+    if not found.there:
+        raise _missing(opened, Owner(release))
+    return [Layer(found.texts, f"release {release}")]
+
+
+def _missing(opened: Session, of: Owner) -> NotFound:
+    from nodepool_ocb.store.tasks import lists
+
+    if of.release:
+        known = [each.name for each, record in lists.listed(opened).items() if not each.deployment and record.upload]
+        near = did_you_mean(of.release, known) or "; see: nodepool-ocb tasks list"
+        return NotFound(f"release {of.release} has no task list{near}")
+    return NotFound(
+        f"deployment {of.deployment} has no task list;"
+        f" nodepool-ocb tasks upload DIR --deployment {of.deployment}, or --base RELEASE for that of a release"
+    )
+
+
+def flags(opened: Session, found: Stored) -> tuple[bool, bool]:
+    """Whether it, or the list below it, was uploaded ``--lenient`` and ``--compat-prefix``."""
+    records = [found.record]
+    if found.record.release:
+        records.append(stored(opened, Owner(found.record.release)).record)
+    return any(each.lenient for each in records), any(each.compat_prefix for each in records)
+
+
+def rows(opened: Session) -> list[ListRow]:
+    """Everyone who has a list, releases first."""
+    from nodepool_ocb.store.tasks import lists
+
+    return [
+        ListRow(
+            kind="deployment" if each.deployment else "release",
+            name=each.name,
+            base=record.release,
+            tasks=record.tasks,
+            files=record.files,
+            settings=each.deployment and bool(lists.read(opened, each).settings),
+            since=record.since or None,
+            by=record.by,
+        )
+        for each, record in lists.listed(opened).items()
+    ]

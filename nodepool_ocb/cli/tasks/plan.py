@@ -1,0 +1,138 @@
+"""``tasks plan`` and ``tasks graph``: what a run would do, before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodepool_ocb.cli.kit import output, session, terminal
+from nodepool_ocb.cli.kit.options import Verb, asked
+from nodepool_ocb.cli.tasks import lists, planning, running, selecting
+from nodepool_ocb.cli.tasks.lists import Owner
+from nodepool_ocb.cli.tasks.planning import Prepared
+from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.views.tasks import drawing, plans
+from nodepool_ocb.views.tasks.runs import Key
+from nodepool_ocb.views.view import plain
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from nodepool_ocb.store.client.session import Session
+
+REMOVABLE = (*map(str, (Kind.GROUP, Kind.STAGE, Kind.SKIPPED)), plans.BARRIER)
+
+
+@click.command(cls=Verb)
+@selecting.deployment_option
+@selecting.run_options
+@click.option("--all", "everything", is_flag=True, help="Groups, stages and barriers, too.")
+def plan(deployment: str, everything: bool, **options: Any) -> None:
+    """Show which tasks would run on which nodes, in which order, and why the rest would not; nothing is begun.
+
+    A wave is what may run at the same time, as far as the order goes.
+    """
+    asked_for = selecting.asked(**options)
+    with session.session() as opened:
+        world = session.load(opened)
+        prepared = planning.prepare(opened, world, deployment, asked_for)
+    show(prepared, world, everything=everything)
+
+
+def show(prepared: Prepared, world: World, *, everything: bool = False) -> bool:
+    """Print a plan: one document. Gives whether anything would run."""
+    document = plans.document(prepared.deployment, prepared.plan, prepared.tasks, everything=everything)
+    if output.chosen() == "table":
+        output.render(*_tables(document))
+        for warning in prepared.warnings(world):
+            output.say(f"note: {warning}")
+        many, left_out = sum(max(1, len(row.nodes)) for row in document.runs), len(document.left_out)
+        output.say(
+            f"{counted(many, 'instance')} of tasks to run on {counted(len(document.nodes), 'node')}, {left_out} not"
+        )
+    elif output.chosen() == "name":
+        for name in document.names:
+            terminal.text(name)
+    else:
+        output.thing(document, prepared.deployment)
+    return bool(document.runs)
+
+
+def _tables(document: plans.PlanDocument) -> Iterator[RenderableType]:
+    if document.runs:
+        yield output.table(map(plans.words, document.runs), ("wave", "task", "type", "nodes"))
+    if document.runs and document.reasons:
+        yield ""
+    if document.reasons:
+        yield output.table(map(plans.reason_words, document.reasons), ("not_run", "instances", "reason"))
+
+
+@click.command(cls=Verb)
+@click.option("--release", metavar="NAME", help="The tasks of this release's list, without nodes.")
+@click.option("--deployment", help="The instances of a deployment's list, with their states in the newest run.")
+@click.option("--tasks-only", is_flag=True, help="Of a deployment: one corner for each task, without nodes.")
+@selecting.part_options
+@click.option("--parents-for", metavar="TASK", help="Only this task, and all that comes before it.")
+@click.option(
+    "--remove",
+    multiple=True,
+    type=click.Choice(REMOVABLE),
+    help="Without what is of this type; the rest keeps its order.",
+)
+@click.option("--tred", is_flag=True, help="Without edges that others imply.")
+@click.option("--format", "form", type=click.Choice(["dot", "mermaid", "json"]), help="The default is dot.")
+def graph(
+    release: str | None, deployment: str | None, tasks_only: bool, parents_for: str | None, remove: Sequence[str],
+    tred: bool, form: str | None, **options: Any,
+) -> None:  # fmt: skip
+    """Draw which task waits for which.
+
+    Groups are light blue, stages red, skipped tasks grey, others green; in a run what is waiting is white, ready yellow,
+    running blue, done green, failed red, and not run orange.
+    """
+    owner = lists.owner(release, deployment)
+    if form in ("dot", "mermaid") and asked("output") not in (None, "table"):
+        raise click.UsageError(f"--format {form} is text for people; take --format json, or leave -o away")
+    part = selecting.asked(**options)
+    if (owner.release or tasks_only) and part.words:
+        raise click.UsageError(f"{part.words}: chooses instances; give --deployment without --tasks-only")
+    drawn = _filtered(_drawn(owner, tasks_only, part), parents_for, remove, tred)
+    if form == "json" and asked("output") is None:
+        terminal.document(plain(drawing.document(drawn)))
+    else:
+        draw = drawing.mermaid if form == "mermaid" else drawing.dot
+        output.text(drawing.document(drawn), draw(drawn))
+
+
+def _drawn(owner: Owner, tasks_only: bool, part: selecting.Asked) -> drawing.Drawing:
+    with session.session() as opened:
+        if owner.release or tasks_only:
+            return drawing.of_list(lists.load(opened, owner).tasks)
+        assert owner.deployment is not None, "a list belongs to a release or to a deployment"
+        prepared = planning.prepare(opened, session.load(opened), owner.deployment, part)
+        return drawing.of_plan(prepared.plan, prepared.tasks, _states(opened, owner.deployment))
+
+
+def _states(opened: Session, deployment: str) -> Mapping[str, str]:
+    """How each instance stands in the newest run, by its name; empty where there is none."""
+    from nodepool_ocb.store.tasks import runs
+
+    newest = runs.pointer(opened, deployment)[0].newest
+    found = running.read(opened, Key(deployment, newest)) if newest is not None else None
+    return {row.name: row.state for row in found.instances} if found else {}
+
+
+def _filtered(drawn: drawing.Drawing, parents_for: str | None, remove: Sequence[str], tred: bool) -> drawing.Drawing:
+    if parents_for:
+        drawn = drawing.above(drawn, parents_for)
+    if remove:
+        unwanted = frozenset(remove)
+        skipped = str(Kind.SKIPPED) in unwanted
+        drawn = drawing.without(
+            drawn, lambda corner: corner.type in unwanted or (skipped and corner.skipped is not None)
+        )
+    return drawing.reduced(drawn) if tred else drawn

@@ -1,0 +1,114 @@
+"""``tasks run``: a task list is planned, and carried out from now on."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.options import Verb, timeout_option
+from nodepool_ocb.cli.tasks import planning, running, selecting, waiting
+from nodepool_ocb.cli.tasks.plan import show
+from nodepool_ocb.cli.tasks.planning import Prepared
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model.records import Json, LockOwner
+from nodepool_ocb.views.tasks import runs as shown
+from nodepool_ocb.views.tasks.runs import Key
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+    from nodepool_ocb.store.tasks.beginning import Wanted
+
+FACTS_FILE: Final = "/etc/astute.yaml"
+NO_FILE: Final = "none"
+
+
+@click.command(cls=Verb)
+@selecting.deployment_option
+@selecting.run_options
+@click.option(
+    "--facts-file", default=FACTS_FILE, show_default=True, metavar="PATH",
+    help="Where each node gets the file of its facts before anything else; `none` writes no file.",
+)  # fmt: skip
+@click.option(
+    "--plan", "only_plan", is_flag=True, help="Show what would run, and begin nothing; exit 10 if anything would."
+)
+@click.option("--all", "everything", is_flag=True, help="With --plan: groups, stages and barriers, too.")
+@click.option("--wait", is_flag=True, help="Wait until it is over; then print how it ended.")
+@timeout_option
+def run(
+    deployment: str, facts_file: str, only_plan: bool, everything: bool, wait: bool, timeout_seconds: float | None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Run the task list of a deployment on its nodes, or a part of it.
+
+    Refused while another run of the deployment is under way, and where nothing would run.
+    """
+    asked = selecting.asked(**options)
+    with session.session() as opened:
+        world = session.load(opened)
+        prepared = planning.prepare(opened, world, deployment, asked)
+        if only_plan:
+            raise click.exceptions.Exit(10 if show(prepared, world, everything=everything) else 0)
+        for warning in prepared.warnings(world):
+            output.say(f"note: {warning}")
+        key = _begin(opened, world, prepared, facts_file)
+        running.warn_of_nobody(opened)
+        begun = running.load(opened, key)
+    if wait:
+        output.say(f"tasks run {key} begins")
+        waiting.wait(key, timeout_seconds)
+    else:
+        output.thing(begun.row, str(key), output.fields(shown.words(begun.row), but=("started",)))
+
+
+def _begin(opened: Session, world: World, prepared: Prepared, facts_file: str) -> Key:
+    from nodepool_ocb.store.tasks import beginning
+
+    me = LockOwner(
+        daemon=f"nodepool-ocb of {session.me()}",
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        purpose="begins a run of tasks",
+        since=opened.now(),
+    )
+    wanted = _wanted(world, prepared, None if facts_file == NO_FILE else facts_file)
+    return Key(prepared.deployment, beginning.begin(opened, wanted, me))
+
+
+def _wanted(world: World, prepared: Prepared, facts_file: str | None) -> Wanted:
+    """The run that is to begin; raises Invalid where nothing would run."""
+    from nodepool_ocb.store.tasks.beginning import Wanted
+    from nodepool_ocb.tasks.runs import making, naming
+
+    deployment, asked = prepared.deployment, prepared.asked
+    taken = {name for name, view in world.nodes.items() if view.record and _of_others(world, name, deployment)}
+    run, roles = making.run(
+        deployment,
+        prepared.tasks,
+        prepared.plan,
+        virtual=naming.virtual(deployment, taken),
+        facts=making.facts_task(facts_file) if facts_file else None,
+        tolerances=list(making.tolerances(prepared.tasks, prepared.plan)),
+        by=session.me(),
+        noop=asked.noop,
+        what=asked.words or None,
+        again=prepared.again,
+    )
+    texts = [(f"{layer.origin}/{name}", text) for layer in prepared.stored.layers for name, text in layer.texts.items()]
+    return Wanted(running=run, roles=roles, facts=_facts(prepared, facts_file), texts=texts)
+
+
+def _of_others(world: World, name: str, deployment: str) -> bool:
+    node = world.nodes[name].record
+    return node is not None and not (node.virtual and node.deployment == deployment)
+
+
+def _facts(prepared: Prepared, facts_file: str | None) -> Mapping[str, Mapping[str, Json]]:
+    """What jigs see of a run, beside what its nodes are given."""
+    shared = {"deployment": prepared.deployment, "noop": prepared.asked.noop, "facts_file": facts_file}
+    return {**prepared.facts, "common": {**prepared.facts["common"], "tasks": shared}}

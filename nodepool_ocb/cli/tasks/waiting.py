@@ -1,0 +1,146 @@
+"""A run of tasks as it goes on, until its end: ``tasks wait``, and ``tasks run --wait``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool_ocb.cli.kit import output
+from nodepool_ocb.cli.kit.follow import Following
+from nodepool_ocb.cli.tasks import running
+from nodepool_ocb.cli.tasks.running import Run
+from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
+from nodepool_ocb.model import paths
+from nodepool_ocb.views.tasks import histories
+from nodepool_ocb.views.tasks import runs as shown
+from nodepool_ocb.views.tasks.runs import Key
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+TICK_SECONDS: Final = 1.0  # noderoles are looked at so often
+SHARE: Final = 4  # times as long as a read took nothing is read
+LIVE: Final = 30  # instances in a picture
+
+
+class _Source:
+    """One run, for Following: read whole at every tick, and whenever its head changes."""
+
+    def __init__(self, key: Key, opened: Session, wake: Callable[[], None]) -> None:
+        self._key, self._opened, self._wake = key, opened, wake
+        self._took_seconds = 0.0
+        self.run: Run | None = None
+        self.annealers = False
+
+    def load(self) -> bool:
+        for path in (paths.task_run(*self._key), paths.daemons("annealer")):
+            self._opened.watch(path, lambda *_: self._wake())
+        return self.sweep()
+
+    def refresh(self) -> bool:
+        time.sleep(min(5.0, SHARE * self._took_seconds))
+        return self.sweep()
+
+    def sweep(self) -> bool:
+        begun = time.monotonic()
+        self.run = running.read(self._opened, self._key)
+        self.annealers = bool(self._opened.children(paths.daemons("annealer")))
+        self._took_seconds = time.monotonic() - begun
+        return True
+
+
+def wait(key: Key, timeout_seconds: float | None) -> None:
+    """Wait for the end of a run, and print what became of it: one document.
+
+    Raises InError (failed, stopped), NotFound (deleted), or TimedOut.
+    """
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    last: Run | None = None
+    ended: OcbError | None = NotFound(f"tasks run {key} was deleted")
+    try:
+        for last in _shown(key, _runs(key, deadline)):
+            if last is None or last.head.over:
+                break
+        ended = _error(key, last)
+    except TimedOut:
+        ended = TimedOut(f"tasks run {key} goes on beyond the time-out; to wait on: nodepool-ocb tasks wait {key}")
+    if last is not None:
+        outcome = "timeout" if isinstance(ended, TimedOut) else str(last.head.state)
+        bad = histories.chosen(last.instances, failed=True)
+        document = shown.Awaited(outcome, shown.RunDocument(last.row, tuple(bad)))
+        parts = [output.fields(shown.words(last.row), but=("started",))]
+        output.thing(
+            document, str(key), *parts, *([output.table(map(histories.words, bad), running.COLUMNS)] if bad else [])
+        )
+    if ended is not None:
+        raise ended
+
+
+def _error(key: Key, run: Run | None) -> OcbError | None:
+    if run is None:
+        return NotFound(f"tasks run {key} was deleted")
+    if run.head.state == "successful":
+        return None
+    advice = f"nodepool-ocb tasks run --deployment {key.deployment} --retry runs what did not succeed"
+    return InError(f"tasks run {key}: {run.head.state}: {run.head.reason or 'no reason was recorded'}; {advice}")
+
+
+def _runs(key: Key, deadline: float | None) -> Iterator[Run | None]:
+    made: list[_Source] = []
+
+    def make(opened: Session, wake: Callable[[], None]) -> _Source:
+        made.append(_Source(key, opened, wake))
+        return made[0]
+
+    said = False
+    for _ in Following(deadline).changes(make, TICK_SECONDS):
+        if not made[0].annealers and not said:
+            output.say(running.NOBODY)
+        said = not made[0].annealers
+        yield made[0].run
+
+
+def _shown(key: Key, runs: Iterator[Run | None]) -> Iterator[Run | None]:
+    """With a picture that changes on a terminal; elsewhere a line for each instance that has moved on."""
+    with ExitStack() as stack:
+        live = stack.enter_context(_Live(sys.stderr)) if sys.stderr.isatty() else None
+        said: set[str] = set()
+        for run in runs:
+            if run is not None and live is not None:
+                live.show(key, run)
+            elif run is not None:
+                for line in shown.moved(histories.chosen(run.instances)):
+                    if line not in said:
+                        said.add(line)
+                        output.say(line)
+            yield run
+
+
+class _Live:
+    """A picture of a run on a terminal, in place of the one before: what runs and what failed first."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Live:
+        from rich.live import Live
+
+        console = output.console(self._file)
+        self._live = self._stack.enter_context(Live(console=console, transient=True, auto_refresh=False))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def show(self, key: Key, run: Run) -> None:
+        from rich.console import Group
+
+        rows = sorted(histories.chosen(run.instances), key=lambda row: shown.LIVELY.index(row.state))[:LIVE]
+        table = output.picture(
+            list(map(histories.words, rows)), running.COLUMNS[:-1], ("queued",), self._live.console.width
+        )
+        self._live.update(Group(shown.summary(key, run.head, run.instances), table), refresh=True)

@@ -1,0 +1,1 @@
+"""Store: task lists, and their runs."""

@@ -1,0 +1,226 @@
+"""A run of tasks begins: it is written, its noderoles are bound, then an annealer may drive it.
+
+Whoever prepares a run holds its lock, and its id stands in the deployment's pointer as ``preparing``: from then on nobody else
+prepares one, unless that lock is free again. Every transaction of the preparation holds the pointer to the version that was
+written then, so of two that prepare only one binds anything. A run that was not prepared to its end is as if it had never
+been: nothing of it was committed, and the next one binds the same noderoles anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict, NotFound, Stale
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import (
+    Change,
+    Check,
+    Create,
+    DeploymentState,
+    Json,
+    LockOwner,
+    Role,
+    Set,
+    Structure,
+    TaskRunPointer,
+)
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.locks import Lock, Locks, holders
+from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.store.tasks.runs import ATTEMPTS, ID, pause, pointer
+from nodepool_ocb.tasks.runs import records, roles
+from nodepool_ocb.tasks.runs.records import Running, Table, TaskRun
+
+KEPT: Final = 10  # runs of a deployment
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is to begin. Everything but ``head`` and ``running`` is kept with it and read by nobody but people and jigs."""
+
+    running: Running  # its id is not known yet: ""
+    roles: Mapping[str, Role]  # name → what the catalogue is to have
+    facts: Mapping[str, Mapping[str, Json]]  # node, or "common" → what jigs see as attributes
+    texts: Sequence[tuple[str, str]] = ()  # path, text of each file of the task list
+
+
+def begin(session: Session, wanted: Wanted, me: LockOwner, tell: Callable[[int, int], None] = lambda *_: None) -> str:
+    """Write a run, bind its noderoles, and let an annealer drive it; gives its id.
+
+    ``tell``: how many changes are written, and about how many there are. Raises Conflict where another of the deployment is
+    under way or being prepared, its deployment is PROPOSED, or a noderole is at work; NotFound where something is gone.
+    """
+    deployment, by = wanted.running.deployment, wanted.running.head.by
+    _open(session, deployment)
+    locks = Locks(session)
+    identity, lock, version = _reserve(session, locks, deployment, me)
+    try:
+        running = replace(wanted.running, id=identity, head=replace(wanted.running.head, parts={}))
+        head = _write_tables(session, running, wanted)
+        guard = Check(paths.task_runs(deployment), version)
+        _bind(session, replace(running, head=head), wanted.roles, guard, by, tell)
+        _enter(session, deployment, identity, head, version)
+    except BaseException:
+        with contextlib.suppress(Exception):  # what stays of it goes with the next
+            _give_up(session, deployment, identity)
+        raise
+    finally:
+        locks.release(lock)
+    with contextlib.suppress(Stale):
+        _forget(session, deployment, identity)
+    return identity
+
+
+def _open(session: Session, deployment: str) -> None:
+    session.ensure(paths.TASK_RUNS)
+    if pointer(session, deployment)[1] >= 0:
+        return
+    znode = session.get(paths.STRUCTURE)
+    if znode is None:
+        raise NotFound(f"{paths.STRUCTURE} is not there, and nothing may begin without it: restore it")
+    made = TaskRunPointer(id_base=codec.decode(Structure, znode).rollout)
+    with contextlib.suppress(Stale):  # another made it
+        session.commit(
+            [
+                Check(paths.deployment(deployment), _committed(session, deployment)),
+                Create(paths.task_runs(deployment), made),
+            ]
+        )
+
+
+def _committed(session: Session, deployment: str) -> int:
+    """The version of the deployment's record."""
+    world = tree.load(session)
+    stored = world.deployments.get(deployment)
+    if stored is None:
+        raise NotFound(f"deployment {deployment} does not exist; see: nodepool-ocb deployment list")
+    if stored.record.state is DeploymentState.PROPOSED:
+        advice = f"nodepool-ocb deployment commit {deployment}"
+        raise Conflict(f"deployment {deployment} is PROPOSED, and annealers keep out of it; {advice}")
+    return stored.version
+
+
+def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> tuple[str, Lock, int]:
+    """The next id, its lock, and the version of the pointer that says so."""
+    for attempt in range(ATTEMPTS):
+        _committed(session, deployment)
+        known, version = pointer(session, deployment)
+        _refuse_another(session, deployment, known)
+        there = [int(name) for name in session.children(paths.task_runs(deployment)) or () if ID.fullmatch(name)]
+        identity = f"{max([known.id_base, int(known.newest or -1), *there]) + 1:010}"
+        try:
+            session.commit([Create(paths.task_run(deployment, identity))])
+            lock = locks.take(paths.task_run_lock(deployment, identity), me)
+            if lock is not None:
+                session.commit([Set(paths.task_runs(deployment), replace(known, preparing=identity), version)])
+                return identity, lock, version + 1
+        except Stale:
+            if attempt + 1 == ATTEMPTS:
+                raise
+        pause(attempt)
+    raise Stale(f"others begin runs in deployment {deployment} on and on; try again", paths.task_runs(deployment))
+
+
+def _refuse_another(session: Session, deployment: str, known: TaskRunPointer) -> None:
+    if not known.over and known.newest is not None:
+        advice = f"nodepool-ocb tasks wait {deployment}, or: nodepool-ocb tasks stop {deployment}"
+        raise Conflict(f"run {known.newest} of tasks of deployment {deployment} is under way; {advice}")
+    if known.preparing is not None:
+        (holder,) = holders(session, [paths.task_run_lock(deployment, known.preparing)])
+        if holder is not None:
+            who = f"{holder.daemon} on {holder.host}, process {holder.pid}"
+            raise Conflict(
+                f"run {known.preparing} of tasks of deployment {deployment} is being prepared by {who}; wait for it"
+            )
+
+
+def _write_tables(session: Session, running: Running, wanted: Wanted) -> TaskRun:
+    """All that a run keeps; gives its head."""
+    tables: dict[Table, Iterable[Json]] = {
+        Table.DEFINITIONS: (msgspec.to_builtins(each) for each in running.definitions.values()),
+        Table.PLAN: records.plan_rows(running.plan),
+        Table.SKIPPED: (list(each) for each in running.skipped),
+        Table.LIST: (list(each) for each in wanted.texts),
+    }
+    path, counts, changes = paths.task_run(running.deployment, running.id), dict[str, int](), list[Change]()
+    for name, each in tables.items():
+        parts = list(records.parts(each))
+        counts[name] = len(parts)
+        changes += [
+            Create(f"{path}/{name}"),
+            *(Create(f"{path}/{name}/{at:04}", part) for at, part in enumerate(parts)),
+        ]
+    changes.append(Create(f"{path}/facts"))
+    changes += [
+        Create(paths.task_facts(running.deployment, running.id, node), dict(facts))
+        for node, facts in wanted.facts.items()
+    ]
+    for transaction in limits.parts(limits.singly(changes)):
+        session.commit(transaction)
+    return replace(running.head, parts=counts, started=session.now())
+
+
+def _bind(
+    session: Session,
+    running: Running,
+    wanted: Mapping[str, Role],
+    guard: Check,
+    by: str | None,
+    tell: Callable[[int, int], None],
+) -> None:
+    """Bind all noderoles; where somebody else writes the same tree, what is there by then is left out."""
+    written, refusals = 0, 0
+    while True:
+        session.sync()
+        world = tree.load(session)
+        try:
+            for transaction in roles.transactions(world, running, wanted, session.now(), by):
+                session.commit([guard, *transaction])
+                written, refusals = written + len(transaction), 0
+                tell(written, 2 * len(running.plan))
+        except Stale as stale:
+            refusals += 1
+            if stale.path == guard.path or refusals == ATTEMPTS:
+                raise
+            pause(refusals)
+        else:
+            return
+
+
+def _enter(session: Session, deployment: str, identity: str, head: TaskRun, version: int) -> None:
+    known = pointer(session, deployment)[0]
+    counts = replace(known, newest=identity, over=False, driver=None, preparing=None, since=head.started)
+    session.commit(
+        [Set(paths.task_runs(deployment), counts, version), Set(paths.task_run(deployment, identity), head, 0)]
+    )
+
+
+def _give_up(session: Session, deployment: str, identity: str) -> None:
+    known, version = pointer(session, deployment)
+    if known.preparing == identity and known.newest != identity:
+        session.commit([Set(paths.task_runs(deployment), replace(known, preparing=None), version)])
+        _remove(session, paths.task_run(deployment, identity))
+
+
+def _forget(session: Session, deployment: str, identity: str) -> None:
+    """Delete the oldest, and those before this one that were never begun."""
+    older = sorted(
+        name for name in session.children(paths.task_runs(deployment)) or () if ID.fullmatch(name) and name < identity
+    )
+    znodes = session.get_many([paths.task_run(deployment, name) for name in older])
+    begun = [name for name, znode in zip(older, znodes, strict=True) if znode is not None and znode.data]
+    kept = set(begun[1 - KEPT :])
+    for name in older:
+        if name not in kept:
+            _remove(session, paths.task_run(deployment, name))
+
+
+def _remove(session: Session, path: str) -> None:
+    for deletions in limits.parts(limits.singly(removal(session, path))):
+        session.commit(deletions)

@@ -1,0 +1,310 @@
+"""Task lists in ZooKeeper, of releases and of deployments: uploaded whole, read whole, and deleted.
+
+An upload writes its parts below a folder of its own, and then the record that names the folder, in one transaction with what
+its decision read. So a reader has the old list or the new one; an upload over a list that changed since it was looked at is
+refused, and what an upload left behind that did not end goes with the next. What belongs to a former deployment of the
+name is as good as not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.ranges import is_name
+from nodepool_ocb.model.records import Change, Check, Create, Delete, Json, Set
+from nodepool_ocb.store import subtree
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.tasks import records
+from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
+
+ATTEMPTS: Final = 20  # at what others change meanwhile
+BYTES: Final = 8 << 20  # of the texts of a list
+SETTINGS: Final = "settings"
+_UPLOAD: Final = "list-"
+
+
+class Owner(NamedTuple):
+    """Whose list it is."""
+
+    deployment: bool
+    name: str
+
+    def __str__(self) -> str:
+        """As messages and origins have it: "release 9.0"."""
+        return f"{'deployment' if self.deployment else 'release'} {self.name}"
+
+    def path(self, part: str = "") -> str:
+        return (paths.deployment_tasks if self.deployment else paths.release_tasks)(self.name, part)
+
+
+def release(name: str) -> Owner:
+    return Owner(False, name)
+
+
+def deployment(name: str) -> Owner:
+    return Owner(True, name)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What is there; as if it were empty where nothing is."""
+
+    record: TaskListRecord = TaskListRecord()
+    version: int = -1  # of the record, for an upload over it
+    texts: Mapping[str, str] = {}  # by the names of files
+    settings: Mapping[str, Json] = {}
+    settings_version: int = -1
+
+    @property
+    def there(self) -> bool:
+        """Whether it has a list."""
+        return bool(self.record.upload)
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """What is noted of an upload beside its texts."""
+
+    tasks: int
+    by: str | None = None
+    lenient: bool = False
+    compat_prefix: bool = False
+
+
+class _Ground(NamedTuple):
+    """What a list stands on: its deployment, or nothing for a release."""
+
+    checks: tuple[Check, ...] = ()
+    life: float = 0.0
+
+
+#: A record as it is, and the life of its deployment → as it is to be.
+After: TypeAlias = Callable[[TaskListRecord, float], TaskListRecord]
+
+
+# -- reading --
+
+
+def read(session: Session, owner: Owner) -> Stored:
+    """The list, with a deployment's release and settings; raises NotFound where there is no such deployment, Invalid for what
+    cannot be read, and Stale where it is replaced again and again.
+    """
+    for _ in range(ATTEMPTS):
+        ground = _ground(session, owner)
+        record, version = _head(session.get(owner.path()), ground)
+        settings, settings_version = _settings(session, owner, ground)
+        texts = _texts(session, owner, record) if record.upload else {}
+        if texts is not None:
+            return Stored(record, version, texts, settings, settings_version)
+    raise Stale(f"the task list of {owner} is replaced again and again, or is not whole; upload it anew", owner.path())
+
+
+def _ground(session: Session, owner: Owner) -> _Ground:
+    if not owner.deployment:
+        return _Ground()
+    path = paths.deployment(owner.name)
+    znode = session.get(path)
+    if znode is None:
+        raise NotFound(f"deployment {owner.name} does not exist; see: nodepool-ocb deployment list")
+    return _Ground((Check(path, znode.version),), znode.ctime)
+
+
+def _head(znode: Znode | None, ground: _Ground) -> tuple[TaskListRecord, int]:
+    """The record and its version; as if it said nothing where it is of a former deployment."""
+    if znode is None:
+        return TaskListRecord(), -1
+    record = codec.decode(TaskListRecord, znode) if znode.data else TaskListRecord()
+    return record if record.life == ground.life else TaskListRecord(), znode.version
+
+
+def _settings(session: Session, owner: Owner, ground: _Ground) -> tuple[Mapping[str, Json], int]:
+    znode = session.get(owner.path(SETTINGS)) if owner.deployment else None
+    if znode is None:
+        return {}, -1
+    record = codec.decode(TaskSettings, znode)
+    return record.settings if record.life == ground.life else {}, znode.version
+
+
+def _texts(session: Session, owner: Owner, record: TaskListRecord) -> dict[str, str] | None:
+    """None where the upload that the record names is not there any more."""
+    wanted = [owner.path(f"{record.upload}/{number:04}") for number in range(record.parts)]
+    znodes = [znode for znode in session.get_many(wanted) if znode is not None]
+    if len(znodes) < len(wanted):
+        return None
+    return records.joined(codec.decode(TaskListPart, znode) for znode in znodes)
+
+
+def listed(session: Session) -> dict[Owner, TaskListRecord]:
+    """What every release and deployment has; what cannot be read, and what is of former deployments, is left out."""
+    owners = [release(name) for name in sorted(session.children(paths.TASK_RELEASES) or ())]
+    owners += [deployment(name) for name in sorted(session.children(paths.TASK_DEPLOYMENTS) or ())]
+    found: dict[Owner, TaskListRecord] = {}
+    for owner, znode in zip(owners, session.get_many([owner.path() for owner in owners]), strict=True):
+        with contextlib.suppress(Invalid, NotFound):
+            record, _ = _head(znode, _ground(session, owner))
+            if record != TaskListRecord():
+                found[owner] = record
+    return found
+
+
+# -- writing --
+
+
+def upload(session: Session, owner: Owner, texts: Mapping[str, str], meta: Meta, seen: int | None) -> TaskListRecord:
+    """Replace the list, whose version was ``seen``; None: whatever is there.
+
+    Raises Conflict where it has another version by now, Invalid for a name or a size that cannot be, NotFound where there is
+    no such deployment.
+    """
+    if not is_name(owner.name):
+        raise Invalid(f"{owner.name!r} is no name; use small letters, digits, '-', '_' and '.', at most 63")
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts.values())
+    if size > BYTES:
+        raise Invalid(f"the files of {owner} are larger than {BYTES >> 20} MiB together; divide the list")
+    _ground(session, owner)
+    parts = records.divided(texts)
+    folder = _written(session, owner, parts)
+    name = folder.rpartition("/")[2]
+
+    def after(before: TaskListRecord, life: float) -> TaskListRecord:
+        return replace(
+            before,
+            upload=name, parts=len(parts), files=len(texts), tasks=meta.tasks, text_bytes=size, since=session.now(),
+            by=meta.by, lenient=meta.lenient, compat_prefix=meta.compat_prefix, life=life,
+        )  # fmt: skip
+
+    try:
+        made = _entered(session, owner, after, seen, (Check(folder, 0),))
+    except (Conflict, NotFound):  # else it may have been entered
+        _remove(session, folder)
+        raise
+    _forget(session, owner, name)
+    return made
+
+
+def _written(session: Session, owner: Owner, parts: Sequence[TaskListPart]) -> str:
+    """The folder with all parts of an upload, which no record names yet."""
+    session.ensure(owner.path())
+    folder = session.create_next(owner.path(_UPLOAD), None)
+    made = [Create(f"{folder}/{number:04}", part) for number, part in enumerate(parts)]
+    for changes in limits.parts(limits.singly(made)):
+        session.commit(changes)
+    return folder
+
+
+def _entered(
+    session: Session, owner: Owner, after: After, seen: int | None, checks: Sequence[Check] = ()
+) -> TaskListRecord:
+    """Write the record that counts from now on, again where others write meanwhile."""
+    for _ in range(ATTEMPTS):
+        ground = _ground(session, owner)
+        znode = session.get(owner.path())
+        if znode is None:  # deleted meanwhile; version -1 would stand for any
+            session.ensure(owner.path())
+            continue
+        before, version = _whatever(znode, ground) if seen is None else _head(znode, ground)
+        if seen not in (None, version) and not (seen == -1 and before == TaskListRecord()):
+            raise _changed(owner, before)
+        record = after(before, ground.life)
+        try:
+            session.commit([*ground.checks, *checks, Set(owner.path(), record, version)])
+        except Stale as stale:
+            if stale.path in {check.path for check in checks}:  # who uploaded meanwhile took this one away
+                raise _changed(owner, before) from stale
+        else:
+            return record
+    raise _changed(owner, TaskListRecord())
+
+
+def _changed(owner: Owner, before: TaskListRecord) -> Conflict:
+    by = f", by {before.by}" if before.by else ""
+    return Conflict(
+        f"the task list of {owner} was changed meanwhile{by}; look at it, and then upload again, or with --force"
+    )
+
+
+def _whatever(znode: Znode | None, ground: _Ground) -> tuple[TaskListRecord, int]:
+    """As ``_head``; what cannot be read says nothing."""
+    try:
+        return _head(znode, ground)
+    except Invalid:
+        return TaskListRecord(), znode.version if znode else -1
+
+
+def _forget(session: Session, owner: Owner, newest: str) -> None:
+    """Delete the uploads before the newest; what cannot be now goes with the next."""
+    for name in session.children(owner.path()) or ():
+        if name.startswith(_UPLOAD) and name < newest:
+            _remove(session, owner.path(name))
+
+
+def _remove(session: Session, folder: str) -> None:
+    with contextlib.suppress(Stale):  # another removes it, too
+        for deletions in limits.parts(limits.singly(subtree.removal(session, folder))):
+            session.commit(deletions)
+
+
+def base(session: Session, name: str, below: str | None) -> TaskListRecord:
+    """Let the list of a release lie below a deployment's own, or none; raises NotFound where either is not there."""
+    if below is not None and not read(session, release(below)).there:
+        raise NotFound(f"release {below} has no task list; see: nodepool-ocb tasks list")
+    owner = deployment(name)
+    _ground(session, owner)
+    session.ensure(owner.path())
+
+    def after(before: TaskListRecord, life: float) -> TaskListRecord:
+        return replace(before, release=below, life=life)
+
+    return _entered(session, owner, after, None)
+
+
+def configure(session: Session, name: str, settings: Mapping[str, Json], by: str | None, seen: int | None) -> None:
+    """Replace the settings of a deployment, whose version was ``seen`` (None: whatever is there).
+
+    Raises Conflict where they have another by now, Invalid where they are too large, NotFound where there is no such
+    deployment.
+    """
+    owner = deployment(name)
+    path = owner.path(SETTINGS)
+    for attempt in range(ATTEMPTS):
+        ground = _ground(session, owner)
+        session.ensure(owner.path())
+        version = znode.version if (znode := session.get(path)) else -1
+        if seen not in (None, version):
+            raise Conflict(f"the settings of {owner} were changed meanwhile; look at them, and then write them again")
+        record = TaskSettings(settings=settings, since=session.now(), by=by, life=ground.life)
+        change: Change = Create(path, record) if version < 0 else Set(path, record, version)
+        try:
+            session.commit([*ground.checks, change])
+        except Stale:
+            if attempt + 1 == ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def delete(session: Session, owner: Owner) -> bool:
+    """Take away the list, and of a deployment its settings; False where there was nothing."""
+    for attempt in range(ATTEMPTS):
+        deletions = removal(session, owner)
+        try:
+            for each in limits.parts(limits.singly(deletions)):
+                session.commit(each)
+        except Stale:  # an upload came
+            if attempt + 1 == ATTEMPTS:
+                raise
+        else:
+            return bool(deletions)
+    raise AssertionError("it returns or raises")
+
+
+def removal(session: Session, owner: Owner) -> list[Delete]:
+    """The deletions that take away all that is there of an owner, the record last."""
+    return subtree.removal(session, owner.path())

@@ -1,0 +1,245 @@
+"""Runs of tasks in ZooKeeper: read, stopped by people, driven by an annealer; ``beginning`` has how they begin.
+
+``tasks/runs/<deployment>`` (``TaskRunPointer``) says which run is the newest and whether it is over, as for rollouts: its
+version orders all who write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import (
+    Change,
+    Check,
+    Create,
+    Json,
+    Run,
+    Set,
+    TaskRunPointer,
+)
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.tasks.runs import history, records, roles
+from nodepool_ocb.tasks.runs.history import Row
+from nodepool_ocb.tasks.runs.records import Definition, Rows, Running, Table, TaskRun
+from nodepool_ocb.tasks.runs.standing import Look
+
+ATTEMPTS: Final = 20
+ID: Final = re.compile(r"[0-9]{10}")
+
+
+class Listed(NamedTuple):
+    """A run among others."""
+
+    deployment: str
+    id: str
+    head: TaskRun
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """What was read of a run: the deployment's pointer, and the versions of both."""
+
+    pointer: TaskRunPointer
+    version: int
+    head: int
+
+
+# -- reading --
+
+
+def pointer(session: Session, deployment: str) -> tuple[TaskRunPointer, int]:
+    """The deployment's own record; as if nothing were there, and version -1, before its first run."""
+    znode = session.get(paths.task_runs(deployment))
+    return (codec.decode(TaskRunPointer, znode), znode.version) if znode is not None else (TaskRunPointer(), -1)
+
+
+def chosen(session: Session, deployment: str, identity: str | None = None) -> str:
+    """The id of a run as people name it (``3``, ``0000000003``; None: the newest). Raises NotFound."""
+    if identity is None:
+        newest = pointer(session, deployment)[0].newest
+        if newest is None:
+            raise NotFound(
+                f"no tasks were run in deployment {deployment}; nodepool-ocb tasks run --deployment {deployment}"
+            )
+        return newest
+    if not identity.isascii() or not identity.isdecimal() or len(identity) > 10:
+        raise NotFound(f"{identity!r} is not the number of a run; see: nodepool-ocb tasks history {deployment}")
+    return f"{int(identity):010}"
+
+
+def read(session: Session, deployment: str, identity: str) -> tuple[Running, Versions] | None:
+    """A run with its plan, None where it does not exist or was never begun. Raises Invalid where a part of it is broken."""
+    for attempt in range(ATTEMPTS):
+        known, version = pointer(session, deployment)
+        znode = session.get(paths.task_run(deployment, identity))
+        if znode is None or not znode.data:
+            return None
+        head = codec.decode(TaskRun, znode)
+        tables = [
+            _rows(session, deployment, identity, head, table)
+            for table in (Table.DEFINITIONS, Table.PLAN, Table.SKIPPED)
+        ]
+        if None not in tables and pointer(session, deployment)[1] == version:
+            running = _running(deployment, identity, head, *tables)
+            return running, Versions(known, version, znode.version)
+        pause(attempt)
+    raise Stale(f"{paths.task_runs(deployment)} is changed on and on; read it again", paths.task_runs(deployment))
+
+
+def _running(deployment: str, identity: str, head: TaskRun, *tables: Sequence[Any] | None) -> Running:
+    defined, plan, skipped = (table or () for table in tables)
+    try:
+        definitions = {each.id: each for each in msgspec.convert(list(defined), list[Definition])}
+        barriers = [each.id for each in definitions.values() if each.kind == roles.BARRIER]
+        passed = msgspec.convert(list(skipped), list[tuple[str, str, str]])
+        return Running(deployment, identity, head, records.plan_of(plan, barriers), passed, definitions)
+    except (msgspec.ValidationError, TypeError, ValueError, KeyError) as broken:
+        raise Invalid(f"{paths.task_run(deployment, identity)}: a table of it is broken: {broken}") from broken
+
+
+def table(session: Session, deployment: str, identity: str, which: Table) -> list[Json]:
+    """The rows of a table; none where it is not there. Raises NotFound where the run is not."""
+    znode = session.get(paths.task_run(deployment, identity))
+    if znode is None or not znode.data:
+        raise NotFound(
+            f"deployment {deployment} has no run {identity} of tasks; see: nodepool-ocb tasks history {deployment}"
+        )
+    return _rows(session, deployment, identity, codec.decode(TaskRun, znode), which) or []
+
+
+def _rows(session: Session, deployment: str, identity: str, head: TaskRun, which: Table) -> list[Json] | None:
+    """None where a part is missing: it is being deleted."""
+    wanted = [paths.task_run(deployment, identity, f"{which}/{part:04}") for part in range(head.parts.get(which, 0))]
+    znodes = session.get_many(wanted)
+    if None in znodes:
+        return None
+    return [row for znode in znodes if znode is not None for row in codec.decode(Rows, znode).rows]
+
+
+def list_(session: Session, deployments: Iterable[str] | None = None) -> list[Listed]:
+    """Every run that was begun, by deployment, the oldest first; what cannot be decoded is left out."""
+    names = sorted(deployments if deployments is not None else session.children(paths.TASK_RUNS) or ())
+    named = session.children_many([paths.task_runs(name) for name in names])
+    found = [
+        (name, identity)
+        for name, ids in zip(names, named, strict=True)
+        for identity in sorted(ids or ())
+        if ID.fullmatch(identity)
+    ]
+    listed = []
+    for key, znode in zip(found, session.get_many([paths.task_run(*each) for each in found]), strict=True):
+        if znode is not None and znode.data:
+            with contextlib.suppress(Invalid):
+                listed.append(Listed(*key, codec.decode(TaskRun, znode)))
+    return listed
+
+
+def rows(session: Session, world: World, running: Running) -> list[Row]:
+    """The history of a run: of one that is over as it was written, else as its noderoles are now in this world."""
+    if running.head.over:
+        return [history.of_json(row) for row in table(session, running.deployment, running.id, Table.HISTORY)]
+    look = Look(world, running, session.now())
+    return list(history.rows(look, ended_runs(session, history.wanted(look))))
+
+
+def ended_runs(session: Session, wanted: Sequence[str]) -> dict[str, Run]:
+    """Records of runs, by their paths, as far as they can be read."""
+    found: dict[str, Run] = {}
+    for path, znode in zip(wanted, session.get_many(list(wanted)), strict=True):
+        if znode is not None:
+            with contextlib.suppress(Invalid):
+                found[path] = codec.decode(Run, znode)
+    return found
+
+
+def pause(attempt: int) -> None:
+    """Before another attempt at what others write as well."""
+    time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
+
+
+# -- what people ask --
+
+
+def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -> TaskRun:
+    """Have nothing more begin; ``now``: and have what runs ended. Gives the head after that.
+
+    Raises NotFound where there is no such run, Conflict where it is over.
+    """
+    for attempt in range(ATTEMPTS):
+        known, version = pointer(session, deployment)
+        znode = session.get(paths.task_run(deployment, identity))
+        if znode is None or not znode.data:
+            raise NotFound(
+                f"deployment {deployment} has no run {identity} of tasks; see: nodepool-ocb tasks history {deployment}"
+            )
+        head = codec.decode(TaskRun, znode)
+        if head.over or known.newest != identity:
+            raise Conflict(f"run {identity} of tasks of deployment {deployment} is over: {head.state}")
+        asked = "now" if now or head.stop == "now" else "asked"
+        after = replace(head, stop=asked, stopped_by=head.stopped_by or by, reason=head.reason or f"stopped by {by}")
+        if after == head:
+            return head
+        try:
+            session.commit(
+                [
+                    Set(paths.task_runs(deployment), replace(known, since=session.now()), version),
+                    Set(znode.path, after, znode.version),
+                ]
+            )
+        except Stale:
+            if attempt + 1 == ATTEMPTS:
+                raise
+            pause(attempt)
+        else:
+            return after
+    raise AssertionError("it returns or raises")
+
+
+# -- what a driver writes --
+
+
+def taken_over(deployment: str, known: TaskRunPointer, version: int, driver: str | None, now: float) -> list[Change]:
+    """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
+    return [Set(paths.task_runs(deployment), replace(known, driver=driver, since=now), version)]
+
+
+def heads(
+    deployment: str, identity: str, before: TaskRun, after: TaskRun, versions: Versions, now: float
+) -> list[Change]:
+    """What holds a transaction of a driver to what it knows, and the head where that is another after it."""
+    own = paths.task_runs(deployment)
+    first: Change = Check(own, versions.version)
+    if after.over != versions.pointer.over:
+        first = Set(own, replace(versions.pointer, over=after.over, since=now), versions.version)
+    if after == before:
+        return [first]
+    return [first, Set(paths.task_run(deployment, identity), after, versions.head)]
+
+
+def keep_history(session: Session, running: Running, found: Sequence[Row], version: int) -> int:
+    """Write the history of a run that ends; gives how many parts it has. ``version``: of the pointer, which must stand."""
+    path = paths.task_run(running.deployment, running.id)
+    there = session.children(f"{path}/{Table.HISTORY}")
+    guard = Check(paths.task_runs(running.deployment), version)
+    if there is None:
+        session.commit([guard, Create(f"{path}/{Table.HISTORY}")])
+    parts = list(records.parts(map(history.to_json, found)))
+    old = session.get_many([f"{path}/{Table.HISTORY}/{at:04}" for at in range(len(parts))])
+    changes = [
+        Create(f"{path}/{Table.HISTORY}/{at:04}", part) if znode is None else Set(znode.path, part, znode.version)
+        for at, (part, znode) in enumerate(zip(parts, old, strict=True))
+    ]
+    for transaction in limits.parts(limits.singly(changes)):
+        session.commit([guard, *transaction])
+    return len(parts)

@@ -1,0 +1,12 @@
+"""Task lists compiled to plans: which task runs on which node, and after what. docs/tasks.md has the rules.
+
+Pure, iterative, and made of counters: a relation between n and m instances takes n + m edges. The same list and nodes give
+the same plan.
+"""
+
+from __future__ import annotations
+
+from nodepool_ocb.tasks.compiling.compiler import Judge, compile
+from nodepool_ocb.tasks.compiling.contraction import contracted
+
+__all__ = ["Judge", "compile", "contracted"]

@@ -1,0 +1,137 @@
+"""The door of this folder: a list and nodes become a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+
+from nodepool_ocb.tasks.compiling import groups, lines
+from nodepool_ocb.tasks.compiling.circles import refuse
+from nodepool_ocb.tasks.compiling.crossing import Crossing
+from nodepool_ocb.tasks.compiling.draft import Draft, heights, sorted_out
+from nodepool_ocb.tasks.compiling.election import Selectors, elected
+from nodepool_ocb.tasks.compiling.groups import Amount
+from nodepool_ocb.tasks.compiling.placement import Placement, Relations
+from nodepool_ocb.tasks.plan import VIRTUAL, Member, Plan
+from nodepool_ocb.tasks.selection import Board, Selection, unselected
+from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+
+#: Why an instance is skipped; None: it is not. Of a stage the member is None.
+Judge = Callable[[Task, Member | None], str | None]
+
+
+def compile(
+    tasks: TaskList,
+    members: Sequence[Member],
+    cluster: Collection[Member] = (),
+    *,
+    selection: Selection | None = None,
+    judge: Judge | None = None,
+    done: Collection[tuple[str, str]] = (),
+    amount_of: Amount | None = None,
+) -> Plan:
+    """What a run on ``members``, in listing order, does.
+
+    ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. Only what is
+    selected is judged. ``done``: (task, node) that are skipped because they are done. ``amount_of`` evaluates amounts that
+    are expressions. Raises Invalid with one shortest circle where tasks wait for one another, for an amount below 1, and
+    for each name of the selection that means nothing.
+    """
+    known = {member.name: member for member in (*cluster, *members)}
+    roles = elected(tasks, known.values())
+    placement = Placement(Relations(tasks, Selectors(tasks)), members, roles)
+    _order(placement, tasks, amount_of)
+    draft = placement.draft
+    draft.narrow()
+    order = sorted_out(draft.parents)
+    refuse(draft.parents, order, lambda vertex: _described(placement, vertex))
+    skipped = unselected(selection, _board(placement, order)) if selection else {}
+    skipped = {vertex: why for vertex, why in skipped.items() if draft.task_of[vertex] not in draft.barriers}
+    skipped |= _skipped(placement, skipped, judge, frozenset(done))
+    return _plan(draft, order, members, skipped, {member.name: roles[member.name] for member in members})
+
+
+def _order(placement: Placement, tasks: TaskList, amount_of: Amount | None) -> None:
+    """Everything that orders what is on different nodes. Limits come last: they follow the order that there is."""
+    crossing = Crossing(placement)
+    crossing.add()
+    crosses = any(task.cross_depends or task.cross_depended_by for task in tasks.tasks)
+    grouped = any(task.kind is Kind.GROUP for task in tasks.tasks)
+    if not crosses:
+        lines.hooks(placement)
+    if not grouped and all(task.version < (2, 0, 0) for task in tasks.tasks):
+        crossing.elsewhere()
+    lines.numbered(placement)
+    groups.order(placement, amount_of)
+    lines.limited(placement, amount_of)
+
+
+def _described(placement: Placement, vertex: int) -> str:
+    number = placement.draft.task_of[vertex]
+    place = placement.tasks[number].place if number < len(placement.tasks) else ""
+    return f"{placement.name(vertex)} ({place})" if place else placement.name(vertex)
+
+
+def _board(placement: Placement, order: Sequence[int]) -> Board:
+    draft, tasks = placement.draft, placement.tasks
+    vertices: dict[int, list[int]] = {number: [] for number in range(len(tasks))}
+    for vertex, number in enumerate(draft.task_of):
+        if number < len(tasks):
+            vertices[number].append(vertex)
+    return Board(
+        parents=draft.parents,
+        order=order,
+        node_of=draft.node_of,
+        tasks={task.id: vertices[number] for number, task in enumerate(tasks) if task.kind is not Kind.GROUP},
+        groups={
+            tasks[number].id: (anchor.enter, anchor.leave)
+            for number, anchor in placement.anchors.items()
+            if tasks[number].kind is Kind.GROUP
+        },
+        nodes=[(member.name, member.uid) for member in placement.members],
+    )
+
+
+def _skipped(
+    placement: Placement, beside: Container[int], judge: Judge | None, done: Collection[tuple[str, str]]
+) -> dict[int, str]:
+    """Vertex → why it is not run, of those that are not put ``beside`` anyway."""
+    found: dict[int, str] = {}
+    draft, tasks, members = placement.draft, placement.tasks, placement.members
+    idle = any(task.kind is Kind.SKIPPED for task in tasks)
+    if judge is None and not done and not idle:
+        return found
+    for vertex, (number, node) in enumerate(zip(draft.task_of, draft.node_of, strict=True)):
+        if number >= len(tasks) or vertex in beside:
+            continue
+        task, member = tasks[number], None if node == draft.virtual else members[node]
+        if task.kind is Kind.SKIPPED:
+            found[vertex] = "its type is skipped"
+        elif (task.id, member.name if member else VIRTUAL) in done:
+            found[vertex] = "it is done"
+        elif judge is not None and (why := judge(task, member)) is not None:
+            found[vertex] = why
+    return found
+
+
+def _plan(
+    draft: Draft,
+    order: Sequence[int],
+    members: Sequence[Member],
+    skipped: Mapping[int, str],
+    roles: Mapping[str, tuple[str, ...]],
+) -> Plan:
+    """The draft without the tasks that run nowhere."""
+    used = sorted(set(draft.task_of))
+    number = {old: new for new, old in enumerate(used)}
+    resting = {vertex: 0 for vertex, node in enumerate(draft.node_of) if node == draft.virtual}
+    return Plan(
+        nodes=(*(member.name for member in members), VIRTUAL),
+        tasks=tuple(draft.names[old] for old in used),
+        task_of=tuple(number[old] for old in draft.task_of),
+        node_of=tuple(draft.node_of),
+        parents=tuple(draft.parents),
+        rank=heights(draft.parents, order, resting),
+        barriers=frozenset(number[old] for old in draft.barriers),
+        skipped=skipped,
+        roles=roles,
+    )

@@ -1,0 +1,101 @@
+"""A plan without what does not run: skipped vertices and needless barriers go, and the order of the rest stays as it is.
+
+What was before and after a vertex that goes is tied together, where that takes no more edges than it had; else it stays as a
+barrier. So a plan never gets more edges, and no vertex more than MOST_PARENTS parents.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Sequence
+from itertools import count
+
+from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS, heights, sorted_out
+from nodepool_ocb.tasks.plan import Plan
+
+
+def contracted(plan: Plan, also: Collection[int] = ()) -> Plan:
+    """The same order among what is left: skipped vertices, barriers that nothing needs, and ``also`` are gone.
+
+    The vertices keep their sequence, and get new numbers; a stage that is not skipped stays. Nothing is ``skipped`` any more.
+    """
+    goes = bytearray(task in plan.barriers for task in plan.task_of)
+    for vertex in (*plan.skipped, *also):
+        goes[vertex] = 1
+    order = sorted_out(plan.parents)
+    parents = _tied(plan.parents, order, goes)
+    stays = bytearray(not each for each in goes)
+    for vertex in reversed(order):
+        for each in parents[vertex] if stays[vertex] else ():
+            stays[each] = 1
+    return _plan(plan, [vertex for vertex, each in enumerate(stays) if each], parents, goes)
+
+
+def _tied(before: Sequence[Sequence[int]], order: Sequence[int], goes: bytearray) -> list[Sequence[int]]:
+    """The parents of each vertex; what melts away is no parent of another, but where that would have too many."""
+    children = _children(before, order, goes)
+    parents: list[Sequence[int]] = [()] * len(before)
+    melts = bytearray(len(before))
+    for vertex in order:
+        if not goes[vertex] or children[vertex]:
+            above = parents[vertex] = _above(before[vertex], parents, melts)
+            ups, downs = len(above), children[vertex]
+            melts[vertex] = goes[vertex] and ups * downs <= ups + downs
+    return parents
+
+
+def _children(parents: Sequence[Sequence[int]], order: Sequence[int], goes: bytearray) -> array[int]:
+    """How many children each vertex has that stay, or are above something that stays."""
+    children = array("l", bytes(8 * len(parents)))
+    for vertex in reversed(order):
+        if children[vertex] or not goes[vertex]:
+            for each in parents[vertex]:
+                children[each] += 1
+    return children
+
+
+def _above(before: Sequence[int], parents: Sequence[Sequence[int]], melts: bytearray) -> Sequence[int]:
+    if not any(melts[each] for each in before):
+        return before
+    found: list[int] = []
+    most = len(before)
+    for each in before:
+        more = len(parents[each]) - 1
+        if melts[each] and (more <= 0 or most + more <= MOST_PARENTS):
+            most += more
+            found += parents[each]
+        else:
+            found.append(each)
+    return list(dict.fromkeys(found))
+
+
+def _plan(plan: Plan, kept: Sequence[int], parents: Sequence[Sequence[int]], goes: bytearray) -> Plan:
+    """The plan of what is kept; of that, what ``goes`` is a barrier on the virtual node."""
+    virtual = len(plan.nodes) - 1
+    names = list(plan.tasks)
+    barriers = set(plan.barriers)
+    free = (name for name in (f"barrier.{number}" for number in count()) if name not in plan.tasks)
+    task_of, node_of = [], []
+    for vertex in kept:
+        task, node = plan.task_of[vertex], plan.node_of[vertex]
+        if goes[vertex] and task not in barriers:
+            task, node = len(names), virtual
+            names.append(next(free))
+            barriers.add(task)
+        task_of.append(task)
+        node_of.append(node)
+    number = {old: new for new, old in enumerate(kept)}
+    tied = tuple([number[each] for each in parents[vertex]] for vertex in kept)
+    used = sorted(set(task_of))
+    place = {old: new for new, old in enumerate(used)}
+    return Plan(
+        nodes=plan.nodes,
+        tasks=tuple(names[old] for old in used),
+        task_of=tuple(place[old] for old in task_of),
+        node_of=tuple(node_of),
+        parents=tied,
+        rank=heights(tied, sorted_out(tied), dict.fromkeys((v for v, n in enumerate(node_of) if n == virtual), 0)),
+        barriers=frozenset(place[old] for old in barriers & set(used)),
+        parameters={number[old]: value for old, value in plan.parameters.items() if old in number and not goes[old]},
+        roles=plan.roles,
+    )

@@ -1,0 +1,91 @@
+"""Which roles a node has in a run, and which nodes a selector means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Final
+
+from nodepool_ocb.tasks.patterns import is_pattern, matcher
+from nodepool_ocb.tasks.plan import Member
+from nodepool_ocb.tasks.tasklist import EVERY, MASTER, Kind, Task, TaskList
+
+PRIMARY: Final = "primary-"
+
+
+def selector(task: Task) -> tuple[str, ...]:
+    """What a task or a group says of its nodes; one that says nothing runs where the role of its own id is."""
+    return task.roles or (() if task.kind is Kind.STAGE else (task.id,))
+
+
+def elected(tasks: TaskList, nodes: Iterable[Member]) -> Mapping[str, tuple[str, ...]]:
+    """Node → its roles, with the primaries that the list names.
+
+    Where a list names ``primary-X`` and no node has that role, the node with the lowest uid among those with the role X
+    gets it, and has X no longer.
+    """
+    known = {node.name: node for node in nodes}
+    roles = {name: list(node.roles) for name, node in known.items()}
+    for primary in sorted(set(_primaries(tasks))):
+        plain = primary.removeprefix(PRIMARY)
+        able = [name for name in known if plain in roles[name]]
+        if able and not any(primary in each for each in roles.values()):
+            first = roles[min(able, key=lambda name: natural(known[name].uid))]
+            first[first.index(plain)] = primary
+    return {name: tuple(each) for name, each in roles.items()}
+
+
+def _primaries(tasks: TaskList) -> Iterator[str]:
+    for task in tasks.tasks:
+        crossing = (name for each in (*task.cross_depends, *task.cross_depended_by) for name in each.roles or ())
+        yield from (name for name in (*selector(task), *crossing) if name.startswith(PRIMARY))
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A key by which numbers in texts are compared by value.
+
+    >>> sorted(["node-10", "node-9", "8"], key=natural)
+    ['8', 'node-9', 'node-10']
+    """
+    parts = re.findall(r"[0-9]+|[^0-9]+", text)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
+
+
+class Selectors:
+    """What names of roles and groups mean in one list."""
+
+    def __init__(self, tasks: TaskList) -> None:
+        self._compat = tasks.compat_prefix
+        self._groups = {group.id: selector(group) for group in tasks.of_kind(Kind.GROUP)}
+        self.mean = cache(self._mean)
+
+    def _mean(self, names: Sequence[str], roles: frozenset[str], admin: bool) -> bool:
+        """Whether any of these names means a node with these roles. A group's name means the nodes with its roles."""
+        return any(self._one(name, roles, admin) for name in names)
+
+    def _one(self, name: str, roles: frozenset[str], admin: bool) -> bool:
+        if name in self._groups:
+            return any(self._role(role, roles, admin) for role in self._groups[name])
+        within = (group for group in self._groups if is_pattern(name) and self.match(name, group))
+        return self._role(name, roles, admin) or any(self._one(group, roles, admin) for group in within)
+
+    def _role(self, name: str, roles: frozenset[str], admin: bool) -> bool:
+        if name == EVERY:
+            return not admin
+        if name == MASTER:
+            return admin
+        if is_pattern(name):
+            return not admin and any(self.match(name, role) for role in roles)
+        return name in roles
+
+    def match(self, pattern: str, name: str) -> bool:
+        """Whether a name or a /pattern/ means this name."""
+        return matcher(pattern, self._compat)(name)
+
+    def belong(self, task: Task, group: Task) -> bool:
+        """Whether a task is of a group: it names the group or a role of it, or the group names the task."""
+        if task.id in group.tasks:
+            return True
+        own = (group.id, *selector(group))
+        return any(name == EVERY or any(self.match(name, each) for each in own) for name in task.roles or (task.id,))

@@ -1,0 +1,104 @@
+"""Tasks whose instances follow one another over all nodes: hooks of old lists, stages with numbers, strategies of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from itertools import pairwise
+
+from nodepool_ocb.tasks.compiling.draft import depths, sorted_out
+from nodepool_ocb.tasks.compiling.groups import Amount, amount
+from nodepool_ocb.tasks.compiling.placement import ANCHORS, Placement
+from nodepool_ocb.tasks.compiling.shape import in_order
+from nodepool_ocb.tasks.tasklist import Kind, Task
+
+#: Between which stages the tasks of an old plugin's ``stage`` are: the first that a list has of each side.
+BETWEEN = {
+    "pre_deployment": (("pre_deployment_start",), ("pre_deployment_end", "pre_deployment", "deploy_start", "deploy")),
+    "deploy": (("deploy_start", "pre_deployment_end", "pre_deployment"), ("deploy_end", "deploy")),
+    "post_deployment": (("post_deployment_start", "deploy_end", "deploy"), ("post_deployment_end", "post_deployment")),
+}
+
+
+def line(placement: Placement, tasks: Sequence[int]) -> None:
+    """Each of the tasks on all its nodes, then the next."""
+    before: list[int] = []
+    for task in tasks:
+        instances = placement.instances(task)
+        placement.draft.order(before, instances, f"{placement.tasks[task].id}.next")
+        before = instances or before
+
+
+def hooks(placement: Placement) -> None:
+    """Of a list without relations between nodes: what is before ``deploy_start`` is in line, and what is after ``deploy_end``."""
+    above, number = placement.relations.above, placement.relations.number
+    below: list[set[int]] = [set() for _ in above]
+    for task, each in enumerate(above):
+        for parent in each:
+            below[parent].add(task)
+    for stage, ways in (("deploy_start", above), ("deploy_end", below)):
+        if stage in number:
+            found = _reached(number[stage], ways)
+            line(
+                placement,
+                [task for task in in_order(sorted(found), above) if placement.tasks[task].kind not in ANCHORS],
+            )
+
+
+def _reached(start: int, ways: Sequence[Set[int]]) -> set[int]:
+    found: set[int] = set()
+    waiting = [start]
+    while waiting:
+        new = ways[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def numbered(placement: Placement) -> None:
+    """``stage: pre_deployment/20``: the tasks of a stage in line by their numbers, and between the stages of the list."""
+    stages: dict[str, list[tuple[float, int]]] = {}
+    for number, task in enumerate(placement.tasks):
+        if task.stage is not None:
+            name, _, place = task.stage.partition("/")
+            stages.setdefault(name, []).append((_number(place), number))
+    for name, found in stages.items():
+        tasks = [number for _, number in sorted(found)]
+        line(placement, tasks)
+        instances = [vertex for task in tasks for vertex in placement.instances(task)]
+        after, before = BETWEEN.get(name, ((f"{name}_start",), (f"{name}_end", name)))
+        for anchor in _first(placement, after):
+            placement.draft.after([placement.anchors[anchor].leave], instances)
+        for anchor in _first(placement, before):
+            placement.draft.after(instances, [placement.anchors[anchor].enter])
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0
+
+
+def _first(placement: Placement, names: Sequence[str]) -> list[int]:
+    """The first of the names that is a stage of the list."""
+    numbers = (placement.relations.number.get(name) for name in names)
+    return next(([each] for each in numbers if each in placement.anchors), [])
+
+
+def limited(placement: Placement, amount_of: Amount | None) -> None:
+    """A task's strategy: so many instances, then the next, in the order in which they may start, then in listing order.
+
+    All edges lead from less to more above, or on in listing order, so they make no circle, however many tasks are limited.
+    """
+    limits = [(n, amount(task, amount_of)) for n, task in enumerate(placement.tasks) if _limits(task)]
+    draft = placement.draft
+    above = depths(draft.parents, sorted_out(draft.parents)) if any(size for _, size in limits) else []
+    for task, size in limits:
+        found = sorted(placement.instances(task), key=lambda vertex: (above[vertex], draft.node_of[vertex]))
+        chunks = [found[start : start + size] for start in range(0, len(found), size)] if size else []
+        for first, second in pairwise(chunks):
+            draft.order(first, second, f"{placement.tasks[task].id}.chunk")
+
+
+def _limits(task: Task) -> bool:
+    return task.strategy is not None and task.kind is not Kind.GROUP

@@ -1,0 +1,218 @@
+"""Which task runs on which node, and what the names in relations mean there.
+
+A task runs on each node that its selector means, or on the nodes of a group that names it. A ``master_shell`` runs on each
+admin node instead, once, and stands in the order of every node that its selector means (decision 061). A stage is one vertex
+on the virtual node. A group is two, its start and its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+
+import msgspec
+
+from nodepool_ocb.tasks.compiling.draft import Draft
+from nodepool_ocb.tasks.compiling.election import Selectors, selector
+from nodepool_ocb.tasks.compiling.shape import Shape, bits
+from nodepool_ocb.tasks.patterns import is_pattern
+from nodepool_ocb.tasks.plan import Member
+from nodepool_ocb.tasks.tasklist import SELF, Kind, Relation, TaskList
+
+ANCHORS = frozenset({Kind.STAGE, Kind.GROUP})
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What selectors see of a node."""
+
+    roles: frozenset[str]
+    admin: bool
+
+
+class Anchor(msgspec.Struct, frozen=True):
+    """A stage or a group: what is before it is before ``enter``, what is after it is after ``leave``."""
+
+    enter: int
+    leave: int
+
+
+class Relations:
+    """What the tasks of a list say of one another, by their numbers in the list."""
+
+    def __init__(self, tasks: TaskList, selectors: Selectors) -> None:
+        self.tasks = tasks.tasks
+        self.selectors = selectors
+        self.number = {task.id: number for number, task in enumerate(self.tasks)}
+        self.above: list[set[int]] = [set() for _ in self.tasks]  # by requires and required_for
+        for number, task in enumerate(self.tasks):
+            self.above[number].update(self.named(task.requires, number))
+            for each in self.named(task.required_for, number):
+                self.above[each].add(number)
+
+    def named(self, names: Iterable[str], but: int) -> Iterator[int]:
+        """The tasks that names and /patterns/ mean; a pattern does not mean the task that says it."""
+        for name in names:
+            if is_pattern(name):
+                yield from (n for n, task in enumerate(self.tasks) if n != but and self.selectors.match(name, task.id))
+            elif name in self.number:
+                yield self.number[name]
+
+    @cached_property
+    def crossing(self) -> Sequence[tuple[int, int, Relation, bool]]:
+        """(before, after, relation, whether it is the later one that says it), other than to ``self``."""
+        found = []
+        for number, task in enumerate(self.tasks):
+            for relation in task.cross_depends:
+                found += [(each, number, relation, True) for each in self.named((relation.name,), -1)]
+            for relation in task.cross_depended_by:
+                found += [(number, each, relation, False) for each in self.named((relation.name,), -1)]
+        return [each for each in found if each[2].roles != (SELF,)]
+
+    @cached_property
+    def local(self) -> Sequence[Set[int]]:
+        """For each task those that it waits for on its own node, stages and groups left out."""
+        above = [set() if task.kind in ANCHORS else set(self.above[n]) for n, task in enumerate(self.tasks)]
+        for number, task in enumerate(self.tasks):
+            for relation in task.cross_depends:
+                if SELF in (relation.roles or ()):
+                    above[number].update(set(self.named((relation.name,), number)) - {number})
+            for relation in task.cross_depended_by:
+                if SELF in (relation.roles or ()):
+                    for each in self.named((relation.name,), number):
+                        above[each].update({number} - {each})
+        anchors = {number for number, task in enumerate(self.tasks) if task.kind in ANCHORS}
+        return [set() if number in anchors else each - anchors for number, each in enumerate(above)]
+
+
+class Placement:
+    """Vertices in a draft; what waits on its own node, and for stages and groups, waits already."""
+
+    def __init__(self, relations: Relations, members: Sequence[Member], roles: Mapping[str, tuple[str, ...]]) -> None:
+        self.relations = relations
+        self.tasks = relations.tasks
+        self.members = members
+        self.looks = [Look(frozenset(roles[member.name]), member.admin) for member in members]
+        self.nodes: dict[Look, list[int]] = {}  # in listing order
+        for node, look in enumerate(self.looks):
+            self.nodes.setdefault(look, []).append(node)
+        self.shapes = self._shapes()
+        self.draft = Draft([task.id for task in self.tasks], len(members))
+        self._slots = {look: self._numbered(look, shape) for look, shape in self.shapes.items()}
+        self._ends: dict[tuple[Look, frozenset[int]], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._base = [0] * len(members)
+        for look in self.nodes:
+            self._place(look)
+        self._stand_in()
+        self.anchors = dict(self._anchors())
+        self._tie()
+
+    def _shapes(self) -> dict[Look, Shape]:
+        here = {look: self._selected(look) for look in self.nodes}
+        hosted = {n for each in here.values() for n in each if self.tasks[n].kind is Kind.MASTER_SHELL}
+        admins = any(look.admin for look in here)
+        for look, tasks in here.items():
+            if look.admin:
+                tasks |= hosted
+            elif not admins:
+                tasks -= hosted
+        return {look: Shape(sorted(tasks), self.relations.local) for look, tasks in here.items()}
+
+    def _selected(self, look: Look) -> set[int]:
+        """The tasks which the selectors mean, and those of the groups."""
+        mean = self.relations.selectors.mean
+        meant = [n for n, task in enumerate(self.tasks) if mean(selector(task), look.roles, look.admin)]
+        groups = (self.tasks[n] for n in meant if self.tasks[n].kind is Kind.GROUP)
+        named = {n for group in groups for n in self.relations.named(group.tasks, -1)}
+        return {n for n in named.union(meant) if self.tasks[n].kind not in ANCHORS}
+
+    def _numbered(self, look: Look, shape: Shape) -> list[int]:
+        """Position → the place of its vertex among those of a node; -1 where that is on the admin node."""
+        slots, count = [], 0
+        for task in shape.tasks:
+            away = not look.admin and self.tasks[task].kind is Kind.MASTER_SHELL
+            slots.append(-1 if away else count)
+            count += not away
+        return slots
+
+    def _place(self, look: Look) -> None:
+        shape, slots = self.shapes[look], self._slots[look]
+        tasks = [task for task, slot in zip(shape.tasks, slots, strict=True) if slot >= 0]
+        rows = [
+            [slots[each] for each in bits(above) if slots[each] >= 0]
+            for above, slot in zip(shape.parents, slots, strict=True)
+            if slot >= 0
+        ]
+        for node in self.nodes[look]:
+            base = self._base[node] = len(self.draft.parents)
+            self.draft.place(tasks, node, ([base + each for each in row] for row in rows))
+
+    def _stand_in(self) -> None:
+        """What waits on a node for a task of the admin node, and what that waits for."""
+        for look, shape in self.shapes.items():
+            slots = self._slots[look]
+            for position, slot in enumerate(slots if -1 in slots else ()):
+                others = [each for each in bits(shape.parents[position]) if (slots[each] < 0) != (slot < 0)]
+                self.draft.after(self.vertices(look, others), self.vertices(look, [position]) if others else ())
+
+    def vertices(self, look: Look, positions: Iterable[int]) -> list[int]:
+        """What is at these positions, on all nodes that look so; in listing order."""
+        slots, shape = self._slots[look], self.shapes[look]
+        positions = list(positions)
+        own = [slots[each] for each in positions if slots[each] >= 0]
+        found = [self._base[node] + slot for node in self.nodes[look] for slot in own]
+        return found + [v for each in positions if slots[each] < 0 for v in self._hosts(shape.tasks[each])]
+
+    def _hosts(self, task: int) -> list[int]:
+        admins = [look for look in self.nodes if look.admin]
+        return [v for look in admins for v in self.vertices(look, [self.shapes[look].at[task]])]
+
+    def ends(self, node: int, tasks: frozenset[int]) -> tuple[list[int], list[int]]:
+        """Of these tasks on a node the vertices that wait for none of the others, and those that none waits for."""
+        look = self.looks[node]
+        if (look, tasks) not in self._ends:
+            shape = self.shapes[look]
+            mask = shape.mask(tasks)
+            self._ends[look, tasks] = (shape.firsts(mask), shape.lasts(mask))
+        slots, base = self._slots[look], self._base[node]
+        first, last = self._ends[look, tasks]
+        return [base + slots[each] for each in first], [base + slots[each] for each in last]
+
+    def instances(self, task: int, names: Sequence[str] = ()) -> list[int]:
+        """The vertices of a task, each once, those that run in listing order; on the nodes that the names mean, or on all."""
+        found: list[int] = []
+        for look, shape in self.shapes.items():
+            if task in shape.at and (not names or self.relations.selectors.mean(names, look.roles, look.admin)):
+                found += self.vertices(look, [shape.at[task]])
+        return sorted(dict.fromkeys(found), key=self.draft.node_of.__getitem__)
+
+    def name(self, vertex: int) -> str:
+        """TASK@NODE; of what is on the virtual node its own name."""
+        task, node = self.draft.names[self.draft.task_of[vertex]], self.draft.node_of[vertex]
+        return task if node == self.draft.virtual else f"{task}@{self.members[node].name}"
+
+    def _anchors(self) -> Iterator[tuple[int, Anchor]]:
+        """Stages and groups, with all that waits for them and that they wait for."""
+        for number, task in enumerate(self.tasks):
+            if task.kind is Kind.STAGE:
+                self.draft.place([number], self.draft.virtual, [[]])
+                vertex = len(self.draft.parents) - 1
+                yield number, Anchor(vertex, vertex)
+            elif task.kind is Kind.GROUP:
+                start = self.draft.barrier(f"{task.id}.start")
+                yield number, Anchor(start, self.draft.barrier(f"{task.id}.end", [start]))
+
+    def _tie(self) -> None:
+        """Everything that stages and groups wait for, and what waits for them."""
+        above = self.relations.above
+        below: dict[int, set[int]] = {number: set() for number in self.anchors}
+        for number, each in enumerate(above):
+            for early in each & self.anchors.keys():
+                below[early].add(number)
+        for own, anchor in self.anchors.items():
+            earlier = sorted(above[own] & self.anchors.keys())
+            self.draft.after([self.anchors[each].leave for each in earlier], [anchor.enter])
+            for look, shape in self.shapes.items():
+                lasts = shape.lasts(shape.mask(above[own]))
+                self.draft.after(self.vertices(look, lasts), [anchor.enter])
+                firsts = shape.firsts(shape.mask(below[own]))
+                self.draft.after([anchor.leave], self.vertices(look, firsts))

@@ -1,0 +1,184 @@
+"""What compiling asks of conditions: whether a task runs on a node, with which parameters, and how many at a time.
+
+An expression that fails on its facts is a fault of the plan. Faults are collected, so that all are told together: whoever has
+asked for everything calls ``check``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.tasks.conditions.memory import Memory
+from nodepool_ocb.tasks.conditions.models import Facts, Models
+from nodepool_ocb.tasks.conditions.tree import Verdict, shown
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Evaluator, Question, check_fault, scopes
+from nodepool_ocb.tasks.plan import Member, Plan
+from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskList
+
+YAQL: Final = "yaql_exp"  # the only key of a mapping that stands for what its expression is worth
+
+FactsOf: TypeAlias = Callable[[Member | None], Facts]  # of a node; None: of a task that is on none, what all nodes have
+OldFactsOf: TypeAlias = Callable[
+    [Task, Member | None], Facts | None
+]  # of the task's last good run there; None: there was none
+
+
+def no_old_facts(_task: Task, _member: Member | None) -> None:
+    """Nothing ran before."""
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """Where conditions look. ``evaluator``: of YAQL; None: a list with YAQL is refused."""
+
+    models: Models
+    facts_of: FactsOf = lambda _: Facts()
+    old_facts_of: OldFactsOf = no_old_facts
+    evaluator: Evaluator | None = None
+
+
+class Judge:
+    """Call it with a task and a node (None for a stage): None if it runs there, else the sentence why it is skipped.
+
+    Every expression of the list is parsed at once: raises Invalid with FILE:LINE of each that cannot be. ``force``: nothing
+    is known of runs before, so that everything counts as changed. ``computes``: the tasks that have computed parameters.
+    """
+
+    def __init__(self, tasks: TaskList, sources: Sources, *, force: bool = False) -> None:
+        self._sources = sources
+        self._force = force
+        self._memory = Memory(sources.models, sources.evaluator)
+        self.computes = frozenset(task.id for task in tasks.tasks if any(_in_parameters(task.parameters)))
+        self._faults: dict[tuple[str, str], str] = {}  # (place, sentence) → the whole sentence, with the first node
+        for task in tasks.tasks:
+            for what, expression in _expressions(task):
+                self._try(task, what, None, self._memory.parsed, expression)
+        self.check()
+
+    @property
+    def evaluated(self) -> int:
+        """How many evaluations there were."""
+        return self._memory.evaluated
+
+    def __call__(self, task: Task, member: Member | None) -> str | None:
+        if isinstance(task.condition, bool):
+            return None if task.condition else "its condition is false"
+        verdict = self._try(task, "condition", member, self._verdict, task, task.condition, member)
+        return None if verdict is None or verdict.holds else f"its condition is {verdict}"
+
+    def parameters(self, task: Task, member: Member | None) -> Mapping[str, Json]:
+        """Those of the task's parameters that are computed, as they are on this node; of most tasks none."""
+        if task.id not in self.computes:
+            return {}
+        return {
+            name: self._try(task, f"parameters.{name}", member, self._resolved, task, value, member)
+            for name, value in task.parameters.items()
+            if any(_in_parameters(value))
+        }
+
+    def amount(self, task: Task, expression: Expression) -> int:
+        """What the amount of its strategy is; 1 where that fails."""
+        return self._try(task, "strategy.amount", None, self._amount, task, expression) or 1
+
+    def check(self) -> None:
+        """Raises Invalid with every fault that was met, ``FILE:LINE: task: what is wrong``."""
+        if self._faults:
+            raise Invalid(tuple(self._faults.values()))
+
+    def _verdict(self, task: Task, expression: Expression, member: Member | None) -> Verdict:
+        if expression.language is not Language.YAQL:
+            return self._memory.verdict(expression)
+        question = self._question(task, expression.text, member)
+        answer = self._memory.answer(question)
+        return Verdict(expression.text, check_fault(answer), tuple(_read(question, answer)))
+
+    def _resolved(self, task: Task, value: Json, member: Member | None) -> Json:
+        text = _text(value)
+        if text is not None:
+            return check_fault(self._memory.answer(self._question(task, text, member)))
+        if isinstance(value, dict):
+            return {name: self._resolved(task, each, member) for name, each in value.items()}
+        return [self._resolved(task, each, member) for each in value] if isinstance(value, list) else value
+
+    def _amount(self, task: Task, expression: Expression) -> int:
+        value = self._verdict(task, expression, None).value
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            value = int(value[:10])
+        if type(value) is not int or value < 1:
+            raise Invalid(f"{expression.text} is {shown(value)}, and a whole number above 0 is needed")
+        return value
+
+    def _question(self, task: Task, text: str, member: Member | None) -> Question:
+        old = None if self._force else self._sources.old_facts_of(task, member)
+        return Question(text, self._sources.facts_of(member), old or Facts())
+
+    def _try(self, task: Task, what: str, member: Member | None, answer: Callable[..., Any], *of: Any) -> Any:
+        """What is answered; None with its fault noted."""
+        try:
+            return answer(*of)
+        except Invalid as fault:
+            on = f" (on {member.name})" if member else ""
+            sentence = f"{task.place or task.origin or 'list'}: {task.id}: {what}: {fault}"
+            self._faults.setdefault((task.id, sentence), sentence + on)
+            return None
+
+
+def computed(plan: Plan, judge: Judge, tasks: TaskList, members: Iterable[Member]) -> Plan:
+    """The plan with the computed parameters of every task that runs; ``judge.check`` tells which could not be."""
+    if not judge.computes:
+        return plan
+    member = {each.name: each for each in members}
+    found = dict(plan.parameters)
+    for vertex, (number, node) in enumerate(zip(plan.task_of, plan.node_of, strict=True)):
+        if plan.tasks[number] in judge.computes and vertex not in plan.skipped:
+            own = judge.parameters(tasks.by_id[plan.tasks[number]], member.get(plan.nodes[node]))
+            found[vertex] = {**found.get(vertex, {}), **own}
+    return replace(plan, parameters=found)
+
+
+def _expressions(task: Task) -> Iterator[tuple[str, Expression]]:
+    """Each with where it stands."""
+    if isinstance(task.condition, Expression):
+        yield "condition", task.condition
+    if task.strategy and isinstance(task.strategy.amount, Expression):
+        yield "strategy.amount", task.strategy.amount
+    for text in _in_parameters(task.parameters):
+        yield "parameters", Expression(Language.YAQL, text)
+
+
+def _in_parameters(value: Json) -> Iterator[str]:
+    """The texts of the expressions in a value."""
+    text = _text(value)
+    if text is not None:
+        yield text
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _in_parameters(each)
+
+
+def _text(value: Json) -> str | None:
+    """Of the expression that the value is."""
+    alone = isinstance(value, dict) and value.keys() == {YAQL} and isinstance(value[YAQL], str)
+    return value[YAQL] if alone else None
+
+
+def _read(question: Question, answer: Answer) -> Iterator[tuple[str, Json]]:
+    """The members that it read, as a verdict shows them: of what is large only how large it is."""
+    facts = scopes(question)
+    for scope, names in sorted(answer.reads.items()):
+        for name in names or ():
+            yield f"{scope}.{name}", _brief(facts[scope].get(name))
+
+
+def _brief(value: Json) -> Json:
+    match value:
+        case dict():
+            return f"an object of {len(value)}"
+        case list():
+            return f"a list of {len(value)}"
+    return value

@@ -1,0 +1,114 @@
+"""Each expression is evaluated once for each set of facts that it reads, however many nodes have these facts.
+
+For the settings language and ``api``, whose facts are the same for all nodes, that is once. An expression of YAQL says afterwards
+which members it read, and is evaluated anew only for a node where one of these differs: it can loop, but neither clock
+nor chance is in it, so that the same reads give the same answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.tasks.conditions.door import evaluate, parse
+from nodepool_ocb.tasks.conditions.models import Models
+from nodepool_ocb.tasks.conditions.tree import Parsed, Verdict
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Evaluator, Question, scopes
+from nodepool_ocb.tasks.tasklist import Expression
+
+MOST_DIGESTS: Final = 100_000  # kept; then they are made anew
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_T = TypeVar("_T")
+_Reads: TypeAlias = tuple[tuple[str, tuple[str, ...] | None], ...]  # (scope, members)
+
+
+class Memory:
+    """The answers so far. ``evaluated`` counts evaluations."""
+
+    def __init__(self, models: Models, evaluator: Evaluator | None) -> None:
+        self._models = models
+        self._evaluator = evaluator
+        self._parsed: dict[Expression, Parsed | Invalid] = {}
+        self._verdicts: dict[Expression, Verdict | Invalid] = {}
+        self._reads: dict[str, dict[_Reads, None]] = {}  # text → what it was seen to read, in order
+        self._answers: dict[tuple[str, _Reads, bytes], Answer] = {}
+        self._digests = _Digests()
+        self.evaluated = 0
+
+    def parsed(self, expression: Expression) -> Parsed:
+        """Raises Invalid."""
+        if expression not in self._parsed:
+            try:
+                self._parsed[expression] = parse(expression)
+            except Invalid as fault:
+                self._parsed[expression] = fault
+        return _or_raise(self._parsed[expression])
+
+    def verdict(self, expression: Expression) -> Verdict:
+        """Of the settings language or ``api``. Raises Invalid where it fails on its facts."""
+        if expression not in self._verdicts:
+            parsed = self.parsed(expression)
+            self.evaluated += 1
+            try:
+                self._verdicts[expression] = evaluate(parsed, self._models)
+            except Invalid as fault:
+                self._verdicts[expression] = fault
+        return _or_raise(self._verdicts[expression])
+
+    def answer(self, question: Question) -> Answer:
+        """Of YAQL."""
+        known = self._known(question, scopes(question))
+        if known is not None:
+            return known
+        if self._evaluator is None:
+            raise Invalid("an expression in YAQL is evaluated by a command that plans or runs a task list alone")
+        self.evaluated += 1
+        answer = self._evaluator(question)
+        reads: _Reads = () if answer.hostile else tuple(sorted(answer.reads.items()))
+        self._reads.setdefault(question.text, {})[reads] = None
+        self._answers[question.text, reads, self._digest(scopes(question), reads)] = answer
+        return answer
+
+    def _known(self, question: Question, facts: Mapping[str, Mapping[str, Json]]) -> Answer | None:
+        for reads in self._reads.get(question.text, ()):
+            answer = self._answers.get((question.text, reads, self._digest(facts, reads)))
+            if answer is not None:
+                return answer
+        return None
+
+    def _digest(self, facts: Mapping[str, Mapping[str, Json]], reads: _Reads) -> bytes:
+        digest = hashlib.sha256()
+        for scope, members in reads:
+            for name in sorted(facts[scope]) if members is None else members:
+                digest.update(self._digests.of(name))
+                digest.update(self._digests.of(facts[scope][name]) if name in facts[scope] else b"-")
+            digest.update(b"|")
+        return digest.digest()
+
+
+class _Digests:
+    """Of values, which nobody changes. What all nodes share is one object, and is encoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Json, bytes]] = {}  # id → the value, which keeps it from being another's
+
+    def of(self, value: Json) -> bytes:
+        if not isinstance(value, list | dict):
+            return hashlib.sha256(_encode(value)).digest()
+        if id(value) not in self._known:
+            if len(self._known) >= MOST_DIGESTS:
+                self._known.clear()
+            self._known[id(value)] = value, hashlib.sha256(_encode(value)).digest()
+        return self._known[id(value)][1]
+
+
+def _or_raise(result: _T | Invalid) -> _T:
+    if isinstance(result, Invalid):
+        raise result
+    return result

@@ -1,0 +1,7 @@
+"""YAQL in conditions, parameters and strategies: ``changed($.plugins) and len($.plugins) > 0``. Needs the package ``yaql``, which
+is imported by the first expression in it.
+
+``$`` and ``$%new`` are a node's facts, ``$%old`` those of the task's last good run on this node, ``$node`` the node's own,
+``$common`` those that all nodes have. Everything of its standard library is there but what reads a clock, draws a number
+or reaches into objects. An expression may loop, so it is evaluated in a process that the kernel bounds (``bounded``). Pure.
+"""

@@ -1,0 +1,137 @@
+"""Tasks that wait for themselves, among the requirements that hold wherever these tasks run.
+
+A requirement between two tasks holds on nodes that have both, so a circle of tasks is one where some role has them all;
+through stages, and among groups, it holds everywhere. What else can be a circle depends on the nodes: the compiled plan shows
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from nodepool_ocb.documents.cycles import Component, components
+from nodepool_ocb.documents.plainyaml import Key
+from nodepool_ocb.tasks import patterns
+from nodepool_ocb.tasks.documents.entries import Entry
+from nodepool_ocb.tasks.documents.notes import Notes
+from nodepool_ocb.tasks.tasklist import EVERY, MASTER, Kind
+
+SHOWN: Final = 10  # tasks of a circle
+ANY: Final = "?"  # a node with none of the roles that the list names
+
+#: id → the ids that it waits for, each with the entry and the key that say so.
+Edges: TypeAlias = Mapping[str, Mapping[str, tuple[Entry, Key]]]
+
+
+def check(listed: Sequence[Entry], renamed: Mapping[str, str], notes: Notes, compat_prefix: bool = False) -> None:
+    """Note one shortest circle of each knot."""
+    by_id = {entry.id: entry for entry in listed}
+    edges = _edges(by_id, renamed, compat_prefix)
+    knots = components(edges)
+    where = _Where(by_id, compat_prefix) if knots else None
+    for knot in knots:
+        assert where is not None
+        circles = components(_on_nodes(knot, edges, by_id, where))
+        if circles:
+            _note(circles[0], edges, by_id, notes)
+
+
+def _edges(by_id: Mapping[str, Entry], renamed: Mapping[str, str], compat_prefix: bool) -> Edges:
+    found: dict[str, dict[str, tuple[Entry, Key]]] = {name: {} for name in by_id}
+    matching: dict[str, list[str]] = {}
+
+    def meant(name: str) -> Iterable[str]:
+        if patterns.is_pattern(name):
+            if name not in matching:
+                matching[name] = [] if patterns.fault(name) else patterns.matching(name, by_id, compat_prefix)
+            return matching[name]
+        return [name for name in (renamed.get(name, name),) if name in by_id]
+
+    for name, entry in by_id.items():
+        for key, other in entry.names("requires"):
+            for each in meant(other):
+                if each != name or each == other:  # a pattern never means its own task
+                    found[name].setdefault(each, (entry, key))
+        for key, other in entry.names("required_for"):
+            for each in meant(other):
+                if each != name or each == other:
+                    found[each].setdefault(name, (entry, key))
+    return found
+
+
+class _Where:
+    """The roles of nodes that have a task."""
+
+    def __init__(self, by_id: Mapping[str, Entry], compat_prefix: bool) -> None:
+        self._compat_prefix = compat_prefix
+        self._groups = {name: self._said(entry) for name, entry in by_id.items() if entry.kind is Kind.GROUP}
+        self._added: dict[str, set[str]] = {}
+        for group, entry in by_id.items():
+            for _, task in entry.names("tasks") if entry.kind is Kind.GROUP else ():
+                self._added.setdefault(task, set()).add(group)
+        said = {name for entry in by_id.values() for name in self._said(entry)}
+        plain = {name for name in said if name != EVERY and not patterns.is_pattern(name)}
+        self._all = frozenset({*plain, *self._groups, ANY} - {MASTER})
+        self._found: dict[str, frozenset[str]] = {}
+
+    def roles(self, entry: Entry) -> frozenset[str]:
+        own = self._said(entry) or (() if entry.id in self._added else (entry.id,))
+        return frozenset().union(*map(self._nodes, (*own, *self._added.get(entry.id, ()))))
+
+    @staticmethod
+    def _said(entry: Entry) -> tuple[str, ...]:
+        field = entry.where()
+        return tuple(name for _, name in entry.names(field)) if field else ()
+
+    def _nodes(self, name: str) -> frozenset[str]:
+        if name not in self._found:
+            self._found[name] = frozenset(self._expanded(name))
+        return self._found[name]
+
+    def _expanded(self, name: str) -> Iterable[str]:
+        if name == EVERY:
+            return self._all
+        if patterns.is_pattern(name):
+            return [] if patterns.fault(name) else patterns.matching(name, self._all, self._compat_prefix)
+        return {name, *(each for each in self._groups.get(name, ()) if each != EVERY and not patterns.is_pattern(each))}
+
+
+def _on_nodes(knot: Component, edges: Edges, by_id: Mapping[str, Entry], where: _Where) -> dict[str, list[str]]:
+    """The knot as it is where each role has a node of its own: ``task@role``, and stages and groups by their names."""
+    roles = {
+        name: (None if by_id[name].kind in (Kind.STAGE, Kind.GROUP) else where.roles(by_id[name]))
+        for name in knot.names
+    }
+    graph: dict[str, list[str]] = {}
+    for name in knot.names:
+        for other in edges[name]:
+            if other in knot.names:
+                for before, after in _pairs(name, roles[name], other, roles[other], by_id):
+                    graph.setdefault(before, []).append(after)
+                    graph.setdefault(after, [])
+    return graph
+
+
+def _pairs(
+    name: str, on: frozenset[str] | None, other: str, others_on: frozenset[str] | None, by_id: Mapping[str, Entry]
+) -> Iterator[tuple[str, str]]:
+    if on is None and others_on is None:
+        yield name, other
+    elif on is None and others_on is not None and by_id[name].kind is Kind.STAGE:
+        yield from ((name, f"{other}@{role}") for role in others_on)
+    elif on is not None and others_on is None and by_id[other].kind is Kind.STAGE:
+        yield from ((f"{name}@{role}", other) for role in on)
+    elif on is not None and others_on is not None:
+        yield from ((f"{name}@{role}", f"{other}@{role}") for role in on & others_on)
+
+
+def _note(circle: Component, edges: Edges, by_id: Mapping[str, Entry], notes: Notes) -> None:
+    names = [name.partition("@")[0] for name in circle.circle]
+    roles = sorted({role for _, _, role in (name.partition("@") for name in circle.circle) if role not in ("", ANY)})
+    steps = [f"{name} ({by_id[name].place})" for name in names[:-1]]
+    left_out = [f"{len(steps) - SHOWN} more"] if len(steps) > SHOWN else []
+    way = " → ".join([*steps[:SHOWN], *left_out, names[-1]])
+    on = f" on nodes with role {roles[0]}" if roles else ""
+    entry, key = edges[names[0]][names[1]]
+    notes.fault(entry, key, f"must not make a task wait for itself, and does{on}: {way}; take one of these away")

@@ -1,0 +1,156 @@
+"""What is wrong in one entry of a task list, whatever the others are; and what is only odd.
+
+Each fault says what was found and what to write. What Fuel read in silence, to the loss of who wrote it, is a fault;
+whoever asks for a ``lenient`` reading has it as a warning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.documents import schema
+from nodepool_ocb.documents.plainyaml import Fault, Key
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.tasks import conditions, patterns
+from nodepool_ocb.tasks.documents import entries
+from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, WHERE, Entry
+from nodepool_ocb.tasks.documents.notes import Notes, fault_at
+from nodepool_ocb.tasks.tasklist import Expression, Kind
+
+SCHEMA: Final = "tasks.json"
+PROVISIONER: Final = frozenset({"erase_node", "move_to_bootstrap", "cobbler_sync"})
+FACTS: Final = "facts"  # the task that every run begins with
+
+#: Fields that mean something in entries of one kind alone.
+_OF_ONE_KIND: Final = {"tasks": Kind.GROUP, "fault_tolerance": Kind.GROUP, "trigger_rule": Kind.STAGE}
+
+
+def check(entry: Entry, notes: Notes) -> None:
+    """Note what is wrong, and what is odd."""
+    refused = set(_by_schema(entry, notes))
+    _kind(entry, notes)
+    if entry.id == FACTS:
+        notes.fault(entry, ("id",), f"must not be {FACTS}, which is the task that every run begins with; rename it")
+    for key, text in _patterns(entry):
+        notes.fault(entry, key, text) if patterns.is_pattern(_at(entry, key)) else notes.slip(entry, key, text)
+    if not refused & {("condition",), ("parameters",)}:
+        for key, sentence in _expressions(entry):
+            notes.fault(entry, key, sentence)
+    _odd(entry, notes)
+
+
+@lru_cache(maxsize=4096)  # lists repeat their conditions
+def faults_of_condition(expression: Expression) -> str | None:
+    """Why an expression is none; None for one that can be evaluated."""
+    try:
+        conditions.parse(expression)
+    except Invalid as invalid:
+        return str(invalid)
+    return None
+
+
+def _by_schema(entry: Entry, notes: Notes) -> Iterator[Key]:
+    """Note what the schema refuses, and give the key of each within the entry."""
+    found = schema.faults(entry.document, f"{SCHEMA}#entry", entry.key)
+    if isinstance(entry.raw.get("parameters", {}), dict | None) and entry.kind is not None:
+        found += _of_parameters(entry, entry.kind)
+    for fault in found:
+        key = fault.key[len(entry.key) :]
+        if key == ("type",) and entry.raw.get("type") in PROVISIONER:
+            continue
+        yield key
+        if fault.unknown is not None and notes.lenient:
+            notes.warnings.append(
+                (entry.document.name, msgspec.structs.replace(fault, text=f"{fault.text}; it has no meaning here"))
+            )
+        else:
+            notes.faults.append((entry.document.name, fault))
+
+
+def _of_parameters(entry: Entry, kind: Kind) -> list[Fault]:
+    if entry.raw.get("parameters") is not None:
+        return schema.faults(entry.document, f"{SCHEMA}#{kind}", (*entry.key, "parameters"))
+    needed = schema.schema_file(SCHEMA)["$defs"][kind].get("required", [])
+    return [fault_at(entry, (), f"key `parameters` is missing; {kind} needs {', '.join(needed)}")] if needed else []
+
+
+def _kind(entry: Entry, notes: Notes) -> None:
+    said, kind, parameters = entry.raw.get("type"), entry.kind, entry.parameters
+    if said in PROVISIONER:
+        notes.fault(
+            entry, ("type",), f"{said} belongs to the provisioner, which does not exist yet; leave the task out"
+        )
+    if said == "rsync":
+        notes.warning(entry, ("type",), "rsync is called sync")
+    for field, only in _OF_ONE_KIND.items():
+        if field in entry.raw and kind not in (only, None):
+            notes.slip(entry, (field,), f"belongs to a {only}, and this is of type {said}; remove it")
+    if kind is Kind.PUPPET and not {"puppet_manifest", "puppet_manifests"} & set(parameters):
+        within: Key = ("parameters",) if parameters else ()
+        notes.fault(entry, within, "key `puppet_manifest` is missing; puppet needs the file that it applies")
+    if kind is Kind.UPLOAD_FILE and "data" in parameters and "path" not in parameters:
+        notes.fault(entry, ("parameters",), "key `path` is missing; upload_file needs the path of the file")
+    if entries.skipped(entry):
+        notes.warning(entry, (), "uploads no data, which Fuel made itself; it is read as skipped")
+
+
+def _patterns(entry: Entry) -> Iterator[tuple[Key, str]]:
+    """What is wrong with names and patterns of names, each with its key."""
+    named = entry.names(*WHERE, "requires", "required_for", "tasks")
+    for key, relation in entry.relations(*CROSS_DEPENDS, *CROSS_DEPENDED_BY):
+        named += [((*key, *below), name) for below, name in entries.roles_of(relation)]
+        if isinstance(relation.get("name"), str):
+            named.append(((*key, "name"), relation["name"]))
+    for key, name in named:
+        wrong = patterns.fault(name)
+        if wrong is not None:
+            yield key, f"{_quoted(name)} {wrong}"
+        elif patterns.lacks_slashes(name):
+            yield key, f"{_quoted(name)} looks like a pattern; a pattern stands between slashes: {_quoted(f'/{name}/')}"
+
+
+def _expressions(entry: Entry) -> Iterator[tuple[Key, str]]:
+    found: list[tuple[Key, Expression]] = []
+    condition = entries.condition(entry.raw.get("condition"))
+    if isinstance(condition, Expression):
+        found.append((("condition",), condition))
+    found += entries.expressions(entry.raw.get("parameters"), ("parameters",))
+    found += entries.expressions(entry.raw.get("strategy"), ("strategy",))
+    for key, expression in found:
+        wrong = faults_of_condition(expression)
+        if wrong is not None:
+            yield key, wrong
+
+
+def _odd(entry: Entry, notes: Notes) -> None:
+    raw, parameters = entry.raw, entry.parameters
+    if "strategy" in raw and "strategy" in parameters:
+        notes.fault(entry, ("strategy",), "stands beside parameters and in them; remove one of them")
+    elif "strategy" in raw:
+        notes.warning(entry, ("strategy",), "belongs into parameters; it is read as if it stood there")
+    for key, strategy in (
+        (("strategy",), raw.get("strategy")),
+        (("parameters", "strategy"), parameters.get("strategy")),
+    ):
+        if isinstance(strategy, dict) and strategy.get("type") == "one_by_one" and "amount" in strategy:
+            notes.warning(entry, (*key, "amount"), "has no meaning beside one_by_one")
+    if "puppet_manifests" in parameters:
+        notes.warning(entry, ("parameters", "puppet_manifests"), "is called puppet_manifest; it is read as that")
+    for field in (each for each in WHERE if raw.get(each) and each != entry.where()):
+        notes.warning(entry, (field,), f"has no meaning beside {entry.where()}")
+
+
+def _at(entry: Entry, key: Key) -> str:
+    value = entry.raw
+    for step in key:
+        value = value[step]  # type: ignore[index]
+    return str(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text if len(text) <= 100 else f"{text[:97]}...", ensure_ascii=False)

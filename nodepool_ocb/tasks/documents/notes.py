@@ -1,0 +1,33 @@
+"""What is said about the documents of a task list: faults, and warnings about what is only odd."""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodepool_ocb.documents.plainyaml import Fault, Key
+from nodepool_ocb.tasks.documents.entries import Entry
+
+
+class Notes(msgspec.Struct):
+    """Each is (file, fault), in any order."""
+
+    lenient: bool = False
+    faults: list[tuple[str, Fault]] = []
+    warnings: list[tuple[str, Fault]] = []
+    read_so: list[str] = []  # further warnings: what YAML left open
+
+    def fault(self, entry: Entry, key: Key, text: str) -> None:
+        self.faults.append((entry.document.name, fault_at(entry, key, text)))
+
+    def warning(self, entry: Entry, key: Key, text: str) -> None:
+        self.warnings.append((entry.document.name, fault_at(entry, key, text)))
+
+    def slip(self, entry: Entry, key: Key, text: str) -> None:
+        """A fault, and a warning for whoever reads leniently."""
+        (self.warning if self.lenient else self.fault)(entry, key, text)
+
+
+def fault_at(entry: Entry, key: Key, text: str) -> Fault:
+    """A fault at a key within an entry."""
+    whole = (*entry.key, *key)
+    return Fault(entry.document.line(whole), text, entry.document.path(whole), whole)

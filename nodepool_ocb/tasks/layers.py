@@ -1,0 +1,35 @@
+"""A release's list, and a deployment's own above it: who has an id there replaces the whole entry of that id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+import msgspec
+
+from nodepool_ocb.tasks.documents.entries import Entry
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """One list: its files by the names that messages have for them."""
+
+    texts: Mapping[str, str]
+    origin: str = ""  # "release 9.0" or "deployment lab"
+
+
+def named(root: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """The same files, below a root.
+
+    >>> named("9.0", {"netconfig/tasks.yaml": "[]"})
+    {'9.0/netconfig/tasks.yaml': '[]'}
+    """
+    return {str(PurePath(root, name)): text for name, text in texts.items()}
+
+
+def merged(layers: Sequence[Sequence[Entry]]) -> list[Entry]:
+    """The entries of all layers, the lowest first. One whose id is there below takes its place; others follow."""
+    found: dict[str, Entry] = {}
+    for layer in layers:
+        for entry in layer:
+            found[entry.id] = entry
+    return list(found.values())

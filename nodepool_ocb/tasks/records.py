@@ -1,0 +1,89 @@
+"""A task list as ZooKeeper holds it: the texts of its files, in parts, below a record that says which upload counts.
+
+Parts are written first, below a folder of their own, and never changed; the record names the folder. So whoever reads sees
+one upload whole::
+
+    tasks/releases/<release>                       TaskListRecord
+    tasks/releases/<release>/<upload>/<part>       TaskListPart
+    tasks/deployments/<deployment>                 TaskListRecord, and its parts as above
+    tasks/deployments/<deployment>/settings        TaskSettings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.model.ranges import Count, Moment, Name, Times
+from nodepool_ocb.model.records import Json, Record
+
+PART_BYTES: Final = 200 * 1024  # of texts, as JSON
+PIECE: Final = 16 * 1024  # letters of a text that is divided
+
+
+class TaskListRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``tasks/releases/<release>`` or ``tasks/deployments/<deployment>``: which list counts there, and since when."""
+
+    upload: str = (
+        ""  # the folder of its texts, "list-0000000003"; empty: none, and a deployment has its release's alone
+    )
+    parts: Times = 0  # that it has
+    files: Times = 0
+    tasks: Times = 0  # in all files
+    text_bytes: Count = 0  # of all files
+    since: Moment = 0.0  # when the list was uploaded
+    by: str | None = None  # who uploaded it
+    lenient: bool = False  # it was read as Fuel read it: what is a slip else is a warning
+    compat_prefix: bool = False  # its patterns match the beginnings of names
+    release: Name | None = None  # of a deployment: whose list lies below its own
+    life: Moment = 0.0  # of a deployment: when that was made; what names another time is of a former one
+
+
+class TaskListPart(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``tasks/releases/<release>/<upload>/<part>``: texts, or pieces of them; likewise below a deployment."""
+
+    texts: tuple[tuple[str, str], ...]  # (file, text); a file that is named again goes on
+
+
+class TaskSettings(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``tasks/deployments/<deployment>/settings``: what its conditions and facts read."""
+
+    settings: Mapping[str, Json]
+    since: Moment = 0.0
+    by: str | None = None
+    life: Moment = 0.0  # as in the list's record
+
+
+def divided(texts: Mapping[str, str]) -> list[TaskListPart]:
+    """Texts as parts, each of which a znode takes; an empty text keeps its name.
+
+    >>> divided({"a": "x", "b": ""})[0].texts
+    (('a', 'x'), ('b', ''))
+    """
+    found: list[list[tuple[str, str]]] = [[]]
+    size = 0
+    for piece in _pieces(texts):
+        length = len(msgspec.json.encode(piece))
+        if size + length > PART_BYTES and found[-1]:
+            found.append([])
+            size = 0
+        found[-1].append(piece)
+        size += length
+    return [TaskListPart(texts=tuple(each)) for each in found]
+
+
+def _pieces(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, text in texts.items():
+        for start in range(0, max(len(text), 1), PIECE):
+            yield name, text[start : start + PIECE]
+
+
+def joined(parts: Iterable[TaskListPart]) -> dict[str, str]:
+    """The texts that were ``divided``, in their order."""
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        for name, piece in part.texts:
+            found.setdefault(name, []).append(piece)
+    return {name: "".join(pieces) for name, pieces in found.items()}

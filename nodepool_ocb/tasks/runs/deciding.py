@@ -1,0 +1,175 @@
+"""What the driver of a run of tasks does next: noderoles to be moved, and how the run stands after it. Pure.
+
+- COMMITTING: every noderole is committed; then RUNNING.
+- RUNNING: a task that may fail is let pass. Nothing more begins on a node where a task failed, or that is away for longer
+  than the run's patience. What waits for all of a group goes on without the nodes that its tolerance bears; more failures
+  than it bears end the run. A stage with ``trigger_rule: all_done`` is passed when all before it have ended. When nothing
+  moves any more: ENDING.
+- STOPPING: what has not begun is taken back, and what runs is waited for, or cancelled. Then ENDING.
+- ENDING: what did not run is taken back, with why; nothing waits for other nodes any more, so that these may be deleted;
+  the history is written; the run is over.
+
+Everything is decided from what is there, so whoever takes over goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model import limits
+from nodepool_ocb.model.records import NodeRole, State
+from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
+from nodepool_ocb.tasks.runs.standing import WAITING, Look, vertex_of
+
+
+class Move(msgspec.Struct, frozen=True):
+    """An event that happens to noderoles, and why."""
+
+    event: Event
+    vertices: Sequence[Vertex]
+    reason: str | None = None
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be written; nothing where nothing differs from what is there."""
+
+    head: TaskRun
+    moves: Sequence[Move] = ()
+    rewritten: Mapping[Vertex, NodeRole] = {}  # those that wait for less than they did
+    due: float | None = None  # when to look again by the passing of time
+    record: bool = False  # only the history and the outcome are left to be written
+    start: int = 0  # what comes before it in the plan is committed
+
+
+def decide(world: World, running: Running, now: float, start: int = 0) -> Decision:
+    """The next of it; the same as long as it is not written. ``start``: what comes before it in the plan is committed."""
+    head = running.head
+    if head.state is RunState.COMMITTING:
+        return _commit(world, running, start)
+    look = Look(world, running, now)
+    match head.state:
+        case RunState.RUNNING:
+            return _go_on(look)
+        case RunState.STOPPING:
+            return _stop(look)
+        case RunState.ENDING:
+            return _end(look)
+    return Decision(head=head)
+
+
+def _commit(world: World, running: Running, start: int) -> Decision:
+    head = running.head
+    if head.stop:
+        return Decision(head=replace(head, state=RunState.STOPPING, reason=_stopped(head)))
+    left = list[Vertex]()
+    for at in range(start, len(running.plan)):
+        vertex = vertex_of(world, running, at)
+        if vertex is None or vertex.record.state is not State.PROPOSED:
+            continue
+        if head.held and vertex.node.name != head.virtual:
+            continue
+        if not left:
+            start = at
+        left.append(vertex)
+        if len(left) == limits.MOST_CHANGES:
+            break
+    if left:
+        return Decision(head=head, moves=[Move(Event.COMMIT, left)], start=start)
+    return Decision(head=replace(head, state=RunState.RUNNING))
+
+
+def _go_on(look: Look) -> Decision:
+    head = look.running.head
+    if head.stop:
+        return Decision(head=replace(head, state=RunState.STOPPING, reason=_stopped(head)))
+    if exceeded := look.exceeded():
+        return Decision(head=replace(head, state=RunState.STOPPING, reason=exceeded))
+    moves = [*_allowed(look), *_of_failed_nodes(look)]
+    rewritten = _excused(look)
+    if not moves and not rewritten and not look.moves():
+        return Decision(head=replace(head, state=RunState.ENDING))
+    return Decision(head=head, moves=moves, rewritten=rewritten, due=look.due)
+
+
+def _allowed(look: Look) -> list[Move]:
+    return [
+        Move(Event.ALLOW, [vertex], f"it failed, and may: {vertex.record.reason or 'no reason was recorded'}")
+        for vertex in look.allowed
+    ]
+
+
+def _of_failed_nodes(look: Look) -> list[Move]:
+    found: dict[str, list[Vertex]] = {}
+    for _, vertex in look.of(*WAITING) if look.failures else ():
+        if why := look.failures.get(vertex.node.name):
+            found.setdefault(why, []).append(vertex)
+    return [Move(Event.PROPOSE, vertices, f"not run: {why}") for why, vertices in found.items()]
+
+
+def _excused(look: Look) -> dict[Vertex, NodeRole]:
+    """What waits for nodes that may fail, or only for what has ended, without these parents."""
+    found: dict[Vertex, NodeRole] = {}
+    running, tolerated = look.running, look.tolerated
+    if not look.failures:
+        return found
+    for at, vertex in look.of(State.BLOCKED):
+        unsatisfied = [above for above in running.plan.parents[at] if not look.well(above)]
+        all_done = running.definitions[running.plan.tasks[running.plan.task_of[at]]].all_done
+        if unsatisfied and all(
+            look.finished[above] and (all_done or _node(look, above) in tolerated) for above in unsatisfied
+        ):
+            gone = {running.noderole(above) for above in unsatisfied}
+            named = tuple(name for name in vertex.record.parents if name not in gone)
+            if named != vertex.record.parents:
+                found[vertex] = replace(vertex.record, parents=named)
+    return found
+
+
+def _node(look: Look, at: int) -> str:
+    plan = look.running.plan
+    return plan.nodes[plan.node_of[at]]
+
+
+def _stop(look: Look) -> Decision:
+    head = look.running.head
+    moves = list[Move]()
+    if waiting := [vertex for _, vertex in look.of(*WAITING)]:
+        moves.append(Move(Event.PROPOSE, waiting, f"not run: {head.reason or 'the run was stopped'}"))
+    under_way = [vertex for _, vertex in look.of(State.TRANSITION)]
+    if head.stop == "now" and (ended := [v for v in under_way if v.record.cancel_reason is None]):
+        moves.append(Move(Event.CANCEL, ended, _stopped(head)))
+    if moves or any(vertex.node.name not in look.failures for vertex in under_way):
+        return Decision(head=head, moves=moves, due=look.due)
+    return Decision(head=replace(head, state=RunState.ENDING))
+
+
+def _end(look: Look) -> Decision:
+    """What still waits is taken back; a run that is under way on a machine that is away is left to whoever takes it over."""
+    found: dict[str, list[Vertex]] = {}
+    causes = look.causes()
+    for at, vertex in look.of(*WAITING):
+        found.setdefault(causes[at], []).append(vertex)
+    moves = [Move(Event.PROPOSE, vertices, f"not run: {why}") for why, vertices in found.items()]
+    parted = _parted(look) if not moves else {}
+    return Decision(head=look.running.head, moves=moves, rewritten=parted, record=not moves and not parted)
+
+
+def _parted(look: Look) -> dict[Vertex, NodeRole]:
+    """What waits for other nodes, without these parents: the run is over, and each of its nodes may go its own way."""
+    found: dict[Vertex, NodeRole] = {}
+    for vertex in look.vertices:
+        if vertex is None:
+            continue
+        own = tuple(name for name in vertex.record.parents if name.endswith(f"@{vertex.node.name}"))
+        if own != vertex.record.parents:
+            found[vertex] = replace(vertex.record, parents=own)
+    return found
+
+
+def _stopped(head: TaskRun) -> str:
+    return f"stopped by {head.stopped_by or 'somebody'}"

@@ -1,0 +1,154 @@
+"""What the tasks of a run become in the engine: a role for each, and for each vertex of the plan a noderole. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import claim, structure
+from nodepool_ocb.engine.noderole import Event, after, bound
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model import paths, ranges
+from nodepool_ocb.model.records import Change, Create, Fence, Node, NodeRole, Role, Set, State
+from nodepool_ocb.tasks import kinds, parameters
+from nodepool_ocb.tasks.plan import Plan
+from nodepool_ocb.tasks.runs import naming
+from nodepool_ocb.tasks.runs.records import Definition, Running
+from nodepool_ocb.tasks.tasklist import Task
+
+TASK: Final = "task"  # the flag of roles that are a task list's
+BARRIER: Final = "barrier"
+
+
+def definitions(plan: Plan, tasks: Mapping[str, Task], deployment: str) -> dict[str, Definition]:
+    """Of each task and barrier of a plan."""
+    found: dict[str, Definition] = {}
+    for name in plan.tasks:
+        role = naming.role(deployment, name)
+        task = tasks.get(name)
+        if task is None:
+            found[name] = Definition(name, role, BARRIER)
+        else:
+            found[name] = Definition(
+                name,
+                role,
+                task.kind,
+                fail_on_error=task.fail_on_error,
+                all_done=task.trigger_rule == "all_done",
+                origin=f"{task.origin} {task.place}".strip(),
+            )
+    return found
+
+
+def role(deployment: str, name: str, task: Task | None) -> Role:
+    """The role of a task, or of a barrier (None)."""
+    barclamp = f"tasks-of-{deployment}"
+    jig = kinds.JIGS.get(task.kind, "noop") if task is not None else "noop"
+    if task is None or jig == "noop":
+        return Role(barclamp=barclamp, jig="noop", flags=(TASK,), task=name)
+    given = parameters.completed(task)
+    return Role(
+        barclamp=barclamp,
+        jig=jig,
+        flags=(TASK,),
+        task=name,
+        parameters=given,
+        timeout_seconds=min(float(given.get("timeout", 300)), ranges.TIMEOUT_SECONDS),
+        retries=min(int(given.get("retries", 0)), ranges.RETRIES),
+        backoff_seconds=min(float(given.get("interval", 0)), ranges.BACKOFF_SECONDS),
+    )
+
+
+def of_roles(world: World, roles: Mapping[str, Role]) -> Iterator[list[Change]]:
+    """What makes the catalogue have these roles, by name."""
+    for name, wanted in roles.items():
+        stored = world.roles.get(name)
+        if stored is None:
+            yield [Create(paths.role(name), wanted)]
+        elif stored.record != wanted:
+            if TASK not in stored.record.flags:
+                raise Conflict(
+                    f"role {name} of barclamp {stored.record.barclamp} has the name of a task; rename one of both"
+                )
+            yield [Set(paths.role(name), wanted, stored.version)]
+
+
+def of_virtual_node(world: World, name: str, deployment: str, now: float) -> list[Change]:
+    """What makes the virtual node; nothing where it is there."""
+    view = world.nodes.get(name)
+    if view is not None and view.record is not None:
+        return []
+    base = structure.stored(world).record.epoch
+    node = Node(deployment=deployment, virtual=True, alive=True, since=now, epoch_base=base)
+    return [Create(paths.node(name), node), Create(paths.fence(name), Fence()), Create(paths.noderoles(name))]
+
+
+def of_noderoles(world: World, running: Running, now: float, by: str | None) -> Iterator[list[Change]]:
+    """What makes every vertex a noderole of this run, PROPOSED; those that are so already are left out.
+
+    Those below come first, so that nothing waits for what is to be made anew. What another run left below one that runs
+    again waits for it no more: it is not to run with it. Raises Conflict where one is at work.
+    """
+    plan = running.plan
+    names = [running.noderole(at) for at in range(len(plan))]
+    ours = set(names)
+    generation = structure.stored(world).record.generation
+    for at in sorted(range(len(plan)), key=lambda each: plan.rank[each]):
+        parents = tuple(sorted(names[above] for above in plan.parents[at]))
+        own = {"parents": parents, "task_run": running.id, "rank": min(plan.rank[at], 10**9)}
+        vertex = world.vertex(names[at])
+        if vertex is None:
+            _present(world, names[at].partition("@")[2], running.head.virtual)
+            path = paths.noderole(*paths.split_noderole(names[at]))
+            made = bound(now, by, deployment=running.deployment, generation=generation, **own)
+            yield [Create(path, made), Create(f"{path}/runs")]
+            continue
+        record = _taken_back(vertex, now, by)
+        wanted = replace(record, reason=None, **own)
+        if wanted != vertex.record:
+            yield [*_let_go(vertex, ours), *claim.writes(vertex, wanted)]
+
+
+def _present(world: World, fqdn: str, virtual: str) -> None:
+    view = world.nodes.get(fqdn)
+    if fqdn != virtual and (view is None or view.record is None):
+        raise NotFound(f"node {fqdn} is gone; run the tasks again without it")
+
+
+def _taken_back(vertex: Vertex, now: float, by: str | None) -> NodeRole:
+    if vertex.record.task_run is None:
+        raise Conflict(
+            f"{vertex.name} is there, and is of no run of tasks; unbind it first: nodepool-ocb noderole unbind {vertex.name}"
+        )
+    if vertex.record.state is State.TRANSITION:
+        raise Conflict(
+            f"{vertex.name} is still at work for run {vertex.record.task_run};"
+            f" wait for it, or end it: nodepool-ocb noderole cancel {vertex.name}"
+        )
+    if vertex.record.state is State.PROPOSED:
+        return vertex.record
+    return after(vertex.record, Event.PROPOSE, now, by=by)
+
+
+def _let_go(vertex: Vertex, ours: set[str]) -> Iterator[Change]:
+    for child in vertex.children:
+        if child.name not in ours and child.record.task_run is not None:
+            kept = tuple(name for name in child.record.parents if name not in ours)
+            yield from claim.writes(child, replace(child.record, parents=kept))
+
+
+def transactions(
+    world: World, running: Running, roles: Mapping[str, Role], now: float, by: str | None
+) -> Iterator[list[Change]]:
+    """All of it, in transactions; write each before taking the next. What is there already is left out."""
+
+    def units() -> Iterator[Iterable[Change]]:
+        yield from of_roles(world, roles)
+        if virtual := of_virtual_node(world, running.head.virtual, running.deployment, now):
+            yield virtual
+        yield from of_noderoles(world, running, now, by)
+
+    yield from structure.in_parts(world, (list(unit) for unit in units()))

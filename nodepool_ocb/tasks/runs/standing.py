@@ -1,0 +1,187 @@
+"""How each task of a run stands, as its noderoles say: one look at the world, and what follows for the whole. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine import marks
+from nodepool_ocb.engine.noderole import satisfied
+from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.model.records import State
+from nodepool_ocb.tasks.runs.records import Definition, Running, RunState, Tolerance
+
+GONE: Final = "its noderole is gone, or was taken by a later run"
+WAITING: Final = frozenset({State.TODO, State.BLOCKED})
+
+
+class Look:
+    """One look; positions are vertices of the plan."""
+
+    def __init__(self, world: World, running: Running, now: float) -> None:
+        self.world, self.running, self._now = world, running, now
+        self.vertices = [self._vertex(at) for at in range(len(running.plan))]
+
+    def _vertex(self, at: int) -> Vertex | None:
+        return vertex_of(self.world, self.running, at)
+
+    @cached_property
+    def counts(self) -> Counter[State]:
+        return Counter(vertex.record.state for vertex in self.vertices if vertex is not None)
+
+    def of(self, *states: State) -> Iterator[tuple[int, Vertex]]:
+        """Those in one of these states."""
+        return (
+            (at, vertex)
+            for at, vertex in enumerate(self.vertices)
+            if vertex is not None and vertex.record.state in states
+        )
+
+    # -- what failed --
+
+    @cached_property
+    def allowed(self) -> list[Vertex]:
+        """Those that failed, and may."""
+        return [vertex for at, vertex in self.of(State.ERROR) if not self._definition(at).fail_on_error]
+
+    @cached_property
+    def failures(self) -> dict[str, str]:
+        """The nodes that failed, each with why: a task of it did, or the machine is away for too long."""
+        found: dict[str, str] = {}
+        for at, vertex in self.of(State.ERROR):
+            if self._definition(at).fail_on_error:
+                found.setdefault(vertex.node.name, f"{vertex.name} failed")
+        for _, vertex in self.of(State.TODO, State.TRANSITION):
+            name = vertex.node.name
+            if name not in found and (why := self._away(vertex.node)):
+                found[name] = why
+        return found
+
+    def _away(self, view: NodeView) -> str | None:
+        node = view.record
+        if node is None or node.virtual or node.alive or view.claim is not None:
+            return None
+        if self._now < node.since + self.running.head.patience_seconds:
+            return None
+        why = marks.why(node)
+        return f"node {view.name} does not answer" + (f": {why}" if why else "")
+
+    @property
+    def due(self) -> float | None:
+        """When the first machine that is away now has been so for too long."""
+        views = {vertex.node.name: vertex.node for _, vertex in self.of(State.TODO, State.TRANSITION)}
+        nodes = [view.record for view in views.values() if view.record is not None]
+        ends = [node.since + self.running.head.patience_seconds for node in nodes if not (node.alive or node.virtual)]
+        return min((end for end in ends if end > self._now), default=None)
+
+    def exceeded(self) -> str | None:
+        """The first group of which more nodes failed than may, in one sentence."""
+        for tolerance in self.running.head.tolerances:
+            failed = [node for node in tolerance.nodes if node in self.failures]
+            if len(failed) > tolerance.most:
+                nodes = ", ".join(failed[:3]) + (", ..." if len(failed) > 3 else "")
+                many = counted(len(failed), "node")
+                return f"of group {tolerance.group} {many} failed, and {tolerance.most} may: {nodes}"
+        return None
+
+    @cached_property
+    def tolerated(self) -> frozenset[str]:
+        """The nodes that failed and that every tolerance which counts them bears; at least one does."""
+        groups = self.running.head.tolerances
+        broken = {node for group in groups for node in group.nodes if not self._bears(group)}
+        borne = {node for group in groups for node in group.nodes}
+        return frozenset(node for node in self.failures if node in borne and node not in broken)
+
+    def _bears(self, tolerance: Tolerance) -> bool:
+        return sum(node in self.failures for node in tolerance.nodes) <= tolerance.most
+
+    # -- what follows --
+
+    @cached_property
+    def finished(self) -> list[bool]:
+        """Of each vertex whether it will not move any more, and is not done well."""
+        plan, kept = self.running.plan, [False] * len(self.vertices)
+        for at in _in_order(plan.parents):
+            vertex = self.vertices[at]
+            if vertex is None or vertex.record.state is State.ERROR:
+                kept[at] = True
+            elif vertex.record.state is State.PROPOSED:
+                kept[at] = not self.may_be_committed(vertex)
+            elif vertex.record.state is State.BLOCKED:
+                unsatisfied = [above for above in plan.parents[at] if not self.well(above)]
+                kept[at] = bool(unsatisfied) and all(kept[above] for above in unsatisfied)
+        return kept
+
+    def well(self, at: int) -> bool:
+        """Whether what is below need not wait for it."""
+        vertex = self.vertices[at]
+        return vertex is not None and satisfied(vertex.record)
+
+    def may_be_committed(self, vertex: Vertex) -> bool:
+        """Whether it is PROPOSED because its time has not come."""
+        head = self.running.head
+        return head.state is RunState.COMMITTING or (head.held and vertex.record.reason is None)
+
+    def moves(self) -> bool:
+        """Whether anything of the run may still begin, or end, by itself."""
+        failed = self.failures
+        for _, vertex in self.of(State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED):
+            match vertex.record.state:
+                case State.TRANSITION:
+                    return True
+                case State.TODO if vertex.node.name not in failed:
+                    return True
+                case State.BLOCKED if not vertex.waiting:
+                    return True  # it is to be settled
+                case State.PROPOSED if self.may_be_committed(vertex):
+                    return True
+        return False
+
+    def causes(self) -> dict[int, str]:
+        """Of each vertex that waits, what keeps it from running for ever."""
+        plan = self.running.plan
+        found: dict[int, str] = {}
+        for at in _in_order(plan.parents):
+            vertex = self.vertices[at]
+            if vertex is None:
+                found[at] = GONE
+                continue
+            state = vertex.record.state
+            if state is State.ERROR:
+                found[at] = f"{vertex.name} failed"
+            elif state is State.PROPOSED:
+                found[at] = (vertex.record.reason or "it was taken back").removeprefix("not run: ")
+            elif state in WAITING:
+                above = next((found[each] for each in plan.parents[at] if each in found), None)
+                found[at] = self.failures.get(vertex.node.name) or above or "nothing below it could begin"
+        return found
+
+    def _definition(self, at: int) -> Definition:
+        plan = self.running.plan
+        return self.running.definitions[plan.tasks[plan.task_of[at]]]
+
+
+def vertex_of(world: World, running: Running, at: int) -> Vertex | None:
+    """The noderole that carries a vertex of the plan out; None where it is gone, or a later run's."""
+    vertex = world.vertex(running.noderole(at))
+    return vertex if vertex is not None and vertex.record.task_run == running.id else None
+
+
+def _in_order(parents: Sequence[Sequence[int]]) -> Iterator[int]:
+    """The vertices, each after its parents."""
+    below: list[list[int]] = [[] for _ in parents]
+    missing = [len(above) for above in parents]
+    for at, above in enumerate(parents):
+        for each in above:
+            below[each].append(at)
+    ready = [at for at, count in enumerate(missing) if not count]
+    while ready:
+        at = ready.pop()
+        yield at
+        for child in below[at]:
+            missing[child] -= 1
+            if not missing[child]:
+                ready.append(child)

@@ -1,0 +1,151 @@
+"""Runs of tasks: one a row, one with what went wrong, and how far one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.tasks.runs.history import Row
+from nodepool_ocb.tasks.runs.records import TaskRun
+from nodepool_ocb.views.tasks import histories
+from nodepool_ocb.views.tasks.histories import InstanceRow
+from nodepool_ocb.views.view import View, Whole
+
+#: States, what a watcher wants to see first.
+LIVELY: Final = ("running", "failed", "not run", "queued", "successful", "pending", "skipped")
+
+
+class Key(NamedTuple):
+    """Which run."""
+
+    deployment: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.deployment}/{self.id}"
+
+
+class RunRow(View, frozen=True, kw_only=True):
+    """A run at a glance."""
+
+    run: str  # DEPLOYMENT/ID
+    state: str
+    what: str | None  # the selection, as options
+    started: float
+    ended: float | None
+    by: str | None
+    nodes: int
+    instances: int  # that are to run
+    counts: Mapping[str, int]  # outcome → instances, when it is over
+    driver: Whole[LockOwner] | None
+    reason: str | None
+    again: str | None  # the run that it goes on with
+    noop: bool
+
+
+class RunDocument(View, frozen=True):
+    """A run with its instances."""
+
+    row: RunRow
+    instances: tuple[InstanceRow, ...]
+
+
+class RunWords(View, frozen=True, kw_only=True):
+    """A run for a table."""
+
+    run: str
+    state: str
+    what: str | None
+    started: float
+    took: str | None
+    by: str | None
+    nodes: int
+    instances: int
+    counts: str | None
+    driver: str | None
+    reason: str | None
+
+
+class Awaited(View, frozen=True):
+    """What a wait came to."""
+
+    outcome: str | None  # successful, failed, stopped, timeout or deleted
+    row: RunDocument
+
+
+def row(key: Key, head: TaskRun, holder: LockOwner | None) -> RunRow:
+    """A run, and who drives it."""
+    return RunRow(
+        run=str(key),
+        state=str(head.state),
+        what=head.what,
+        started=head.started,
+        ended=head.ended,
+        by=head.by,
+        nodes=head.nodes,
+        instances=head.vertices,
+        counts=head.counts,
+        driver=Whole(holder) if holder else None,
+        reason=head.reason,
+        again=head.again,
+        noop=head.noop,
+    )
+
+
+def words(row: RunRow) -> RunWords:
+    """A row for a table."""
+    driver = row.driver.record if row.driver else None
+    counts = {state: row.counts[state] for state in histories.ORDER if row.counts.get(state)}
+    return RunWords(
+        run=row.run,
+        state=row.state,
+        what=row.what,
+        started=row.started,
+        took=None if row.ended is None else f"{max(0.0, row.ended - row.started):.0f}s",
+        by=row.by,
+        nodes=row.nodes,
+        instances=row.instances,
+        counts=", ".join(f"{count} {state}" for state, count in counts.items()) or None,
+        driver=f"{driver.daemon} on {driver.host}" if driver else None,
+        reason=row.reason,
+    )
+
+
+def instances(rows: Iterable[Row], quiet: Iterable[str] = ()) -> list[InstanceRow]:
+    """What became of each; ``quiet`` are tasks that are left out, such as barriers."""
+    left_out = frozenset(quiet)
+    return [_instance(each) for each in rows if each.task not in left_out]
+
+
+def _instance(each: Row) -> InstanceRow:
+    return InstanceRow(
+        task=each.task,
+        node=each.node or None,
+        state=str(each.outcome),
+        queued=each.queued,
+        started=each.started,
+        ended=each.ended,
+        exit_code=each.exit_code,
+        attempts=each.attempts,
+        why=each.reason,
+        log=each.log,
+    )
+
+
+def moved(rows: Sequence[InstanceRow]) -> list[str]:
+    """A sentence for each instance on a node that runs or has ended, as it stands: what failed with why."""
+    return [_moved(row) for row in rows if row.node and row.state not in ("pending", "queued", "skipped")]
+
+
+def _moved(row: InstanceRow) -> str:
+    why = f": {row.why}" if row.why and row.state in ("failed", "not run") else ""
+    return f"{row.task}@{row.node}: {row.state}{why}"
+
+
+def summary(key: Key, head: TaskRun, rows: Sequence[InstanceRow]) -> str:
+    """How far a run is, in a line."""
+    done = sum(row.state in ("successful", "failed", "not run") for row in rows)
+    todo = [row for row in rows if row.state != "skipped"]
+    return f"tasks run {key}: {head.state}, {done} of {counted(len(todo), 'instance')} done"

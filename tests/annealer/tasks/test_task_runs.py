@@ -1,0 +1,240 @@
+"""Runs of tasks, by real annealers: in the order of the plan, with every task accounted for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.engine import nodes
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import paths
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import removal_as_judged
+from nodepool_ocb.store.tasks import runs
+from nodepool_ocb.tasks.runs.history import Row
+from nodepool_ocb.tasks.runs.records import Outcome, RunState
+from nodepool_ocb.tasks.selection import Selection
+from nodepool_ocb.testing.processes import await_that
+from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, history
+
+NODES = {
+    "n1": ["primary-controller"],
+    "n4": ["controller"],
+    "n2": ["controller"],
+    "n3": ["controller"],
+    "n5": ["controller"],
+    "n6": ["cinder"],
+    "n7": ["network"],
+    "n8": ["compute"],
+}
+
+SEED = """
+- {id: deploy, type: stage}
+- {id: primary-controller, type: group, role: [primary-controller], required_for: [deploy],
+   parameters: {strategy: {type: one_by_one}}}
+- {id: controller, type: group, role: [controller], requires: [primary-controller], required_for: [deploy],
+   parameters: {strategy: {type: parallel, amount: 2}}}
+- {id: cinder, type: group, role: [cinder], requires: [controller], required_for: [deploy],
+   parameters: {strategy: {type: parallel}}}
+- {id: compute, type: group, role: [compute], requires: [controller], required_for: [deploy],
+   parameters: {strategy: {type: parallel}}}
+- {id: network, type: group, role: [network], requires: [controller], required_for: [compute, deploy],
+   parameters: {strategy: {type: parallel}}}
+- {id: setup_services, type: puppet, requires: [setup_network], required_for: [deploy],
+   groups: [controller, primary-controller, compute, network, cinder],
+   parameters: {puppet_manifest: /etc/puppet/manifests/controller.pp, puppet_modules: /etc/puppet/modules, timeout: 360}}
+- {id: setup_network, type: shell, required_for: [deploy],
+   groups: [controller, primary-controller, compute, network, cinder],
+   parameters: {cmd: run_setup_network.sh, timeout: 120}}
+"""
+
+DELAYS = {"setup_network": {"delay": 0.2}, "setup_services": {"delay": 0.2}}
+
+
+def outcomes(rows: Mapping[str, Row]) -> dict[str, str]:
+    return {name: row.outcome for name, row in rows.items() if "@" in name}
+
+
+def follows(rows: Mapping[str, Row], first: Iterable[str], then: Iterable[str]) -> bool:
+    """Whether everything on these nodes began when everything on those had ended."""
+    tasks = ("setup_network", "setup_services")
+    ends = [rows[f"{task}@{node}"].ended for node in first for task in tasks]
+    begins = [rows[f"{task}@{node}"].started for node in then for task in tasks]
+    return max(end for end in ends if end) <= min(start for start in begins if start)
+
+
+def test_the_seed_s_example_runs_in_the_seed_s_order(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
+) -> None:
+    build(zk_session, NODES)
+    with annealer(zk_settings, tmp_path / "one") as one, annealer(zk_settings, tmp_path / "two"):
+        run = begin(zk_session, SEED, NODES, DELAYS)
+        head = finished(zk_session, run, one)
+    rows = history(zk_session, run)
+    assert head.state is RunState.SUCCESSFUL
+    assert set(outcomes(rows).values()) == {Outcome.SUCCESSFUL}
+    assert len(outcomes(rows)) == 16
+    for first, then in (
+        (["n1"], ["n4", "n2"]),
+        (["n4", "n2"], ["n3", "n5"]),
+        (["n3", "n5"], ["n6", "n7"]),
+        (["n7"], ["n8"]),
+    ):
+        assert follows(rows, first, then), (first, then)
+    side, other = rows["setup_network@n6"], rows["setup_network@n7"]
+    assert (side.started or 0) < (other.ended or 0), "side by side"
+    assert all(row.queued is not None and row.queued <= (row.started or 0) for row in rows.values())
+
+
+LINE = """
+- {id: first, type: shell, role: [a], parameters: {cmd: x}}
+- {id: second, type: shell, role: [a], requires: [first], parameters: {cmd: x}}
+- {id: done, type: stage, requires: [second]}
+- {id: third, type: shell, role: [a], requires: [done], parameters: {cmd: x}}
+"""
+TWO = {"n1": ["a"], "n2": ["a"]}
+
+
+def test_a_failure_keeps_the_rest_of_its_node_and_the_stage_and_a_retry_goes_on_from_there(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
+) -> None:
+    build(zk_session, TWO)
+    with annealer(zk_settings, tmp_path / "one") as one:
+        run = begin(zk_session, LINE, TWO, failing=["second@n2"])
+        head = finished(zk_session, run, one)
+        rows = history(zk_session, run)
+        assert (head.state, outcomes(rows)) == (
+            RunState.FAILED,
+            {
+                "first@n1": "successful", "second@n1": "successful", "third@n1": "not run",
+                "first@n2": "failed", "second@n2": "not run", "third@n2": "not run",
+            },
+        )  # fmt: skip
+        assert rows["first@n2"].exit_code == 1
+        assert rows["third@n1"].reason == "lab.first@n2.example.com failed"
+        good = [(row.task, row.node) for row in rows.values() if row.outcome == Outcome.SUCCESSFUL]
+        again = begin(zk_session, LINE, TWO, compiling={"done": good})
+        assert finished(zk_session, again, one).state is RunState.SUCCESSFUL
+    after = history(zk_session, again)
+    assert after["first@n1"].outcome == after["second@n1"].outcome == Outcome.SKIPPED
+    assert {name for name, outcome in outcomes(after).items() if outcome == Outcome.SUCCESSFUL} == {
+        "third@n1", "first@n2", "second@n2", "third@n2",
+    }  # fmt: skip
+    assert (after["second@n2"].ended or 0) <= (after["third@n1"].started or 0), "the stage waits for both"
+    assert history(zk_session, run) == rows, "the history of a run does not change"
+
+
+def test_a_second_run_does_everything_again_and_a_part_of_it_nothing_else(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
+) -> None:
+    build(zk_session, TWO)
+    with annealer(zk_settings, tmp_path / "one") as one:
+        first = begin(zk_session, LINE, TWO)
+        finished(zk_session, first, one)
+        part = begin(zk_session, LINE, TWO, compiling={"selection": Selection(tasks=("first",))})
+        assert finished(zk_session, part, one).state is RunState.SUCCESSFUL
+        runs_of = ended_runs(zk_session)
+        whole = begin(zk_session, LINE, TWO)
+        assert finished(zk_session, whole, one).state is RunState.SUCCESSFUL
+    assert runs_of == {"lab.first": 4, "lab.second": 2, "lab.third": 2}, "what is below is not run again"
+    assert ended_runs(zk_session) == {"lab.first": 6, "lab.second": 4, "lab.third": 4}
+    assert set(outcomes(history(zk_session, whole)).values()) == {Outcome.SUCCESSFUL}
+
+
+def ended_runs(session: Session) -> dict[str, int]:
+    """How often each role of a task was run, on all nodes."""
+    world = tree.load(session)
+    counts: Counter[str] = Counter()
+    for vertex in world.vertices():
+        if vertex.role in ("lab.first", "lab.second", "lab.third"):
+            counts[vertex.role] += len(session.children(paths.runs(vertex.role, vertex.node.name)) or ())
+    return dict(counts)
+
+
+def test_a_stop_lets_what_runs_end_and_nothing_else_begin(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
+) -> None:
+    build(zk_session, TWO)
+    with annealer(zk_settings, tmp_path / "one") as one:
+        run = begin(zk_session, LINE, TWO, {"first": {"delay": 2.0}})
+        await_that(
+            lambda: "running" in outcomes(history(zk_session, run)).values(), 30.0, "a task runs", alive=one.running
+        )
+        runs.stop(zk_session, LAB, run, "ann", now=False)
+        head = finished(zk_session, run, one)
+    assert (head.state, head.reason) == (RunState.STOPPED, "stopped by ann")
+    found = outcomes(history(zk_session, run))
+    assert found["first@n1"] in (Outcome.SUCCESSFUL, Outcome.NOT_RUN)
+    assert {found["second@n1"], found["second@n2"], found["third@n1"]} == {Outcome.NOT_RUN}
+
+
+def test_a_stop_at_once_ends_what_runs(zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path) -> None:
+    build(zk_session, TWO)
+    with annealer(zk_settings, tmp_path / "one") as one:
+        run = begin(zk_session, LINE, TWO, {"first": {"hang": True}})
+        await_that(
+            lambda: "running" in outcomes(history(zk_session, run)).values(), 30.0, "a task runs", alive=one.running
+        )
+        runs.stop(zk_session, LAB, run, "ann", now=True)
+        head = finished(zk_session, run, one)
+    assert head.state is RunState.STOPPED
+    assert Outcome.FAILED in outcomes(history(zk_session, run)).values()
+
+
+def test_of_two_that_begin_a_run_at_once_one_is_refused(zk_session: Session) -> None:
+    build(zk_session, TWO)
+    begin(zk_session, LINE, TWO)
+    with pytest.raises(
+        Conflict, match=r"run 0000000000 of tasks of deployment lab is under way; nodepool-ocb tasks wait lab"
+    ):
+        begin(zk_session, LINE, TWO)
+
+
+def delete(session: Session, fqdn: str) -> None:
+    """As the command does; raises Conflict where the node may not go."""
+    world = tree.load(session)
+    assert {vertex.node.name for vertex in nodes.going(world.nodes[fqdn])} == {fqdn}, (
+        "nothing of another node goes along"
+    )
+    deletions = removal_as_judged(session, world, paths.node(fqdn))
+    for transaction in nodes.taking_away(world, fqdn, deletions):
+        session.commit(transaction)
+
+
+def test_a_node_may_be_deleted_when_the_run_is_over(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
+) -> None:
+    build(zk_session, TWO)
+    with annealer(zk_settings, tmp_path / "one") as one:
+        run = begin(zk_session, LINE, TWO)
+        finished(zk_session, run, one)
+        before = history(zk_session, run)
+        delete(zk_session, "n2.example.com")
+        again = begin(zk_session, LINE, {"n1": ["a"]})
+        assert finished(zk_session, again, one).state is RunState.SUCCESSFUL
+    assert history(zk_session, run) == before
+
+
+def test_another_annealer_goes_on_with_a_run_whose_driver_was_killed(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
+) -> None:
+    build(zk_session, NODES)
+    with annealer(zk_settings, tmp_path / "one") as one, annealer(zk_settings, tmp_path / "two") as two:
+        run = begin(zk_session, SEED, NODES, DELAYS)
+        await_that(
+            lambda: "running" in outcomes(history(zk_session, run)).values(), 30.0, "a task runs", alive=one.running
+        )
+        world = tree.load(zk_session)
+        driver = world.annealers[world.task_runs[LAB].record.driver or ""]
+        killed, other = (one, two) if driver.pid == one.pid else (two, one)
+        killed.kill()
+        head = finished(zk_session, run, other)
+    rows = history(zk_session, run)
+    assert head.state is RunState.SUCCESSFUL
+    for first, then in ((["n1"], ["n4", "n2"]), (["n4", "n2"], ["n3", "n5"]), (["n7"], ["n8"])):
+        assert follows(rows, first, then), (first, then)

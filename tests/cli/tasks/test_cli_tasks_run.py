@@ -1,0 +1,169 @@
+"""Runs of task lists as people begin, watch, end and repeat them: real annealers, real machines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.machines import Farm
+from nodepool_ocb.testing.processes import DaemonProcess
+from tests.fixtures.commands import Ocb
+
+Ask = Callable[..., Json]
+
+LIST = """\
+- {{id: deploy, type: stage}}
+- {{id: web, type: group, role: [web], required_for: [deploy], parameters: {{strategy: {{type: one_by_one}}}}}}
+- id: site
+  type: shell
+  groups: [web]
+  required_for: [deploy]
+  parameters: {{cmd: 'echo {{uid}} >> {place}/order; test ! -e {place}/broken', retries: 0, timeout: 60}}
+- id: report
+  type: shell
+  role: '*'
+  requires: [deploy]
+  parameters: {{cmd: 'echo report >> {place}/order', retries: 0, timeout: 60}}
+"""
+
+
+@pytest.fixture
+def annealer(zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path, ocb: Ocb) -> Iterator[DaemonProcess]:
+    """An annealer, and deployment lab with two machines, 1 and 2, that are web."""
+    assert zk_session.connected
+    with Farm(2, tmp_path / "machines") as farm:
+        assert ocb("deployment", "create", "lab").exit_code == 0
+        for number, (_, node) in enumerate(farm.records(), 1):
+            answer = ocb(
+                *("node", "create", f"n{number}.example.com", "--deployment", "lab", "--tag", "web"),
+                *("--label", f"uid={number}", "--address", node.addresses[0], "--user", node.user),
+            )
+            assert answer.exit_code == 0, answer.output
+        assert ocb("deployment", "commit", "lab").exit_code == 0
+        sections = {"ssh": farm.settings(), "annealer": {"probe_seconds": 5.0, "dead_probe_seconds": 0.5}}
+        with DaemonProcess(zk_settings, tmp_path / "annealer", sections) as daemon:
+            yield daemon
+
+
+@pytest.fixture
+def place(tmp_path: Path, ocb: Ocb, annealer: DaemonProcess) -> Path:
+    """Where the tasks of deployment lab write; a file ``broken`` there makes site fail."""
+    assert annealer.pid
+    (tmp_path / "place").mkdir()
+    (tmp_path / "tasks.yaml").write_text(LIST.format(place=tmp_path / "place"))
+    assert ocb("tasks", "upload", str(tmp_path / "tasks.yaml"), "--deployment", "lab").exit_code == 0
+    return tmp_path / "place"
+
+
+def run(*more: str) -> tuple[str, ...]:
+    return ("tasks", "run", "--deployment", "lab", "--facts-file", "none", *more)
+
+
+def states(history: Json) -> dict[str, str]:
+    return {
+        f"{row['task']}@{row['node']}" if row["node"] else row["task"]: row["state"] for row in history["instances"]
+    }
+
+
+def test_a_run_goes_through_the_list_in_its_order_and_keeps_its_history(ocb: Ocb, ask: Ask, place: Path) -> None:
+    planned = ocb(*run("--nodes", "2,1", "--plan"))
+    assert (planned.exit_code, place.joinpath("order").exists()) == (10, False)
+    answer = ocb(*run("--nodes", "2,1", "--wait", "--timeout", "120"))
+    assert answer.exit_code == 0, answer.output
+    assert place.joinpath("order").read_text().split() == ["2", "1", "report", "report"]
+    assert "site@n2.example.com: successful" in answer.stderr
+    history = ask("tasks", "history", "lab")
+    assert set(states(history).values()) == {"successful"}
+    assert (history["state"], history["what"]) == ("successful", "--nodes 2,1")
+    rows = list(csv.DictReader(io.StringIO(ocb("tasks", "history", "lab/0", "--csv", "--task", "site").stdout)))
+    assert [(row["node"], row["state"], row["exit_code"]) for row in rows] == [
+        ("n2.example.com", "successful", "0"),
+        ("n1.example.com", "successful", "0"),
+    ]
+    assert all(row["queued"] and row["started"] <= row["ended"] and row["log"] for row in rows)
+    assert [row["run"] for row in ask("tasks", "runs", "lab")] == ["lab/0000000000"]
+
+
+def test_what_failed_is_told_and_a_retry_goes_on_with_it(ocb: Ocb, ask: Ask, place: Path) -> None:
+    place.joinpath("broken").touch()
+    answer = ocb(*run("--wait", "--timeout", "120"))
+    assert answer.exit_code == 6, answer.output
+    assert "nodepool-ocb tasks run --deployment lab --retry" in answer.stderr
+    failed = states(ask("tasks", "history", "lab", "--failed"))
+    assert failed["site@n1.example.com"] == "failed"
+    assert (failed["site@n2.example.com"], failed["deploy"]) == ("not run", "not run")
+    place.joinpath("broken").unlink()
+    place.joinpath("order").unlink()
+    plan = ask(*run("--retry", "--plan"), exit_code=10)
+    assert {row["task"] for row in plan["runs"]} == {"site", "report"}
+    assert ocb(*run("--retry", "--wait", "--timeout", "120")).exit_code == 0
+    assert place.joinpath("order").read_text().split() == ["1", "2", "report", "report"]
+    assert ask("tasks", "runs", "lab")[0]["again"] == "0000000000"
+    again = ocb(*run("--retry"))
+    assert (again.exit_code, "nothing failed" in again.stderr) == (4, True)
+
+
+def test_a_part_of_the_list_runs_alone(ocb: Ocb, ask: Ask, place: Path) -> None:
+    assert ocb(*run("--tasks", "site/2", "--wait", "--timeout", "120")).exit_code == 0
+    assert place.joinpath("order").read_text().split() == ["2"]
+    history = ask("tasks", "history", "lab")
+    assert states(history)["report@n1.example.com"] == "skipped"
+    nothing = ocb(*run("--tasks", "site", "--skip", "site"))
+    assert (nothing.exit_code, "nothing is left to run" in nothing.stderr) == (1, True)
+
+
+def test_a_run_that_is_stopped_says_so_and_begins_nothing_more(
+    ocb: Ocb, ask: Ask, place: Path, tmp_path: Path, until: Callable[..., None]
+) -> None:
+    text = LIST.format(place=place).replace("test ! -e", f"while test ! -e {place}/go; do sleep 0.1; done; test ! -e")
+    (tmp_path / "slow.yaml").write_text(text)
+    assert ocb("tasks", "upload", str(tmp_path / "slow.yaml"), "--deployment", "lab").exit_code == 0
+    begun = ocb(*run(), "-o", "json")
+    assert begun.exit_code == 0, begun.output
+    until(place.joinpath("order").exists, 60)
+    other = ocb(*run())
+    assert (other.exit_code, "nodepool-ocb tasks stop lab" in other.stderr) == (4, True)
+    assert ask("tasks", "history", "lab")["state"] == "running"
+    assert ocb("tasks", "wait", "lab", "--timeout", "0.2").exit_code == 5
+    assert ocb("tasks", "stop", "lab", "--now").exit_code == 0
+    answer = ocb("tasks", "wait", "lab", "--timeout", "60", "-o", "json")
+    assert (answer.exit_code, json.loads(answer.stdout)["outcome"]) == (6, "stopped")
+    assert place.joinpath("order").read_text().split() == ["1"]
+    late = ocb("tasks", "stop", "lab")
+    assert (late.exit_code, "is over" in late.stderr) == (4, True)
+
+
+def test_a_graph_has_the_states_of_the_newest_run(ocb: Ocb, ask: Ask, place: Path) -> None:
+    assert ocb(*run("--tasks", "site/1", "--wait", "--timeout", "120")).exit_code == 0
+    drawn = ask("tasks", "graph", "--deployment", "lab")
+    found = {each["name"]: each["state"] for each in drawn["nodes"]}
+    assert found["site@n1.example.com"] == "successful"
+    assert 'label="site\\nshell\\nsuccessful", fillcolor="green"' in ocb("tasks", "graph", "--deployment", "lab").stdout
+    assert place.joinpath("order").read_text() == "1\n"
+
+
+def test_each_node_gets_its_facts_first(ocb: Ocb, place: Path) -> None:
+    answer = ocb(*run("--wait", "--timeout", "120")[:4], "--facts-file", str(place / "astute.yaml"), *run("--wait")[6:])
+    assert answer.exit_code == 0, answer.output
+    assert 'fqdn: "n' in (place / "astute.yaml").read_text()
+
+
+def test_what_does_not_exist_is_told(ocb: Ocb, place: Path) -> None:
+    assert place.is_dir()
+    for words, code, said in (
+        (("history", "lad"), 3, "did you mean `lab`"),
+        (("history", "lab/7"), 3, "nodepool-ocb tasks runs lab"),
+        (("wait", "lab"), 3, "no tasks were run in deployment lab"),
+        (("run", "--deployment", "lab", "--retry"), 4, "leave --retry away"),
+        (("run", "--deployment", "lab", "--retry", "--tasks", "site"), 2, "--retry goes on as it was chosen then"),
+    ):
+        answer = ocb("tasks", *words)
+        assert (answer.exit_code, said in answer.stderr) == (code, True), answer.output

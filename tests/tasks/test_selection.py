@@ -1,0 +1,119 @@
+"""--tasks, --skip, --start and --end: what is run of a plan, and why the rest is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.tasks.compiling import compile
+from nodepool_ocb.tasks.selection import Selection
+from tests.tasks.lists import group, listing, nodes, order, stage, task, works
+
+LIST = listing(
+    stage("pre_deployment_start"),
+    stage("pre_deployment_end", requires="pre_deployment_start"),
+    task("sync", roles="*", requires="pre_deployment_start", required_for="pre_deployment_end"),
+    group("web", requires="pre_deployment_end"),
+    group("db", requires="pre_deployment_end", required_for="web"),
+    task("hiera", roles="*", requires="pre_deployment_end"),
+    task("netconfig", roles="*", requires="hiera"),
+    task("galera", roles="db", requires="netconfig"),
+    task("apache", roles="web", requires="netconfig"),
+    task("idle", roles="nobody"),
+)
+NODES = nodes(n1="web", n2="web", n3="db", n10="db")
+
+
+def chosen(**said: str) -> set[str]:
+    """What of LIST runs."""
+    plan = compile(LIST, NODES, selection=Selection(**{key: tuple(words.split()) for key, words in said.items()}))
+    assert order(plan) == order(compile(LIST, NODES))
+    gone = {plan.name(vertex) for vertex in plan.skipped}
+    return {name.replace("@n", "/") for name in works(plan) if name not in gone}
+
+
+def everywhere(*names: str) -> set[str]:
+    return {f"{name}/{node}" for name in names for node in (1, 2, 3, 10)}
+
+
+def test_nothing_selected_means_everything() -> None:
+    assert chosen() == everywhere("sync", "hiera", "netconfig") | {"galera/3", "galera/10", "apache/1", "apache/2"}
+
+
+def test_tasks_are_these_alone() -> None:
+    assert chosen(tasks="hiera galera") == everywhere("hiera") | {"galera/3", "galera/10"}
+
+
+def test_skipped_ones_are_left_out() -> None:
+    assert chosen(skip="sync hiera/1,3-10 netconfig") == {"hiera/2", "galera/3", "galera/10", "apache/1", "apache/2"}
+
+
+def test_start_is_it_and_what_follows() -> None:
+    assert chosen(start="netconfig/3") == {"netconfig/3", "galera/3", *chosen(tasks="hiera/1-2 netconfig/1-2 apache")}
+
+
+def test_end_is_it_and_what_is_before() -> None:
+    assert chosen(end="hiera/10") == everywhere("sync") | {"hiera/10"}
+    assert chosen(end="pre_deployment") == everywhere("sync")
+
+
+def test_start_and_end_are_what_is_between() -> None:
+    assert chosen(start="netconfig", end="galera") == {"netconfig/3", "netconfig/10", "galera/3", "galera/10"}
+    assert chosen(start="sync", end="hiera/3,n10") == everywhere("sync") | {"hiera/3", "hiera/10"}
+
+
+def test_all_of_them_together_narrow() -> None:
+    assert chosen(start="hiera", end="galera", tasks="hiera galera", skip="hiera/3") == {
+        "hiera/10",
+        "galera/3",
+        "galera/10",
+    }
+
+
+def test_a_group_stands_for_all_that_is_in_it() -> None:
+    db = {f"{name}/{node}" for name in ("hiera", "netconfig", "galera") for node in (3, 10)}
+    assert chosen(tasks="db") == db
+    assert chosen(tasks="db/3") == {name for name in db if name.endswith("/3")}
+    assert chosen(end="db") == everywhere("sync") | db
+    assert chosen(start="web") == chosen(start="web/1-2")
+
+
+def test_what_is_not_selected_says_why_and_barriers_do_not() -> None:
+    plan = compile(LIST, NODES, selection=Selection(start=("netconfig",), end=("galera",), skip=("galera/3",)))
+    whys = {plan.name(vertex): why for vertex, why in plan.skipped.items()}
+    assert whys["hiera@n3"] == "not selected: not between netconfig and galera"
+    assert whys["galera@n3"] == "not selected: skipped by name"
+    assert not {"web.start", "web.end", "db.end"} & set(whys)
+    plan = compile(LIST, NODES, selection=Selection(end=("galera",)))
+    assert "not selected: not galera or before it" in plan.skipped.values()
+    plan = compile(LIST, NODES, selection=Selection(start=("galera",)))
+    assert "not selected: not galera or after it" in plan.skipped.values()
+    plan = compile(LIST, NODES, selection=Selection(tasks=("galera", "sync")))
+    assert set(plan.skipped.values()) == {"not selected: not galera, sync"}
+
+
+def test_what_is_not_selected_is_not_judged() -> None:
+    judged: list[str] = []
+    compile(LIST, NODES, selection=Selection(tasks=("galera",)), judge=lambda task, _: judged.append(task.id))
+    assert set(judged) == {"galera"}
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("netconfg", "netconfg: no task is called netconfg; did you mean `netconfig`?"),
+        ("wb/1", "wb/1: no task is called wb; did you mean `web`?"),
+        ("netconfig/4", "netconfig/4: no node of this run is called 4"),
+        ("netconfig/1-4", "netconfig/1-4: no node of this run has the uid 4; ranges begin and end with uids of nodes"),
+        ("netconfig/3-1", "netconfig/3-1: the range 3-1 runs backwards; write 1-3"),
+        ("netconfig/", "netconfig/: no node of this run is called nothing"),
+        ("galera/1", "galera/1: galera does not run on n1"),
+        ("galera/1-3", "galera/1-3: galera does not run on n1\ngalera/1-3: galera does not run on n2"),
+        ("idle", "idle: idle runs on no node of this run"),
+    ],
+)
+@pytest.mark.parametrize("field", ["tasks", "skip", "start", "end"])
+def test_a_name_that_means_nothing_is_refused(field: str, said: str, sentence: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        compile(LIST, NODES, selection=Selection(**{field: (said, "sync")}))
+    assert str(refused.value) == sentence
