@@ -64,27 +64,50 @@ def files(source: Path) -> Files:
         raise NotFound(f"{source} holds no {FILE}; name the directory of a task list, or a file")
     if len(found) > FILES:
         raise Invalid(f"{source}: holds more than {FILES} files {FILE}; divide it")
-    texts = {str(path.relative_to(source)): documents.read(path) for path in found}
-    warnings = tuple(f"{path}: is a link that leads out of {source}; it is left out" for path in left_out)
+    texts, problems = dict[str, str](), list[str]()
+    for path in found:
+        try:
+            texts[str(path.relative_to(source))] = documents.read(path)
+        except Invalid as invalid:
+            problems += invalid.problems
+    if problems:
+        raise Invalid(problems)
+    warnings = tuple(f"{path}: is a link that leads out of {source}, or nowhere; it is left out" for path in left_out)
     return Files(str(source), _bounded(source, texts), warnings)
 
 
 def _below(root: Path) -> tuple[list[Path], list[Path]]:
-    """The files of a list by their paths, each once; and the links that lead out of the directory."""
-    found: dict[Path, Path] = {}
-    outside: list[Path] = []
-    whole = root.resolve()
+    """The files of a list by their paths, each once; and the links that lead out of the directory, or nowhere."""
+    found: list[Path] = []
+    left_out: list[Path] = []
     pending = [root]
     while pending and len(found) <= FILES:
-        for path in sorted(pending.pop().iterdir()):
-            target = path.resolve() if path.is_symlink() else path
-            if path.is_symlink() and not target.is_relative_to(whole):
-                outside += [path] * (path.name == FILE or path.is_dir())
+        for path in _inside(pending.pop()):
+            if path.is_symlink() and not _leads_to(path, root.resolve()):
+                left_out += [path] * (path.name == FILE or path.is_dir())
             elif path.is_dir() and not path.is_symlink():  # what a link leads to is found where it is
                 pending.append(path)
             elif path.name == FILE and path.is_file():
-                found.setdefault(path.resolve(), path)
-    return sorted(found.values()), sorted(outside)
+                found.append(path)
+    once: dict[Path, Path] = {}
+    for path in sorted(found, key=lambda path: (path.is_symlink(), path)):  # rather the file itself than a link to it
+        once.setdefault(path.resolve(), path)
+    return sorted(once.values()), sorted(left_out)
+
+
+def _inside(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError as error:
+        raise Invalid(f"{directory}: cannot be read: {error.strerror}") from error
+
+
+def _leads_to(link: Path, root: Path) -> bool:
+    """Whether a link leads to something at or below the root."""
+    try:
+        return link.resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):  # it leads nowhere, or to itself
+        return False
 
 
 def _bounded(source: Path, texts: dict[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from nodepool_ocb.model.records import Json
 
 Fact: TypeAlias = str | int | float
 
-_NAMED: Final = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
+_NAMED: Final = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def substituted(value: Json, facts: Mapping[str, Fact]) -> Json:

@@ -201,3 +201,21 @@ def test_a_tab_is_called_a_tab(text: str, line: int) -> None:
     (fault,) = parse(text).faults
     assert fault.text == "is not YAML: a tab; use spaces"
     assert fault.line == line
+
+
+def test_the_last_value_of_a_key_counts_for_who_asks_for_it() -> None:
+    text = "a: {x: 1, y: [1,\n2]}\na:\n  x: 3\nb: 1\nb: 1\n"
+    (parsed,) = parse_all(text, last=True)
+    assert parsed.value == {"a": {"x": 3}, "b": 1}
+    assert [(warning.line, warning.text) for warning in parsed.warnings] == [
+        (3, "key is there twice, first in line 1; this value counts"),
+        (6, "key is there twice, first in line 5; this value counts"),
+    ]
+    assert parsed.lines[("a", "x")] == 4
+    assert ("a", "y", 1) not in parsed.lines
+    assert parsed.faults == []
+
+
+def test_more_than_a_hundred_keys_twice_are_too_many() -> None:
+    (parsed,) = parse_all("a: 1\n" * 102, last=True)
+    assert [fault.text for fault in parsed.faults] == ["has more than 100 keys twice"]

@@ -6,16 +6,18 @@ import threading
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.cli.deployment import _deletion as deletion
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Conflict, Invalid, NotFound
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Delete, Deployment
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import lists
 from nodepool_ocb.store.tasks.lists import Meta, Stored, deployment, release
+from nodepool_ocb.tasks.records import TaskListRecord
 
 META = Meta(tasks=1, by="ann")
 RELEASE = release("9.0")
@@ -231,6 +233,28 @@ def test_no_list_is_uploaded_to_a_deployment_that_is_deleted_meanwhile(
     with pytest.raises(NotFound):
         upload(session, {"a": "1"}, deployment("lab"))
     assert folders(session, deployment("lab")) == []
+
+
+def test_a_deployment_that_ends_while_the_record_is_written_refuses_it(session: Session) -> None:
+    session.ensure(deployment("lab").path())
+
+    def after(before: TaskListRecord, life: float) -> TaskListRecord:
+        session.commit([Delete(paths.deployment("lab"), 0)])
+        return replace(before, upload="list-0000000007", life=life)
+
+    with pytest.raises(NotFound):
+        lists._entered(session, deployment("lab"), after, None)
+    znode = session.get(deployment("lab").path())
+    assert znode is not None
+    assert znode.data == b""
+
+
+def test_a_list_of_which_a_part_is_gone_is_not_read(session: Session) -> None:
+    upload(session, {"a": "x" * LARGE})
+    (folder,) = folders(session, RELEASE)
+    session.commit([Delete(RELEASE.path(f"{folder}/0003"), 0)])
+    with pytest.raises(Stale, match="is not whole; upload it anew"):
+        lists.read(session, RELEASE)
 
 
 def test_what_cannot_be_read_is_said_and_an_upload_with_force_replaces_it(session: Session) -> None:

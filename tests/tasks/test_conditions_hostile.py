@@ -220,6 +220,34 @@ def test_an_expression_has_a_tenth_of_a_second_and_more_for_many_facts() -> None
     assert worker.CPU_SECONDS_A_KIB * 600 <= 3, "for the most facts that a node can have"
 
 
+@pytest.mark.parametrize("text", ["shiftBitsLeft(1, 2400000000) = 0", "'a' * 200000000 = ''"])
+def test_an_expression_has_a_hundred_mebibytes(yaql: Yaql, text: str) -> None:
+    fault = yaql(Question(text)).fault
+    assert fault in ("it takes more memory than it may", "Expression consumed too much memory")
+
+
+def test_the_package_counts_memory_before_it_is_taken(yaql: Yaql) -> None:
+    assert yaql(Question("'a' * 1000000000")).fault == "Expression consumed too much memory"
+
+
+def test_between_expressions_the_worker_has_all_the_time_it_needs(yaql: Yaql) -> None:
+    assert yaql(Question("1")).value == 1
+    process = yaql._process
+    before = worker_seconds(yaql)
+    while worker_seconds(yaql) - before < 3 * LIMIT_SECONDS:
+        assert yaql(Question("(" * 2000)).fault, "it cannot be read, so it is not evaluated"
+    assert yaql(Question("1")).value == 1
+    assert yaql._process is process
+
+
+def test_every_worker_gives_the_same_answer() -> None:
+    answers = set()
+    for _ in range(3):
+        with Yaql() as evaluator:
+            answers.add(tuple(evaluator(Question("set(a, b, c, d, e, f, g, h, i, j, k).toList()")).value))
+    assert len(answers) == 1
+
+
 def test_the_worker_ends_with_who_began_it() -> None:
     evaluator = Yaql()
     assert evaluator(Question("1 + 1")).value == 2

@@ -60,13 +60,15 @@ def test_an_expression_over_the_models_is_evaluated_once_for_all_tasks_and_nodes
 def test_an_expression_of_yaql_is_evaluated_once_for_all_nodes_whose_facts_it_reads_are_the_same(yaql: Yaql) -> None:
     of_all, of_one = task("a", "len($.plugins) > 0", Language.YAQL), task("b", "$.uid != '2'", Language.YAQL)
     lambdas = task("c", "$.plugins.any($ = 'a')", Language.YAQL)
-    asked = judge(of_all, of_one, lambdas, yaql=yaql)
+    whole = task("d", "len($.toJson()) > 0", Language.YAQL)
+    asked = judge(of_all, of_one, lambdas, whole, yaql=yaql)
     before = yaql.evaluated
     for _ in range(3):
         assert [asked(of_all, node) is None for node in NODES] == [True, True, True]
         assert [asked(of_one, node) is None for node in NODES] == [True, False, True]
         assert [asked(lambdas, node) is None for node in NODES] == [True, True, True]
-    assert asked.evaluated == yaql.evaluated - before == 1 + 3 + 1
+        assert [asked(whole, node) is None for node in NODES] == [True, True, True]
+    assert asked.evaluated == yaql.evaluated - before == 1 + 3 + 1 + 3
 
 
 def test_why_yaql_is_false_shows_what_it_read_and_of_what_is_large_only_its_size(yaql: Yaql) -> None:

@@ -12,7 +12,7 @@ from nodepool_ocb.bounded.yaql import Yaql
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.conditions import Facts, parse
-from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Question
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Members, Question
 from nodepool_ocb.tasks.tasklist import Expression, Language
 
 NEW = Facts(
@@ -102,6 +102,16 @@ def test_without_a_run_before_everything_counts_as_changed(yaql: Yaql) -> None:
 )
 def test_an_answer_says_what_was_read(yaql: Yaql, text: str, reads: Json) -> None:
     assert answer(yaql, text).reads == reads
+
+
+def test_who_walks_over_facts_has_read_all_of_them() -> None:
+    for walk in (iter, len, hash, lambda facts: facts == {}):
+        facts = Members({"a": 1, "b": "c"})
+        assert facts["a"] == 1
+        assert "x" not in facts
+        assert facts.read == ("a", "x")
+        walk(facts)
+        assert facts.read is None
 
 
 @pytest.mark.parametrize(

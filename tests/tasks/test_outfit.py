@@ -111,6 +111,15 @@ def test_conditions_of_all_three_languages_are_judged(yaql: Yaql) -> None:
     assert all("settings:horizon is false" in why for why in skipped(plan).values())
 
 
+def test_a_primary_counts_as_what_it_was_elected_from() -> None:
+    outfit = Outfit("lab", TASKS, SETTINGS, MEMBERS[1:], NODES)
+    assert [member.roles for member in outfit.members] == [("primary-controller",), ("compute",)]
+    models = outfit.sources(ClusterStatus.NEW, MEMBERS[1:2]).models
+    assert models.roles_of_run == {"controller", "primary-controller"}
+    assert models.roles_of_cluster == {"controller", "primary-controller", "compute"}
+    assert models.nodes_count == 1
+
+
 def test_what_was_stored_of_a_run_before_is_what_the_next_one_compares_with(yaql: Yaql) -> None:
     outfit, plan = planned(yaql)
     given = outfit.attributes(plan)

@@ -423,6 +423,18 @@ def test_a_release_that_fuel_read_is_read_leniently_as_fuel_read_it() -> None:
     assert any("first in line 5; this value counts" in warning for warning in found.warnings)
 
 
+def test_what_fuel_refused_is_refused_also_by_a_lenient_reading() -> None:
+    text = (
+        f"- {{id: t, {SHELL}, requires: [u]}}\n- {{id: v, {SHELL}, required_for: [w]}}\n- {{id: d, type: erase_node}}"
+    )
+    assert len(problems(text, lenient=True)) == len(problems(text)) == 3
+
+
+def test_a_stage_that_somebody_waits_for_must_be_written() -> None:
+    text = f"- {{id: a, {SHELL}, required_for: [deploy]}}\n- {{id: b, {SHELL}, requires: [deploy]}}"
+    assert [problem.split(": ")[1] for problem in problems(text)] == ["a.required_for[0]", "b.requires[0]"]
+
+
 # -- circles --
 
 
@@ -505,12 +517,30 @@ def test_no_link_leads_out_of_the_directory_and_each_file_is_read_once(tmp_path:
     write(root / "b" / "list.yaml", f"- {{id: b, {SHELL}}}")
     (root / "b" / "tasks.yaml").symlink_to("list.yaml")
     (root / "again").symlink_to(root / "a")
+    (root / "z").mkdir()
+    (root / "z" / "tasks.yaml").symlink_to(root / "a" / "tasks.yaml")
     (root / "loop").symlink_to(root)
     (root / "c").symlink_to(outside.parent)
     (root / "tasks.yaml").symlink_to(outside)
+    (root / "a" / "itself").mkdir()
+    (root / "a" / "itself" / "tasks.yaml").symlink_to("tasks.yaml")
     found = reading.read_files([root])
     assert [task.id for task in found.tasks.tasks] == ["a", "b"]
-    assert [warning.split(": ")[0] for warning in found.warnings] == [f"{root}/c", f"{root}/tasks.yaml"]
+    assert [warning.split(": ")[0] for warning in found.warnings] == [
+        f"{root}/a/itself/tasks.yaml",
+        f"{root}/c",
+        f"{root}/tasks.yaml",
+    ]
+
+
+def test_every_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / name / "tasks.yaml", "").write_bytes(b"- \xff")
+    with pytest.raises(Invalid) as caught:
+        reading.files(tmp_path)
+    assert [problem.split(": ")[0] for problem in caught.value.problems] == [
+        f"{tmp_path}/{name}/tasks.yaml:1" for name in "ab"
+    ]
 
 
 def test_a_directory_without_lists_and_a_path_that_is_not_there_are_said(tmp_path: Path) -> None:

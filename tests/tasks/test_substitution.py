@@ -21,6 +21,7 @@ FACTS: dict[str, str | int | float] = {
         ("{CLUSTER_ID!r} {CLUSTER_ID:>9999999} {CLUSTER_ID.__class__} {0} {}", None),
         ("awk '{ print $2 }' ${CLUSTER_ID} $(id -u {uid})", "awk '{ print $2 }' ${CLUSTER_ID} $(id -u 4)"),
         ("{uid}{uid}", "44"),
+        ('{"node": {uid}}', '{"node": 4}'),
     ],
 )
 def test_named_facts_are_put_in_and_everything_else_stays(text: str, expected: str | None) -> None:

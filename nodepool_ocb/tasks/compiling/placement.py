@@ -66,7 +66,11 @@ class Relations:
                 found += [(each, number, relation, True) for each in self.named((relation.name,), -1)]
             for relation in task.cross_depended_by:
                 found += [(number, each, relation, False) for each in self.named((relation.name,), -1)]
-        return [each for each in found if each[2].roles != (SELF,)]
+        return [
+            (before, after, relation, later_says)
+            for before, after, relation, later_says in found
+            if relation.roles != (SELF,) or {self.tasks[before].kind, self.tasks[after].kind} & ANCHORS
+        ]
 
     @cached_property
     def local(self) -> Sequence[Set[int]]:

@@ -70,7 +70,7 @@ class Memory:
             raise Invalid("an expression in YAQL is evaluated by a command that plans or runs a task list alone")
         self.evaluated += 1
         answer = self._evaluator(question)
-        reads: _Reads = () if answer.hostile else tuple(sorted(answer.reads.items()))
+        reads: _Reads = tuple(sorted(answer.reads.items()))  # of one that was ended none: it is not tried again
         self._reads.setdefault(question.text, {})[reads] = None
         self._answers[question.text, reads, self._digest(scopes(question), reads)] = answer
         return answer
