@@ -10,15 +10,15 @@ from nodepool_ocb.jigs.ssh.link import ENDED, Broken, Link, shut
 ANSWER_BYTES: Final = 1 << 16
 
 
-def ask(link: Link, command: str, timeout_seconds: float, told: bytes = b"") -> str:
-    """All that the command, which reads ``told``, prints until it ends; what a login prints before it, too.
+def ask(link: Link, command: str, timeout_seconds: float, question: bytes = b"") -> str:
+    """All that the command, which reads ``question``, prints until it ends; what a login prints before it, too.
 
     Raises Broken where it does not end in this time, or prints more than an answer may have.
     """
     channel = link.channel(command, timeout_seconds)
     deadline, said = time.monotonic() + timeout_seconds, b""
     try:
-        channel.sendall(told)
+        channel.sendall(question)
         channel.shutdown_write()
         while len(said) <= ANSWER_BYTES and (left := deadline - time.monotonic()) > 0:
             channel.settimeout(left)

@@ -112,8 +112,8 @@ class Push:
             code, said = self._transferred(channel, early)
         if self._over.is_set():
             return False
-        told = self._where(token) + f"{code}\n".encode() + said
-        ask(self._link, VERDICT, self._timeout_seconds, told)
+        verdict = self._where(token) + f"{code}\n".encode() + said
+        ask(self._link, VERDICT, self._timeout_seconds, verdict)
         return True
 
     def _where(self, token: str) -> bytes:
