@@ -16,7 +16,7 @@ from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_
 from nodepool_ocb.cli.noderoles import outdated, waiting
 from nodepool_ocb.cli.noderoles.committing import Commit
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import deployments, structure, unreadable
+from nodepool_ocb.engine import deployments, nodes, structure, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
@@ -25,6 +25,7 @@ from nodepool_ocb.model.records import (
     Change,
     Check,
     Create,
+    Delete,
     Deployment,
     DeploymentRole,
     DeploymentState,
@@ -289,7 +290,7 @@ def wait(name: str, timeout_seconds: float | None) -> None:
 @name_argument
 @yes_option
 def delete(name: str, yes: bool) -> None:
-    """Delete an empty deployment, its roles' attributes, its task list, and what is recorded of its rollouts."""
+    """Delete an empty deployment: its attributes and task list, and what is recorded of its rollouts and runs of tasks."""
     with connection.session() as opened:
         world = connection.load(opened)
         deployment_of(world, name)
@@ -320,6 +321,21 @@ def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]
     if not own:
         raise Stale(f"deployment {name} is gone", paths.deployment(name))
     yield from connection.parts(lists.removal(opened, lists.deployment(name)))
-    history = removal_as_judged(opened, world, paths.rollouts(name))
-    yield from connection.parts(history[:-1])  # first: a deployment of the same name has no rollouts of this one
-    yield from structure.in_parts(world, ([each] for each in [*history[-1:], *own]))
+    for view in deployments.of_tasks(world, name):
+        yield from nodes.taking_away(world, view.name, removal_as_judged(opened, world, paths.node(view.name)))
+    histories = [removal_as_judged(opened, world, path) for path in (paths.rollouts(name), paths.task_runs(name))]
+    for history in histories:  # first: a deployment of the same name has no rollouts of this one
+        yield from connection.parts(history[:-1])
+    pointers = [change for history in histories for change in history[-1:]]
+    yield from structure.in_parts(world, ([each] for each in [*_roles_of_tasks(world, name), *pointers, *own]))
+
+
+def _roles_of_tasks(world: World, name: str) -> list[Change]:
+    from nodepool_ocb.tasks.runs import roles
+
+    source = roles.barclamp(name)
+    return [
+        Delete(paths.role(role), stored.version)
+        for role, stored in world.roles.items()
+        if stored.record.barclamp == source
+    ]

@@ -7,13 +7,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import structure, unreadable
-from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import is_name
 from nodepool_ocb.model.records import Change, Check, Create, Deployment, DeploymentState, Set, State
 
 SYSTEM: Final = "system"
+OF_TASKS: Final = (
+    "tasks-of"  # the label of a virtual node that holds the stages of a deployment's tasks: the deployment
+)
 
 
 def create(world: World, name: str, parent: str, now: float, by: str | None = None) -> list[Change]:
@@ -65,8 +68,11 @@ def deletable(world: World, name: str) -> None:
     if name == SYSTEM:
         raise Conflict("deployment system cannot be deleted")
     children = sorted(each for each, stored in world.deployments.items() if stored.record.parent == name)
-    nodes = sorted(view.name for view in world.nodes.values() if view.record and view.record.deployment == name)
-    bound = sorted(vertex.name for vertex in world.vertices() if vertex.record.deployment == name)
+    own = {view.name for view in of_tasks(world, name)}
+    views = (view for view in world.nodes.values() if view.name not in own)
+    nodes = sorted(view.name for view in views if view.record and view.record.deployment == name)
+    vertices = (vertex for vertex in world.vertices() if vertex.node.name not in own)
+    bound = sorted(vertex.name for vertex in vertices if vertex.record.deployment == name)
     for what, there in (("deployment", children), ("node", nodes), ("noderole", bound)):
         if there:
             more = f" and {len(there) - 1} more" if len(there) > 1 else ""
@@ -74,6 +80,25 @@ def deletable(world: World, name: str) -> None:
     rollouts = world.rollouts.get(name)
     if rollouts is not None and not rollouts.record.over:
         raise Conflict(f"rollout {rollouts.record.newest} of deployment {name} is under way; wait, or cancel it first")
+    runs = world.task_runs.get(name)
+    if runs is not None and (not runs.record.over or runs.record.preparing is not None):
+        run = runs.record.preparing or runs.record.newest
+        raise Conflict(
+            f"run {run} of tasks of deployment {name} is under way; wait, or: nodepool-ocb tasks stop {name}"
+        )
+
+
+def of_tasks(world: World, name: str) -> list[NodeView]:
+    """The virtual nodes that hold the stages of the deployment's task list: they go with it."""
+    return [
+        view
+        for view in world.nodes.values()
+        if view.record is not None
+        and view.record.virtual
+        and view.record.deployment == name
+        and view.record.labels.get(OF_TASKS) == name
+        and all(vertex.record.task_run is not None for vertex in view.noderoles.values())
+    ]
 
 
 def below(world: World, name: str) -> list[str]:

@@ -136,6 +136,11 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
                     if known is None:
                         raise Stale(f"{change.path} was not there when this was decided", change.path)
                     rollout = max(rollout, known.record.id_base, int(known.record.newest or -1))
+                case ["tasks", "runs", deployment]:
+                    runs = world.task_runs.get(deployment)
+                    if runs is None:
+                        raise Stale(f"{change.path} was not there when this was decided", change.path)
+                    rollout = max(rollout, runs.record.id_base, int(runs.record.newest or -1))
     return replace(record, generation=generation, epoch=epoch, rollout=rollout)
 
 

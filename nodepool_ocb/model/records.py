@@ -139,7 +139,7 @@ class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     generation: Count = 0  # of noderoles
     epoch: Count = 0  # of nodes, and above them: no two nodes of one name begin at the same
-    rollout: Number = -1  # of rollouts, whose ids begin at 0
+    rollout: Number = -1  # of rollouts and runs of tasks, whose ids begin at 0
 
 
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -22,6 +22,7 @@ from nodepool_ocb.store.client.reading import Reading
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import contenders
 from nodepool_ocb.store.worldpaths import Kind, misnamed, parse
+from nodepool_ocb.tasks.runs.records import Rows, Table, TaskRun
 
 ATTRIBUTES: Final = "attributes"
 
@@ -50,6 +51,12 @@ def kind(path: str) -> Kind | str | None:
             return GroupRecord
         case ["ocb", "rollouts", _, _, "nodes", _]:
             return NodesRecord
+        case ["ocb", "tasks", "runs", _, _]:
+            return TaskRun
+        case ["ocb", "tasks", "runs", _, _, "facts", _]:
+            return ATTRIBUTES
+        case ["ocb", "tasks", "runs", _, _, table, _] if table in list(Table):
+            return Rows
         case ["nodepool", "image", _, "request-build"]:
             return BuildRequest
         case ["nodepool", "image", _, "pause"]:

@@ -10,9 +10,6 @@ from typing import Any
 import yaml
 
 from nodepool_ocb.tasks.plan import Member
-from nodepool_ocb.tasks.tasklist import Kind, Order, Policy, Relation, Strategy, Task, TaskList
-
-KINDS = {"rsync": Kind.SYNC}
 
 
 def entries(folder: Path) -> list[dict[str, Any]]:
@@ -26,37 +23,6 @@ def _several(value: object) -> tuple[str, ...]:
 
 def selector(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return next((_several(entry[key]) for key in ("tags", "role", "roles", "groups") if key in entry), ())
-
-
-def _relations(entry: Mapping[str, Any], key: str) -> tuple[Relation, ...]:
-    said = entry.get(key) or entry.get(key.replace("-", "_")) or ()
-    return tuple(
-        Relation(each["name"], None if each.get("role", "*") is None else _several(each.get("role", "*")),
-                 Policy(each.get("policy", "all")))
-        for each in said
-    )  # fmt: skip
-
-
-def tasklist(said: Sequence[Mapping[str, Any]]) -> TaskList:
-    """The same as a list of ours."""
-    return TaskList(tuple(map(_task, said)))
-
-
-def _task(entry: Mapping[str, Any]) -> Task:
-    strategy = (entry.get("parameters") or {}).get("strategy")
-    return Task(
-        id=entry["id"],
-        kind=KINDS.get(entry["type"]) or Kind(entry["type"]),
-        version=tuple(map(int, entry.get("version", "1.0.0").split("."))),  # type: ignore[arg-type]
-        roles=selector(entry),
-        requires=_several(entry.get("requires")),
-        required_for=_several(entry.get("required_for")),
-        cross_depends=_relations(entry, "cross-depends"),
-        cross_depended_by=_relations(entry, "cross-depended-by"),
-        tasks=_several(entry.get("tasks")),
-        strategy=Strategy(Order(strategy["type"]), strategy.get("amount")) if strategy else None,
-        place=entry["id"],
-    )
 
 
 class Instances:
@@ -93,7 +59,7 @@ class Instances:
         return [name] if name in self.entries else []
 
     def relations(self) -> Iterator[tuple[str, str]]:
-        """Every (before, after) that the document names, for instances that there are."""
+        """Every (before, after) that the document names, for instances that there are; groups, and ``any``, left out."""
         for name, entry in self.entries.items():
             if entry["type"] == "group":
                 continue
@@ -104,7 +70,7 @@ class Instances:
                 for after in self.tasks(each):
                     yield from self._plain(name, after)
             for key in ("cross-depends", "cross-depended-by"):
-                for said in entry.get(key) or ():
+                for said in (each for each in entry.get(key) or () if each.get("policy") != "any"):
                     for other in self.tasks(said["name"]):
                         for pair in self._crossing(name, other, said.get("role", "*")):
                             yield pair if key == "cross-depends" else pair[::-1]

@@ -1,4 +1,4 @@
-"""``tools/bench annealer|builder``: measures, prints a table, and exits 1 where a promise is not kept."""
+"""``tools/bench annealer|builder|tasks``: measures, prints a table, and exits 1 where a promise is not kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 import click
 from rich.console import Console
 
-from benchmarks import building, converging, dispatching, growing, idling, loading, machines, report, sending
+from benchmarks import building, converging, dispatching, growing, idling, loading, machines, planning, report, sending
 from benchmarks.figure import Figure, Plan
 
 Benchmark: TypeAlias = Callable[[Plan], Iterator[Figure]]
@@ -28,6 +28,7 @@ ANNEALER: Final[Mapping[str, Benchmark]] = {
     "idle": idling.measure,
 }
 BUILDER: Final[Mapping[str, Benchmark]] = {"builder": building.measure}
+TASKS: Final[Mapping[str, Benchmark]] = {"plans": planning.measure}
 
 
 @click.group()
@@ -67,6 +68,13 @@ def annealer(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool)
 def builder(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
     """The builder's figures; exit status 1 where one is missed, unless --quick."""
     measure(BUILDER, only, Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds), file)
+
+
+@main.command()
+@benchmarked(TASKS)
+def tasks(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
+    """The figures of task lists; exit status 1 where one is missed, unless --quick."""
+    measure(TASKS, only, Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds), file)
 
 
 def measure(benchmarks: Mapping[str, Benchmark], only: tuple[str, ...], plan: Plan, file: Path | None) -> NoReturn:

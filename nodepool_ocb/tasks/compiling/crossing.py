@@ -10,6 +10,7 @@ from typing import Final
 from nodepool_ocb.tasks.compiling.placement import Placement
 from nodepool_ocb.tasks.tasklist import SELF, Policy, Relation
 
+FEW: Final = 4  # instances that one vertex waits for without a barrier
 POINTS: Final = 16  # of each instance on the ring that ``any`` chooses from
 
 
@@ -48,7 +49,7 @@ class Crossing:
 
     def all(self, before: Sequence[int], after: Sequence[int], key: tuple[int, object]) -> None:
         """All of these, then all of those; ``key``: the task that is before, and on which nodes."""
-        if len(before) > 1 and len(after) > 1:
+        if len(before) > FEW or (len(before) > 1 and len(after) > 1):  # others may wait for the same
             if key not in self._barriers:
                 self._barriers[key] = self._draft.barrier(f"{self._tasks[key[0]].id}.all", before)
             before = [self._barriers[key]]
@@ -81,8 +82,9 @@ class Crossing:
         Then all instances on other nodes are meant (seed 002, "Alternatives").
         """
         relations = self._placement.relations
-        for number, above in enumerate(relations.local):
-            for each in sorted(above):
+        anchors = self._placement.anchors.keys()
+        for number, above in enumerate(relations.above):
+            for each in sorted(above - anchors):
                 before = self._placement.instances(each)
                 for look, shape in self._placement.shapes.items():
                     if before and number in shape.at and each not in shape.at:

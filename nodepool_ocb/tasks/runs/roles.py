@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, structure
+from nodepool_ocb.engine.deployments import OF_TASKS
 from nodepool_ocb.engine.noderole import Event, after, bound
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
@@ -43,15 +44,20 @@ def definitions(plan: Plan, tasks: Mapping[str, Task], deployment: str) -> dict[
     return found
 
 
+def barclamp(deployment: str) -> str:
+    """What stands in the place of a barclamp in the roles of a deployment's tasks."""
+    return f"tasks of {deployment}"
+
+
 def role(deployment: str, name: str, task: Task | None) -> Role:
     """The role of a task, or of a barrier (None)."""
-    barclamp = f"tasks-of-{deployment}"
+    source = barclamp(deployment)
     jig = kinds.JIGS.get(task.kind, "noop") if task is not None else "noop"
     if task is None or jig == "noop":
-        return Role(barclamp=barclamp, jig="noop", flags=(TASK,), task=name)
+        return Role(barclamp=source, jig="noop", flags=(TASK,), task=name)
     given = parameters.completed(task)
     return Role(
-        barclamp=barclamp,
+        barclamp=source,
         jig=jig,
         flags=(TASK,),
         task=name,
@@ -82,7 +88,8 @@ def of_virtual_node(world: World, name: str, deployment: str, now: float) -> lis
     if view is not None and view.record is not None:
         return []
     base = structure.stored(world).record.epoch
-    node = Node(deployment=deployment, virtual=True, alive=True, since=now, epoch_base=base)
+    labels = {OF_TASKS: deployment}
+    node = Node(deployment=deployment, virtual=True, alive=True, since=now, epoch_base=base, labels=labels)
     return [Create(paths.node(name), node), Create(paths.fence(name), Fence()), Create(paths.noderoles(name))]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.engine import nodes
+from nodepool_ocb.engine import deployments, nodes
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.store import tree
@@ -21,6 +21,7 @@ from nodepool_ocb.tasks.runs.records import Outcome, RunState
 from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.testing.processes import await_that
 from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, history
+from tests.fixtures.commands import Ocb
 
 NODES = {
     "n1": ["primary-controller"],
@@ -238,3 +239,32 @@ def test_another_annealer_goes_on_with_a_run_whose_driver_was_killed(
     assert head.state is RunState.SUCCESSFUL
     for first, then in ((["n1"], ["n4", "n2"]), (["n4", "n2"], ["n3", "n5"]), (["n7"], ["n8"])):
         assert follows(rows, first, then), (first, then)
+
+
+def test_a_deployment_takes_everything_of_its_tasks_along(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path, ocb: Ocb
+) -> None:
+    build(zk_session, {"n1": ["a"]})
+    with annealer(zk_settings, tmp_path / "one") as one:
+        run = begin(zk_session, LINE, {"n1": ["a"]})
+        refused = ocb("deployment", "delete", LAB, "--yes")
+        assert refused.exit_code == 4
+        assert "still holds node n1.example.com" in refused.output
+        finished(zk_session, run, one)
+    assert ocb("node", "delete", "n1.example.com", "--yes").exit_code == 0
+    deleted = ocb("deployment", "delete", LAB, "--yes")
+    assert deleted.exit_code == 0, deleted.output
+    world = tree.load(zk_session)
+    assert (list(world.nodes), list(world.roles), list(world.task_runs)) == ([], [], [])
+    assert zk_session.get(paths.task_runs(LAB)) is None
+    build(zk_session, {"n1": ["a"]})
+    assert int(begin(zk_session, LINE, {"n1": ["a"]})) > int(run), "no number is given twice"
+
+
+def test_a_deployment_whose_tasks_run_is_not_deleted(zk_session: Session) -> None:
+    build(zk_session, {"n1": ["a"]})
+    begin(zk_session, LINE, {"n1": ["a"]})
+    world = tree.load(zk_session)
+    world.drop_node("n1.example.com")
+    with pytest.raises(Conflict, match="run 0000000000 of tasks of deployment lab is under way"):
+        deployments.deletable(world, LAB)
