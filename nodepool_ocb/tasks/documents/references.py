@@ -73,10 +73,7 @@ class _Names:
     def _exists(self, entry: Entry, key: Key, name: str, *, last: bool = False, crossing: bool = False) -> None:
         if patterns.is_pattern(name):
             if name not in self._matching and patterns.too_many(len(self._matching) + 1, len(self._ids)):
-                most = MATCHED // len(self._ids)
-                text = (
-                    f"is one pattern too many: {len(self._ids)} tasks may name one another with {most}; name the task"
-                )
+                text = f"is one pattern too many for {len(self._ids)} tasks; name the tasks that are meant"
                 self._notes.fault(entry, key, text)
             elif not self._matches(name):
                 self._notes.warning(entry, key, f"{name} matches no task of this list")
