@@ -17,7 +17,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Question
 
 WAIT_SECONDS: Final = 60.0  # for an answer, on a machine that has no time for us
-TOO_LONG: Final = "it takes more CPU time than it may: 100 ms, and 5 ms more for each KiB of facts"
+TOO_LONG: Final = "it takes more CPU time than it may: 100 ms, and 10 ms more for each KiB of facts"
 COMMAND: Final = (sys.executable, "-P", "-m", "nodepool_ocb.bounded.worker")
 
 _encode = msgspec.json.Encoder().encode

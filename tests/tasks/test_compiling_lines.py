@@ -125,6 +125,23 @@ def test_the_stage_of_an_old_plugin_is_in_line_by_its_numbers() -> None:
     assert ("clear@n1", "early@n1") not in found
 
 
+def test_what_is_before_and_after_deployment_is_so_in_a_list_without_stages() -> None:
+    tasks = listing(
+        task("update_hosts", "puppet", roles="*", stage="post_deployment", requires="upload_nodes_info"),
+        task("rsync_puppet", "sync", roles="*", stage="pre_deployment", requires="keys"),
+        task("keys", roles="web"),
+        task("upload_nodes_info", roles="web"),
+        task("look", roles="*", requires="update_hosts"),
+    )
+    assert names(waves(compile(tasks, nodes(n1="web", n2="")))) == [
+        "keys@n1",
+        "rsync_puppet@n1 rsync_puppet@n2",
+        "upload_nodes_info@n1",
+        "update_hosts@n1 update_hosts@n2",
+        "look@n1 look@n2",
+    ]
+
+
 def test_a_strategy_follows_what_is_in_order_anyway() -> None:
     tasks = listing(
         task("slow", roles="*", requires="base", strategy=ONE_BY_ONE, version=(2, 0, 0)),

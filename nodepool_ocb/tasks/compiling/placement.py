@@ -17,7 +17,7 @@ from nodepool_ocb.tasks.compiling.election import Selectors, selector
 from nodepool_ocb.tasks.compiling.shape import Shape, bits
 from nodepool_ocb.tasks.patterns import is_pattern
 from nodepool_ocb.tasks.plan import Member
-from nodepool_ocb.tasks.tasklist import SELF, Kind, Relation, TaskList
+from nodepool_ocb.tasks.tasklist import SELF, Kind, Relation, Task, TaskList
 
 ANCHORS = frozenset({Kind.STAGE, Kind.GROUP})
 
@@ -56,6 +56,11 @@ class Relations:
                 yield from (n for n, task in enumerate(self.tasks) if n != but and self.selectors.match(name, task.id))
             elif name in self.number:
                 yield self.number[name]
+
+    @cached_property
+    def added(self) -> Set[str]:
+        """The tasks that groups name."""
+        return frozenset(name for task in self.tasks if task.kind is Kind.GROUP for name in task.tasks)
 
     @cached_property
     def crossing(self) -> Sequence[tuple[int, int, Relation, bool]]:
@@ -124,10 +129,14 @@ class Placement:
     def _selected(self, look: Look) -> set[int]:
         """The tasks which the selectors mean, and those of the groups."""
         mean = self.relations.selectors.mean
-        meant = [n for n, task in enumerate(self.tasks) if mean(selector(task), look.roles, look.admin)]
+        meant = [n for n, task in enumerate(self.tasks) if mean(self._selector(task), look.roles, look.admin)]
         groups = (self.tasks[n] for n in meant if self.tasks[n].kind is Kind.GROUP)
         named = {n for group in groups for n in self.relations.named(group.tasks, -1)}
         return {n for n in named.union(meant) if self.tasks[n].kind not in ANCHORS}
+
+    def _selector(self, task: Task) -> tuple[str, ...]:
+        """A task that says nothing, and that a group names, runs on the nodes of the group alone."""
+        return task.roles if task.id in self.relations.added else selector(task)
 
     def _numbered(self, look: Look, shape: Shape) -> list[int]:
         """Position → the place of its vertex among those of a node; -1 where that is on the admin node."""
