@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Run
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
