@@ -1,5 +1,5 @@
-"""The demo: machines from nothing to ready, alone and in groups, images from a request to an upload; every step is a command
-that a user types.
+"""The demo: machines from nothing to ready, alone and in groups, a task list in its order, images from a request to an upload;
+every step is a command that a user types.
 
 Exit status 0 means that every scene came to its end. What it runs on is stage.py's; the scenes are in modules of their own.
 """
@@ -23,6 +23,7 @@ from play import COMMAND, PATIENCE_SECONDS, ROOT, Failed, Play
 from scene_images import ImagesScene
 from scene_machines import MachinesScene
 from scene_rollout import RolloutScene
+from scene_tasks import TasksScene
 
 FOLDER: Final = Path(tempfile.gettempdir()) / f"nodepool-ocb-demo-{os.getuid()}"
 
@@ -109,7 +110,7 @@ def stop() -> int:
 
 def perform(play: Play) -> None:
     """Every scene, and where to look then. Raises Failed."""
-    for scene in (MachinesScene(play), RolloutScene(play), ImagesScene(play)):
+    for scene in (MachinesScene(play), RolloutScene(play), TasksScene(play), ImagesScene(play)):
         for act in scene.acts:
             act()
     close(play)

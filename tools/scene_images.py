@@ -1,4 +1,4 @@
-"""The third scene: an image is asked for, built by one of two builders, uploaded, built again; the oldest build goes."""
+"""The fourth scene: an image is asked for, built by one of two builders, uploaded, built again; the oldest build goes."""
 
 from __future__ import annotations
 

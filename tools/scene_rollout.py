@@ -28,7 +28,7 @@ class RolloutScene:
 
     def __init__(self, play: Play) -> None:
         self._play = play
-        self._machines = dict(zip(NODES, play.built["machines"][COUNT:], strict=True))
+        self._machines = dict(zip(NODES, play.built["machines"][COUNT : COUNT + len(NODES)], strict=True))
         self.acts = (self.open, self.plan, self.roll_out, self.mend)
 
     def open(self) -> None:

@@ -27,7 +27,7 @@ from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import BUILDER, DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import Server, init
 
-MACHINES: Final = 18  # of which the first scene takes six
+MACHINES: Final = 26  # of which the scenes take six, twelve and eight
 ANNEALERS: Final = ("annealer-1", "annealer-2")
 BUILDERS: Final = ("builder-1", "builder-2")
 SCRIPT: Final = """

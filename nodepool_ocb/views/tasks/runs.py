@@ -85,7 +85,7 @@ def row(key: Key, head: TaskRun, holder: LockOwner | None) -> RunRow:
         ended=head.ended,
         by=head.by,
         nodes=head.nodes,
-        instances=head.vertices,
+        instances=sum(head.counts.values()) - head.skipped if head.over else head.vertices,
         counts=head.counts,
         driver=Whole(holder) if holder else None,
         reason=head.reason,
