@@ -174,6 +174,8 @@ def upload(session: Session, owner: Owner, texts: Mapping[str, str], meta: Meta,
     name = folder.rpartition("/")[2]
 
     def after(before: TaskListRecord, life: float) -> TaskListRecord:
+        if before.upload > name:  # which deletes all before it, this one too
+            raise _changed(owner, before)
         return replace(
             before,
             upload=name, parts=len(parts), files=len(texts), tasks=meta.tasks, text_bytes=size, since=session.now(),
