@@ -9,6 +9,8 @@ import pytest
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS
+from nodepool_ocb.tasks.compiling.election import Selectors
+from nodepool_ocb.tasks.compiling.placement import Placement, Relations
 from nodepool_ocb.tasks.tasklist import Expression, Language, Order, Strategy
 from tests.tasks.lists import (
     AT_ONCE,
@@ -250,3 +252,12 @@ def test_a_thousand_tasks_on_a_hundred_nodes_are_looked_at_a_few_times_each() ->
     plan = compile(tasks, nodes(**{f"n{n}": roles[n % 5] for n in range(100)}))
     assert len(plan) < 20_500
     assert sum(map(len, plan.parents)) < 2.2 * len(plan)
+
+
+def test_nodes_that_a_list_does_not_tell_apart_are_worked_out_once() -> None:
+    tasks = listing(group("web"), task("a", roles="web"), task("b", roles="/w.*/ db", requires="a"))
+    members = nodes(**{f"n{n}": f"web rack{n} wheel{n % 2}" for n in range(100)}, n200="db")
+    roles = {member.name: member.roles for member in members}
+    placement = Placement(Relations(tasks, Selectors(tasks)), members, roles)
+    assert sorted(len(shape.tasks) for shape in placement.shapes.values()) == [1, 2]
+    assert sum(map(len, placement.nodes.values())) == 101

@@ -23,10 +23,14 @@ ANCHORS = frozenset({Kind.STAGE, Kind.GROUP})
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What selectors see of a node."""
+    """What a list sees of a node: roles that it does not name make no difference."""
 
-    roles: frozenset[str]
+    names: frozenset[str]  # all names of roles and groups in the list that mean it
     admin: bool
+
+    def meant(self, names: Iterable[str]) -> bool:
+        """Whether any of these names, which are in the list, means it."""
+        return not self.names.isdisjoint(names)
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -43,6 +47,7 @@ class Relations:
         self.tasks = tasks.tasks
         self.selectors = selectors
         self.number = {task.id: number for number, task in enumerate(self.tasks)}
+        self._matching: dict[str, list[int]] = {}
         self.above: list[set[int]] = [set() for _ in self.tasks]  # by requires and required_for
         for number, task in enumerate(self.tasks):
             self.above[number].update(self.named(task.requires, number))
@@ -53,7 +58,10 @@ class Relations:
         """The tasks that names and /patterns/ mean; a pattern does not mean the task that says it."""
         for name in names:
             if is_pattern(name):
-                yield from (n for n, task in enumerate(self.tasks) if n != but and self.selectors.match(name, task.id))
+                if name not in self._matching:
+                    match = self.selectors.match
+                    self._matching[name] = [n for n, task in enumerate(self.tasks) if match(name, task.id)]
+                yield from (number for number in self._matching[name] if number != but)
             elif name in self.number:
                 yield self.number[name]
 
@@ -100,7 +108,8 @@ class Placement:
         self.relations = relations
         self.tasks = relations.tasks
         self.members = members
-        self.looks = [Look(frozenset(roles[member.name]), member.admin) for member in members]
+        meaning = relations.selectors.meaning
+        self.looks = [Look(meaning(frozenset(roles[each.name]), each.admin), each.admin) for each in members]
         self.nodes: dict[Look, list[int]] = {}  # in listing order
         for node, look in enumerate(self.looks):
             self.nodes.setdefault(look, []).append(node)
@@ -128,8 +137,7 @@ class Placement:
 
     def _selected(self, look: Look) -> set[int]:
         """The tasks which the selectors mean, and those of the groups."""
-        mean = self.relations.selectors.mean
-        meant = [n for n, task in enumerate(self.tasks) if mean(self._selector(task), look.roles, look.admin)]
+        meant = [n for n, task in enumerate(self.tasks) if look.meant(self._selector(task))]
         groups = (self.tasks[n] for n in meant if self.tasks[n].kind is Kind.GROUP)
         named = {n for group in groups for n in self.relations.named(group.tasks, -1)}
         return {n for n in named.union(meant) if self.tasks[n].kind not in ANCHORS}
@@ -194,7 +202,7 @@ class Placement:
         """The vertices of a task, each once, those that run in listing order; on the nodes that the names mean, or on all."""
         found: list[int] = []
         for look, shape in self.shapes.items():
-            if task in shape.at and (not names or self.relations.selectors.mean(names, look.roles, look.admin)):
+            if task in shape.at and (not names or look.meant(names)):
                 found += self.vertices(look, [shape.at[task]])
         return sorted(dict.fromkeys(found), key=self.draft.node_of.__getitem__)
 
