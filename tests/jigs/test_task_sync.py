@@ -83,15 +83,22 @@ def tree(folder: Path) -> dict[str, Any]:
     }
 
 
-def receivers() -> list[str]:
-    """The processes of rsync that receive, on whatever machine."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found += [place.parent.name] if place.read_bytes().startswith(b"rsync\0--server\0") else []
-        except OSError:
-            continue
-    return found
+def words(pid: object) -> list[bytes]:
+    """The command line of a process, while there is such."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return []
+
+
+def receivers(machine: Machine) -> list[int]:
+    """The processes of rsync that receive on the machine."""
+    return [pid for pid in machine.farm.processes(0) if words(pid)[:2] == [b"rsync", b"--server"]]
+
+
+def senders(src: Path) -> list[int]:
+    """The processes of rsync that send what is in this directory."""
+    every = (int(place.name) for place in Path("/proc").glob("[0-9]*"))
+    return [pid for pid in every if words(pid)[:2] == [b"rsync", b"-e"] and f"{src}/".encode() in words(pid)]
 
 
 # -- what is there afterwards --
@@ -234,16 +241,13 @@ def test_an_rsync_of_this_host_that_is_killed_fails_the_attempt_at_once(
 ) -> None:
     outcome = syncer.begin(machine.task(parameters(big(src), dst)))
     until(lambda: list(dst.glob(".big.*")))
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            words = place.read_bytes().split(b"\0")
-            if words[:2] == [b"rsync", b"-e"] and str(src).encode() in words[-3]:
-                os.kill(int(place.parent.name), signal.SIGKILL)
+    for sender in senders(src):
+        os.kill(sender, signal.SIGKILL)
     failed = outcome()
     assert isinstance(failed, Failed)
     assert failed.exit_code == 137
     assert failed.reason.startswith("rsync: exit code 137")
-    assert not receivers()
+    assert not receivers(machine)
 
 
 # -- who pushes --
@@ -265,20 +269,20 @@ def pusher(machine: Any, order: Any) -> subprocess.Popen[str]:
 def test_a_pusher_that_is_killed_or_frozen_does_not_act_beside_its_successor(
     machine: Any, successor: Any, src: Path, dst: Path, fate: signal.Signals
 ) -> None:
-    before = set(receivers())
+    before = set(receivers(machine))
     first = pusher(machine, machine.task(parameters(big(src), dst), log=None))
     try:
         until(lambda: list(dst.glob(".big.*")))
         first.send_signal(fate)
-        old = set(receivers()) - before
+        old = set(receivers(machine)) - before
         assert old
         if fate is signal.SIGSTOP:
             for receiver in old:
-                os.kill(int(receiver), fate)  # so it ends only if it is ended
+                os.kill(receiver, fate)  # so it ends only if it is ended
         (src / "b").write_text("of the successor")
         pending = successor.begin(machine.task(parameters(src, dst), epoch=2, previous_epoch=1))
-        until(lambda: set(receivers()) - old - before)
-        assert not old & set(receivers())
+        until(lambda: set(receivers(machine)) - old - before)
+        assert not old & set(receivers(machine))
         outcome = pending()
         assert isinstance(outcome, Succeeded), outcome
         assert outcome.ordered
@@ -302,10 +306,9 @@ def test_who_pushes_under_an_epoch_that_is_over_is_not_heard_any_more(
     (machine.state / "epoch.1").write_text("5 other@1 5\n")
     call = machine.run_file("push.late.call")
     call.write_text("1\n")
-    until(lambda: not call.exists())
+    until(lambda: "under epoch 1 comes too late" in machine.run_file("output").read_text())
     assert not machine.run_file("push.late.go").exists()
-    assert "under epoch 1 comes too late" in machine.run_file("output").read_text()
-    until(lambda: (dst / "big").exists() and not receivers())
+    until(lambda: (dst / "big").exists() and not receivers(machine))
     (src / "b").write_text("later")
     last = successor.run(machine.task(parameters(src, dst), epoch=6, previous_epoch=1, log=None))
     assert isinstance(last, Succeeded), last
@@ -332,8 +335,8 @@ def test_who_is_told_to_stop_leaves_nothing_behind_and_the_run_waits_for_the_nex
     until(lambda: list(dst.glob(".big.*")))
     syncer.stop.set()
     assert outcome() == Detached()
-    until(lambda: not receivers())
-    assert not subprocess.run(["pgrep", "-f", "carry.sh"], capture_output=True, check=False).stdout
+    until(lambda: not receivers(machine))
+    assert not senders(src)
     assert isinstance(successor.run(machine.task(parameters(src, dst), epoch=2, previous_epoch=1)), Succeeded)
     assert tree(dst) == tree(src)
     assert machine.events("start") == ["start"]
@@ -345,7 +348,7 @@ def test_a_push_is_ended_on_the_machine_when_it_is_cancelled(
     outcome = syncer.begin(machine.task(parameters(big(src), dst)))
     until(lambda: list(dst.glob(".big.*")))
     assert successor.jig.cancel(machine.task({}, epoch=2)) is None
-    assert not receivers()
+    assert not receivers(machine)
     assert outcome() == Fenced(2)
 
 
