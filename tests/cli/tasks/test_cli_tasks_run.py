@@ -202,7 +202,9 @@ def test_a_node_that_was_deleted_and_made_again_has_done_nothing(ocb: Ocb, ask: 
     assert ocb(*run("--wait", "--timeout", "240")).exit_code == 6
 
     def planned(*more: str) -> set[tuple[str, str]]:
-        return {(row["task"], node) for row in ask(*run("--plan", *more), exit_code=10)["runs"] for node in row["nodes"]}
+        return {
+            (row["task"], node) for row in ask(*run("--plan", *more), exit_code=10)["runs"] for node in row["nodes"]
+        }
 
     assert ("site", "n1.example.com") not in planned("--retry") | planned("--event", "other")
     assert ocb("node", "delete", "n1.example.com", "--yes").exit_code == 0
