@@ -64,7 +64,9 @@ def test_the_order_within_a_part_is_that_of_its_own_plan() -> None:
     plan = united(canary="a", rest="bd")
     for vertex in range(len(alone)):
         if alone.nodes[alone.node_of[vertex]]:
-            wanted = {name if "@" in name else uniting.of_part(name, "rest") for name in above(alone, alone.name(vertex))}
+            wanted = {
+                name if "@" in name else uniting.of_part(name, "rest") for name in above(alone, alone.name(vertex))
+            }
             assert above(plan, alone.name(vertex)) == wanted
 
 
