@@ -18,7 +18,7 @@ from nodepool_ocb.tasks.conditions.yaql import engine
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Question, prepared
 
 CPU_SECONDS: Final = 0.1  # of an expression
-CPU_SECONDS_A_KIB: Final = 0.005  # more, for each KiB of facts that it is given
+CPU_SECONDS_A_KIB: Final = 0.01  # more, for each KiB of facts that it is given
 MOST_ANSWER: Final = 512 * 1024  # bytes
 
 

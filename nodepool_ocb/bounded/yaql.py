@@ -17,7 +17,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Question
 
 WAIT_SECONDS: Final = 60.0  # for an answer, on a machine that has no time for us
-TOO_LONG: Final = "it takes more CPU time than it may: 100 ms, and 5 ms more for each KiB of facts"
+TOO_LONG: Final = "it takes more CPU time than it may: 100 ms, and 10 ms more for each KiB of facts"
 COMMAND: Final = (sys.executable, "-P", "-m", "nodepool_ocb.bounded.worker")
 
 _encode = msgspec.json.Encoder().encode
@@ -58,35 +58,41 @@ class Yaql:
         process.wait()
 
     def _begin(self) -> subprocess.Popen[bytes]:
+        """In a session of its own: what a terminal interrupts is us, and we end it."""
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
         self._process = subprocess.Popen(
-            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env={**os.environ, "PYTHONHASHSEED": "0"}
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env=environment, start_new_session=True
         )
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
         return self._process
 
     def _exchange(self, process: subprocess.Popen[bytes], line: bytes) -> bytes:
-        """The answer; without an end if the process ended. The worker reads all of a line before it writes."""
+        """The answer; without an end if the process ended. Raises OcbError if there is none in time."""
         assert process.stdin is not None
         assert process.stdout is not None
-        try:
-            process.stdin.write(line)
-            process.stdin.flush()
-        except BrokenPipeError:
-            return b""
-        parts = b""
+        question, answer = memoryview(line), b""
         deadline = time.monotonic() + WAIT_SECONDS
         with selectors.DefaultSelector() as selector:
+            selector.register(process.stdin, selectors.EVENT_WRITE)
             selector.register(process.stdout, selectors.EVENT_READ)
-            while not parts.endswith(b"\n"):
-                if not selector.select(max(0.0, deadline - time.monotonic())):
+            while not answer.endswith(b"\n"):
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
                     self.close()
                     raise OcbError(
-                        f"YAQL gave no answer in {WAIT_SECONDS:.0f} s; this machine has no time, try again later"
+                        f"YAQL gave no answer in {WAIT_SECONDS:.0f} s: this machine is busy; try again later"
                     )
-                part = process.stdout.read1()  # type: ignore[attr-defined]
-                if not part:
-                    break
-                parts += part
-        return parts
+                if any(key.fileobj is process.stdout for key, _ in ready):
+                    part = os.read(process.stdout.fileno(), 1 << 16)
+                    answer += part
+                    if not part:
+                        break
+                elif question:
+                    question = question[_written(process.stdin, question) :]
+                if not question and process.stdin in selector.get_map():
+                    selector.unregister(process.stdin)
+        return answer
 
     def _ended(self, process: subprocess.Popen[bytes]) -> Answer:
         status = process.wait()
@@ -98,6 +104,14 @@ class Yaql:
                 fault=f"it ended the process that evaluates it, by {signal.Signals(-status).name}", hostile=True
             )
         raise OcbError(f"the process that evaluates YAQL ended with status {status}; what it said is above")
+
+
+def _written(pipe: IO[bytes], text: memoryview) -> int:
+    """How much of it was taken; all of it by a process that has ended, which its answer will tell."""
+    try:
+        return os.write(pipe.fileno(), text)
+    except BrokenPipeError:
+        return len(text)
 
 
 def _close(pipe: IO[bytes]) -> None:

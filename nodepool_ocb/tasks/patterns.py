@@ -17,6 +17,7 @@ from nodepool_ocb.errors import Invalid
 
 LONGEST: Final = 63  # of a name, in letters; a longer one matches no pattern
 SIZE: Final = 500  # of an expression, in letters
+MATCHED: Final = 2_000_000  # names with which patterns are compared: some seconds
 WAYS: Final = (LONGEST + 1) ** 3  # three times "anything" in a row
 
 Matcher: TypeAlias = Callable[[str], bool]
@@ -93,6 +94,15 @@ def matching(text: str, names: Iterable[str], compat_prefix: bool = False) -> li
     ['ceph-mon', 'ceph-osd']
     """
     return list(filter(matcher(text, compat_prefix), names))
+
+
+def too_many(patterns: int, names: int) -> bool:
+    """Whether it takes too long to compare each of so many patterns with each of so many names.
+
+    >>> too_many(200, 10_000), too_many(201, 10_000)
+    (False, True)
+    """
+    return patterns * names > MATCHED
 
 
 class _Unknown(Exception):

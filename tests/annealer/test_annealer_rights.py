@@ -16,7 +16,9 @@ from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store import acls
 from nodepool_ocb.store.client.access import Acls
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.tasks.runs.records import RunState
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
+from tests.annealer.tasks.task_staging import begin, build, finished
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 
 
@@ -58,6 +60,9 @@ def test_an_annealer_with_a_user_of_its_own_makes_a_node_ready_and_may_write_no_
     annealer.start(120.0)
     fleet.until_all_active(120.0)
     assert [run.outcome for run in fleet.runs(above).values()] == ["succeeded"]
+    build(fleet.session, {"t1": ["a"]})
+    tasks = begin(fleet.session, "- {id: first, type: shell, role: [a], parameters: {cmd: x}}", {"t1": ["a"]})
+    assert finished(fleet.session, tasks).state is RunState.SUCCESSFUL
     assert fleet.differing() == []
     refuses(fleet, node)
     annealer.close(60.0)

@@ -15,7 +15,7 @@ from tests.jigs.workshop import Annealer, Machine
 
 needs_puppet = pytest.mark.skipif(
     shutil.which("puppet", path="/usr/bin:/opt/puppetlabs/bin") is None,
-    reason="there is no puppet here; tools/setup --puppet installs puppet-agent",
+    reason="there is no puppet here; tools/setup installs puppet-agent",
 )
 
 
@@ -101,15 +101,7 @@ def test_a_manifest_that_is_not_there_is_the_reason(machine: Any, puppet: Any) -
 
 
 def test_a_machine_without_puppet_is_told_with_the_package(machine: Any, tmp_path: Path) -> None:
-    farm, (folder, programs) = machine.farm, (tmp_path / "farm" / "m0", tmp_path / "programs")
-    programs.mkdir()
-    for file in Path("/usr/bin").iterdir():
-        if file.name not in ("puppet", "rsync"):
-            (programs / file.name).symlink_to(file)
-    config = folder / "sshd_config"
-    config.write_text(config.read_text().replace("SetEnv ", f"SetEnv PATH={programs} "))
-    farm.kill(0)
-    farm.start(0)
+    machine.leave_out(tmp_path / "programs", "puppet")
     one = Annealer(machine.settings(), PuppetJig)
     outcome = one.run(machine.task({"puppet_manifest": manifest(tmp_path, "")}))
     one.jig.close()

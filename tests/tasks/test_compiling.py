@@ -71,7 +71,7 @@ def test_a_group_of_nobody_still_stands_between_others() -> None:
 
 def test_what_a_selector_means() -> None:
     tasks = listing(
-        group("storage", roles="ceph cinder", tasks="named"),
+        group("storage", roles="ceph cinder", tasks="named named_alone"),
         task("by_role", roles="ceph"),
         task("by_group", roles="storage"),
         task("by_pattern", roles="/c.*/"),
@@ -79,12 +79,13 @@ def test_what_a_selector_means() -> None:
         task("on_the_admin_node", roles="master"),
         task("named", roles="nobody"),
         task("compute"),
+        task("named_alone"),
     )
-    plan = compile(tasks, nodes(n1="ceph", n2="cinder", n3="compute", admin="ceph"))
+    plan = compile(tasks, nodes(n1="ceph", n2="cinder", n3="compute named_alone", admin="ceph"))
     assert set(works(plan)) == {
         "by_role@n1", "by_role@admin", "by_group@n1", "by_group@n2", "by_group@admin", "by_pattern@n1", "by_pattern@n2",
         "by_pattern@n3", "everywhere@n1", "everywhere@n2", "everywhere@n3", "on_the_admin_node@admin", "named@n1",
-        "named@n2", "named@admin", "compute@n3",
+        "named@n2", "named@admin", "compute@n3", "named_alone@n1", "named_alone@n2", "named_alone@admin",
     }  # fmt: skip
 
 

@@ -9,6 +9,8 @@ import pytest
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS
+from nodepool_ocb.tasks.compiling.election import Selectors
+from nodepool_ocb.tasks.compiling.placement import Placement, Relations
 from nodepool_ocb.tasks.tasklist import Expression, Language, Order, Strategy
 from tests.tasks.lists import (
     AT_ONCE,
@@ -125,6 +127,23 @@ def test_the_stage_of_an_old_plugin_is_in_line_by_its_numbers() -> None:
     assert ("clear@n1", "early@n1") not in found
 
 
+def test_what_is_before_and_after_deployment_is_so_in_a_list_without_stages() -> None:
+    tasks = listing(
+        task("update_hosts", "puppet", roles="*", stage="post_deployment", requires="upload_nodes_info"),
+        task("rsync_puppet", "sync", roles="*", stage="pre_deployment", requires="keys"),
+        task("keys", roles="web"),
+        task("upload_nodes_info", roles="web"),
+        task("look", roles="*", requires="update_hosts"),
+    )
+    assert names(waves(compile(tasks, nodes(n1="web", n2="")))) == [
+        "keys@n1",
+        "rsync_puppet@n1 rsync_puppet@n2",
+        "upload_nodes_info@n1",
+        "update_hosts@n1 update_hosts@n2",
+        "look@n1 look@n2",
+    ]
+
+
 def test_a_strategy_follows_what_is_in_order_anyway() -> None:
     tasks = listing(
         task("slow", roles="*", requires="base", strategy=ONE_BY_ONE, version=(2, 0, 0)),
@@ -233,3 +252,12 @@ def test_a_thousand_tasks_on_a_hundred_nodes_are_looked_at_a_few_times_each() ->
     plan = compile(tasks, nodes(**{f"n{n}": roles[n % 5] for n in range(100)}))
     assert len(plan) < 20_500
     assert sum(map(len, plan.parents)) < 2.2 * len(plan)
+
+
+def test_nodes_that_a_list_does_not_tell_apart_are_worked_out_once() -> None:
+    tasks = listing(group("web"), task("a", roles="web"), task("b", roles="/w.*/ db", requires="a"))
+    members = nodes(**{f"n{n}": f"web rack{n} wheel{n % 2}" for n in range(100)}, n200="db")
+    roles = {member.name: member.roles for member in members}
+    placement = Placement(Relations(tasks, Selectors(tasks)), members, roles)
+    assert sorted(len(shape.tasks) for shape in placement.shapes.values()) == [1, 2]
+    assert sum(map(len, placement.nodes.values())) == 101

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.errors import Invalid, NotFound
-from nodepool_ocb.tasks import reading
+from nodepool_ocb.tasks import patterns, reading
+from nodepool_ocb.tasks.documents import circles
 from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Order, Policy, Relation, Strategy, Task, TaskList
 
 SHELL = "type: shell, role: [x], parameters: {cmd: 'true'}"
@@ -480,6 +481,23 @@ def test_what_waits_for_itself_on_some_node_is_refused(text: str) -> None:
     ],
 )
 def test_requirements_that_never_meet_on_a_node_are_no_circle(text: str) -> None:
+    tasks(text)
+
+
+def test_more_patterns_than_can_be_compared_in_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"- {{id: a, {SHELL}, requires: [/b/, /b/, /b.*/]}}\n- {{id: b, {SHELL}}}"
+    monkeypatch.setattr(patterns, "MATCHED", 3)
+    assert problems(text) == [
+        "f.yaml:1: a.requires[2]: is one pattern too many for 2 tasks; name the tasks that are meant"
+    ]
+    monkeypatch.setattr(patterns, "MATCHED", 4)
+    tasks(text)
+
+
+def test_requirements_beyond_a_million_are_left_to_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"- {{id: a, {SHELL}, requires: [/b.*/]}}\n- {{id: b, {SHELL}, requires: [a]}}"
+    assert len(problems(text)) == 1
+    monkeypatch.setattr(circles, "MOST", 1)
     tasks(text)
 
 

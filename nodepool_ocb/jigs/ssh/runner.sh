@@ -7,7 +7,7 @@
 # In STATE_DIR, for the eyes of its owner only:
 #   epoch.0 epoch.1   "EPOCH ROLE@GENERATION EPOCH", written in turn: the higher one counts, a torn one does not
 #   lock runner.TOKEN see "who may decide"
-#   current           the newest run, in the first line: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT_ID
+#   current           the newest run, in the first line: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
 #   reserve           room for the result of the run that goes on, given up where the disk is full when it ends
 #   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, unread, result; ending, followed, flooded
@@ -27,6 +27,9 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 newline='
 '
 read -r boot </proc/sys/kernel/random/boot_id
+{ IFS= read -r stat </proc/1/stat; } 2>/dev/null || stat=
+set -- ${stat##*) }
+boot=$boot.${20-} # with the start of the first process: a container has its kernel's boot id, and numbers processes anew
 read -r up _ </proc/uptime
 [ -e "$here/apart" ] && apart=setsid || apart= # GNU timeout makes a process group of its own, others do not
 base=$(($(date +%s) - ${up%.*})) # of the wall clock in the history; what happened before what is told by the uptime
@@ -473,7 +476,7 @@ order_run() {
   if [ "$payload" = lines ]; then
     take && script=$taken && take && attributes=$taken && take && tree=$taken || exit
   else
-    head -c "$(($1 + $2 + $3))" | receive "$@"
+    part "$(($1 + $2 + $3))" | receive "$@"
     received=$?
     IFS= read -r line && [ "$line" = "$token" ] || { rm -rf "$incoming"; exit; } # cut off in the middle: nothing is begun
     [ $received -eq 0 ] || {
@@ -491,9 +494,13 @@ order_run() {
   [ "$payload" = lines ] || rm -rf "$incoming"
 }
 
+part() { # BYTES: so many of stdin, and none of what follows: the head of busybox takes more than it prints
+  dd bs=65536 iflag=fullblock,count_bytes count="$1" 2>/dev/null
+}
+
 receive() { # SIZES: what comes with an order, to its end even where the disk is full, for the next order stands behind it
-  mkdir -p "$incoming" && head -c "$1" >"$incoming/script" && head -c "$2" >"$incoming/attributes.json" &&
-    head -c "$3" >"$incoming/tree" && return
+  mkdir -p "$incoming" && part "$1" >"$incoming/script" && part "$2" >"$incoming/attributes.json" &&
+    part "$3" >"$incoming/tree" && return
   cat >/dev/null
   return 1
 } 2>/dev/null

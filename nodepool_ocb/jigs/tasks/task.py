@@ -45,6 +45,7 @@ class Task(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Json]  # of the list, and what differs on this node
     uid: str
     noop: bool  # say what would be done, and change nothing
+    once: str  # names this task of this run of its list, under whatever claims it is tried
 
     def shaped(self, kind: Kind, shape: type[Shape]) -> Shape:
         """The parameters, with the defaults of their kind; raises Refused where one is missing, or not what it should be."""
@@ -71,14 +72,18 @@ class TaskJig(ScriptJig):
         return replace(order, definition=replace(order.definition, script=text))
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
-        outcome = super().run(order, stop)
-        if isinstance(outcome, Succeeded):
-            return replace(outcome, attributes=order.attributes)
-        if isinstance(outcome, Failed):
-            said = _SAID.findall(outcome.tail) if outcome.exit_code else []
-            timed_out = outcome.reason.startswith("timed out")
-            return replace(outcome, attributes=None, reason=said[-1] if said and not timed_out else outcome.reason)
-        return outcome
+        return concluded(order, super().run(order, stop))
+
+
+def concluded(order: Order, outcome: Outcome) -> Outcome:
+    """The outcome of a task whose script came to this one."""
+    if isinstance(outcome, Succeeded):
+        return replace(outcome, attributes=order.attributes)
+    if isinstance(outcome, Failed):
+        said = _SAID.findall(outcome.tail) if outcome.exit_code else []
+        timed_out = outcome.reason.startswith("timed out")
+        return replace(outcome, attributes=None, reason=said[-1] if said and not timed_out else outcome.reason)
+    return outcome
 
 
 def task(order: Order) -> Task:
@@ -90,7 +95,8 @@ def task(order: Order) -> Task:
     whole = {name: substituted(value, own) for name, value in parameters.items()}
     if isinstance(source := whole.pop(DATA_FROM, None), str):
         whole["data"] = as_yaml(_map(order.attributes, source))
-    return Task(whole, str(own["uid"]), run.get("noop") is True)
+    once = f"{order.role} {run['run']}" if "run" in run else f"{order.role} @{order.generation}"
+    return Task(whole, str(own["uid"]), run.get("noop") is True, once)
 
 
 def _map(holder: Mapping[str, Json], name: str) -> dict[str, Any]:

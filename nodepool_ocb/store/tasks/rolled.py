@@ -28,6 +28,8 @@ from nodepool_ocb.tasks.runs.standing import vertex_of
 
 ENDS_SECONDS: Final = 15.0  # in which a run ends after its rollout
 LOOK_SECONDS: Final = 0.05
+#: The fields of a run that say how it fared.
+OF_ITS_COURSE: Final = ("state", "ended", "reason", "counts", "stop", "stopped_by", "away")
 
 
 def rollout_under_way(session: Session, deployment: str) -> str | None:
@@ -92,7 +94,8 @@ def reopened(session: Session, deployment: str, identity: str) -> list[Change]:
     for changes in limits.parts([list(each) for each in waiting_again(tree.load(session), found[0])]):
         session.commit([Check(paths.task_runs(deployment), version), *changes])
     znode, head = _read(session, deployment, identity)
-    again = replace(head, state=RunState.COMMITTING, ended=None, reason=None, counts={}, stop=None, stopped_by=None)
+    fresh = TaskRun(state=RunState.COMMITTING, virtual=head.virtual)
+    again = replace(head, **{each: getattr(fresh, each) for each in OF_ITS_COURSE})
     return [
         Set(paths.task_runs(deployment), replace(known, over=False, driver=None, since=session.now()), version),
         Set(znode.path, again, znode.version),

@@ -12,11 +12,15 @@ LOOKS: Final = 2_000_000  # edges that are looked at: then the shortest circle s
 
 
 def refuse(parents: Sequence[Sequence[int]], order: Sequence[int], describe: Callable[[int], str]) -> None:
-    """Raises Invalid with one shortest circle, where ``order`` lacks vertices because they wait for one another."""
+    """Raises Invalid with one shortest circle, where ``order`` lacks vertices because they wait for one another.
+
+    What is described by an empty text is left out of the message.
+    """
     if len(order) == len(parents):
         return
     circle = _shortest(parents, _knotted(parents, order))
-    ways = " → ".join(describe(vertex) for vertex in circle)
+    names = [name for name in map(describe, circle[:-1]) if name]
+    ways = " → ".join([*names, names[0]])
     raise Invalid(f"tasks wait for one another: {ways}; take one of these relations away")
 
 

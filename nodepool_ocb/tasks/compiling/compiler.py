@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from nodepool_ocb.tasks.compiling import groups, lines
@@ -66,7 +67,10 @@ def _order(placement: Placement, tasks: TaskList, amount_of: Amount | None) -> N
 
 
 def _described(placement: Placement, vertex: int) -> str:
+    """TASK@NODE and its place; empty for barriers, but those of groups, which say why one waits for another."""
     number = placement.draft.task_of[vertex]
+    if number in placement.draft.barriers and not re.search(r"\.(start|end|chunk-[0-9]+)$", placement.name(vertex)):
+        return ""
     place = placement.tasks[number].place if number < len(placement.tasks) else ""
     return f"{placement.name(vertex)} ({place})" if place else placement.name(vertex)
 

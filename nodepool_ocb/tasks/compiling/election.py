@@ -58,9 +58,16 @@ class Selectors:
     def __init__(self, tasks: TaskList) -> None:
         self._compat = tasks.compat_prefix
         self._groups = {group.id: selector(group) for group in tasks.of_kind(Kind.GROUP)}
-        self.mean = cache(self._mean)
+        far = (each for task in tasks.tasks for each in (*task.cross_depends, *task.cross_depended_by))
+        self._names = {name for each in far for name in each.roles or ()}
+        self._names.update(name for task in tasks.tasks for name in selector(task))
+        self.meaning = cache(self._meaning)
 
-    def _mean(self, names: Sequence[str], roles: frozenset[str], admin: bool) -> bool:
+    def _meaning(self, roles: frozenset[str], admin: bool) -> frozenset[str]:
+        """All names of the list that mean a node with these roles."""
+        return frozenset(name for name in self._names if self._one(name, roles, admin))
+
+    def mean(self, names: Sequence[str], roles: frozenset[str], admin: bool) -> bool:
         """Whether any of these names means a node with these roles. A group's name means the nodes with its roles."""
         return any(self._one(name, roles, admin) for name in names)
 

@@ -105,8 +105,7 @@ class _Groups:
         return found
 
     def _chunks(self, task: Task, size: int | None) -> dict[int, int]:
-        mean = self._placement.relations.selectors.mean
-        looks = [look for look in self._placement.nodes if mean(selector(task), look.roles, look.admin)]
+        looks = [look for look in self._placement.nodes if look.meant(selector(task))]
         nodes = sorted(node for look in looks for node in self._placement.nodes[look])
         return {node: place // size if size else 0 for place, node in enumerate(nodes)}
 
@@ -144,11 +143,7 @@ class _Groups:
 
     def _belonging_of(self, look: Look) -> dict[int, Sequence[int]]:
         selectors, tasks = self._placement.relations.selectors, self._placement.tasks
-        here = [
-            (place, group.task)
-            for place, group in enumerate(self.groups)
-            if selectors.mean(selector(group.task), look.roles, look.admin)
-        ]
+        here = [(place, group.task) for place, group in enumerate(self.groups) if look.meant(selector(group.task))]
         return {
             number: [place for place, group in here if selectors.belong(tasks[number], group)]
             for number in self._placement.shapes[look].tasks

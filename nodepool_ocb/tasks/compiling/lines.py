@@ -31,17 +31,22 @@ def line(placement: Placement, tasks: Sequence[int]) -> None:
 def hooks(placement: Placement) -> None:
     """Of a list without relations between nodes: what is before ``deploy_start`` is in line, and what is after ``deploy_end``."""
     above, number = placement.relations.above, placement.relations.number
-    below: list[set[int]] = [set() for _ in above]
-    for task, each in enumerate(above):
-        for parent in each:
-            below[parent].add(task)
-    for stage, ways in (("deploy_start", above), ("deploy_end", below)):
+    for stage, ways in (("deploy_start", above), ("deploy_end", _below(placement))):
         if stage in number:
             found = _reached(number[stage], ways)
             line(
                 placement,
                 [task for task in in_order(sorted(found), above) if placement.tasks[task].kind not in ANCHORS],
             )
+
+
+def _below(placement: Placement) -> list[set[int]]:
+    """For each task those that wait for it."""
+    below: list[set[int]] = [set() for _ in placement.tasks]
+    for task, each in enumerate(placement.relations.above):
+        for parent in each:
+            below[parent].add(task)
+    return below
 
 
 def _reached(start: int, ways: Sequence[Set[int]]) -> set[int]:
@@ -70,6 +75,17 @@ def numbered(placement: Placement) -> None:
             placement.draft.after([placement.anchors[anchor].leave], instances)
         for anchor in _first(placement, before):
             placement.draft.after(instances, [placement.anchors[anchor].enter])
+        if name == "pre_deployment" and not _first(placement, before):
+            placement.draft.order(instances, _rest(placement, tasks, placement.relations.above), f"{name}.end")
+        if name == "post_deployment" and not _first(placement, after):
+            placement.draft.order(_rest(placement, tasks, _below(placement)), instances, f"{name}.start")
+
+
+def _rest(placement: Placement, tasks: Sequence[int], ways: Sequence[Set[int]]) -> list[int]:
+    """The instances of all other tasks, without those that the tasks lead to; none on the virtual node."""
+    near = set(tasks).union(*(_reached(task, ways) for task in tasks))
+    others = (number for number, task in enumerate(placement.tasks) if number not in near and task.kind not in ANCHORS)
+    return [vertex for number in others for vertex in placement.instances(number)]
 
 
 def _number(text: str) -> float:

@@ -17,16 +17,20 @@ from nodepool_ocb.tasks.compiling.election import Selectors, selector
 from nodepool_ocb.tasks.compiling.shape import Shape, bits
 from nodepool_ocb.tasks.patterns import is_pattern
 from nodepool_ocb.tasks.plan import Member
-from nodepool_ocb.tasks.tasklist import SELF, Kind, Relation, TaskList
+from nodepool_ocb.tasks.tasklist import SELF, Kind, Relation, Task, TaskList
 
 ANCHORS = frozenset({Kind.STAGE, Kind.GROUP})
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What selectors see of a node."""
+    """What a list sees of a node: roles that it does not name make no difference."""
 
-    roles: frozenset[str]
+    names: frozenset[str]  # all names of roles and groups in the list that mean it
     admin: bool
+
+    def meant(self, names: Iterable[str]) -> bool:
+        """Whether any of these names, which are in the list, means it."""
+        return not self.names.isdisjoint(names)
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -43,6 +47,7 @@ class Relations:
         self.tasks = tasks.tasks
         self.selectors = selectors
         self.number = {task.id: number for number, task in enumerate(self.tasks)}
+        self._matching: dict[str, list[int]] = {}
         self.above: list[set[int]] = [set() for _ in self.tasks]  # by requires and required_for
         for number, task in enumerate(self.tasks):
             self.above[number].update(self.named(task.requires, number))
@@ -53,9 +58,17 @@ class Relations:
         """The tasks that names and /patterns/ mean; a pattern does not mean the task that says it."""
         for name in names:
             if is_pattern(name):
-                yield from (n for n, task in enumerate(self.tasks) if n != but and self.selectors.match(name, task.id))
+                if name not in self._matching:
+                    match = self.selectors.match
+                    self._matching[name] = [n for n, task in enumerate(self.tasks) if match(name, task.id)]
+                yield from (number for number in self._matching[name] if number != but)
             elif name in self.number:
                 yield self.number[name]
+
+    @cached_property
+    def added(self) -> Set[str]:
+        """The tasks that groups name."""
+        return frozenset(name for task in self.tasks if task.kind is Kind.GROUP for name in task.tasks)
 
     @cached_property
     def crossing(self) -> Sequence[tuple[int, int, Relation, bool]]:
@@ -95,7 +108,8 @@ class Placement:
         self.relations = relations
         self.tasks = relations.tasks
         self.members = members
-        self.looks = [Look(frozenset(roles[member.name]), member.admin) for member in members]
+        meaning = relations.selectors.meaning
+        self.looks = [Look(meaning(frozenset(roles[each.name]), each.admin), each.admin) for each in members]
         self.nodes: dict[Look, list[int]] = {}  # in listing order
         for node, look in enumerate(self.looks):
             self.nodes.setdefault(look, []).append(node)
@@ -123,11 +137,14 @@ class Placement:
 
     def _selected(self, look: Look) -> set[int]:
         """The tasks which the selectors mean, and those of the groups."""
-        mean = self.relations.selectors.mean
-        meant = [n for n, task in enumerate(self.tasks) if mean(selector(task), look.roles, look.admin)]
+        meant = [n for n, task in enumerate(self.tasks) if look.meant(self._selector(task))]
         groups = (self.tasks[n] for n in meant if self.tasks[n].kind is Kind.GROUP)
         named = {n for group in groups for n in self.relations.named(group.tasks, -1)}
         return {n for n in named.union(meant) if self.tasks[n].kind not in ANCHORS}
+
+    def _selector(self, task: Task) -> tuple[str, ...]:
+        """A task that says nothing, and that a group names, runs on the nodes of the group alone."""
+        return task.roles if task.id in self.relations.added else selector(task)
 
     def _numbered(self, look: Look, shape: Shape) -> list[int]:
         """Position → the place of its vertex among those of a node; -1 where that is on the admin node."""
@@ -185,7 +202,7 @@ class Placement:
         """The vertices of a task, each once, those that run in listing order; on the nodes that the names mean, or on all."""
         found: list[int] = []
         for look, shape in self.shapes.items():
-            if task in shape.at and (not names or self.relations.selectors.mean(names, look.roles, look.admin)):
+            if task in shape.at and (not names or look.meant(names)):
                 found += self.vertices(look, [shape.at[task]])
         return sorted(dict.fromkeys(found), key=self.draft.node_of.__getitem__)
 

@@ -54,6 +54,9 @@ class Judge:
         self._force = force
         self._memory = Memory(sources.models, sources.evaluator)
         self.computes = frozenset(task.id for task in tasks.tasks if any(_in_parameters(task.parameters)))
+        self._everywhere: dict[
+            str, str | None
+        ] = {}  # task → why it is skipped, by a condition that is the same for all nodes
         self._faults: dict[tuple[str, str], str] = {}  # (place, sentence) → the whole sentence, with the first node
         for task in tasks.tasks:
             for what, expression in _expressions(task):
@@ -66,10 +69,14 @@ class Judge:
         return self._memory.evaluated
 
     def __call__(self, task: Task, member: Member | None) -> str | None:
-        if isinstance(task.condition, bool):
-            return None if task.condition else "its condition is false"
-        verdict = self._try(task, "condition", member, self._verdict, task, task.condition, member)
-        return None if verdict is None or verdict.holds else f"its condition is {verdict}"
+        condition = task.condition
+        if isinstance(condition, bool):
+            return None if condition else "its condition is false"
+        if condition.language is Language.YAQL:
+            return self._why(task, condition, member)
+        if task.id not in self._everywhere:
+            self._everywhere[task.id] = self._why(task, condition, member)
+        return self._everywhere[task.id]
 
     def parameters(self, task: Task, member: Member | None) -> Mapping[str, Json]:
         """Those of the task's parameters that are computed, as they are on this node; of most tasks none."""
@@ -89,6 +96,10 @@ class Judge:
         """Raises Invalid with every fault that was met, ``FILE:LINE: task: what is wrong``."""
         if self._faults:
             raise Invalid(tuple(self._faults.values()))
+
+    def _why(self, task: Task, condition: Expression, member: Member | None) -> str | None:
+        verdict = self._try(task, "condition", member, self._verdict, task, condition, member)
+        return None if verdict is None or verdict.holds else f"its condition is {verdict}"
 
     def _verdict(self, task: Task, expression: Expression, member: Member | None) -> Verdict:
         if expression.language is not Language.YAQL:

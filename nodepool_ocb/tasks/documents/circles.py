@@ -8,6 +8,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, TypeAlias
 
 from nodepool_ocb.documents.cycles import Component, components
@@ -17,6 +18,7 @@ from nodepool_ocb.tasks.documents.entries import Entry
 from nodepool_ocb.tasks.documents.notes import Notes
 from nodepool_ocb.tasks.tasklist import EVERY, MASTER, Kind
 
+MOST: Final = 1_000_000  # requirements, those by patterns one by one; what is beyond is left to the compiled plan
 SHOWN: Final = 10  # tasks of a circle
 ANY: Final = "?"  # a node with none of the roles that the list names
 
@@ -41,22 +43,22 @@ def _edges(by_id: Mapping[str, Entry], renamed: Mapping[str, str], compat_prefix
     found: dict[str, dict[str, tuple[Entry, Key]]] = {name: {} for name in by_id}
     matching: dict[str, list[str]] = {}
 
-    def meant(name: str) -> Iterable[str]:
-        if patterns.is_pattern(name):
-            if name not in matching:
-                matching[name] = [] if patterns.fault(name) else patterns.matching(name, by_id, compat_prefix)
-            return matching[name]
-        return [name for name in (renamed.get(name, name),) if name in by_id]
+    def meant(entry: Entry, name: str) -> Iterable[str]:
+        if not patterns.is_pattern(name):
+            return [name for name in (renamed.get(name, name),) if name in by_id]
+        if name not in matching:
+            refused = patterns.too_many(len(matching) + 1, len(by_id)) or patterns.fault(name) is not None
+            matching[name] = [] if refused else patterns.matching(name, by_id, compat_prefix)
+        return (each for each in matching[name] if each != entry.id)  # a pattern never means its own task
 
+    room = MOST
     for name, entry in by_id.items():
-        for key, other in entry.names("requires"):
-            for each in meant(other):
-                if each != name or each == other:  # a pattern never means its own task
-                    found[name].setdefault(each, (entry, key))
-        for key, other in entry.names("required_for"):
-            for each in meant(other):
-                if each != name or each == other:
-                    found[each].setdefault(name, (entry, key))
+        for field in ("requires", "required_for"):
+            for key, other in entry.names(field):
+                for each in islice(meant(entry, other), room):
+                    room -= 1
+                    before, after = (name, each) if field == "requires" else (each, name)
+                    found[before].setdefault(after, (entry, key))
     return found
 
 
@@ -99,10 +101,10 @@ class _Where:
 
 def _on_nodes(knot: Component, edges: Edges, by_id: Mapping[str, Entry], where: _Where) -> dict[str, list[str]]:
     """The knot as it is where each role has a node of its own: ``task@role``, and stages and groups by their names."""
-    roles = {
-        name: (None if by_id[name].kind in (Kind.STAGE, Kind.GROUP) else where.roles(by_id[name]))
-        for name in knot.names
-    }
+    plain = {Kind.STAGE, Kind.GROUP}
+    said = {name: where.roles(by_id[name]) for name in sorted(knot.names) if by_id[name].kind not in plain}
+    alike = _alike(said)
+    roles = {name: alike & said[name] if name in said else None for name in knot.names}
     graph: dict[str, list[str]] = {}
     for name in knot.names:
         for other in edges[name]:
@@ -111,6 +113,18 @@ def _on_nodes(knot: Component, edges: Edges, by_id: Mapping[str, Entry], where: 
                     graph.setdefault(before, []).append(after)
                     graph.setdefault(after, [])
     return graph
+
+
+def _alike(roles: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """One role of those that have the same tasks; rather ANY than another."""
+    tasks: dict[str, list[str]] = {}
+    for task, those in roles.items():
+        for role in those:
+            tasks.setdefault(role, []).append(task)
+    chosen: dict[tuple[str, ...], str] = {}
+    for role in sorted(tasks, key=lambda role: (role != ANY, role)):
+        chosen.setdefault(tuple(tasks[role]), role)
+    return frozenset(chosen.values())
 
 
 def _pairs(

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.documents.suggest import nearest
 from nodepool_ocb.tasks import patterns
@@ -16,7 +17,7 @@ from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPEND
 from nodepool_ocb.tasks.documents.notes import Notes
 from nodepool_ocb.tasks.tasklist import EVERY, MASTER, SELF, Kind
 
-SUGGESTED: Final = 50  # names that are compared with all others, which takes long
+COMPARED: Final = 100_000  # pairs of names that are compared for likeness, which takes long: a second or so
 NEARLY: Final = 0.9  # how like each other two roles are of which one is a slip
 
 #: The stages of Fuel, which lists name and may not have.
@@ -49,6 +50,9 @@ class _Names:
         self._notes, self._compat_prefix = notes, compat_prefix
         self._required = {name for entry in listed for _, name in entry.names("requires")}
         self._in_groups = {name for entry in listed for _, name in entry.names("tasks")}
+        stages = [entry.id for entry in listed if entry.kind is Kind.STAGE]
+        self._stages = sorted({*STAGES, *(name.removesuffix(edge) for name in stages for edge in _EDGES)})
+        self._suggestions = COMPARED // max(len(listed), 1)
         self._matching: dict[str, bool] = {}
         self._suggested: dict[str, str | None] = {}
         self.renamed: dict[str, str] = {}
@@ -68,7 +72,10 @@ class _Names:
 
     def _exists(self, entry: Entry, key: Key, name: str, *, last: bool = False, crossing: bool = False) -> None:
         if patterns.is_pattern(name):
-            if not self._matches(name):
+            if name not in self._matching and patterns.too_many(len(self._matching) + 1, len(self._ids)):
+                text = f"is one pattern too many for {len(self._ids)} tasks; name the tasks that are meant"
+                self._notes.fault(entry, key, text)
+            elif not self._matches(name):
                 self._notes.warning(entry, key, f"{name} matches no task of this list")
         elif name in self._ids or patterns.lacks_slashes(name):
             return
@@ -84,11 +91,11 @@ class _Names:
     def _matches(self, pattern: str) -> bool:
         if pattern not in self._matching:
             wrong = patterns.fault(pattern) is not None
-            self._matching[pattern] = wrong or bool(patterns.matching(pattern, self._ids, self._compat_prefix))
+            self._matching[pattern] = wrong or any(map(patterns.matcher(pattern, self._compat_prefix), self._ids))
         return self._matching[pattern]
 
     def _unknown(self, name: str) -> str:
-        if name not in self._suggested and len(self._suggested) < SUGGESTED:
+        if name not in self._suggested and len(self._suggested) < self._suggestions:
             self._suggested[name] = nearest(name, self._ids)
         meant = self._suggested.get(name)
         advice = f"; did you mean `{meant}`?" if meant else "; write such a task, or leave the name out"
@@ -106,12 +113,11 @@ class _Names:
         if not isinstance(said, str):
             return
         name = said.partition("/")[0]
-        there = {each.removesuffix(edge) for each, at in self._ids.items() if at.kind is Kind.STAGE for edge in _EDGES}
-        if name not in there | set(STAGES):
-            meant = nearest(name, there | set(STAGES))
-            known = f"did you mean `{meant}`?" if meant else f"stages here: {', '.join(sorted(there | set(STAGES)))}"
+        if name not in self._stages:
+            meant = nearest(name, self._stages)
+            advice = f"did you mean `{meant}`?" if meant else f"stages here: {some(self._stages, 10)}"
             self._notes.fault(
-                entry, ("stage",), f"must name a stage, and is {json.dumps(said, ensure_ascii=False)}; {known}"
+                entry, ("stage",), f"must name a stage, and is {json.dumps(said, ensure_ascii=False)}; {advice}"
             )
 
     def _somewhere(self, entry: Entry) -> None:
@@ -143,14 +149,13 @@ def _near_roles(listed: Sequence[Entry], notes: Notes) -> None:
     counted = Counter(name for _, _, name in where)
     groups = {entry.id for entry in listed if entry.kind is Kind.GROUP}
     usual = {name for name, count in counted.items() if count > 1} | groups
+    near: dict[str, str | None] = {}
     for entry, key, name in where:
         special = name in (EVERY, MASTER, SELF) or patterns.is_pattern(name)
-        if special or name in usual:
+        if special or name in usual or (name not in near and (len(near) + 1) * len(usual) > COMPARED):
             continue
-        near = difflib.get_close_matches(name, usual, n=1, cutoff=NEARLY)
-        if near:
-            notes.warning(
-                entry,
-                key,
-                f"role {name} is nearly {near[0]}, which this list has, too; nodes need the one that is meant",
-            )
+        if name not in near:
+            near[name] = next(iter(difflib.get_close_matches(name, usual, n=1, cutoff=NEARLY)), None)
+        if near[name] is not None:
+            text = f"role {name} is nearly {near[name]}, which this list has, too; nodes need the one that is meant"
+            notes.warning(entry, key, text)

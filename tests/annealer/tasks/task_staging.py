@@ -104,7 +104,7 @@ def finished(session: Session, identity: str, annealer: DaemonProcess | None = N
         lambda: read(session, identity).head.over,
         SECONDS,
         f"run {identity} is over",
-        alive=annealer and annealer.running,
+        alive=annealer.running if annealer else lambda: True,
     )
     return read(session, identity).head
 
@@ -116,6 +116,11 @@ def history(session: Session, identity: str) -> dict[str, Row]:
     return {f"{row.task}@{row.node.partition('.')[0]}" if row.node else row.task: row for row in found}
 
 
-def annealer(settings: ZooKeeperSettings, folder: Path, **more: Any) -> DaemonProcess:
-    folder.mkdir(exist_ok=True)
-    return DaemonProcess(settings, folder, {"annealer": {"sweep_seconds": 5.0, **more}})
+def annealer(
+    settings: ZooKeeperSettings, folder: Path, launcher: Sequence[str] = (), **environment: str
+) -> DaemonProcess:
+    """One that is to be started; ``launcher``: what is run in the place of the daemon."""
+    own = {"annealer": {"sweep_seconds": 5.0, "log_dir": str(folder / "runs")}}
+    daemon = DaemonProcess(settings, folder, own, launcher) if launcher else DaemonProcess(settings, folder, own)
+    daemon.environment = environment
+    return daemon

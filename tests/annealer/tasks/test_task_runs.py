@@ -268,3 +268,17 @@ def test_a_deployment_whose_tasks_run_is_not_deleted(zk_session: Session) -> Non
     world.drop_node("n1.example.com")
     with pytest.raises(Conflict, match="run 0000000000 of tasks of deployment lab is under way"):
         deployments.deletable(world, LAB)
+
+
+def test_of_what_may_start_on_a_node_that_with_the_most_below_it_goes_first(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
+) -> None:
+    tasks = [("a", ""), ("b", ""), ("c", "requires: [b], "), ("d", "requires: [c], ")]
+    text = "\n".join(f"- {{id: {name}, type: shell, role: [a], {more}parameters: {{cmd: x}}}}" for name, more in tasks)
+    build(zk_session, {"n1": ["a"]})
+    with annealer(zk_settings, tmp_path / "one") as one:
+        run = begin(zk_session, text, {"n1": ["a"]})
+        finished(zk_session, run, one)
+    rows = history(zk_session, run)
+    assert sorted(rows, key=lambda name: rows[name].started or 0)[0] == "b@n1", "a is alone, and first by name"
+    assert (rows["c@n1"].started or 0) < (rows["a@n1"].started or 0)

@@ -26,7 +26,7 @@ LIST = """\
   type: shell
   groups: [web]
   required_for: [deploy]
-  parameters: {{cmd: 'echo {{uid}} >> {place}/order; test ! -e {place}/broken', retries: 0, timeout: 60}}
+  parameters: {{cmd: 'echo {{uid}} >> {place}/order; test ! -e {place}/broken-{{uid}}', retries: 0, timeout: 60}}
 - id: report
   type: shell
   role: '*'
@@ -55,7 +55,7 @@ def annealer(zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
 
 @pytest.fixture
 def place(tmp_path: Path, ocb: Ocb, annealer: DaemonProcess) -> Path:
-    """Where the tasks of deployment lab write; a file ``broken`` there makes site fail."""
+    """Where the tasks of deployment lab write; a file ``broken-2`` there makes site fail on node 2."""
     assert annealer.pid
     (tmp_path / "place").mkdir()
     (tmp_path / "tasks.yaml").write_text(LIST.format(place=tmp_path / "place"))
@@ -93,19 +93,18 @@ def test_a_run_goes_through_the_list_in_its_order_and_keeps_its_history(ocb: Ocb
 
 
 def test_what_failed_is_told_and_a_retry_goes_on_with_it(ocb: Ocb, ask: Ask, place: Path) -> None:
-    place.joinpath("broken").touch()
+    place.joinpath("broken-2").touch()
     answer = ocb(*run("--wait", "--timeout", "120"))
     assert answer.exit_code == 6, answer.output
     assert "nodepool-ocb tasks run --deployment lab --retry" in answer.stderr
     failed = states(ask("tasks", "history", "lab", "--failed"))
-    assert failed["site@n1.example.com"] == "failed"
-    assert (failed["site@n2.example.com"], failed["deploy"]) == ("not run", "not run")
-    place.joinpath("broken").unlink()
+    assert (failed["site@n2.example.com"], failed["deploy"]) == ("failed", "not run")
+    place.joinpath("broken-2").unlink()
     place.joinpath("order").unlink()
     plan = ask(*run("--retry", "--plan"), exit_code=10)
-    assert {row["task"] for row in plan["runs"]} == {"site", "report"}
+    assert {(row["task"], len(row["nodes"])) for row in plan["runs"]} == {("site", 1), ("report", 2)}
     assert ocb(*run("--retry", "--wait", "--timeout", "120")).exit_code == 0
-    assert place.joinpath("order").read_text().split() == ["1", "2", "report", "report"]
+    assert place.joinpath("order").read_text().split() == ["2", "report", "report"]
     assert ask("tasks", "runs", "lab")[0]["again"] == "0000000000"
     again = ocb(*run("--retry"))
     assert (again.exit_code, "nothing failed" in again.stderr) == (4, True)
@@ -167,3 +166,54 @@ def test_what_does_not_exist_is_told(ocb: Ocb, place: Path) -> None:
     ):
         answer = ocb("tasks", *words)
         assert (answer.exit_code, said in answer.stderr) == (code, True), answer.output
+
+
+def test_a_run_that_is_to_change_nothing_changes_nothing_and_does_not_count(ocb: Ocb, ask: Ask, place: Path) -> None:
+    answer = ocb(*run("--noop", "--wait", "--timeout", "120"))
+    assert answer.exit_code == 0, answer.output
+    assert not place.joinpath("order").exists()
+    place.joinpath("broken-2").touch()
+    assert ocb(*run("--wait", "--timeout", "120")).exit_code == 6
+    assert ocb(*run("--noop", "--wait", "--timeout", "120")).exit_code == 0
+    assert [row["noop"] for row in ask("tasks", "runs", "lab")] == [True, False, True]
+    assert ocb(*run("--retry", "--plan")).exit_code == 10
+
+
+def test_on_an_event_a_node_that_is_done_runs_what_names_the_event(
+    ocb: Ocb, ask: Ask, place: Path, tmp_path: Path
+) -> None:
+    text = LIST.format(place=place).replace(
+        "requires: [deploy]", "requires: [deploy]\n  reexecute_on: [deploy_changes]"
+    )
+    (tmp_path / "tasks.yaml").write_text(text)
+    assert ocb("tasks", "upload", str(tmp_path / "tasks.yaml"), "--deployment", "lab").exit_code == 0
+    assert ocb(*run("--nodes", "1", "--wait", "--timeout", "120")).exit_code == 0
+    plan = ask(*run("--event", "deploy_changes", "--plan"), exit_code=10)
+    assert {(row["task"], *row["nodes"]) for row in plan["runs"]} == {
+        ("site", "n2.example.com"),
+        ("report", "n1.example.com", "n2.example.com"),
+    }
+    other = ask(*run("--event", "other", "--plan"), exit_code=10)
+    assert {node for row in other["runs"] for node in row["nodes"]} == {"n2.example.com"}
+
+
+def test_conditions_compare_with_the_facts_of_the_last_good_run_on_the_node(
+    ocb: Ocb, ask: Ask, place: Path, tmp_path: Path
+) -> None:
+    condition = "condition: {yaql_exp: 'changed($.speed)'}\n  parameters"
+    text = LIST.format(place=place).replace("parameters: {cmd: 'echo report", f"{condition}: {{cmd: 'echo report")
+    (tmp_path / "tasks.yaml").write_text(text)
+    (tmp_path / "fast.json").write_text('{"speed": 10}')
+    (tmp_path / "faster.json").write_text('{"speed": 20}')
+    upload = ("tasks", "upload", str(tmp_path / "tasks.yaml"), "--deployment", "lab", "--settings")
+    assert ocb(*upload, str(tmp_path / "fast.json")).exit_code == 0
+    answer = ocb(*run("--wait", "--timeout", "120"))
+    assert answer.exit_code == 0, answer.output
+    assert place.joinpath("order").read_text().split().count("report") == 2
+
+    def reported(*more: str) -> bool:
+        return "report" in {row["task"] for row in ask(*run("--plan", *more), exit_code=10)["runs"]}
+
+    assert (reported(), reported("--force")) == (False, True)
+    assert ocb(*upload, str(tmp_path / "faster.json")).exit_code == 0
+    assert reported()

@@ -1,0 +1,106 @@
+"""Jig task-reboot: done when the machine has booted, and lets us in again.
+
+The script only notes which boot it is and has the machine boot soon after; it has ended by then. What is waited for is
+another boot than the one that it noted. That is asked over new connections, and may take the order's whole time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import threading
+import time
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.jigs.jig import Detached, Failed, Order, Outcome, Succeeded, Unreachable
+from nodepool_ocb.jigs.script import ScriptJig
+from nodepool_ocb.jigs.ssh.asking import ask
+from nodepool_ocb.jigs.ssh.link import Broken, NoKey
+from nodepool_ocb.jigs.tasks.task import Task, TaskJig, concluded, program, task
+from nodepool_ocb.model.records import Json
+
+POLL_SECONDS: Final = 1.0
+#: Prints the boot, and what the program reboot complained of, in the file that is to be its last word.
+ASK: Final = (
+    "exec sh -c '"
+    "read -r boot </proc/sys/kernel/random/boot_id; IFS= read -r stat </proc/1/stat; set -- ${stat##*) }; "
+    'printf "\\nBOOT %s\\n" "$boot.${20}"; [ ! -s "$0" ] || cat "$0"'
+    "'"
+)
+_ANSWER: Final = re.compile(r"^BOOT ([0-9a-f-]{36}\.[0-9]+)\n(.*)", re.MULTILINE | re.DOTALL)
+
+
+class RebootJig(TaskJig):
+    name = "task-reboot"
+
+    def text(self, task: Task) -> str:
+        if task.noop:
+            return "echo 'would boot this machine again'\n"
+        return program("reboot.sh", once=hashlib.sha256(task.once.encode()).hexdigest()[:32])
+
+    def run(self, order: Order, stop: threading.Event) -> Outcome:
+        deadline = time.monotonic() + order.timeout_seconds
+        outcome = self._noted(order, stop, deadline)
+        if not isinstance(outcome, Succeeded) or task(order).noop:
+            return concluded(order, outcome)
+        before, said = _written(outcome.attributes)
+        return self._awaited(order, concluded(order, outcome), before, said, stop, deadline)
+
+    def _noted(self, order: Order, stop: threading.Event, deadline: float) -> Outcome:
+        """The outcome of the script. It may be that the machine boots before that is heard."""
+        begun = order.previous_epoch is not None
+        while True:
+            outcome = ScriptJig.run(self, order, stop)
+            if not isinstance(outcome, Unreachable):
+                return outcome
+            begun = begun or outcome.begun
+            if not begun or time.monotonic() > deadline:
+                return replace(outcome, begun=begun)
+            if stop.wait(POLL_SECONDS):
+                return Detached()
+
+    def _awaited(
+        self, order: Order, done: Outcome, before: str, said: str, stop: threading.Event, deadline: float
+    ) -> Outcome:
+        while not stop.is_set():
+            answer = self._boot(order, said)
+            boot, complaint = ("", answer.why) if isinstance(answer, Unreachable) else answer
+            if boot and boot != before:
+                return done
+            if boot and complaint:
+                return Failed(f"this machine does not boot again: {complaint}", 1)
+            if time.monotonic() > deadline:
+                why = complaint or "it is up, and has not gone down"
+                return Failed(f"it has not booted again within {order.timeout_seconds:g} s: {why}")
+            stop.wait(POLL_SECONDS)
+        return Detached()
+
+    def _boot(self, order: Order, said: str) -> tuple[str, str] | Unreachable:
+        """Which boot it is now, and what the program reboot complained of."""
+        try:
+            link = self._pool.take(order.node, order.record)
+        except (NoKey, OSError) as error:
+            return Unreachable("connect", f"this host failed at it: {error}")
+        if isinstance(link, Unreachable):
+            return link
+        try:
+            command = f"{ASK} {shlex.quote(said)}"
+            found = _ANSWER.search(ask(link, command, self._pool.settings.connect_timeout_seconds))
+        except Broken as broken:
+            self._pool.discard(link)
+            return Unreachable("run", str(broken))
+        finally:
+            self._pool.give_back(link)
+        return (
+            (found[1], " ".join(found[2].split())) if found else Unreachable("run", "it does not say which boot it is")
+        )
+
+
+def _written(attributes: dict[str, Json]) -> tuple[str, str]:
+    """What the script gave back: the boot that it noted, and where complaints go."""
+    written = attributes.get("task")
+    held = written if isinstance(written, dict) else {}
+    return str(held.get("booted_from", "")), str(held.get("said", ""))
