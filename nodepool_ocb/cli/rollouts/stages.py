@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SENDS_BYTES: Final = 200 * 1024  # of the names of roles in the record of a rollout, as JSON
 
 
-class Staged(msgspec.Struct, frozen=True):
+class Sending(msgspec.Struct, frozen=True):
     """A rollout that sends tasks, before it begins."""
 
     rollout: Rollout  # with what each phase sends; its run has no id yet
@@ -55,7 +55,7 @@ def named(rollout: Rollout) -> bool:
     return any(phase.stages for phase in rollout.head.strategy.phases)
 
 
-def planned(opened: Session, world: World, deployment: str, rollout: Rollout) -> Staged:
+def planned(opened: Session, world: World, deployment: str, rollout: Rollout) -> Sending:
     """The deployment's task list for each part of the rollout by itself.
 
     Raises NotFound for a list or a stage that is not there, Invalid where the list is wrong on these nodes, is too large for the
@@ -78,7 +78,7 @@ def planned(opened: Session, world: World, deployment: str, rollout: Rollout) ->
         )
     may_fail = [task.id for task in prepared.tasks.tasks if not task.fail_on_error]
     head = replace(rollout.head, sends=roles, may_fail=tuple(naming.role(deployment, task) for task in may_fail))
-    return Staged(replace(rollout, head=head), prepared)
+    return Sending(replace(rollout, head=head), prepared)
 
 
 def _refuse_limits(rollout: Rollout, prepared: Prepared) -> None:
@@ -95,23 +95,23 @@ def _refuse_limits(rollout: Rollout, prepared: Prepared) -> None:
         )
 
 
-def remark(staged: Staged, world: World) -> None:
+def remark(sending: Sending, world: World) -> None:
     """What somebody should know, on stderr."""
-    for warning in staged.prepared.warnings(world):
+    for warning in sending.prepared.warnings(world):
         output.say(f"note: {warning}")
-    many = counted(staged.waiting, "instance")
-    output.say(f"note: {many} of tasks to run on {counted(len(staged.prepared.members), 'node')}")
-    if staged.unsent:
-        left = counted(len(staged.unsent), "task is", "tasks are")
-        output.say(f"note: {left} before no stage that a phase names, and not run: {some(staged.unsent)}")
+    many = counted(sending.waiting, "instance")
+    output.say(f"note: {many} of tasks to run on {counted(len(sending.prepared.members), 'node')}")
+    if sending.unsent:
+        left = counted(len(sending.unsent), "task is", "tasks are")
+        output.say(f"note: {left} before no stage that a phase names, and not run: {some(sending.unsent)}")
 
 
-def begin(opened: Session, world: World, staged: Staged, facts_file: str) -> tuple[Rollout, Key]:
+def begin(opened: Session, world: World, sending: Sending, facts_file: str) -> tuple[Rollout, Key]:
     """Begin the run, which waits for the rollout; gives the rollout that names it."""
     from nodepool_ocb.cli.tasks import run
 
-    key = run.begin(opened, world, staged.prepared, facts_file, _tolerances(staged.rollout))
-    rollout = staged.rollout
+    key = run.begin(opened, world, sending.prepared, facts_file, _tolerances(sending.rollout))
+    rollout = sending.rollout
     return replace(rollout, head=replace(rollout.head, task_run=key.id)), key
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option, unknown
 from nodepool_ocb.cli.rollouts import again, rolling, stages, strategy, watch
-from nodepool_ocb.cli.rollouts.stages import Staged
+from nodepool_ocb.cli.rollouts.stages import Sending
 from nodepool_ocb.cli.tasks.run import facts_file_option
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.documents.suggest import did_you_mean
@@ -80,16 +80,16 @@ def start(
             output.say(f"nothing to do: strategy {chosen.name} has no groups")
             return
         _refuse(opened, world, deployment, rollout)
-        staged = stages.planned(opened, world, deployment, rollout) if stages.named(rollout) else None
-        _refuse_nothing(world, deployment, rollout, staged)
+        sending = stages.planned(opened, world, deployment, rollout) if stages.named(rollout) else None
+        _refuse_nothing(world, deployment, rollout, sending)
         _refuse_hopeless(world, deployment, rollout, plan, force)
-        if staged is not None:
-            stages.remark(staged, world)
+        if sending is not None:
+            stages.remark(sending, world)
         if dry_run:
             strategy.show(chosen, plan, deployment, rollout.head.inventory)
             raise click.exceptions.Exit(10)
         strategy.remark(chosen, plan)
-        key = _begin(opened, world, deployment, staged or rollout, facts_file)
+        key = _begin(opened, world, deployment, sending or rollout, facts_file)
     if wait:
         output.say(f"rollout {key} begins")
         watch.wait(key, timeout_seconds)
@@ -97,13 +97,13 @@ def start(
         rolling.print_row(row(key, rollout.head, None, rollout.groups))
 
 
-def _begin(opened: Session, world: World, deployment: str, wanted: Rollout | Staged, facts_file: str) -> Key:
+def _begin(opened: Session, world: World, deployment: str, wanted: Rollout | Sending, facts_file: str) -> Key:
     """Write it, held to it that its deployments stay committed, and its run of tasks before it."""
     from nodepool_ocb.store import rollouts
     from nodepool_ocb.store.tasks import rolled
 
     committed = [Check(paths.deployment(each), world.deployments[each].version) for each in below(world, deployment)]
-    if not isinstance(wanted, stages.Staged):
+    if not isinstance(wanted, stages.Sending):
         alone = lambda _: rolled.alone(opened, deployment)  # noqa: E731
         key = Key(deployment, rollouts.begin(opened, deployment, wanted, committed, alone))
     else:
@@ -193,7 +193,7 @@ def _refuse_another(opened: Session, deployment: str) -> None:
     )
 
 
-def _refuse_nothing(world: World, deployment: str, rollout: Rollout, staged: Staged | None) -> None:
+def _refuse_nothing(world: World, deployment: str, rollout: Rollout, sending: Sending | None) -> None:
     """Raises Conflict where it would commit nothing; says which of what is PROPOSED it would not commit."""
     if rollout.head.again is not None:
         again.refuse_nothing(world, deployment, rollout)
@@ -208,7 +208,7 @@ def _refuse_nothing(world: World, deployment: str, rollout: Rollout, staged: Sta
     there = [vertex for node in rollout.nodes for vertex in world.nodes[node].noderoles.values()]
     proposed = {v for v in there if v.record.state is State.PROPOSED and v.record.deployment in within}
     proposed -= {vertex for vertex in proposed - taken if vertex.record.task_run is not None}
-    if not proposed & taken and not (staged and staged.waiting):
+    if not proposed & taken and not (sending and sending.waiting):
         left = counted(len(proposed), "noderole is", "noderoles are")
         many = f"; {left} in no phase of it, or on nodes in no group" if proposed else ""
         raise Conflict(

@@ -94,9 +94,9 @@ def plan(files: Sequence[str], deployment: str | None, name: str | None) -> None
         deployment = deployment_meant(world, deployment)
         nodes = inventory(world, deployment)
         made, rollout = planning.plan(found, nodes), planning.begin(found, nodes, 0.0)
-        staged = stages.planned(opened, world, deployment, rollout) if stages.named(rollout) else None
-    if staged is not None:
-        stages.remark(staged, world)
+        sending = stages.planned(opened, world, deployment, rollout) if stages.named(rollout) else None
+    if sending is not None:
+        stages.remark(sending, world)
     show(found, made, deployment, rollout.head.inventory)
     problems = [*strategies.unmet(made), *strategies.late(list(precedence.late(world, deployment, rollout)))]
     if problems:
