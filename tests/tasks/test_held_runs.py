@@ -133,3 +133,13 @@ def test_a_run_that_goes_on_waits_again_for_what_the_plan_says() -> None:
     assert set(states(there).values()) == {State.ACTIVE}
     for before, after in there.running.plan.edges():
         assert there.ended[there.running.noderole(before)] < there.started[there.running.noderole(after)]
+
+
+def test_what_has_not_begun_on_a_node_that_failed_keeps_no_stage_from_going_on_that_bears_it() -> None:
+    """t1 and t2 are on n1, and t1 fails; t0 on n0 does well; the stage t3 waits for all three."""
+    plan = plan_of(2, [[], [], [], [0, 1, 2]], [0, 1, 1, 2])
+    there = held(Simulated(plan, {1: 1}, tolerances=(Tolerance("g", 1, ("n0.x.y", "n1.x.y")),)))
+    settle(there)
+    send(there, "lab.t0@n0.x.y", "lab.t1@n1.x.y", "lab.t2@n1.x.y")
+    settle(there)
+    assert states(there) == {"t0": State.ACTIVE, "t1": State.ERROR, "t2": State.TODO, "t3": State.ACTIVE}

@@ -110,3 +110,11 @@ def test_nodes_that_wait_for_one_another_in_one_phase_are_found() -> None:
     assert (first.partition("@")[0], then.partition("@")[0]) == ("net", "site")
     assert first.partition("@")[2] != then.partition("@")[2]
     assert uniting.waiting_across(plan, at_once, set()) is None
+
+
+def test_a_task_that_is_sent_on_a_node_has_all_that_it_waits_for_there_sent_with_it() -> None:
+    """``sudo`` is before ``deploy`` on nodes that are web; on the other one it waits for ``extra``."""
+    text = LIST + "- {id: extra, type: shell, role: [db], required_for: [sudo], parameters: {cmd: x}}\n"
+    tasks = read_texts({"tasks.yaml": text}, "test").tasks
+    plan = uniting.united({"rest": compile(tasks, EVERYONE)})
+    assert [set(each) for each in uniting.phases_of(plan, [["deploy"]], ["rest"])] == [{"net", "site", "sudo", "extra"}]
