@@ -3,6 +3,7 @@
 # as the command does. Behind that stands what was: "A B then C": A and B had ended when C began; "A beside B": neither waited for the
 # other. Names are those of nodes (all that they did), of tasks (on all nodes), of stages, or TASK@NODE.
 # "NAMES: OUTCOME" says what became of them; what no line names so was successful. "run: STATE, REASON".
+# "NODE: one at a time": no two of its tasks ran at once; that is so in every story, said or not.
 
 Groups run in the order of the seed
     list groups.yaml
@@ -61,6 +62,14 @@ A group is done one by one, or all at once
     run
     drain then upgrade@n1 then upgrade@n2 then upgrade@n3 then upgrade@n4 upgrade@n5 upgrade@n6 then start_again
     upgrade@n4 beside upgrade@n5 beside upgrade@n6
+
+On a node tasks go one after the other, also those that do not wait for one another
+    list apart.yaml
+    web: n1 n2
+    run
+    n1: one at a time
+    n2: one at a time
+    n1 beside n2
 
 A failure in a chunk ends with that chunk: the other node of it is done, and nothing behind it begins
     list groups.yaml

@@ -81,6 +81,8 @@ def expects(found: Checker, head: TaskRun, lines: list[Line]) -> None:
             names, colon, outcome = text.partition(": ")
             if names == "run":
                 assert ", ".join(filter(None, (head.state, head.reason))) == outcome
+            elif outcome == "one at a time":
+                found.one_at_a_time(names)
             elif colon:
                 named |= {each: outcome for name in names.split() for each in found.meant(name)}
             elif " beside " in text:
@@ -120,7 +122,8 @@ def test_tasks(story: Story, lab: Lab) -> None:
     run = script.begin(lab.session, options)
     head = staging.finished(lab.session, run, lab.annealer)
     found = Checker(of_tasks(staging.history(lab.session, run)), staging.read(lab.session, run).plan)
-    found.one_at_a_time()
+    for node in script.nodes:
+        found.one_at_a_time(node)
     found.as_the_list_requires(script.entries)
     expects(found, head, behind)
 
@@ -174,7 +177,7 @@ def test_the_checker_asks_the_plan_only_where_nothing_overlaps() -> None:
 def test_the_checker_notices_two_at_once_on_a_node_and_what_a_list_requires() -> None:
     found = Checker(history(a_n1=(1, 3), b_n1=(2, 4)), NO_PLAN)
     with pytest.raises(AssertionError, match="a@n1 and b@n1 ran at once"):
-        found.one_at_a_time()
+        found.one_at_a_time("n1")
     with pytest.raises(AssertionError, match="b requires a: a@n1, b@n1"):
         found.as_the_list_requires([{"id": "a"}, {"id": "b", "requires": ["a"]}])
     with pytest.raises(AssertionError, match="nothing of this run"):
