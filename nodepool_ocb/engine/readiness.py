@@ -24,6 +24,7 @@ from nodepool_ocb.model.skew import MOST_STEP_SECONDS
 
 ON_TRANSITION: Final = "on_transition"  # which a run begins with
 LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a noderole
+RETRY: Final = "tasks run --deployment {} --retry"  # what runs a task again
 LOST_ADVICE: Final = (
     "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
 )
@@ -155,11 +156,11 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
     if state is State.TODO or state is State.BLOCKED:
         return None
     if state is State.PROPOSED:
-        advice = f"nodepool-ocb noderole commit {name}"
-        return Reason(Code.PROPOSED, name, since, "it is bound and not committed", advice)
+        return Reason(Code.PROPOSED, name, since, *_of_proposed(name, record))
     if state is State.ERROR:
         text = f"its run failed: {record.reason or 'no reason was recorded'}"
-        return Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb noderole retry {name}")
+        retry = f"noderole retry {name}" if record.task_run is None else RETRY.format(record.deployment)
+        return Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb {retry}")
     if state is State.ACTIVE and not record.refresh:
         if record.once == "done":
             text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
@@ -265,12 +266,22 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
         yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
 
 
+def _of_proposed(name: str, record: NodeRole) -> tuple[str, str]:
+    """Why it is not committed, and what to do: a task is committed by a run alone."""
+    if record.task_run is None:
+        return "it is bound and not committed", f"nodepool-ocb noderole commit {name}"
+    text = f"run {record.task_run} of tasks of deployment {record.deployment}"
+    if record.reason is None:
+        return f"{text} has not committed it", f"nodepool-ocb tasks wait {record.deployment}"
+    return f"{text}: {record.reason}", f"nodepool-ocb {RETRY.format(record.deployment)}"
+
+
 def _of_failed(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
     """A task that failed fails its node: nothing more of the run begins there."""
     for other in sorted(vertex.node.failed, key=lambda each: each.name):
         if other is not vertex and other.record.task_run == record.task_run and record.state is not State.TRANSITION:
             text = f"{other.name} failed, and with it node {vertex.node.name} in this run: {other.record.reason or ''}"
-            advice = f"mend the cause, then: nodepool-ocb tasks run --deployment {record.deployment} --retry"
+            advice = f"mend the cause, then: nodepool-ocb {RETRY.format(record.deployment)}"
             yield Reason(Code.NODE_FAILED, other.name, other.record.since, text.rstrip(": "), advice)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import click
 import msgspec
@@ -13,6 +15,7 @@ from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.tasks import layers
 from nodepool_ocb.tasks.layers import Layer
 from nodepool_ocb.tasks.tasklist import TaskList
 from nodepool_ocb.views.tasks.lists import ListRow
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.tasks.lists import Owner as StoredOwner
     from nodepool_ocb.store.tasks.lists import Stored
     from nodepool_ocb.tasks.reading import Reading
+
+AS_FUEL: Final = "note: Fuel would have read this list; --lenient reads it so, and what is refused here is a warning"
 
 lenient_option = click.option(
     "--lenient",
@@ -41,6 +46,23 @@ class Owner(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"release {self.release}" if self.release else f"deployment {self.deployment}"
+
+
+class Flagged(Protocol):
+    """What has both options of an upload."""
+
+    @property
+    def lenient(self) -> bool: ...
+
+    @property
+    def compat_prefix(self) -> bool: ...
+
+
+class Flags(NamedTuple):
+    """Both options, as they were given."""
+
+    lenient: bool
+    compat_prefix: bool
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,13 +97,38 @@ def check(
     from nodepool_ocb.tasks import reading
 
     if not release and not deployment:
-        return reading.read_files([Path(each) for each in sources], lenient=lenient, compat_prefix=compat_prefix)
+        files = [Path(each) for each in sources]
+        return judged(lenient, partial(reading.read_files, files, compat_prefix=compat_prefix))
     texts, left_out = read_texts(sources)
     with session.session() as opened:
         opened.sync()
-        below = base(opened, release) if release else _below(opened, stored(opened, Owner(None, deployment)))
-    found = reading.read([*below, Layer(texts)], lenient=lenient, compat_prefix=compat_prefix)
+        lower = release or stored(opened, Owner(None, deployment)).record.release
+        below = base(opened, lower) if lower else []
+        lenient, compat_prefix = flags(opened, Flags(lenient, compat_prefix), lower)
+    listed = [*below, Layer(placed(sources, texts))]
+    found = judged(lenient, partial(reading.read, listed, compat_prefix=compat_prefix))
     return reading.Reading(found.tasks, (*left_out, *found.warnings))
+
+
+def judged(lenient: bool, read: Callable[..., Reading]) -> Reading:
+    """What ``read(lenient=...)`` gives; where it is refused and Fuel would have read it, a note names the option."""
+    try:
+        return read(lenient=lenient)
+    except Invalid:
+        with contextlib.suppress(Invalid):
+            if not lenient:
+                read(lenient=True)
+                output.say(AS_FUEL)
+        raise
+
+
+def placed(sources: Sequence[str], texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The texts of one file or directory, by the paths that messages name."""
+    if len(sources) != 1:
+        return texts
+    if Path(sources[0]).is_dir():
+        return layers.named(sources[0], texts)
+    return dict.fromkeys(sources, *texts.values())
 
 
 def read_texts(sources: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -113,10 +160,10 @@ def load(opened: Session, of: Owner) -> Loaded:
     own = [Layer(found.texts, str(of))] if found.there else []
     if not below and not own:
         raise _missing(opened, of)
-    layers = (*below, *own)
-    lenient, compat_prefix = flags(opened, found)
-    read = reading.read(layers, lenient=lenient, compat_prefix=compat_prefix)
-    return Loaded(layers=layers, tasks=read.tasks, settings=found.settings, warnings=read.warnings)
+    listed = (*below, *own)
+    lenient, compat_prefix = flags(opened, found.record, found.record.release)
+    read = reading.read(listed, lenient=lenient, compat_prefix=compat_prefix)
+    return Loaded(layers=listed, tasks=read.tasks, settings=found.settings, warnings=read.warnings)
 
 
 def stored(opened: Session, of: Owner) -> Stored:
@@ -156,12 +203,10 @@ def _missing(opened: Session, of: Owner) -> NotFound:
     )
 
 
-def flags(opened: Session, found: Stored) -> tuple[bool, bool]:
-    """Whether it, or the list below it, was uploaded ``--lenient`` and ``--compat-prefix``."""
-    records = [found.record]
-    if found.record.release:
-        records.append(stored(opened, Owner(found.record.release)).record)
-    return any(each.lenient for each in records), any(each.compat_prefix for each in records)
+def flags(opened: Session, own: Flagged, release: str | None) -> tuple[bool, bool]:
+    """Whether it, or the list of the release below it, was uploaded ``--lenient`` and ``--compat-prefix``."""
+    both: list[Flagged] = [own, *([stored(opened, Owner(release)).record] if release else [])]
+    return any(each.lenient for each in both), any(each.compat_prefix for each in both)
 
 
 def rows(opened: Session) -> list[ListRow]:

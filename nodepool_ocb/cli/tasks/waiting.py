@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 TICK_SECONDS: Final = 1.0  # noderoles are looked at so often
 SHARE: Final = 4  # times as long as a read took nothing is read
 LIVE: Final = 30  # instances in a picture
+SPARE: Final = (
+    "queued",
+    "exit_code",
+    "took",
+    "started",
+)  # columns that a picture on a narrow terminal leaves out, in turn
 
 
 class _Source:
@@ -140,7 +146,5 @@ class _Live:
         from rich.console import Group
 
         rows = sorted(histories.chosen(run.instances), key=lambda row: shown.LIVELY.index(row.state))[:LIVE]
-        table = output.picture(
-            list(map(histories.words, rows)), running.COLUMNS[:-1], ("queued",), self._live.console.width
-        )
+        table = output.picture(list(map(histories.words, rows)), running.COLUMNS[:-1], SPARE, self._live.console.width)
         self._live.update(Group(shown.summary(key, run.head, run.instances), table), refresh=True)
