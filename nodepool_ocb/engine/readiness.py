@@ -24,7 +24,6 @@ from nodepool_ocb.model.skew import MOST_STEP_SECONDS
 
 ON_TRANSITION: Final = "on_transition"  # which a run begins with
 LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a noderole
-RETRY: Final = "tasks run --deployment {} --retry"  # what runs a task again
 LOST_ADVICE: Final = (
     "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
 )
@@ -155,12 +154,14 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
     state, name, since = record.state, vertex.name, record.since
     if state is State.TODO or state is State.BLOCKED:
         return None
+    if record.task_run is not None and state in (State.PROPOSED, State.ERROR, State.ACTIVE):
+        return _of_task(vertex, record)
     if state is State.PROPOSED:
-        return Reason(Code.PROPOSED, name, since, *_of_proposed(name, record))
+        advice = f"nodepool-ocb noderole commit {name}"
+        return Reason(Code.PROPOSED, name, since, "it is bound and not committed", advice)
     if state is State.ERROR:
         text = f"its run failed: {record.reason or 'no reason was recorded'}"
-        retry = f"noderole retry {name}" if record.task_run is None else RETRY.format(record.deployment)
-        return Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb {retry}")
+        return Reason(Code.FAILED, name, since, text, f"mend the cause, then: nodepool-ocb noderole retry {name}")
     if state is State.ACTIVE and not record.refresh:
         if record.once == "done":
             text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
@@ -176,6 +177,25 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
     return None
 
 
+def _of_task(vertex: Vertex, record: NodeRole) -> Reason:
+    """Of a task that does not run by itself: only its run, or another, moves it."""
+    name, since, of = vertex.name, record.since, f"run {record.task_run} of tasks"
+    run = f"nodepool-ocb tasks run --deployment {record.deployment}"
+    if record.state is State.ERROR:
+        text = f"its run failed: {record.reason or 'no reason was recorded'}"
+        return Reason(Code.FAILED, name, since, text, f"mend the cause, then: {run} --retry")
+    if record.state is State.ACTIVE:
+        return Reason(Code.DONE, name, since, f"it is ACTIVE: {of} did it", f"{run} does it again")
+    text = f"{of} has not committed it" + (f": {record.reason}" if record.reason else "")
+    return Reason(Code.PROPOSED, name, since, text, f"{run} --retry" if record.reason else f"wait for {of}")
+
+
+def _retry(vertex: Vertex) -> str:
+    if vertex.record.task_run is not None:
+        return f"nodepool-ocb tasks run --deployment {vertex.record.deployment} --retry"
+    return f"nodepool-ocb noderole retry {vertex.name}"
+
+
 def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
     known = [parent for parent in vertex.parents if not parent.unreadable]
     waited_for = [parent for parent in known if not satisfied(moved.get(parent, parent.record))]
@@ -183,7 +203,7 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
         record = moved.get(parent, parent.record)
         if record.state is State.ERROR:
             text = f"its parent {parent.name} failed: {record.reason or 'no reason was recorded'}"
-            advice = f"mend the cause, then: nodepool-ocb noderole retry {parent.name}"
+            advice = f"mend the cause, then: {_retry(parent)}"
             yield Reason(Code.PARENT_ERROR, parent.name, record.since, text, advice)
         else:
             text = f"its parent {parent.name} is {record.state}"
@@ -266,22 +286,12 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
         yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
 
 
-def _of_proposed(name: str, record: NodeRole) -> tuple[str, str]:
-    """Why it is not committed, and what to do: a task is committed by a run alone."""
-    if record.task_run is None:
-        return "it is bound and not committed", f"nodepool-ocb noderole commit {name}"
-    text = f"run {record.task_run} of tasks of deployment {record.deployment}"
-    if record.reason is None:
-        return f"{text} has not committed it", f"nodepool-ocb tasks wait {record.deployment}"
-    return f"{text}: {record.reason}", f"nodepool-ocb {RETRY.format(record.deployment)}"
-
-
 def _of_failed(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
     """A task that failed fails its node: nothing more of the run begins there."""
     for other in sorted(vertex.node.failed, key=lambda each: each.name):
         if other is not vertex and other.record.task_run == record.task_run and record.state is not State.TRANSITION:
             text = f"{other.name} failed, and with it node {vertex.node.name} in this run: {other.record.reason or ''}"
-            advice = f"mend the cause, then: nodepool-ocb {RETRY.format(record.deployment)}"
+            advice = f"mend the cause, then: {_retry(other)}"
             yield Reason(Code.NODE_FAILED, other.name, other.record.since, text.rstrip(": "), advice)
 
 

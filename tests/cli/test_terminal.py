@@ -108,6 +108,22 @@ rollout cancel lab --reason POISON
 rollout wait lab --timeout 1
 rollout resume lab
 rollout retry lab
+tasks check {badtasks}
+tasks check {tasks}
+tasks upload {tasks} --deployment lab
+tasks sync --dir {folder}
+tasks list
+tasks show first --deployment lab
+tasks show POISON --deployment lab
+tasks plan --deployment lab
+tasks plan --deployment lab --tasks POISON
+tasks graph --deployment lab
+tasks run --deployment lab
+tasks runs lab
+tasks history lab
+tasks stop lab
+tasks wait lab --timeout 1
+tasks download --deployment lab --dir {folder}
 noderole retry base@n1.example.com
 noderole propose base@n1.example.com
 noderole unbind top@n1.example.com --dry-run
@@ -171,9 +187,12 @@ def files(tmp_path: Path) -> dict[str, str]:
         "good.yaml": STRATEGY.format(more=""),
         "selector.yaml": f"node_tags: [{escaped}]\n",
     }
+    task = f"- {{id: first, type: shell, role: ['*'], parameters: {{cmd: {escaped}}}}}\n"
+    texts |= {"tasks.yaml": task, "badtasks.yaml": f"{task}- {{id: {escaped}, {escaped}: {escaped}}}\n"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    return {name.partition(".")[0]: str(tmp_path / name) for name in texts} | {"record": "/ocb/roles/r\u202e"}
+    made = {name.partition(".")[0]: str(tmp_path / name) for name in texts}
+    return made | {"record": "/ocb/roles/r\u202e", "folder": str(tmp_path)}
 
 
 def test_no_verb_lets_a_control_character_through(poisoned: Session, files: dict[str, str], ocb: Ocb) -> None:

@@ -40,25 +40,6 @@ def test_a_task_that_failed_keeps_the_others_of_its_run_from_its_node() -> None:
     assert codes(made, other) == []
 
 
-@pytest.mark.parametrize(
-    ("state", "reason", "text", "advice"),
-    [
-        (State.PROPOSED, "not run: stopped by root", ": not run: stopped by root", "tasks run --deployment {} --retry"),
-        (State.PROPOSED, None, " has not committed it", "tasks wait {}"),
-        (State.ERROR, "exit code 1", "its run failed: exit code 1", "tasks run --deployment {} --retry"),
-    ],
-)
-def test_the_advice_for_a_task_is_one_that_a_task_takes(
-    state: State, reason: str | None, text: str, advice: str
-) -> None:
-    made = world()
-    vertex = put(made, f"one@{N1}", state, task_run=RUN, reason=reason)
-    (told,) = (each for each in blockers(made, vertex, 9.0, ["noop"]) if each.code in (Code.PROPOSED, Code.FAILED))
-    assert told.text.endswith(text)
-    assert told.advice.endswith(f"nodepool-ocb {advice.format(vertex.record.deployment)}")
-    assert "noderole" not in told.advice
-
-
 def test_a_death_leaves_tasks_that_have_ended() -> None:
     made = world()
     for name, state in (("done", State.ACTIVE), ("failed", State.ERROR), ("begun", State.TODO)):

@@ -240,7 +240,7 @@ class Drivers(Generic[D]):
         if move.due is not None:
             self._appoint(deployment, ended + max(move.due - context.session.now(), 0.0))
         if not move.changes:
-            drive.quiet_since = None
+            drive.driven, drive.quiet_since = move.after, None
         elif move.quiet and self._may_wait(drive, ended):
             self._appoint(deployment, (drive.quiet_since or ended) + QUIET_SECONDS)
         else:

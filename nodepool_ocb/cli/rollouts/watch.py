@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.follow import Following
+from nodepool_ocb.cli.kit.live import Live
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import paths
@@ -98,11 +99,11 @@ def watch(key: Key) -> None:
         _lines(key, following)
         return
     last = None
-    with _Live(sys.stdout) as live:
+    with Live(sys.stdout) as live:
         for last in following:
             if last.rollout is None or last.rollout.over:
                 break
-            live.show(key, last)
+            _show(live, key, last)
     if last is None or last.rollout is None:
         raise NotFound(f"rollout {key} was deleted")
     output.render(*rolling.parts(rows.document(key, last.rollout, last.holder)))
@@ -123,31 +124,11 @@ def _lines(key: Key, following: Iterator[View]) -> None:
             return
 
 
-class _Live:
-    """A picture of a rollout on a terminal, in place of the one before."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._stack = ExitStack()
-
-    def __enter__(self) -> _Live:
-        from rich.live import Live
-
-        console = output.console(self._file)
-        self._live = self._stack.enter_context(Live(console=console, transient=True, auto_refresh=False))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def show(self, key: Key, view: View) -> None:
-        from rich.console import Group
-
-        assert view.rollout is not None, "what is gone is not shown"
-        picture = tables.picture(rows.document(key, view.rollout, view.holder))
-        room = self._live.console.width
-        table = output.picture(picture.groups, rolling.GROUP_COLUMNS, ("since", "critical"), room)
-        self._live.update(Group(picture.head, table, *([] if view.annealers else [rolling.NOBODY])), refresh=True)
+def _show(live: Live, key: Key, view: View) -> None:
+    assert view.rollout is not None, "what is gone is not shown"
+    picture = tables.picture(rows.document(key, view.rollout, view.holder))
+    table = output.picture(picture.groups, rolling.GROUP_COLUMNS, ("since", "critical"), live.width)
+    live.show(picture.head, table, *([] if view.annealers else [rolling.NOBODY]))
 
 
 # -- wait --
@@ -182,11 +163,11 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
 def _shown(key: Key, following: Iterator[View]) -> Iterator[View]:
     """With a picture that changes on a terminal; elsewhere a line for each group that has moved on."""
     with ExitStack() as stack:
-        live = stack.enter_context(_Live(sys.stderr)) if sys.stderr.isatty() else None
+        live = stack.enter_context(Live(sys.stderr)) if sys.stderr.isatty() else None
         said: set[str] = set()
         for view in following:
             if live is not None and view.rollout is not None:
-                live.show(key, view)
+                _show(live, key, view)
             elif view.rollout is not None:
                 _say(view, said)
             yield view

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 import msgspec
@@ -15,8 +15,7 @@ from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks import layers
-from nodepool_ocb.tasks.layers import Layer
+from nodepool_ocb.tasks.layers import Layer, named
 from nodepool_ocb.tasks.tasklist import TaskList
 from nodepool_ocb.views.tasks.lists import ListRow
 
@@ -48,8 +47,8 @@ class Owner(msgspec.Struct, frozen=True):
         return f"release {self.release}" if self.release else f"deployment {self.deployment}"
 
 
-class Flagged(Protocol):
-    """What has both options of an upload."""
+class AnyRead(Protocol):
+    """How a list is read: that of a record, or what is asked for."""
 
     @property
     def lenient(self) -> bool: ...
@@ -58,8 +57,8 @@ class Flagged(Protocol):
     def compat_prefix(self) -> bool: ...
 
 
-class Flags(NamedTuple):
-    """Both options, as they were given."""
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """How a list is to be read."""
 
     lenient: bool
     compat_prefix: bool
@@ -102,11 +101,12 @@ def check(
     texts, left_out = read_texts(sources)
     with session.session() as opened:
         opened.sync()
-        lower = release or stored(opened, Owner(None, deployment)).record.release
-        below = base(opened, lower) if lower else []
-        lenient, compat_prefix = flags(opened, Flags(lenient, compat_prefix), lower)
-    listed = [*below, Layer(placed(sources, texts))]
-    found = judged(lenient, partial(reading.read, listed, compat_prefix=compat_prefix))
+        under = release or stored(opened, Owner(None, deployment)).record.release
+        below = base(opened, under) if under else []
+        given = Read(lenient=lenient, compat_prefix=compat_prefix)
+        lenient, compat_prefix = flags(opened, given, under)
+    layers = [*below, Layer(placed(sources, texts))]
+    found = judged(lenient, partial(reading.read, layers, compat_prefix=compat_prefix))
     return reading.Reading(found.tasks, (*left_out, *found.warnings))
 
 
@@ -126,9 +126,7 @@ def placed(sources: Sequence[str], texts: Mapping[str, str]) -> Mapping[str, str
     """The texts of one file or directory, by the paths that messages name."""
     if len(sources) != 1:
         return texts
-    if Path(sources[0]).is_dir():
-        return layers.named(sources[0], texts)
-    return dict.fromkeys(sources, *texts.values())
+    return named(sources[0], texts) if Path(sources[0]).is_dir() else dict.fromkeys(sources, *texts.values())
 
 
 def read_texts(sources: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -160,10 +158,10 @@ def load(opened: Session, of: Owner) -> Loaded:
     own = [Layer(found.texts, str(of))] if found.there else []
     if not below and not own:
         raise _missing(opened, of)
-    listed = (*below, *own)
+    layers = (*below, *own)
     lenient, compat_prefix = flags(opened, found.record, found.record.release)
-    read = reading.read(listed, lenient=lenient, compat_prefix=compat_prefix)
-    return Loaded(layers=listed, tasks=read.tasks, settings=found.settings, warnings=read.warnings)
+    read = reading.read(layers, lenient=lenient, compat_prefix=compat_prefix)
+    return Loaded(layers=layers, tasks=read.tasks, settings=found.settings, warnings=read.warnings)
 
 
 def stored(opened: Session, of: Owner) -> Stored:
@@ -203,9 +201,9 @@ def _missing(opened: Session, of: Owner) -> NotFound:
     )
 
 
-def flags(opened: Session, own: Flagged, release: str | None) -> tuple[bool, bool]:
-    """Whether it, or the list of the release below it, was uploaded ``--lenient`` and ``--compat-prefix``."""
-    both: list[Flagged] = [own, *([stored(opened, Owner(release)).record] if release else [])]
+def flags(opened: Session, own: AnyRead, below: str | None) -> tuple[bool, bool]:
+    """Whether a list, or that of the release below it, is read ``--lenient`` and ``--compat-prefix``."""
+    both: list[AnyRead] = [own, stored(opened, Owner(below)).record] if below else [own]
     return any(each.lenient for each in both), any(each.compat_prefix for each in both)
 
 
@@ -220,9 +218,17 @@ def rows(opened: Session) -> list[ListRow]:
             base=record.release,
             tasks=record.tasks,
             files=record.files,
-            settings=each.deployment and bool(lists.read(opened, each).settings),
+            settings=_configured(opened, each),
             since=record.since or None,
             by=record.by,
         )
         for each, record in lists.listed(opened).items()
     ]
+
+
+def _configured(opened: Session, of: StoredOwner) -> bool:
+    from nodepool_ocb.store.tasks import lists
+
+    with contextlib.suppress(NotFound):  # deleted meanwhile
+        return lists.configured(opened, of)
+    return False

@@ -1,7 +1,11 @@
-"""What the kept runs of a deployment say of the past: what succeeded where, and with which facts."""
+"""What the kept runs of a deployment say of the past: what succeeded where, and with which facts.
+
+On a node that was made after a run began, nothing was done in it: it was another node of that name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,6 +33,7 @@ class Past:
         self._opened, self._deployment = opened, deployment
         self.runs: list[Listed] = sorted(runs.list_(opened, [deployment]), key=lambda each: each.id, reverse=True)
         self._facts: dict[tuple[str, str], dict[str, Json]] = {}
+        self._made: dict[str, float] = {}  # path → when it was made, by ZooKeeper's clock; 0: it is not there
 
     @property
     def status(self) -> ClusterStatus:
@@ -71,11 +76,22 @@ class Past:
         from nodepool_ocb.tasks.runs.records import Outcome, Table
 
         rows = map(of_json, runs.table(self._opened, self._deployment, run, Table.HISTORY))
-        return {
+        well = {
             (row.task, row.node)
             for row in rows
             if row.outcome == Outcome.SUCCESSFUL or (row.outcome == Outcome.SKIPPED and row.reason == DONE)
         }
+        nodes = {node: paths.node(node) for _, node in well if node}
+        began = paths.task_run(self._deployment, run)
+        self._look([began, *nodes.values()])
+        other = {node for node, path in nodes.items() if self._made[path] > self._made[began]}
+        return {(task, node) for task, node in well if node not in other}
+
+    def _look(self, wanted: Sequence[str]) -> None:
+        """At when each was made, once."""
+        new = [path for path in wanted if path not in self._made]
+        for path, znode in zip(new, self._opened.get_many(new), strict=True):
+            self._made[path] = znode.ctime if znode is not None else 0.0
 
     def facts_of(self, task: Task, member: Member | None) -> Facts | None:
         """Those with which the task did well on the node last; None where it never did."""

@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.follow import Following
+from nodepool_ocb.cli.kit.live import Live
 from nodepool_ocb.cli.tasks import running
 from nodepool_ocb.cli.tasks.running import Run
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
@@ -112,11 +113,11 @@ def _runs(key: Key, deadline: float | None) -> Iterator[Run | None]:
 def _shown(key: Key, runs: Iterator[Run | None]) -> Iterator[Run | None]:
     """With a picture that changes on a terminal; elsewhere a line for each instance that has moved on."""
     with ExitStack() as stack:
-        live = stack.enter_context(_Live(sys.stderr)) if sys.stderr.isatty() else None
+        live = stack.enter_context(Live(sys.stderr)) if sys.stderr.isatty() else None
         said: set[str] = set()
         for run in runs:
             if run is not None and live is not None:
-                live.show(key, run)
+                _show(live, key, run)
             elif run is not None:
                 for line in shown.moved(histories.chosen(run.instances)):
                     if line not in said:
@@ -125,26 +126,8 @@ def _shown(key: Key, runs: Iterator[Run | None]) -> Iterator[Run | None]:
             yield run
 
 
-class _Live:
-    """A picture of a run on a terminal, in place of the one before: what runs and what failed first."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._stack = ExitStack()
-
-    def __enter__(self) -> _Live:
-        from rich.live import Live
-
-        console = output.console(self._file)
-        self._live = self._stack.enter_context(Live(console=console, transient=True, auto_refresh=False))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def show(self, key: Key, run: Run) -> None:
-        from rich.console import Group
-
-        rows = sorted(histories.chosen(run.instances), key=lambda row: shown.LIVELY.index(row.state))[:LIVE]
-        table = output.picture(list(map(histories.words, rows)), running.COLUMNS[:-1], SPARE, self._live.console.width)
-        self._live.update(Group(shown.summary(key, run.head, run.instances), table), refresh=True)
+def _show(live: Live, key: Key, run: Run) -> None:
+    """What runs and what failed first."""
+    rows = sorted(histories.chosen(run.instances), key=lambda row: shown.LIVELY.index(row.state))[:LIVE]
+    table = output.picture(list(map(histories.words, rows)), running.COLUMNS[:-1], SPARE, live.width)
+    live.show(shown.summary(key, run.head, run.instances), table)

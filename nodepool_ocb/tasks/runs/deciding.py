@@ -87,6 +87,7 @@ def _go_on(look: Look) -> Decision:
     head = look.running.head
     if head.stop:
         return Decision(head=replace(head, state=RunState.STOPPING, reason=_stopped(head)))
+    head = replace(head, away=look.away)
     if exceeded := look.exceeded():
         return Decision(head=replace(head, state=RunState.STOPPING, reason=exceeded))
     moves = [*_allowed(look), *_of_failed_nodes(look)]

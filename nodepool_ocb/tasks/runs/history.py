@@ -60,11 +60,11 @@ def rows(look: Look, runs: Mapping[str, Run]) -> Iterator[Row]:
         if vertex is None:
             yield Row(task, node, Outcome.NOT_RUN, reason=GONE)
         else:
-            yield _row(task, node, vertex, runs, running.head.state)
+            yield _row(task, node, vertex, runs, running.head)
     yield from (Row(task, node, Outcome.SKIPPED, reason=why) for task, node, why in running.skipped)
 
 
-def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], state: RunState) -> Row:
+def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], head: TaskRun) -> Row:
     record = vertex.record
     run = runs.get(_run(vertex) or "")
     row = Row(task, node, "", attempts=record.attempt)
@@ -85,8 +85,10 @@ def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], state: R
             return replace(row, outcome=Outcome.SUCCESSFUL)
         case State.ERROR:
             return replace(row, outcome=Outcome.FAILED, reason=record.reason or row.reason)
-        case State.PROPOSED if state not in (RunState.COMMITTING,) and record.reason is not None:
+        case State.PROPOSED if record.reason is not None and head.state is not RunState.COMMITTING:
             return replace(row, outcome=Outcome.NOT_RUN, reason=record.reason.removeprefix("not run: "))
+        case State.PROPOSED if head.state in (RunState.STOPPING, RunState.ENDING):
+            return replace(row, outcome=Outcome.NOT_RUN, reason=head.reason or "nothing committed it")
         case State.TODO | State.TRANSITION:
             since = record.since if record.state is State.TODO else None
             started = record.since if record.state is State.TRANSITION else None

@@ -80,6 +80,7 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     what: str | None = None  # the selection, in words
     tolerances: tuple[Tolerance, ...] = ()
     patience_seconds: Moment = 900.0  # that a node may not answer before what waits for it is not run
+    away: tuple[str, ...] = ()  # the nodes that did not for so long: they failed, whatever becomes of them
 
     @property
     def over(self) -> bool:

@@ -101,7 +101,7 @@ def of_noderoles(world: World, running: Running, now: float, by: str | None) -> 
     """
     plan = running.plan
     names = [running.noderole(at) for at in range(len(plan))]
-    ours = set(names)
+    ours, let_go = set(names), set[str]()
     generation = structure.stored(world).record.generation
     for at in sorted(range(len(plan)), key=lambda each: plan.rank[each]):
         parents = tuple(sorted(names[above] for above in plan.parents[at]))
@@ -116,7 +116,7 @@ def of_noderoles(world: World, running: Running, now: float, by: str | None) -> 
         record = _taken_back(vertex, now, by)
         wanted = replace(record, reason=None, **own)
         if wanted != vertex.record:
-            yield [*_let_go(vertex, ours), *claim.writes(vertex, wanted)]
+            yield [*_let_go(vertex, ours, let_go), *claim.writes(vertex, wanted)]
 
 
 def _present(world: World, fqdn: str, virtual: str) -> None:
@@ -140,9 +140,11 @@ def _taken_back(vertex: Vertex, now: float, by: str | None) -> NodeRole:
     return after(vertex.record, Event.PROPOSE, now, by=by)
 
 
-def _let_go(vertex: Vertex, ours: set[str]) -> Iterator[Change]:
+def _let_go(vertex: Vertex, ours: set[str], let_go: set[str]) -> Iterator[Change]:
+    """What is below it, and in no plan, waits for nothing of the plan; each is written once: it is added to ``let_go``."""
     for child in vertex.children:
-        if child.name not in ours and child.record.task_run is not None:
+        if child.name not in ours and child.name not in let_go and child.record.task_run is not None:
+            let_go.add(child.name)
             kept = tuple(name for name in child.record.parents if name not in ours)
             yield from claim.writes(child, replace(child.record, parents=kept))
 

@@ -58,7 +58,15 @@ class Look:
             name = vertex.node.name
             if name not in found and (why := self._away(vertex.node)):
                 found[name] = why
+        for name in self.running.head.away:
+            found.setdefault(name, f"node {name} did not answer")
         return found
+
+    @cached_property
+    def away(self) -> tuple[str, ...]:
+        """The nodes that failed because their machines are away, or were so for too long."""
+        broken = {vertex.node.name for at, vertex in self.of(State.ERROR) if self._definition(at).fail_on_error}
+        return tuple(sorted(name for name in self.failures if name not in broken or name in self.running.head.away))
 
     def _away(self, view: NodeView) -> str | None:
         node = view.record
