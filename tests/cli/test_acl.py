@@ -50,6 +50,11 @@ deployment create shop; node create n3.example.com --deployment lab; node move n
 deployment commit shop --no-noderoles; rollout check FOLDER/strategy.yaml
 rollout plan FOLDER/strategy.yaml --deployment shop; rollout start FOLDER/strategy.yaml --deployment shop; rollout list
 rollout show shop; rollout cancel shop
+deployment create site; node create n6.example.com --deployment site --tag a; deployment commit site --no-noderoles
+tasks check FOLDER/6.1/tasks.yaml; tasks sync --dir FOLDER; tasks upload --deployment site --base 6.1; tasks list
+tasks show first --deployment site; tasks plan --deployment site; tasks graph --deployment site
+tasks download --release 6.1 --dir FOLDER/down; tasks run --deployment site; tasks runs site; tasks history site
+tasks stop site
 image build jammy; image pause jammy; image unpause jammy; image list; image show jammy; image export; upload list
 daemon list; lock list; graph; status
 node delete n2.example.com --yes; node delete n1.example.com --yes; deployment delete lab --yes; acl check
@@ -61,7 +66,7 @@ WITHOUT_US = {
     "rollout promote", "rollout resume", "rollout retry", "rollout select", "rollout wait", "barclamp delete", "image delete",
     "image erase", "upload leaks",
     "image import", "image log",
-    "upload delete", "record show", "record delete",
+    "upload delete", "record show", "record delete", "tasks wait",
 }  # fmt: skip
 
 
@@ -101,6 +106,8 @@ def test_people_do_all_of_the_journey_and_every_znode_has_the_rights_of_its_plac
 ) -> None:
     (tmp_path / "chain.yml").write_text(BARCLAMP)
     (tmp_path / "strategy.yaml").write_text(STRATEGY)
+    (tmp_path / "6.1").mkdir()
+    (tmp_path / "6.1/tasks.yaml").write_text("- {id: first, type: shell, role: [a], parameters: {cmd: x}}\n")
     for line in JOURNEY_LINES:
         if line == "image build jammy":  # a builder knows the image by now
             with Session(world.settings_of(Kind.BUILDER, chroot)) as builder:

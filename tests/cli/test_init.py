@@ -26,6 +26,7 @@ VERBS = [
     "node create n1.example.com", "node show n1.example.com", "noderole list", "noderole retry --failed", "role list",
     "rollout list", "image list", "image show x", "image build x", "upload list", "daemon list", "lock list", "graph",
     "config check", "acl init", "acl check", "record show /ocb/roles/x",
+    "tasks list", "tasks plan --deployment x", "tasks run --deployment x", "tasks history x",
     f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}",
 ]  # fmt: skip
 
