@@ -11,7 +11,7 @@ import click
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, timeout_option
-from nodepool_ocb.cli.tasks import planning, running, selecting, waiting
+from nodepool_ocb.cli.tasks import planning, remembering, running, selecting, waiting
 from nodepool_ocb.cli.tasks.plan import show
 from nodepool_ocb.cli.tasks.planning import Prepared
 from nodepool_ocb.engine.world import World
@@ -31,7 +31,7 @@ NO_FILE: Final = "none"
 @selecting.deployment_option
 @selecting.run_options
 @click.option(
-    "--facts-file", default=FACTS_FILE, show_default=True, metavar="PATH",
+    "--facts-file", metavar="PATH", show_default=f"{FACTS_FILE}; with --retry as then",
     help="Where each node gets the file of its facts before anything else; `none` writes no file.",
 )  # fmt: skip
 @click.option(
@@ -41,7 +41,7 @@ NO_FILE: Final = "none"
 @click.option("--wait", is_flag=True, help="Wait until it is over; then print how it ended.")
 @timeout_option
 def run(
-    deployment: str, facts_file: str, only_plan: bool, everything: bool, wait: bool, timeout_seconds: float | None,
+    deployment: str, facts_file: str | None, only_plan: bool, everything: bool, wait: bool, timeout_seconds: float | None,
     **options: Any,
 ) -> None:  # fmt: skip
     """Run the task list of a deployment on its nodes, or a part of it.
@@ -56,7 +56,7 @@ def run(
             raise click.exceptions.Exit(10 if show(prepared, world, everything=everything) else 0)
         for warning in prepared.warnings(world):
             output.say(f"note: {warning}")
-        key = _begin(opened, world, prepared, facts_file)
+        key = _begin(opened, world, prepared, _facts_file(opened, prepared, facts_file))
         running.warn_of_nobody(opened)
         begun = running.load(opened, key)
     if wait:
@@ -66,7 +66,14 @@ def run(
         output.thing(begun.row, str(key), output.fields(shown.words(begun.row), but=("started",)))
 
 
-def _begin(opened: Session, world: World, prepared: Prepared, facts_file: str) -> Key:
+def _facts_file(opened: Session, prepared: Prepared, written: str | None) -> str | None:
+    """Where it is to be; a retry has it where the run had it that it goes on with, unless somebody says otherwise."""
+    if written is None and prepared.again is not None:
+        return remembering.facts_file(opened, prepared.deployment, prepared.again)
+    return None if written == NO_FILE else written or FACTS_FILE
+
+
+def _begin(opened: Session, world: World, prepared: Prepared, facts_file: str | None) -> Key:
     from nodepool_ocb.store.tasks import beginning
 
     me = LockOwner(
@@ -76,7 +83,7 @@ def _begin(opened: Session, world: World, prepared: Prepared, facts_file: str) -
         purpose="begins a run of tasks",
         since=opened.now(),
     )
-    wanted = _wanted(world, prepared, None if facts_file == NO_FILE else facts_file)
+    wanted = _wanted(world, prepared, facts_file)
     return Key(prepared.deployment, beginning.begin(opened, wanted, me))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -33,10 +34,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         >>> written = Asked(nodes=("1", "2"), tasks=("a/1,3", "b"), events=("e",), force=True)
         >>> Asked.again(written.words) == written
         True
+        >>> Asked.again(Asked(nodes=("rack 1",)).words).nodes
+        ('rack 1',)
         """
         given: dict[str, Any] = {}
         option = ""
-        for word in words.split():
+        for word in shlex.split(words):
             if word.startswith("--"):
                 option = {"--event": "events"}.get(word, word[2:])
                 given.setdefault(option, True if option in ("force", "noop") else [])
@@ -52,8 +55,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         '--nodes 1,2 --end deploy'
         """
         lists = {"nodes": self.nodes, "tasks": self.tasks, "skip": self.skip, "start": self.start, "end": self.end}
-        found = [f"--{name} {value}" for name, values in lists.items() for value in _together(name, values)]
-        found += [f"--event {event}" for event in self.events]
+        found = [
+            f"--{name} {shlex.quote(value)}" for name, values in lists.items() for value in _together(name, values)
+        ]
+        found += [f"--event {shlex.quote(event)}" for event in self.events]
         return " ".join([*found, *(["--noop"] if self.noop else []), *(["--force"] if self.force else [])])
 
 
