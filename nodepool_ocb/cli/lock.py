@@ -26,10 +26,15 @@ def command() -> None:
 
 @command.command("list")
 def list_() -> None:
-    """Every claim on a node, and every lock on a rollout, an image's builds or a build's uploads: whose, and since when."""
+    """Every claim on a node, and every lock: on a rollout, a run of tasks, an image's builds, a build's uploads."""
     with session.session() as opened:
         world = session.load(opened)
-        found = [*shown.claims(world), *rollout_locks(opened), *locks(opened, imaging.load(opened))]
+        found = [
+            *shown.claims(world),
+            *rollout_locks(opened),
+            *task_locks(opened),
+            *locks(opened, imaging.load(opened)),
+        ]
     output.things(found, ("kind", "name", "owner", "host", "purpose", "since"))
 
 
@@ -45,6 +50,16 @@ def locks(opened: Session, images: imaging.Images) -> list[LockRow]:
     for (name, build, provider), holder in zip(uploads, found, strict=True):
         held["upload", f"{name}-{build} {provider}"] = holder
     return shown.locks({key: held[key] for key in sorted(held)})
+
+
+def task_locks(opened: Session) -> list[LockRow]:
+    """Who prepares or drives which run of tasks."""
+    from nodepool_ocb.store.locks import holders
+    from nodepool_ocb.store.tasks import runs
+
+    keys = [Key(deployment, run) for deployment, run in runs.under_way(opened)]
+    found = holders(opened, [paths.task_run_lock(*key) for key in keys])
+    return shown.locks({("tasks run", str(key)): holder for key, holder in zip(keys, found, strict=True)})
 
 
 def rollout_locks(opened: Session) -> list[LockRow]:

@@ -9,6 +9,7 @@ from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.cli.rollouts import rolling
+from nodepool_ocb.cli.tasks import running
 from nodepool_ocb.views import sections, status
 
 
@@ -22,12 +23,13 @@ def command() -> None:
         opened.sync()
         world = tree.load(opened)
         images = imaging.load(opened, quarantined)
-        running = imaging.builders(opened, quarantined)
-        quarantined |= world.unreadable | quarantine.of_rollouts(opened)
+        builders = imaging.builders(opened, quarantined)
+        quarantined |= world.unreadable | quarantine.of_rollouts(opened) | quarantine.of_task_runs(opened)
         quarantined |= quarantine.of_locks(opened, imaging.lock_paths(images))
         rollouts = rolling.rows(opened)
+        task_runs = running.rows(opened, None)
         changed = outdated.find(opened, world, world.vertices()).vertices
-    seen = status.overview(world, images, rollouts, running, quarantined, changed)
+    seen = status.overview(world, images, rollouts, builders, quarantined, changed, task_runs)
     for note in sections.notes(seen):
         output.say(note)
     parts = [(each.title, output.table(each.rows, each.columns), "") for each in sections.sections(seen)]

@@ -154,6 +154,8 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
     state, name, since = record.state, vertex.name, record.since
     if state is State.TODO or state is State.BLOCKED:
         return None
+    if record.task_run is not None and state in (State.PROPOSED, State.ERROR, State.ACTIVE):
+        return _of_task(vertex, record)
     if state is State.PROPOSED:
         advice = f"nodepool-ocb noderole commit {name}"
         return Reason(Code.PROPOSED, name, since, "it is bound and not committed", advice)
@@ -175,6 +177,25 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
     return None
 
 
+def _of_task(vertex: Vertex, record: NodeRole) -> Reason:
+    """Of a task that does not run by itself: only its run, or another, moves it."""
+    name, since, of = vertex.name, record.since, f"run {record.task_run} of tasks"
+    run = f"nodepool-ocb tasks run --deployment {record.deployment}"
+    if record.state is State.ERROR:
+        text = f"its run failed: {record.reason or 'no reason was recorded'}"
+        return Reason(Code.FAILED, name, since, text, f"mend the cause, then: {run} --retry")
+    if record.state is State.ACTIVE:
+        return Reason(Code.DONE, name, since, f"it is ACTIVE: {of} did it", f"{run} does it again")
+    text = f"{of} has not committed it" + (f": {record.reason}" if record.reason else "")
+    return Reason(Code.PROPOSED, name, since, text, f"{run} --retry" if record.reason else f"wait for {of}")
+
+
+def _retry(vertex: Vertex) -> str:
+    if vertex.record.task_run is not None:
+        return f"nodepool-ocb tasks run --deployment {vertex.record.deployment} --retry"
+    return f"nodepool-ocb noderole retry {vertex.name}"
+
+
 def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
     known = [parent for parent in vertex.parents if not parent.unreadable]
     waited_for = [parent for parent in known if not satisfied(moved.get(parent, parent.record))]
@@ -182,7 +203,7 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
         record = moved.get(parent, parent.record)
         if record.state is State.ERROR:
             text = f"its parent {parent.name} failed: {record.reason or 'no reason was recorded'}"
-            advice = f"mend the cause, then: nodepool-ocb noderole retry {parent.name}"
+            advice = f"mend the cause, then: {_retry(parent)}"
             yield Reason(Code.PARENT_ERROR, parent.name, record.since, text, advice)
         else:
             text = f"its parent {parent.name} is {record.state}"
@@ -270,7 +291,7 @@ def _of_failed(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
     for other in sorted(vertex.node.failed, key=lambda each: each.name):
         if other is not vertex and other.record.task_run == record.task_run and record.state is not State.TRANSITION:
             text = f"{other.name} failed, and with it node {vertex.node.name} in this run: {other.record.reason or ''}"
-            advice = f"mend the cause, then: nodepool-ocb tasks run --deployment {record.deployment} --retry"
+            advice = f"mend the cause, then: {_retry(other)}"
             yield Reason(Code.NODE_FAILED, other.name, other.record.since, text.rstrip(": "), advice)
 
 

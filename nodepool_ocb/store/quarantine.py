@@ -109,6 +109,12 @@ def of_rollouts(session: Session) -> dict[str, str]:
     return found
 
 
+def of_task_runs(session: Reading) -> dict[str, str]:
+    """The paths of runs of tasks that cannot be read, each with the reason."""
+    names = _named(session, [paths.task_runs(each) for each in session.children(paths.TASK_RUNS) or ()])
+    return _faults(session.get_many(names))
+
+
 def of_locks(session: Reading, locks: Iterable[str]) -> dict[str, str]:
     """The contenders of these locks that do not say who they are, each with the reason."""
     return _faults(session.get_many(_named(session, list(locks))))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
@@ -59,15 +60,20 @@ def _upwards(world: World, deployment: str | None) -> Iterator[str]:
 def chosen(everyone: Sequence[Member], names: Iterable[str]) -> list[Member]:
     """Those that are named by uid, FQDN or first part of it, each once, in this order, and then the admin nodes.
 
-    Everyone where nobody is named. Raises NotFound.
+    Everyone where nobody is named. Raises NotFound, and Conflict where a first part is that of several.
     """
-    known = {each.name.partition(".")[0]: each for each in reversed(everyone)}
+    short: dict[str, list[str]] = {}
+    for each in everyone:
+        short.setdefault(each.name.partition(".")[0], []).append(each.name)
+    known = {each.name.partition(".")[0]: each for each in everyone}
     known |= {each.name: each for each in everyone} | {each.uid: each for each in everyone}
     wanted = dict.fromkeys(names)
     for name in wanted:
         if name not in known:
             near = did_you_mean(name, known)
             raise NotFound(f"node {name} is not in this deployment{near or '; name nodes by uid or FQDN'}")
+        if name not in (known[name].name, known[name].uid) and len(short[name]) > 1:
+            raise Conflict(f"{name} may be {some(short[name], 5)}; name nodes by uid or FQDN")
     if not wanted:
         return list(everyone)
     admins = (each for each in everyone if each.admin)

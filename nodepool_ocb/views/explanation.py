@@ -91,6 +91,22 @@ class ExplanationDocument(View, frozen=True, kw_only=True):
     outdated: OutdatedRow | None = None  # what it would be given now, and its newest run was not
 
 
+class SkippedDocument(View, frozen=True):
+    """A task that the newest run of tasks does not do."""
+
+    noderole: str
+    run: str  # DEPLOYMENT/ID
+    reason: str
+    state: State | None  # as an earlier run left it
+    code: str = "SKIPPED"
+
+
+def skipped_words(skipped: SkippedDocument) -> str:
+    """It, for people."""
+    left = f"; an earlier run left it {skipped.state}" if skipped.state else ""
+    return f"{skipped.noderole} is SKIPPED by run {skipped.run} of tasks: {skipped.reason}{left}"
+
+
 def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer | None = None) -> Explanation:
     """Every reason in order: failed ancestors however far above, then what holds the noderole itself."""
 

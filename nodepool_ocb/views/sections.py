@@ -11,6 +11,7 @@ from nodepool_ocb.model.records import State
 from nodepool_ocb.views import images
 from nodepool_ocb.views.rollouts.tables import words
 from nodepool_ocb.views.status import OfImages, Overview
+from nodepool_ocb.views.tasks import runs as taskruns
 from nodepool_ocb.views.view import View
 
 
@@ -50,6 +51,8 @@ def _failures(seen: Overview) -> Iterator[Section]:
     yield Section("IN ERROR", seen.errors, ("noderole", "since", "reason"))
     yield Section("OUTDATED", seen.outdated, ("deployment", "noderoles", "destructive", "advice"))
     yield Section("ROLLOUTS THAT FAILED", seen.rollouts.failed, ("rollout", "state", "since", "reason"))
+    failed = list(map(taskruns.words, seen.task_runs.failed))
+    yield Section("RUNS OF TASKS THAT FAILED", failed, ("run", "started", "reason"))
     yield Section("IMAGES THAT FAIL", seen.images.failing, ("image", "failures", "build", "since", "reason"))
     yield Section("UPLOADS THAT FAILED", seen.images.failed_uploads, ("image", "build", "provider", "since", "reason"))
     yield Section("UPLOADS AT PROVIDERS THAT NO BUILDER HAS", seen.images.stranded, lost)
@@ -67,6 +70,10 @@ def _movements(seen: Overview) -> Iterator[Section]:
     yield Section("NODEROLES", counts, ("state", "noderoles"))
     yield Section("ROLLOUTS UNDER WAY", under_way, of_rollouts)
     yield Section("ROLLOUTS CANCELLED", seen.rollouts.cancelled, ("rollout", "since", "reason"))
+    running = list(map(taskruns.words, seen.task_runs.under_way))
+    stopped = list(map(taskruns.words, seen.task_runs.stopped))
+    yield Section("RUNS OF TASKS UNDER WAY", running, ("run", "state", "started", "by", "nodes", "driver", "reason"))
+    yield Section("RUNS OF TASKS STOPPED", stopped, ("run", "started", "reason"))
     yield Section(f"NODES NOT ALIVE, OF {seen.nodes.all}", seen.nodes.not_alive, idle)
     yield Section(f"NODES NOT AVAILABLE, OF {seen.nodes.all}", seen.nodes.not_available, idle)
     yield Section(f"IMAGES: {seen.images.all}", [row for row in made if row.states], ("of", "states"))

@@ -15,6 +15,8 @@ from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout.records import OVER, RolloutState
+from nodepool_ocb.tasks.runs.records import OVER as OVER_RUNS
+from nodepool_ocb.tasks.runs.records import RunState
 from nodepool_ocb.views import daemons, deployments, images, locks, noderoles, nodes
 from nodepool_ocb.views.daemons import DaemonRow
 from nodepool_ocb.views.deployments import DeploymentRow
@@ -22,6 +24,7 @@ from nodepool_ocb.views.images import UploadRow
 from nodepool_ocb.views.locks import ClaimRow
 from nodepool_ocb.views.noderoles import OutdatedIn
 from nodepool_ocb.views.rollouts.rows import RolloutRow
+from nodepool_ocb.views.tasks.runs import RunRow
 from nodepool_ocb.views.view import View
 
 Images: TypeAlias = Mapping[str, ImageView]
@@ -58,6 +61,15 @@ class RolloutTotals(View, frozen=True, kw_only=True):
     failed: tuple[RolloutRow, ...]
     cancelled: tuple[RolloutRow, ...]
     under_way: tuple[RolloutRow, ...]
+
+
+class TaskRunTotals(View, frozen=True, kw_only=True):
+    """How many runs of tasks there are; of the newest of each deployment, those that failed, were stopped, or are under way."""
+
+    all: int
+    failed: tuple[RunRow, ...]
+    stopped: tuple[RunRow, ...]
+    under_way: tuple[RunRow, ...]
 
 
 class Failing(View, frozen=True):
@@ -127,6 +139,7 @@ class Overview(View, frozen=True, kw_only=True):
     outdated: tuple[OutdatedIn, ...]
     nodes: Nodes
     rollouts: RolloutTotals
+    task_runs: TaskRunTotals
     images: OfImages
     hooks_without_code: tuple[Missing, ...]
     deployments: tuple[DeploymentRow, ...]
@@ -142,6 +155,7 @@ def overview(
     running: Builders,
     quarantined: Mapping[str, str],
     outdated: Sequence[Vertex] = (),
+    task_runs: Sequence[RunRow] = (),
 ) -> Overview:
     """``running`` are the builders; ``quarantined`` says of each path that cannot be read why."""
     counts = Counter(vertex.record.state for vertex in world.vertices())
@@ -153,6 +167,7 @@ def overview(
         outdated=tuple(noderoles.outdated_in(outdated)),
         nodes=_of_nodes(world),
         rollouts=_of_rollouts(rollouts),
+        task_runs=_of_task_runs(task_runs),
         images=_of_images(images, running),
         hooks_without_code=tuple(hookcode.all_missing(world)),
         deployments=tuple(deployments.rows(world)),
@@ -180,6 +195,18 @@ def _of_rollouts(rows: Sequence[RolloutRow]) -> RolloutTotals:
         failed=tuple(row for row in newest.values() if row.state is RolloutState.FAILED),
         cancelled=tuple(row for row in newest.values() if row.state is RolloutState.CANCELLED),
         under_way=tuple(row for row in newest.values() if row.state not in OVER),
+    )
+
+
+def _of_task_runs(rows: Sequence[RunRow]) -> TaskRunTotals:
+    newest: dict[str, RunRow] = {}
+    for row in rows:
+        newest.setdefault(row.run.partition("/")[0], row)
+    return TaskRunTotals(
+        all=len(rows),
+        failed=tuple(row for row in newest.values() if row.state == RunState.FAILED),
+        stopped=tuple(row for row in newest.values() if row.state == RunState.STOPPED),
+        under_way=tuple(row for row in newest.values() if row.state not in OVER_RUNS),
     )
 
 

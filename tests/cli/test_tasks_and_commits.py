@@ -6,7 +6,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
-from tests.annealer.tasks.task_staging import LAB, begin, build
+from tests.annealer.tasks.task_staging import LAB, begin, build, me
 from tests.fixtures.commands import Ocb
 
 NODES = {"n1": ["a"]}
@@ -36,3 +36,29 @@ def test_commits_and_retries_leave_tasks_alone(zk_session: Session, ocb: Ocb) ->
         )
     assert ocb("noderole", "retry", "--failed").exit_code == 0
     assert zk_session.get(paths.noderole("lab.first", "n1.example.com")) is not None
+
+
+SOME = """
+- {id: first, type: shell, role: [a], parameters: {cmd: x}}
+- {id: never, type: skipped, role: [a]}
+"""
+
+
+def test_explain_says_what_a_task_waits_for_and_why_it_is_skipped(zk_session: Session, ocb: Ocb) -> None:
+    build(zk_session, NODES)
+    begin(zk_session, SOME, NODES)
+    waits = ocb("noderole", "explain", FIRST)
+    assert (waits.exit_code, "run 0000000000 of tasks has not committed it" in waits.output) == (0, True), waits.output
+    assert "noderole commit" not in waits.output, "that would be refused"
+    skipped = ocb("noderole", "explain", "lab.never@n1.example.com")
+    assert skipped.output == "lab.never@n1.example.com is SKIPPED by run lab/0000000000 of tasks: its type is skipped\n"
+
+
+def test_status_and_locks_show_runs_of_tasks(zk_session: Session, ocb: Ocb) -> None:
+    build(zk_session, NODES)
+    begin(zk_session, LIST, NODES)
+    shown = ocb("status").output
+    assert "RUNS OF TASKS UNDER WAY" in shown
+    assert "lab/0000000000" in shown
+    zk_session.create_next(f"{paths.task_run_lock(LAB, '0000000000')}/{'0' * 32}__lock__", me(), ephemeral=True)
+    assert "tasks run" in ocb("lock", "list").output

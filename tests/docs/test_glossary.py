@@ -27,6 +27,7 @@ ROOMS: Final = (
     "model",
     "engine",
     "rollout",
+    "tasks",
     "images",
     "daemon",
     "jigs/jig.py",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import lists
 from nodepool_ocb.store.tasks.lists import Meta, Stored, deployment, release
-from nodepool_ocb.tasks.records import TaskListRecord
+from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord
 
 META = Meta(tasks=1, by="ann")
 RELEASE = release("9.0")
@@ -155,6 +156,28 @@ def test_of_two_who_saw_one_list_one_uploads_and_the_other_is_refused(
     (winner,) = set(outcomes) - {"refused"}
     assert lists.read(session, owner).texts == {"a": winner * LARGE}
     assert len(folders(session, owner)) == 1
+
+
+def test_an_upload_by_force_that_a_later_one_overtook_is_refused_and_the_later_one_stays_whole(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, forget = lists._written, lists._forget
+    still_to_forget: list[Any] = []
+
+    def overtaken(session: Session, owner: lists.Owner, parts: Sequence[TaskListPart]) -> str:
+        folder = written(session, owner, parts)
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(lists, "_written", written)
+            meanwhile.setattr(lists, "_forget", lambda *given: still_to_forget.append(given))
+            upload(session, {"a": "later"})
+        return folder
+
+    monkeypatch.setattr(lists, "_written", overtaken)
+    with pytest.raises(Conflict, match="changed meanwhile, by ann"):
+        upload(session, {"a": "earlier"})
+    forget(*still_to_forget[0])
+    assert lists.read(session, RELEASE).texts == {"a": "later"}
+    assert len(folders(session, RELEASE)) == 1
 
 
 def test_a_deployment_has_its_release_and_its_settings_beside_its_list(session: Session) -> None:

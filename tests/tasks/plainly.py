@@ -141,7 +141,18 @@ class Plainly:
 
     def belongs(self, task: Task, group: Task) -> bool:
         own = (group.id, *group.roles)
-        return task.id in group.tasks or any(
-            name == EVERY or name in own or (name[0] == "/" and any(re.fullmatch(name[1:-1], each) for each in own))
+        ids = [each.id for each in self.groups]
+        return any(self.matches(name, task.id) for name in group.tasks) or any(
+            name == EVERY
+            or any(self.matches(name, each) for each in own)
+            or (name not in ids and any(self.matches(each, role) for each in own[1:] for role in self.meant(name)))
             for name in task.roles
         )
+
+    @staticmethod
+    def matches(name: str, text: str) -> bool:
+        return re.fullmatch(name[1:-1], text) is not None if name[0] == "/" else name == text
+
+    def meant(self, name: str) -> list[str]:
+        """The roles that a name or a pattern means."""
+        return [name] if name[0] != "/" else [r for node in self.members for r in node.roles if self.matches(name, r)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodepool_ocb.errors import Invalid
@@ -62,6 +64,32 @@ def test_independent_groups_do_not_wait_for_one_another() -> None:
     assert not on(plan, "setup_network@n6", "setup_services@n8")
     assert not on(plan, "setup_network@n6", "setup_services@n7")
     assert on(plan, "setup_services@n7", "setup_network@n8")
+
+
+@pytest.mark.parametrize(
+    ("early", "fields"),
+    [
+        ({"roles": ["/ctl-.*/"]}, {"roles": "ctl-a"}),
+        ({"roles": ["/ctl-.*/"]}, {"roles": ["/ctl-(a|b)/"]}),
+        ({"roles": ["/ctl-.*/"]}, {"roles": ["/ctl-.*/"]}),
+        ({"roles": "ctl-a", "tasks": ["/net.*/"]}, {"roles": "nobody"}),
+    ],
+)
+def test_a_task_is_of_a_group_by_patterns_as_by_names(early: Any, fields: Any) -> None:
+    tasks = listing(
+        group("early", **early), group("late", roles="compute", requires="early"),
+        task("network", **fields), task("service", roles="compute"),
+    )  # fmt: skip
+    plan = compile(tasks, nodes(n1="ctl-a", n2="compute"))
+    assert order(plan) == {("network@n1", "service@n2")}
+
+
+def test_a_task_of_another_role_of_a_node_is_not_of_a_group_of_patterns() -> None:
+    tasks = listing(
+        group("early", roles=["/ctl-.*/"]), group("late", roles="compute", requires="early"),
+        task("network", roles=["/web-.*/"]), task("site", roles="web-a"), task("service", roles="compute"),
+    )  # fmt: skip
+    assert order(compile(tasks, nodes(n1="ctl-a web-a", n2="compute"))) == set()
 
 
 def test_a_group_of_nobody_still_stands_between_others() -> None:

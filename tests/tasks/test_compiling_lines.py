@@ -144,6 +144,23 @@ def test_what_is_before_and_after_deployment_is_so_in_a_list_without_stages() ->
     ]
 
 
+def test_what_is_before_deployment_is_so_where_deploy_is_the_stage_at_its_end() -> None:
+    tasks = listing(
+        stage("deploy"),
+        group("web", required_for="deploy"),
+        group("db", requires="web", required_for="deploy"),
+        task("work", roles="web db", required_for="deploy"),
+        task("rsync_puppet", "sync", roles="*", stage="pre_deployment"),
+        task("update_hosts", "puppet", roles="*", stage="post_deployment"),
+    )
+    assert names(waves(compile(tasks, nodes(n1="web", n2="db")))) == [
+        "rsync_puppet@n1 rsync_puppet@n2",
+        "work@n1",
+        "work@n2",
+        "update_hosts@n1 update_hosts@n2",
+    ]
+
+
 def test_a_strategy_follows_what_is_in_order_anyway() -> None:
     tasks = listing(
         task("slow", roles="*", requires="base", strategy=ONE_BY_ONE, version=(2, 0, 0)),

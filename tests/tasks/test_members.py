@@ -57,6 +57,15 @@ def test_nodes_that_are_named_come_in_that_order_with_the_admin_nodes_behind() -
     assert members.chosen(everyone, []) == everyone
 
 
+def test_the_first_part_of_several_names_means_none_of_them() -> None:
+    made = world(a=lab("1"), b=lab("2"))
+    made.put_node("a.example.org", lab("3"), 0)
+    everyone = members.members(made, "lab")
+    with pytest.raises(Conflict, match=r"a may be a\.example\.com, a\.example\.org; name nodes by uid or FQDN"):
+        members.chosen(everyone, ["a"])
+    assert uids(members.chosen(everyone, ["a.example.org", "1", "b"])) == ["3", "1", "2"]
+
+
 def test_a_node_that_is_not_there_is_told_with_the_nearest_one() -> None:
     everyone = members.members(world(web=lab()), "lab")
     with pytest.raises(NotFound, match="node wev is not in this deployment; did you mean `web`"):

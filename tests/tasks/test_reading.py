@@ -346,6 +346,18 @@ def test_kind_readings_have_their_effect() -> None:
             "- {id: g, type: group, role: x, strategy: {type: parallel}, parameters: {strategy: {type: parallel}}}",
             "g.strategy: stands beside parameters and in them; remove one of them",
         ),
+        (
+            "- {id: g, type: group, role: x, condition: 'false'}",
+            "g.condition: has no effect on a group; give it to its tasks",
+        ),
+        (
+            f"- {{id: a, {SHELL}}}\n- {{id: b, {SHELL}, cross-depends: [{{name: a, role: null}}]}}",
+            "b.cross-depends[a].role: means no node, and a is no stage; name roles, or leave it out for all nodes",
+        ),
+        (
+            f"- {{id: a, {SHELL}}}\n- {{id: b, {SHELL}, cross-depended-by: [{{name: a, role: []}}]}}",
+            "b.cross-depended-by[a].role: means no node, and a is no stage; name roles, or leave it out for all nodes",
+        ),
         ("- {id: a, type: shell", "is not YAML"),
         ("id: a\ntype: shell", "must be a list of tasks, each begun with `- id:`, and is a mapping"),
         ("- a", "[0]: must be a task, a mapping with id and type, and is text"),

@@ -29,7 +29,8 @@ def seen(world: World | None = None, **images: ImageView) -> Overview:
 def test_an_overview_counts_every_state_and_names_what_is_wrong() -> None:
     shown = plain(seen())
     assert list(shown) == [
-        *("cluster", "noderoles", "errors", "outdated", "nodes", "rollouts", "images", "hooks_without_code"),
+        *("cluster", "noderoles", "errors", "outdated", "nodes", "rollouts", "task_runs", "images"),
+        "hooks_without_code",
         *("deployments", "daemons", "claims", "quarantined"),
     ]
     assert shown["noderoles"] == {"ERROR": 1, "TRANSITION": 0, "TODO": 0, "BLOCKED": 2, "PROPOSED": 0, "ACTIVE": 0}

@@ -21,7 +21,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import NodeRole, Run, State
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views import explanation as explaining
-from nodepool_ocb.views.explanation import FailedRun, RolloutPointer, line
+from nodepool_ocb.views.explanation import FailedRun, RolloutPointer, SkippedDocument, line
 from nodepool_ocb.views.noderoles import RunOutput, ended
 from nodepool_ocb.views.rollouts.rows import Key
 
@@ -38,6 +38,9 @@ def explain(name: str) -> None:
     with session.session() as opened:
         world = session.load(opened)
         now = opened.now()
+        if skipped := _skipped(opened, world, name):
+            output.text(skipped, explaining.skipped_words(skipped))
+            return
         vertex = noderole_of(world, name)
         if vertex.record.state is not State.ACTIVE or vertex.record.refresh:
             world.spoiled |= runs.spoiled(opened, vertex)
@@ -48,6 +51,26 @@ def explain(name: str) -> None:
     run = FailedRun(last[0][0], failed.name, last[0][1]) if failed and last else None
     shown = explaining.document(explanation, run, next(iter(changed), None))
     output.text(shown, explaining.words(shown, now))
+
+
+def _skipped(opened: Session, world: World, name: str) -> SkippedDocument | None:
+    """Why the newest run of tasks does not do it; None where it does, or has nothing to do with it."""
+    from nodepool_ocb.store.tasks import runs as taskruns
+    from nodepool_ocb.tasks.runs import naming
+    from nodepool_ocb.tasks.runs.records import Table
+
+    role, _, fqdn = name.partition("@")
+    view = world.nodes.get(fqdn)
+    deployment = view.record.deployment if view is not None and view.record is not None else ""
+    stored = world.task_runs.get(deployment)
+    newest = stored.record.newest if stored is not None else None
+    vertex = world.vertex(name)
+    if newest is None or (vertex is not None and vertex.record.task_run in (None, newest)):
+        return None
+    for task, node, why in taskruns.table(opened, deployment, newest, Table.SKIPPED):
+        if node == fqdn and naming.role(deployment, task) == role:
+            return SkippedDocument(name, f"{deployment}/{newest}", why, vertex.record.state if vertex else None)
+    return None
 
 
 def _rollouts(opened: Session, deployments: Iterable[str]) -> RolloutPointer:

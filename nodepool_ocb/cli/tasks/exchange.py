@@ -16,7 +16,7 @@ from nodepool_ocb.cli.tasks.lists import Owner
 from nodepool_ocb.cli.tasks.storing import Given, store
 from nodepool_ocb.cli.tasks.trees import Tree, trees
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.views.tasks import exchange as shown
 
 SETTINGS: Final = "settings.json"
@@ -121,17 +121,17 @@ def sync(folder: str, lenient: bool, compat_prefix: bool, dry_run: bool) -> None
                 rows.append(store(opened, Owner(tree.release), given, force=True, dry_run=dry_run, how=tree.how))
             except Invalid as wrong:
                 rows.append(shown.failed(tree.release, tree.how, len(wrong.problems)))
-                problems += _of(tree, wrong)
+                problems += _of(tree, wrong.problems)
+            except (NotFound, Conflict) as refused:
+                rows.append(shown.failed(tree.release, tree.how, 1))
+                problems += _of(tree, (str(refused),))
     _report(rows, dry_run and not problems)
     if problems:
         raise Invalid(problems)
 
 
-def _of(tree: Tree, wrong: Invalid) -> list[str]:
-    return [
-        *wrong.problems,
-        f"release {tree.release}: {counted(len(wrong.problems), 'fault')}; its list stays as it is",
-    ]
+def _of(tree: Tree, wrong: Sequence[str]) -> list[str]:
+    return [*wrong, f"release {tree.release}: {counted(len(wrong), 'fault')}; its list stays as it is"]
 
 
 def _report(rows: Sequence[shown.StoredRow], dry_run: bool) -> None:

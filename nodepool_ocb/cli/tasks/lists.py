@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 import msgspec
@@ -43,6 +44,23 @@ class Owner(msgspec.Struct, frozen=True):
         return f"release {self.release}" if self.release else f"deployment {self.deployment}"
 
 
+class AnyRead(Protocol):
+    """How a list is read: that of a record, or what is asked for."""
+
+    @property
+    def lenient(self) -> bool: ...
+
+    @property
+    def compat_prefix(self) -> bool: ...
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """How a list is to be read."""
+
+    lenient: bool
+    compat_prefix: bool
+
+
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A stored list with those below it."""
 
@@ -79,7 +97,10 @@ def check(
     texts, left_out = read_texts(sources)
     with session.session() as opened:
         opened.sync()
-        below = base(opened, release) if release else _below(opened, stored(opened, Owner(None, deployment)))
+        under = release or stored(opened, Owner(None, deployment)).record.release
+        below = base(opened, under) if under else []
+        given = Read(lenient=lenient, compat_prefix=compat_prefix)
+        lenient, compat_prefix = flags(opened, given, under)
     found = reading.read([*below, Layer(texts)], lenient=lenient, compat_prefix=compat_prefix)
     return reading.Reading(found.tasks, (*left_out, *found.warnings))
 
@@ -114,7 +135,7 @@ def load(opened: Session, of: Owner) -> Loaded:
     if not below and not own:
         raise _missing(opened, of)
     layers = (*below, *own)
-    lenient, compat_prefix = flags(opened, found)
+    lenient, compat_prefix = flags(opened, found.record, found.record.release)
     read = reading.read(layers, lenient=lenient, compat_prefix=compat_prefix)
     return Loaded(layers=layers, tasks=read.tasks, settings=found.settings, warnings=read.warnings)
 
@@ -156,12 +177,10 @@ def _missing(opened: Session, of: Owner) -> NotFound:
     )
 
 
-def flags(opened: Session, found: Stored) -> tuple[bool, bool]:
-    """Whether it, or the list below it, was uploaded ``--lenient`` and ``--compat-prefix``."""
-    records = [found.record]
-    if found.record.release:
-        records.append(stored(opened, Owner(found.record.release)).record)
-    return any(each.lenient for each in records), any(each.compat_prefix for each in records)
+def flags(opened: Session, own: AnyRead, below: str | None) -> tuple[bool, bool]:
+    """Whether a list, or that of the release below it, is read ``--lenient`` and ``--compat-prefix``."""
+    both: list[AnyRead] = [own, stored(opened, Owner(below)).record] if below else [own]
+    return any(each.lenient for each in both), any(each.compat_prefix for each in both)
 
 
 def rows(opened: Session) -> list[ListRow]:
@@ -175,9 +194,17 @@ def rows(opened: Session) -> list[ListRow]:
             base=record.release,
             tasks=record.tasks,
             files=record.files,
-            settings=each.deployment and bool(lists.read(opened, each).settings),
+            settings=_configured(opened, each),
             since=record.since or None,
             by=record.by,
         )
         for each, record in lists.listed(opened).items()
     ]
+
+
+def _configured(opened: Session, of: StoredOwner) -> bool:
+    from nodepool_ocb.store.tasks import lists
+
+    with contextlib.suppress(NotFound):  # deleted meanwhile
+        return lists.configured(opened, of)
+    return False

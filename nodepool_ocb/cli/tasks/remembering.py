@@ -1,6 +1,6 @@
 """What the kept runs of a deployment say of the past: what succeeded where, and with which facts.
 
-A node that was deleted and made again has no past: what an earlier one of its name did is not done there.
+On a node that was made after a run began, nothing was done in it: it was another node of that name.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     def again(cls, words: str) -> Asked:
         """What was asked in these words.
 
-        >>> written = Asked(nodes=("1", "2"), tasks=("a/1,3", "b"), events=("e",), force=True)
+        >>> written = Asked(nodes=("1", "2"), tasks=("a/1,3", "b"), events=("e", "disk full"), force=True)
         >>> Asked.again(written.words) == written
         True
         >>> Asked.again(Asked(nodes=("rack 1",)).words).nodes

@@ -12,7 +12,7 @@ from nodepool_ocb.cli.kit import session
 from nodepool_ocb.cli.tasks import lists
 from nodepool_ocb.cli.tasks.lists import Owner
 from nodepool_ocb.documents import document
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.layers import Layer
 from nodepool_ocb.views.tasks.exchange import StoredRow
@@ -49,7 +49,7 @@ def store(opened: Session, of: Owner, given: Given, *, force: bool, dry_run: boo
     Raises Invalid with every fault, NotFound where the base is not there, Conflict where somebody was faster.
     """
     opened.sync()
-    before = lists.stored(opened, of)
+    before = _before(opened, of, force)
     wanted = _checked(opened, of, _wanted(before, given))
     changes = _changes(before, wanted)
     if changes and not dry_run:
@@ -64,6 +64,23 @@ def store(opened: Session, of: Owner, given: Given, *, force: bool, dry_run: boo
         base=wanted.base,
         how=how,
     )
+
+
+def _before(opened: Session, of: Owner, force: bool) -> Stored:
+    """What is there; by force also where some of it cannot be read."""
+    from nodepool_ocb.store.tasks import lists as stored
+
+    try:
+        return lists.stored(opened, of)
+    except Invalid as broken:
+        if not force:
+            raise Invalid(
+                [*broken.problems, f"{of}: what cannot be read is replaced by an upload with --force"]
+            ) from broken
+    except Stale:
+        if not force:
+            raise
+    return stored.remains(opened, lists.whose(of))
 
 
 def _wanted(before: Stored, given: Given) -> Wanted:
@@ -95,7 +112,8 @@ def _checked(opened: Session, of: Owner, wanted: Wanted) -> Wanted:
     own = [Layer(wanted.texts, str(of))] if wanted.texts else []
     if not own and not below:
         return wanted
-    found = reading.read([*below, *own], lenient=wanted.lenient, compat_prefix=wanted.compat_prefix)
+    lenient, compat_prefix = lists.flags(opened, wanted, wanted.base)
+    found = reading.read([*below, *own], lenient=lenient, compat_prefix=compat_prefix)
     lists.warn(found.warnings)
     return msgspec.structs.replace(wanted, tasks=sum(each.origin == str(of) for each in found.tasks.tasks))
 

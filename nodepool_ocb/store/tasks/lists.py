@@ -103,7 +103,26 @@ def read(session: Session, owner: Owner) -> Stored:
         texts = _texts(session, owner, record) if record.upload else {}
         if texts is not None:
             return Stored(record, version, texts, settings, settings_version)
-    raise Stale(f"the task list of {owner} is replaced again and again, or is not whole; upload it anew", owner.path())
+    raise Stale(
+        f"the task list of {owner} is replaced again and again, or is not whole; upload it anew, with --force",
+        owner.path(),
+    )
+
+
+def remains(session: Session, owner: Owner) -> Stored:
+    """As ``read``, where that fails: what cannot be read is as if it were not there. Raises NotFound as it does."""
+    ground = _ground(session, owner)
+    record, version = _whatever(session.get(owner.path()), ground)
+    settings, settings_version = _readable_settings(session, owner, ground)
+    texts = None
+    with contextlib.suppress(Invalid):
+        texts = _texts(session, owner, record) if record.upload else None
+    return Stored(record, version, texts or {}, settings, settings_version)
+
+
+def configured(session: Session, owner: Owner) -> bool:
+    """Whether it has settings that can be read; raises NotFound where there is no such deployment."""
+    return bool(_readable_settings(session, owner, _ground(session, owner))[0])
 
 
 def _ground(session: Session, owner: Owner) -> _Ground:
@@ -130,6 +149,13 @@ def _settings(session: Session, owner: Owner, ground: _Ground) -> tuple[Mapping[
         return {}, -1
     record = codec.decode(TaskSettings, znode)
     return record.settings if record.life == ground.life else {}, znode.version
+
+
+def _readable_settings(session: Session, owner: Owner, ground: _Ground) -> tuple[Mapping[str, Json], int]:
+    try:
+        return _settings(session, owner, ground)
+    except Invalid:
+        return {}, -1
 
 
 def _texts(session: Session, owner: Owner, record: TaskListRecord) -> dict[str, str] | None:
@@ -174,6 +200,8 @@ def upload(session: Session, owner: Owner, texts: Mapping[str, str], meta: Meta,
     name = folder.rpartition("/")[2]
 
     def after(before: TaskListRecord, life: float) -> TaskListRecord:
+        if before.upload > name:  # which deletes all before it, this one too
+            raise _changed(owner, before)
         return replace(
             before,
             upload=name, parts=len(parts), files=len(texts), tasks=meta.tasks, text_bytes=size, since=session.now(),

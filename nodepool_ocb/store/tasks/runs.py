@@ -145,6 +145,18 @@ def list_(session: Session, deployments: Iterable[str] | None = None) -> list[Li
     return listed
 
 
+def under_way(session: Session) -> list[tuple[str, str]]:
+    """The runs that are driven or prepared, each by deployment and id; pointers that cannot be read are left out."""
+    names = sorted(session.children(paths.TASK_RUNS) or ())
+    found = []
+    for name, znode in zip(names, session.get_many([paths.task_runs(each) for each in names]), strict=True):
+        with contextlib.suppress(Invalid):
+            known = codec.decode(TaskRunPointer, znode) if znode is not None else TaskRunPointer()
+            ids = [known.preparing, None if known.over else known.newest]
+            found += [(name, identity) for identity in ids if identity is not None]
+    return found
+
+
 def rows(session: Session, world: World, running: Running) -> list[Row]:
     """The history of a run: of one that is over as it was written, else as its noderoles are now in this world."""
     if running.head.over:

@@ -90,9 +90,22 @@ class Selectors:
         """Whether a name or a /pattern/ means this name."""
         return matcher(pattern, self._compat)(name)
 
-    def belong(self, task: Task, group: Task) -> bool:
-        """Whether a task is of a group: it names the group or a role of it, or the group names the task."""
-        if task.id in group.tasks:
+    def belong(self, task: Task, group: Task, roles: Iterable[str] = ()) -> bool:
+        """Whether a task is of a group: it names the group or a role of it, or the group names the task.
+
+        ``roles``: those that nodes have; one of them may be what two patterns mean.
+        """
+        if any(self.match(name, task.id) for name in group.tasks):
             return True
         own = (group.id, *selector(group))
-        return any(name == EVERY or any(self.match(name, each) for each in own) for name in task.roles or (task.id,))
+        return any(self._same(name, each, roles) for name in task.roles or (task.id,) for each in own)
+
+    def _same(self, name: str, of_group: str, roles: Iterable[str]) -> bool:
+        """Whether what a task names is what a group names, or is it."""
+        if name == EVERY or self.match(name, of_group):
+            return True
+        if name in self._groups or not is_pattern(of_group):
+            return False
+        if is_pattern(name):
+            return any(self.match(name, role) and self.match(of_group, role) for role in roles)
+        return self.match(of_group, name)

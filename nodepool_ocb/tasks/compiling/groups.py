@@ -144,8 +144,9 @@ class _Groups:
     def _belonging_of(self, look: Look) -> dict[int, Sequence[int]]:
         selectors, tasks = self._placement.relations.selectors, self._placement.tasks
         here = [(place, group.task) for place, group in enumerate(self.groups) if look.meant(selector(group.task))]
+        roles = self._placement.roles
         return {
-            number: [place for place, group in here if selectors.belong(tasks[number], group)]
+            number: [place for place, group in here if selectors.belong(tasks[number], group, roles)]
             for number in self._placement.shapes[look].tasks
         }
 

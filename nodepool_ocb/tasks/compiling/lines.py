@@ -11,6 +11,7 @@ from nodepool_ocb.tasks.compiling.placement import ANCHORS, Placement
 from nodepool_ocb.tasks.compiling.shape import in_order
 from nodepool_ocb.tasks.tasklist import Kind, Task
 
+DEPLOYED = "deploy"  # the stage at the end of the seed's listings: what is before it alone is not yet before deployment
 #: Between which stages the tasks of an old plugin's ``stage`` are: the first that a list has of each side.
 BETWEEN = {
     "pre_deployment": (("pre_deployment_start",), ("pre_deployment_end", "pre_deployment", "deploy_start", "deploy")),
@@ -75,17 +76,31 @@ def numbered(placement: Placement) -> None:
             placement.draft.after([placement.anchors[anchor].leave], instances)
         for anchor in _first(placement, before):
             placement.draft.after(instances, [placement.anchors[anchor].enter])
-        if name == "pre_deployment" and not _first(placement, before):
-            placement.draft.order(instances, _rest(placement, tasks, placement.relations.above), f"{name}.end")
+        if name == "pre_deployment" and not _first(placement, [each for each in before if each != DEPLOYED]):
+            others = _others(placement, tasks, placement.relations.above)
+            placement.draft.order(
+                instances, [*_instances(placement, others), *_starts(placement, others)], f"{name}.end"
+            )
         if name == "post_deployment" and not _first(placement, after):
-            placement.draft.order(_rest(placement, tasks, _below(placement)), instances, f"{name}.start")
+            others = _others(placement, tasks, _below(placement))
+            placement.draft.order(_instances(placement, others), instances, f"{name}.start")
 
 
-def _rest(placement: Placement, tasks: Sequence[int], ways: Sequence[Set[int]]) -> list[int]:
-    """The instances of all other tasks, without those that the tasks lead to; none on the virtual node."""
+def _others(placement: Placement, tasks: Sequence[int], ways: Sequence[Set[int]]) -> list[int]:
+    """All tasks and groups that these do not lead to; no stages."""
     near = set(tasks).union(*(_reached(task, ways) for task in tasks))
-    others = (number for number, task in enumerate(placement.tasks) if number not in near and task.kind not in ANCHORS)
-    return [vertex for number in others for vertex in placement.instances(number)]
+    return [n for n, task in enumerate(placement.tasks) if n not in near and task.kind is not Kind.STAGE]
+
+
+def _instances(placement: Placement, tasks: Sequence[int]) -> list[int]:
+    """Those of tasks; groups and stages have none."""
+    found = (number for number in tasks if placement.tasks[number].kind not in ANCHORS)
+    return [vertex for number in found for vertex in placement.instances(number)]
+
+
+def _starts(placement: Placement, tasks: Sequence[int]) -> list[int]:
+    """Those of groups: what is before one is not done with it."""
+    return [placement.anchors[number].enter for number in tasks if number in placement.anchors]
 
 
 def _number(text: str) -> float:

@@ -108,6 +108,7 @@ class Placement:
         self.relations = relations
         self.tasks = relations.tasks
         self.members = members
+        self.roles = frozenset(role for each in members for role in roles[each.name])
         meaning = relations.selectors.meaning
         self.looks = [Look(meaning(frozenset(roles[each.name]), each.admin), each.admin) for each in members]
         self.nodes: dict[Look, list[int]] = {}  # in listing order

@@ -90,6 +90,8 @@ def _kind(entry: Entry, notes: Notes) -> None:
     for field, only in _OF_ONE_KIND.items():
         if field in entry.raw and kind not in (only, None):
             notes.slip(entry, (field,), f"belongs to a {only}, and this is of type {said}; remove it")
+    if kind is Kind.GROUP and entries.condition(entry.raw.get("condition")) is not True:
+        notes.slip(entry, ("condition",), "has no effect on a group; give it to its tasks")
     if kind is Kind.PUPPET and not {"puppet_manifest", "puppet_manifests"} & set(parameters):
         within: Key = ("parameters",) if parameters else ()
         notes.fault(entry, within, "key `puppet_manifest` is missing; puppet needs the file that it applies")

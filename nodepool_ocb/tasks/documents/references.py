@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -65,6 +65,7 @@ class _Names:
         for key, relation in entry.relations(*CROSS_DEPENDS, *CROSS_DEPENDED_BY):
             if isinstance(relation.get("name"), str):
                 self._exists(entry, (*key, "name"), relation["name"], crossing=True)
+                self._nowhere(entry, key, relation)
         for key, name in entry.names("tasks"):
             self._runs(entry, key, name)
         self._stage(entry)
@@ -87,6 +88,13 @@ class _Names:
             self.added[name] = None
         else:
             (self._notes.slip if crossing else self._notes.fault)(entry, key, self._unknown(name))
+
+    def _nowhere(self, entry: Entry, key: Key, relation: Mapping[str, Any]) -> None:
+        """Without a role only stages and groups are meant."""
+        known = self._ids.get(relation["name"])
+        if not relation.get("role", EVERY) and known is not None and known.kind not in (Kind.STAGE, Kind.GROUP):
+            text = f"means no node, and {known.id} is no stage; name roles, or leave it out for all nodes"
+            self._notes.slip(entry, (*key, "role"), text)
 
     def _matches(self, pattern: str) -> bool:
         if pattern not in self._matching:

@@ -10,7 +10,9 @@ import pytest
 
 from nodepool_ocb.cli.tasks.exchange import write
 from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.store.client.session import Session
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
@@ -193,6 +195,58 @@ def test_a_release_with_a_fault_stays_as_it_is_and_the_others_are_stored(ocb: Oc
     assert {row["name"]: row["change"] for row in json.loads(answer.stdout)} == {"6.1": "refused", "9.0": "changed"}
     assert "release 6.1: 1 fault; its list stays as it is" in answer.stderr
     assert {row["name"]: row["tasks"] for row in ask("tasks", "list")} == {"6.1": 2, "9.0": 3}
+
+
+def test_a_release_whose_files_are_only_links_that_lead_away_stays_and_the_others_are_stored(
+    ocb: Ocb, ask: Ask, tmp_path: Path
+) -> None:
+    put(tmp_path, {"puppet/6.1/tasks.yaml": NET, "puppet/9.0/tasks.yaml": NET, "elsewhere.yaml": NET})
+    (tmp_path / "puppet" / "7.0").mkdir()
+    (tmp_path / "puppet" / "7.0" / "tasks.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    answer = ocb("tasks", "sync", "--dir", str(tmp_path / "puppet"))
+    assert answer.exit_code == 1
+    assert "release 7.0: 1 fault; its list stays as it is" in answer.stderr
+    assert [row["name"] for row in ask("tasks", "list")] == ["6.1", "9.0"]
+
+
+def test_a_list_that_cannot_be_read_is_replaced_by_force_and_hides_no_other(
+    lab: Ocb, ask: Ask, folder: Path, zk_session: Session
+) -> None:
+    release = ("tasks", "upload", str(folder), "--release", "9.0")
+    own = ("tasks", "upload", str(folder), "--deployment", "lab")
+    assert (lab(*release).exit_code, lab(*own).exit_code) == (0, 0)
+    zk_session._client.set(paths.release_tasks("9.0"), b"garbage")
+    (upload,) = (name for name in zk_session.children(paths.deployment_tasks("lab")) or () if name.startswith("list-"))
+    zk_session._client.delete(paths.deployment_tasks("lab", f"{upload}/0000"))
+    assert [row["name"] for row in ask("tasks", "list")] == ["lab"]
+    for command in (release, own):
+        answer = lab(*command)
+        assert answer.exit_code != 0
+        assert "--force" in answer.stderr
+        assert lab(*command, "--force").exit_code == 0
+    assert [row["tasks"] for row in ask("tasks", "list")] == [3, 3]
+    assert lab("tasks", "plan", "--deployment", "lab").exit_code == 0
+
+
+def test_settings_that_cannot_be_read_are_replaced_by_force_and_leave_the_list(
+    lab: Ocb, ask: Ask, folder: Path, tmp_path: Path, zk_session: Session
+) -> None:
+    (tmp_path / "settings.json").write_text('{"speed": 1}')
+    settings = ("tasks", "upload", "--deployment", "lab", "--settings", str(tmp_path / "settings.json"))
+    assert lab(*settings, str(folder)).exit_code == 0
+    zk_session._client.set(paths.deployment_tasks("lab", "settings"), b"garbage")
+    assert [row["settings"] for row in ask("tasks", "list")] == [False]
+    assert (lab(*settings).exit_code, lab(*settings, "--force").exit_code) == (1, 0)
+    assert [(row["settings"], row["tasks"]) for row in ask("tasks", "list")] == [(True, 3)]
+
+
+def test_a_list_over_a_release_is_checked_as_it_will_be_run(lab: Ocb, tmp_path: Path) -> None:
+    put(tmp_path / "base", {"tasks.yaml": NET + NET.splitlines()[1].replace("net,", "late, requires: [/ne/],") + "\n"})
+    put(tmp_path / "own", {"tasks.yaml": NET.splitlines()[1].replace("net,", "net, requires: [late],") + "\n"})
+    assert lab("tasks", "upload", str(tmp_path / "base"), "--release", "9.0", "--compat-prefix").exit_code == 0
+    own = lab("tasks", "upload", str(tmp_path / "own"), "--deployment", "lab", "--base", "9.0")
+    assert (own.exit_code, "must not make a task wait for itself" in own.stderr) == (1, True)
+    assert lab("tasks", "check", str(tmp_path / "own"), "--release", "9.0").exit_code == 1
 
 
 # -- plan and graph --

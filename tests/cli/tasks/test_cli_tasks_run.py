@@ -215,6 +215,22 @@ def test_on_an_event_a_node_that_is_done_runs_what_names_the_event(
     assert {node for row in other["runs"] for node in row["nodes"]} == {"n2.example.com"}
 
 
+def test_a_node_that_was_deleted_and_made_again_has_done_nothing(ocb: Ocb, ask: Ask, place: Path) -> None:
+    place.joinpath("broken-2").touch()
+    assert ocb(*run("--wait", "--timeout", "240")).exit_code == 6
+
+    def planned(*more: str) -> set[tuple[str, str]]:
+        return {
+            (row["task"], node) for row in ask(*run("--plan", *more), exit_code=10)["runs"] for node in row["nodes"]
+        }
+
+    assert ("site", "n1.example.com") not in planned("--retry") | planned("--event", "other")
+    assert ocb("node", "delete", "n1.example.com", "--yes").exit_code == 0
+    again = ("node", "create", "n1.example.com", "--deployment", "lab", "--tag", "web", "--label", "uid=1")
+    assert ocb(*again).exit_code == 0
+    assert ("site", "n1.example.com") in planned("--retry") & planned("--event", "other")
+
+
 def test_conditions_compare_with_the_facts_of_the_last_good_run_on_the_node(
     ocb: Ocb, ask: Ask, place: Path, tmp_path: Path
 ) -> None:
