@@ -42,6 +42,18 @@ def hopeless(criteria: Criteria, count: Count) -> tuple[str, ...]:
     return _sentences(criteria, Count(count.members, best, count.failed), words)
 
 
+def bearable(criteria: Criteria, members: int) -> int:
+    """How many of so many members may fail so that every criterion can still be met.
+
+    >>> half, nine = Criteria(percent_successful_nodes=50), Criteria(minimum_successful_nodes=9)
+    >>> bearable(half, 5), bearable(nine, 5), bearable(Criteria(), 5)
+    (2, 0, 5)
+    """
+    percent, least, most = _of(criteria)
+    needed = max(-(-(percent or 0) * members // 100), least or 0)
+    return max(0, min(members - needed, members if most is None else most))
+
+
 def _sentences(criteria: Criteria, count: Count, words: str) -> tuple[str, ...]:
     """``words``: of the number that are successful, which stands at its braces."""
     wanted = []

@@ -102,6 +102,13 @@ def hopeless(rollout: Rollout, record: GroupRecord) -> bool:
     return bool(criteria.hopeless(record.group.success_criteria, count))
 
 
+def unmeetable(rollout: Rollout, name: str) -> bool:
+    """Whether more nodes of a group have failed than its criteria bear."""
+    members = rollout.members[name]
+    criteria_of = rollout.groups[name].group.success_criteria
+    return counted(rollout, members, 0).failed > criteria.bearable(criteria_of, len(members))
+
+
 def judged(rollout: Rollout, record: GroupRecord) -> tuple[tuple[str, ...], Count]:
     """The criteria that are not met in a group's phase, and the numbers that say so."""
     members = rollout.members[record.group.name]

@@ -1,8 +1,12 @@
 """The noderoles that a phase of a rollout is about: how they stand, and which of them an action moves.
 
-A phase names roles, and takes their noderoles on the node with all that these need there; or stages of the task list. One
-that names neither takes, if it is the last, every noderole of the node, and otherwise none. Only what is bound in the
-rollout's deployment, or below it, is ever committed.
+A phase names roles, and takes their noderoles on the node with all that these need there; or stages of the task list, and
+takes the tasks before them of the rollout's own run (``RolloutRecord.sends``). One that names neither takes, if it is the
+last, every noderole of the node that is no task, and otherwise none. Only what is bound in the rollout's deployment, or below
+it, is ever committed.
+
+A task that failed, and may, is about to be let pass: it counts as at work. So does what waits for a task that failed on another
+node, while the criteria of that node's groups bear its failure: the driver of the run lets it go on.
 
 A rollout that runs again what is ACTIVE takes of these the roles that its node's ``Progress.again`` names, and judges them
 by the epoch of their newest run: while that is the one from before the rollout, it is still to run. It refreshes, and
@@ -20,6 +24,7 @@ from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import State
+from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.records import LOST, Rollout
 from nodepool_ocb.rollout.rounds import returned
@@ -43,7 +48,7 @@ MOVES_AGAIN: Final[Mapping[Directive, Mapping[State, Event]]] = {
 
 
 class Observer:
-    """One view of the world, looked at for one rollout; ``stages`` says which roles a stage of the task list has.
+    """One view of the world, looked at for one rollout.
 
     ``unreadable`` names noderoles whose records cannot be decoded. To which phase they
     belong is not known, so none of their node is passed.
@@ -54,7 +59,6 @@ class Observer:
         world: World,
         deployment: str,
         rollout: Rollout,
-        stages: Mapping[str, Iterable[str]] | None = None,
         unreadable: Iterable[str] = (),
     ) -> None:
         self._world = world
@@ -62,7 +66,9 @@ class Observer:
         self._again = rollout.head.again is not None
         self._recalled = returned.recalled(rollout)
         self._within = frozenset(below(world, deployment))
-        self._stages = stages or {}
+        self._runs = frozenset({None, rollout.head.task_run})  # whose tasks it may move; None: what is no task
+        self._may_fail = frozenset(rollout.head.may_fail)
+        self._borne: dict[str, bool] = {}
         self._unreadable: dict[str, list[str]] = {}
         for name in unreadable:
             self._unreadable.setdefault(name.partition("@")[2], []).append(name)
@@ -101,13 +107,15 @@ class Observer:
         own = {
             role: vertex
             for role, vertex in view.noderoles.items()
-            if vertex.record.deployment in self._within and not vertex.unreadable
+            if vertex.record.deployment in self._within
+            and vertex.record.task_run in self._runs
+            and not vertex.unreadable
         }
         wanted = own if not self._again else self._rollout.nodes[node].again if node in self._rollout.nodes else ()
         phases = self._rollout.head.strategy.phases
         roles = {
             *phases[phase].roles,
-            *(role for stage in phases[phase].stages for role in self._stages.get(stage, ())),
+            *self._rollout.head.sends.get(phases[phase].name, ()),
         }
         if phases[phase].roles or phases[phase].stages:
             chosen = _with_parents([own[role] for role in roles if role in own])
@@ -126,7 +134,7 @@ class Observer:
         reasons, errors = [f"{name} cannot be read" for name in self._unreadable.get(node, ())], dict[str, int]()
         counts["stuck"] = len(reasons)
         for vertex in self.noderoles(node, phase):
-            if vertex.record.state is State.ERROR:
+            if self._failed(vertex):
                 errors[vertex.role] = vertex.record.generation
             kind, reason = self._kind_again(vertex) if self._again else self._kind(vertex)
             if kind is not None:
@@ -179,6 +187,8 @@ class Observer:
                 if hindered is None:
                     return "cancelling", None
                 return "stuck", f"{vertex.name} is to be ended, and its machine {hindered}"
+            case State.ERROR if not self._failed(vertex):
+                return "running", None
             case State.ERROR:
                 return None, f"{vertex.name}: {vertex.record.reason or 'in ERROR'}"
             case State.BLOCKED:
@@ -190,6 +200,19 @@ class Observer:
                 )
         return None, None
 
+    def _failed(self, vertex: Vertex) -> bool:
+        return vertex.record.state is State.ERROR and vertex.role not in self._may_fail
+
+    def _bears(self, vertex: Vertex, failed: Vertex) -> bool:
+        """Whether what waits on another node for a task that failed goes on without it."""
+        node = failed.node.name
+        if failed.record.task_run is None or failed.node is vertex.node:
+            return False
+        if node not in self._borne:
+            own = [name for name, members in self._rollout.members.items() if node in members]
+            self._borne[node] = bool(own) and not any(groups.unmeetable(self._rollout, name) for name in own)
+        return self._borne[node]
+
     def _culprit(self, vertex: Vertex) -> Vertex | None:
         """A noderole in ERROR above one that is BLOCKED; what was found on the way is kept for the others."""
         if vertex in self._blamed:
@@ -197,7 +220,7 @@ class Observer:
         found, met, queue = None, {vertex}, deque([vertex])
         while queue and found is None:
             for parent in queue.popleft().parents:
-                if parent.record.state is State.ERROR:
+                if self._failed(parent) and not self._bears(vertex, parent):
                     found = parent
                 elif parent.record.state is State.BLOCKED and parent not in met:
                     met.add(parent)

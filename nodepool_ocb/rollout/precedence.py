@@ -63,6 +63,35 @@ def sequence(strategy_groups: Sequence[Group]) -> list[str]:
     return list(begun)
 
 
+def parts(rollout: Rollout) -> dict[str, tuple[str, ...]]:
+    """The nodes by the group that is the first to send them; by its batches where it has any: ``compute``, or ``compute/2``.
+
+    What is in one part may be sent at the same time.
+    """
+    found: dict[str, list[str]] = {}
+    taken = set[str]()
+    for name in sequence([record.group for record in rollout.groups.values()]):
+        number = _batches(rollout, name)
+        for node in rollout.members[name]:
+            if node not in taken:
+                part = f"{name}/{number[node] + 1}" if rollout.groups[name].group.batches else name
+                found.setdefault(part, []).append(node)
+                taken.add(node)
+    return {part: tuple(nodes) for part, nodes in found.items()}
+
+
+def limited(rollout: Rollout) -> Iterator[str]:
+    """The parts of which not all nodes may be in flight at once."""
+    strategy = rollout.head.strategy
+    limits = strategy.max_in_flight
+    shared = limits.rack is not None or limits.labels or (limits.nodes is not None and strategy.parallel_groups > 1)
+    for part, nodes in parts(rollout).items():
+        group = rollout.groups[part.partition("/")[0]].group
+        most = (limits.nodes, group.parallel_nodes or limits.group)
+        if shared or any(each is not None and each < len(nodes) for each in most):
+            yield part
+
+
 def _turns(world: World, deployment: str, rollout: Rollout) -> dict[Vertex, Turn]:
     """What is PROPOSED and will be sent; a node that several groups have is sent by the first of them."""
     look, found = Observer(world, deployment, rollout), dict[Vertex, Turn]()

@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.ranges import Count, Moment, Times
+from nodepool_ocb.model.ranges import Count, Id, Moment, Times
 from nodepool_ocb.model.records import Record
 from nodepool_ocb.rollout.strategy import Group, Strategy
 
@@ -177,6 +177,9 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     ignored_failures: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed
     breaker_offset: Times = 0  # failed nodes that the breaker does not count, for the same reason
     again: str | None = None  # it runs again what is ACTIVE: what that is, in words; None: it commits what is PROPOSED
+    task_run: Id | None = None  # the run of tasks whose stages its phases name
+    sends: Mapping[str, tuple[str, ...]] = {}  # phase → the roles of the tasks of that run that it sends
+    may_fail: tuple[str, ...] = ()  # of these, the roles whose failure counts for nothing
 
 
 def cancelled(head: RolloutRecord) -> bool:

@@ -168,25 +168,35 @@ def _standing(session: Session, deployment: str) -> tuple[RolloutPointer, int]:
 
 # -- beginning --
 
+#: By the id of the rollout.
+Joined = Callable[[str], Sequence[Change]]
 
-def begin(session: Session, deployment: str, rollout: Rollout, judged: Sequence[Check] = ()) -> str:
+
+def _nothing(_: str) -> Sequence[Change]:
+    return ()
+
+
+def begin(
+    session: Session, deployment: str, rollout: Rollout, judged: Sequence[Check] = (), joined: Joined = _nothing
+) -> str:
     """Write a rollout that ``plan.begin`` made; gives its id. An annealer will drive it.
 
-    Raises Conflict while another of the deployment, or of one above or below it, is under way; NotFound where there is no
-    such deployment; Stale where what was ``judged`` has moved on.
+    ``joined``: what is written together with its beginning, by its id; what that raises is raised. Raises Conflict while
+    another of the deployment, or of one above or below it, is under way; NotFound where there is no such deployment; Stale
+    where what was ``judged`` has moved on.
     """
     _open(session, deployment)
     _refuse_another(session, deployment, _standing(session, deployment)[0])
     lines.entered(session, deployment)  # nothing is written for one that cannot begin
     identity = _next(session, deployment)
     path = paths.rollout(deployment, identity)
-    parts = records.parts(rollout)
-    head = parts.pop("")
+    parts, head = records.parts(rollout), rollout.head
+    del parts[""]
     try:
         made = [Create(f"{path}/groups"), Create(f"{path}/nodes"), *_made(path, parts)]
         for changes in limits.parts(limits.singly(made)):
             session.commit(changes)
-        _enter(session, deployment, identity, head, rollout.head.started, judged)
+        _enter(session, deployment, identity, head, judged, joined)
     except (Stale, Conflict, NotFound):  # else it may have begun
         with contextlib.suppress(Stale):  # another that has begun removes it, too
             _remove(session, path)
@@ -235,17 +245,22 @@ def _pause(attempt: int) -> None:
 
 
 def _enter(
-    session: Session, deployment: str, identity: str, head: Record, started: float, judged: Sequence[Check]
+    session: Session,
+    deployment: str,
+    identity: str,
+    head: RolloutRecord,
+    judged: Sequence[Check],
+    joined: Joined,
 ) -> None:
     """Let a rollout be under way that is written but for its own record; again where others write meanwhile."""
     for attempt in range(ATTEMPTS):
         rollouts, version = _standing(session, deployment)
         _refuse_another(session, deployment, rollouts)
         alone = lines.entered(session, deployment)
-        counts = replace(rollouts, newest=identity, over=False, driver=None, since=started)
+        counts = replace(rollouts, newest=identity, over=False, driver=None, since=head.started)
         own = [Set(paths.rollouts(deployment), counts, version), Set(paths.rollout(deployment, identity), head, 0)]
         try:
-            session.commit([*judged, *own, *alone])
+            session.commit([*judged, *own, *alone, *joined(identity)])
         except Stale as stale:
             if attempt + 1 == ATTEMPTS or stale.path in {check.path for check in judged}:
                 raise
@@ -288,12 +303,18 @@ def _remove(session: Session, path: str) -> None:
 
 
 def steer(
-    session: Session, deployment: str, identity: str, ask: Callable[[Rollout], Sequence[Decision]], now: float
+    session: Session,
+    deployment: str,
+    identity: str,
+    ask: Callable[[Rollout], Sequence[Decision]],
+    now: float,
+    joined: Callable[[Rollout], Sequence[Change]] = lambda _: (),
 ) -> Rollout:
     """Write what ``ask`` (rollout.steering) decides about a rollout as it is, again where it is changed meanwhile.
 
-    Gives the rollout after that. Raises NotFound where there is none, Conflict as ``steered`` and ``ask`` do, and where it
-    would go on while one of a deployment above or below is under way.
+    ``joined``: what is written together with it where the rollout, which is over, goes on. Gives the rollout after that.
+    Raises NotFound where there is none, Conflict as ``steered``, ``ask`` and ``joined`` do, and where it would go on while one
+    of a deployment above or below is under way.
     """
     for attempt in range(ATTEMPTS):
         found = read(session, deployment, identity)
@@ -302,7 +323,8 @@ def steer(
         rollout, versions = found
         after = records.apply(rollout, ask(rollout))
         changes = steered(deployment, identity, rollout, after, versions, now)
-        alone = lines.entered(session, deployment) if rollout.over and not after.over else []
+        goes_on = rollout.over and not after.over
+        alone = [*joined(rollout), *lines.entered(session, deployment)] if goes_on else []
         try:
             session.commit([*changes, *alone])
         except Stale:

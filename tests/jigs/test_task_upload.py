@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import shutil
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from nodepool_ocb.documents import files
 from nodepool_ocb.jigs import Failed, Succeeded, Unknown
 from nodepool_ocb.jigs.tasks import copy
 from nodepool_ocb.jigs.tasks.copy import CopyJig
+from nodepool_ocb.jigs.tasks.files import Places, script
 from nodepool_ocb.jigs.tasks.upload import UploadJig
 from tests.jigs.workshop import Annealer, Machine
 
@@ -187,6 +190,27 @@ def test_a_link_of_ours_on_the_way_is_followed(machine: Any, upload: Any, place:
     (place / "link").symlink_to(target.format(place))
     assert isinstance(upload.run(machine.task(file(place / "link" / "new" / "f"))), Succeeded)
     assert (place / "inside" / "new" / "f").read_text() == "new\n"
+
+
+def test_a_directory_that_is_replaced_by_a_link_while_it_is_entered_leads_nowhere(tmp_path: Path) -> None:
+    """Whoever owns it swaps it when the script has looked at it; here a program stat in its path does."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "bin").mkdir()
+    swap = f"cd {tmp_path}; [ -h mine ] || {{ mv mine old; ln -s theirs mine; }}"
+    fake = f'#!/bin/sh\ncase "$(pwd) $*" in "{tmp_path} "*" .") ({swap}) ;; esac\nexec {shutil.which("stat")} "$@"\n'
+    (tmp_path / "bin" / "stat").write_text(fake)
+    (tmp_path / "bin" / "stat").chmod(0o755)
+    made = Places(
+        permissions="0644", dir_permissions="0755", user=ME, group=ME, overwrite=True, parents=True
+    ).file(str(tmp_path / "mine" / "f"), b"new\n")  # fmt: skip
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    ended = subprocess.run(["sh"], input=script([made], False).encode(), capture_output=True, env={"PATH": path})
+    assert (tmp_path / "mine").is_symlink()
+    assert not list((tmp_path / "theirs").iterdir())
+    assert (ended.returncode, ended.stdout.decode()) == (
+        1, f"task: {tmp_path}/mine was replaced while it was entered\n",
+    )  # fmt: skip
 
 
 def test_links_in_a_circle_are_refused(machine: Any, upload: Any, place: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.world import Stored, World
@@ -15,10 +16,10 @@ from nodepool_ocb.rollout.commands import cancel, retry
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.plan import Again, begin
-from nodepool_ocb.rollout.records import NodesRecord, Rollout, RolloutState, apply, parts, whole
+from nodepool_ocb.rollout.records import NodesRecord, NodeState, Rollout, RolloutState, apply, parts, whole
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.step import Action, Directive, step
-from nodepool_ocb.rollout.strategy import WHOLE, Strategy
+from nodepool_ocb.rollout.strategy import WHOLE, Criteria, Strategy
 
 PHASES = [{"name": "prepare", "roles": ["os"]}, {"name": "check", "stages": ["main"]}, {"name": "deploy"}]
 
@@ -47,12 +48,69 @@ def rollout_of(there: World, phases: list[dict[str, Any]] | None = None) -> Roll
     return begin(strategy, inventory(there, "lab"), 0.0)
 
 
+def sending(rollout: Rollout, sends: Mapping[str, tuple[str, ...]], **head: Any) -> Rollout:
+    """The rollout, whose phases send these roles of tasks."""
+    return replace(rollout, head=replace(rollout.head, sends=sends, **head))
+
+
+def of_run(there: World, run: str, *names: str) -> None:
+    """These noderoles are tasks of a run."""
+    for name in names:
+        vertex = there.vertex(name)
+        assert vertex is not None
+        there.put_noderole(vertex.node.name, vertex.role, replace(vertex.record, task_run=run), 1)
+
+
+RUN, OTHER = "0000000003", "0000000002"
+TWO = [{"name": "go", "stages": ["main"]}]
+
+
+def test_a_rollout_has_to_do_with_the_tasks_of_its_own_run_alone() -> None:
+    there = world({"t@n1.x.y": "PROPOSED", "u@n1.x.y": "PROPOSED", "plain@n1.x.y": "PROPOSED"})
+    of_run(there, RUN, "t@n1.x.y")
+    of_run(there, OTHER, "u@n1.x.y")
+    own = sending(rollout_of(there, TWO), {"go": ("t", "u")}, task_run=RUN)
+    assert [vertex.role for vertex in Observer(there, "lab", own).noderoles("n1.x.y", 0)] == ["t"]
+    bare = Observer(there, "lab", rollout_of(there))
+    assert [vertex.role for vertex in bare.noderoles("n1.x.y", 1)] == ["plain"]
+
+
+def in_flight(rollout: Rollout) -> Rollout:
+    after = step(rollout, {}, 1.0)
+    while after.decisions:
+        rollout = apply(rollout, after.decisions)
+        after = step(rollout, {}, 1.0)
+    return rollout
+
+
+def test_a_task_that_may_fail_is_at_work_until_it_is_let_pass() -> None:
+    there = world({"t@n1.x.y": "ERROR"})
+    of_run(there, RUN, "t@n1.x.y")
+    rollout = in_flight(sending(rollout_of(there, TWO), {"go": ("t",)}, task_run=RUN, may_fail=("t",)))
+    assert Observer(there, "lab", rollout).seen()["n1.x.y"] == Seen(running=1)
+    strict = replace(rollout, head=replace(rollout.head, may_fail=()))
+    assert Observer(there, "lab", strict).seen()["n1.x.y"].errors == {"t": 0}
+
+
+@pytest.mark.parametrize(("percent", "wanted"), [(50, Seen(waiting=1)), (100, "stuck")])
+def test_what_waits_for_a_node_that_failed_goes_on_as_far_as_the_criteria_bear_it(percent: int, wanted: Any) -> None:
+    there = world({"t@n1.x.y": "ERROR", "u@n2.x.y": "BLOCKED"}, {"u@n2.x.y": ["t@n1.x.y"]})
+    of_run(there, RUN, "t@n1.x.y", "u@n2.x.y")
+    rollout = in_flight(sending(rollout_of(there, TWO), {"go": ("t", "u")}, task_run=RUN))
+    record = rollout.groups["all"]
+    group = replace(record.group, success_criteria=Criteria(percent_successful_nodes=percent))
+    lost = {"n1.x.y": replace(rollout.nodes["n1.x.y"], state=NodeState.FAILURE)}
+    rollout = replace(rollout, groups={"all": replace(record, group=group)}, nodes={**rollout.nodes, **lost})
+    seen = Observer(there, "lab", rollout).seen()["n2.x.y"]
+    assert (seen.stuck == 1) if wanted == "stuck" else (seen == wanted)
+
+
 CHAIN = {"os@n1.x.y": ["base@n1.x.y"], "app@n1.x.y": ["os@n1.x.y"], "extra@n1.x.y": ["os@n1.x.y"]}
 
 
 def test_a_phase_has_the_roles_that_it_names_and_what_they_need_on_the_node() -> None:
     there = world(dict.fromkeys(["base@n1.x.y", "os@n1.x.y", "app@n1.x.y", "extra@n1.x.y"], "PROPOSED"), CHAIN)
-    look = Observer(there, "lab", rollout_of(there, PHASES), {"main": ["app"]})
+    look = Observer(there, "lab", sending(rollout_of(there, PHASES), {"check": ("app",)}))
     roles = [[vertex.role for vertex in look.noderoles("n1.x.y", phase)] for phase in range(3)]
     assert roles == [["base", "os"], ["app", "base", "os"], ["app", "base", "extra", "os"]]
     bare = Observer(there, "lab", rollout_of(there))

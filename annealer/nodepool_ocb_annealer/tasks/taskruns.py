@@ -80,7 +80,7 @@ class TaskRuns:
         return world.task_runs
 
     def concerns(self, touched: Touched) -> bool:
-        return touched.task_runs
+        return touched.task_runs or touched.rollouts  # the end of a rollout is that of its run
 
     def lock(self, deployment: str, identity: str) -> str:
         return paths.task_run_lock(deployment, identity)

@@ -234,13 +234,15 @@ def cut(widths: Mapping[str, int], spare: Iterable[str], room: int) -> dict[str,
     {'name': 9, 'since': 5, 'detail': 32}
     >>> cut({"name": 9, "since": 5, "detail": 60}, ["since"], 40)
     {'name': 9, 'detail': 29}
+    >>> cut({"name": 9, "since": 5, "detail": 6}, ["detail"], 20)
+    {'name': 9, 'since': 5}
     """
     kept, last = dict(widths), list(widths)[-1]
     for each in spare:
         if _total({**kept, last: min(kept[last], ENOUGH)}) <= room:
             break
-        if each != last:
-            kept.pop(each, None)
+        kept.pop(each, None)
+        last = list(kept)[-1]
     over = max(0, _total(kept) - room)
     return {**kept, last: max(len(last), kept[last] - over)}
 

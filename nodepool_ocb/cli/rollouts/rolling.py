@@ -13,10 +13,11 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.cli.rollouts import stages
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.model.records import Change, LockOwner
 from nodepool_ocb.rollout.records import Decision, Rollout
 from nodepool_ocb.views.rollouts import rows as shown
 from nodepool_ocb.views.rollouts import tables
@@ -153,7 +154,10 @@ def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]
         asked[:] = ask(rollout)
         return asked
 
-    after = rollouts.steer(opened, *key, decide, opened.now())
+    def joined(rollout: Rollout) -> Sequence[Change]:
+        return stages.goes_on(opened, key.deployment, rollout)
+
+    after = rollouts.steer(opened, *key, decide, opened.now(), joined)
     if not asked:
         output.say("nothing to do")
     for decision in asked:

@@ -10,13 +10,15 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option, unknown
-from nodepool_ocb.cli.rollouts import again, rolling, strategy, watch
+from nodepool_ocb.cli.rollouts import again, rolling, stages, strategy, watch
+from nodepool_ocb.cli.rollouts.stages import Sending
+from nodepool_ocb.cli.tasks.run import facts_file_option
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb.errors import Conflict, Invalid, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, DeploymentState, Node, State
 from nodepool_ocb.views.rollouts.rows import Key, row
@@ -48,15 +50,18 @@ if TYPE_CHECKING:
 )
 @click.option("--wait", is_flag=True, help="Wait until it is over; then print its report.")
 @timeout_option
+@facts_file_option
 @dry_run_option
 def start(
     files: Sequence[str], whole: bool, deployment: str | None, name: str | None, changed: bool, roles: Sequence[str],
-    batches: Sequence[str], phases: Sequence[str], force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool,
+    batches: Sequence[str], phases: Sequence[str], force: bool, wait: bool, timeout_seconds: float | None,
+    facts_file: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Carry out a strategy: commit what is PROPOSED on the nodes of a deployment, one group of them after the other.
 
     With --changed or --refresh, run again in place what is ACTIVE; then no file means --default. An annealer drives it from
-    here on. Refused while another rollout of the deployment is under way.
+    here on. Refused while another rollout of the deployment, or a run of its tasks, is under way. Where phases name stages, the
+    tasks of the deployment before these are committed, too; --facts-file is for them.
     """
     from nodepool_ocb.rollout import plan as planning
 
@@ -75,12 +80,16 @@ def start(
             output.say(f"nothing to do: strategy {chosen.name} has no groups")
             return
         _refuse(opened, world, deployment, rollout)
+        sending = stages.planned(opened, world, deployment, rollout) if stages.named(rollout) else None
+        _refuse_nothing(world, deployment, rollout, sending)
         _refuse_hopeless(world, deployment, rollout, plan, force)
+        if sending is not None:
+            stages.remark(sending, world)
         if dry_run:
             strategy.show(chosen, plan, deployment, rollout.head.inventory)
             raise click.exceptions.Exit(10)
         strategy.remark(chosen, plan)
-        key = _begin(opened, world, deployment, rollout)
+        key = _begin(opened, world, deployment, sending or rollout, facts_file)
     if wait:
         output.say(f"rollout {key} begins")
         watch.wait(key, timeout_seconds)
@@ -88,12 +97,23 @@ def start(
         rolling.print_row(row(key, rollout.head, None, rollout.groups))
 
 
-def _begin(opened: Session, world: World, deployment: str, rollout: Rollout) -> Key:
-    """Write it, held to it that its deployments stay committed."""
+def _begin(opened: Session, world: World, deployment: str, wanted: Rollout | Sending, facts_file: str | None) -> Key:
+    """Write it, held to it that its deployments stay committed, and its run of tasks before it."""
     from nodepool_ocb.store import rollouts
+    from nodepool_ocb.store.tasks import rolled
 
     committed = [Check(paths.deployment(each), world.deployments[each].version) for each in below(world, deployment)]
-    key = Key(deployment, rollouts.begin(opened, deployment, rollout, committed))
+    if not isinstance(wanted, stages.Sending):
+        alone = lambda _: rolled.alone(opened, deployment)  # noqa: E731
+        key = Key(deployment, rollouts.begin(opened, deployment, wanted, committed, alone))
+    else:
+        rollout, run = stages.begin(opened, world, wanted, facts_file)
+        try:
+            joined = lambda identity: rolled.joined(opened, *run, identity)  # noqa: E731
+            key = Key(deployment, rollouts.begin(opened, deployment, rollout, committed, joined))
+        except OcbError:
+            stages.give_up(opened, run)
+            raise
     rolling.warn_of_nobody(opened)
     return key
 
@@ -140,6 +160,7 @@ def _refuse(opened: Session, world: World, deployment: str, rollout: Rollout) ->
     from nodepool_ocb.store import lines
 
     _refuse_another(opened, deployment)
+    stages.refuse_run(opened, deployment)
     lines.entered(opened, deployment)
     for each in below(world, deployment):
         if world.deployments[each].record.state is DeploymentState.PROPOSED:
@@ -148,15 +169,9 @@ def _refuse(opened: Session, world: World, deployment: str, rollout: Rollout) ->
             )
             raise Conflict(f"deployment {each} is PROPOSED, and annealers keep out of it; {advice}")
     for phase in rollout.head.strategy.phases:
-        if phase.stages:
-            raise Invalid(f"phase {phase.name} names stages of a task list, and there is none; name its roles")
         for role in phase.roles:
             if role not in world.roles:
                 raise unknown("role", role, world.roles)
-    if rollout.head.again is not None:
-        again.refuse_nothing(world, deployment, rollout)
-    else:
-        _refuse_nothing(world, deployment, rollout)
 
 
 def _refuse_another(opened: Session, deployment: str) -> None:
@@ -178,8 +193,11 @@ def _refuse_another(opened: Session, deployment: str) -> None:
     )
 
 
-def _refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
+def _refuse_nothing(world: World, deployment: str, rollout: Rollout, sending: Sending | None) -> None:
     """Raises Conflict where it would commit nothing; says which of what is PROPOSED it would not commit."""
+    if rollout.head.again is not None:
+        again.refuse_nothing(world, deployment, rollout)
+        return
     from nodepool_ocb.rollout.observer import Observer
 
     observer = Observer(world, deployment, rollout)
@@ -190,7 +208,7 @@ def _refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
     there = [vertex for node in rollout.nodes for vertex in world.nodes[node].noderoles.values()]
     proposed = {v for v in there if v.record.state is State.PROPOSED and v.record.deployment in within}
     proposed -= {vertex for vertex in proposed - taken if vertex.record.task_run is not None}
-    if not proposed & taken:
+    if not proposed & taken and not (sending and sending.waiting):
         left = counted(len(proposed), "noderole is", "noderoles are")
         many = f"; {left} in no phase of it, or on nodes in no group" if proposed else ""
         raise Conflict(

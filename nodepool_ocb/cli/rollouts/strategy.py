@@ -10,6 +10,7 @@ import click
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.rollouts import stages
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
@@ -88,10 +89,14 @@ def plan(files: Sequence[str], deployment: str | None, name: str | None) -> None
     from nodepool_ocb.views.rollouts import strategies
 
     found = chosen(files, name) if files else strategy.without_idle_phases(strategy.WHOLE)
-    world = session.world()
-    deployment = deployment_meant(world, deployment)
-    nodes = inventory(world, deployment)
-    made, rollout = planning.plan(found, nodes), planning.begin(found, nodes, 0.0)
+    with session.session() as opened:
+        world = session.load(opened)
+        deployment = deployment_meant(world, deployment)
+        nodes = inventory(world, deployment)
+        made, rollout = planning.plan(found, nodes), planning.begin(found, nodes, 0.0)
+        sending = stages.planned(opened, world, deployment, rollout) if stages.named(rollout) else None
+    if sending is not None:
+        stages.remark(sending, world)
     show(found, made, deployment, rollout.head.inventory)
     problems = [*strategies.unmet(made), *strategies.late(list(precedence.late(world, deployment, rollout)))]
     if problems:

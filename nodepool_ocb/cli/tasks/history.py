@@ -14,7 +14,20 @@ from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks import runs as shown
 
 run_argument = click.argument("run", metavar="DEPLOYMENT[/RUN]", shell_complete=completion.deployments)
-RUN_COLUMNS = ("run", "state", "what", "started", "took", "by", "nodes", "instances", "counts", "driver", "reason")
+RUN_COLUMNS = (
+    "run",
+    "state",
+    "what",
+    "started",
+    "took",
+    "by",
+    "nodes",
+    "instances",
+    "counts",
+    "driver",
+    "rollout",
+    "reason",
+)
 
 
 @click.command(cls=Verb)

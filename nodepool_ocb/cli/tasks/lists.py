@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 import msgspec
@@ -14,7 +15,7 @@ from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.layers import Layer
+from nodepool_ocb.tasks.layers import Layer, named
 from nodepool_ocb.tasks.tasklist import TaskList
 from nodepool_ocb.views.tasks.lists import ListRow
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.tasks.lists import Owner as StoredOwner
     from nodepool_ocb.store.tasks.lists import Stored
     from nodepool_ocb.tasks.reading import Reading
+
+AS_FUEL: Final = "note: Fuel would have read this list; --lenient reads it so, and what is refused here is a warning"
 
 lenient_option = click.option(
     "--lenient",
@@ -93,7 +96,8 @@ def check(
     from nodepool_ocb.tasks import reading
 
     if not release and not deployment:
-        return reading.read_files([Path(each) for each in sources], lenient=lenient, compat_prefix=compat_prefix)
+        files = [Path(each) for each in sources]
+        return judged(lenient, partial(reading.read_files, files, compat_prefix=compat_prefix))
     texts, left_out = read_texts(sources)
     with session.session() as opened:
         opened.sync()
@@ -101,8 +105,28 @@ def check(
         below = base(opened, under) if under else []
         given = Read(lenient=lenient, compat_prefix=compat_prefix)
         lenient, compat_prefix = flags(opened, given, under)
-    found = reading.read([*below, Layer(texts)], lenient=lenient, compat_prefix=compat_prefix)
+    layers = [*below, Layer(placed(sources, texts))]
+    found = judged(lenient, partial(reading.read, layers, compat_prefix=compat_prefix))
     return reading.Reading(found.tasks, (*left_out, *found.warnings))
+
+
+def judged(lenient: bool, read: Callable[..., Reading]) -> Reading:
+    """What ``read(lenient=...)`` gives; where it is refused and Fuel would have read it, a note names the option."""
+    try:
+        return read(lenient=lenient)
+    except Invalid:
+        with contextlib.suppress(Invalid):
+            if not lenient:
+                read(lenient=True)
+                output.say(AS_FUEL)
+        raise
+
+
+def placed(sources: Sequence[str], texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The texts of one file or directory, by the paths that messages name."""
+    if len(sources) != 1:
+        return texts
+    return named(sources[0], texts) if Path(sources[0]).is_dir() else dict.fromkeys(sources, *texts.values())
 
 
 def read_texts(sources: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:

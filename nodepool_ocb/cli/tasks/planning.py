@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,17 +12,22 @@ from nodepool_ocb.cli.tasks import lists
 from nodepool_ocb.cli.tasks.lists import Loaded, Owner
 from nodepool_ocb.cli.tasks.remembering import Past
 from nodepool_ocb.cli.tasks.selecting import Asked
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Conflict
+from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks import members as membership
 from nodepool_ocb.tasks.plan import Member, Plan
-from nodepool_ocb.tasks.tasklist import TaskList
+from nodepool_ocb.tasks.runs import uniting
+from nodepool_ocb.tasks.tasklist import Kind, TaskList
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
     from nodepool_ocb.tasks.outfit import Outfit
+
+
+WHOLE: Final = ""  # the only part of a run that no rollout sends
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,14 +41,25 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     facts: Mapping[str, Mapping[str, Json]]  # node, or "common" → what its tasks are given
     again: str | None = None  # the run that this one goes on with
+    parts: tuple[str, ...] = ()  # of a rollout: those that are planned each by itself
+    sends: Mapping[str, tuple[str, ...]] = {}  # of a rollout: phase → the tasks that it sends
 
     def warnings(self, world: World) -> list[str]:
         """What somebody should know."""
         return [*self.stored.warnings, *membership.warnings(world, self.members)]
 
 
-def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Prepared:
-    """Raises NotFound, Conflict where there are no nodes, Invalid with all that is wrong in the list on these nodes."""
+class Turns(msgspec.Struct, frozen=True):
+    """How a rollout sends tasks. ``parts``: part → its nodes; ``phases``: phase → the stages that it names."""
+
+    parts: Mapping[str, Sequence[str]]
+    phases: Mapping[str, Sequence[str]]
+
+
+def prepare(opened: Session, world: World, deployment: str, asked: Asked, turns: Turns | None = None) -> Prepared:
+    """A plan for all nodes that are asked for; with ``turns`` one of a plan for each part, without what no phase sends.
+
+    Raises NotFound, Conflict where there are no nodes, Invalid with all that is wrong in the list on these nodes."""
     from nodepool_ocb.tasks.outfit import Outfit
 
     deployment_of(world, deployment)
@@ -54,13 +70,16 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Pre
         asked = Asked.again(again.head.what or "")
     stored = lists.load(opened, Owner(deployment=deployment))
     everyone = membership.members(world, deployment)
-    members = membership.chosen(everyone, asked.nodes)
-    if not members:
+    parts = _parts(everyone, asked, turns)
+    members = [each for own in parts.values() for each in own]
+    if not everyone:
         raise Conflict(f"deployment {deployment} has no nodes; nodepool-ocb node create FQDN --deployment {deployment}")
     nodes = {each.name: record for each in everyone if (record := world.nodes[each.name].record)}
     outfit = Outfit(deployment, stored.tasks, stored.settings, everyone, nodes)
     done = past.done_in(again.id) if again else _deployed(past, outfit.tasks, asked)
-    plan = _planned(outfit, everyone, members, past, asked, done)
+    plan, sends = _planned(outfit, everyone, parts, past, asked, done), dict[str, tuple[str, ...]]()
+    if turns is not None:
+        plan, sends = _in_turns(plan, outfit.tasks, tuple(parts), turns)
     return Prepared(
         deployment=deployment,
         asked=asked,
@@ -70,7 +89,36 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked) -> Pre
         plan=plan,
         facts=outfit.attributes(plan),
         again=again.id if again else None,
+        parts=tuple(parts) if turns is not None else (),
+        sends=sends,
     )
+
+
+def _parts(everyone: Sequence[Member], asked: Asked, turns: Turns | None) -> dict[str, list[Member]]:
+    """Those of the run, in listing order: in one part, or in those of a rollout; such as have no member are left out."""
+    if turns is None:
+        return {WHOLE: membership.chosen(everyone, asked.nodes)}
+    part_of = {node: part for part, nodes in turns.parts.items() for node in nodes}
+    found: dict[str, list[Member]] = {part: [] for part in turns.parts}
+    for each in everyone:
+        if each.name in part_of:
+            found[part_of[each.name]].append(each)
+    return {part: members for part, members in found.items() if members}
+
+
+def _in_turns(
+    plan: Plan, tasks: TaskList, parts: Sequence[str], turns: Turns
+) -> tuple[Plan, dict[str, tuple[str, ...]]]:
+    """The plan without what no phase sends, and what each phase does send. Raises NotFound for a stage that is not there."""
+    known = [task.id for task in tasks.of_kind(Kind.STAGE)]
+    for phase, stages in turns.phases.items():
+        for stage in stages:
+            if stage not in known:
+                near = did_you_mean(stage, known) or f"; its stages are: {', '.join(known) or 'none'}"
+                raise NotFound(f"phase {phase} names stage {stage}, which the task list does not have{near}")
+    found = uniting.phases_of(plan, list(turns.phases.values()), parts)
+    sends = {phase: tuple(sent) for phase, sent in zip(turns.phases, found, strict=True)}
+    return uniting.without_unsent(plan, found), sends
 
 
 def _deployed(past: Past, tasks: TaskList, asked: Asked) -> set[tuple[str, str]]:
@@ -84,7 +132,7 @@ def _deployed(past: Past, tasks: TaskList, asked: Asked) -> set[tuple[str, str]]
 def _planned(
     outfit: Outfit,
     everyone: Sequence[Member],
-    members: Sequence[Member],
+    parts: Mapping[str, Sequence[Member]],
     past: Past,
     asked: Asked,
     done: set[tuple[str, str]],
@@ -95,19 +143,24 @@ def _planned(
     from nodepool_ocb.tasks.conditions.judging import computed
     from nodepool_ocb.tasks.selection import Selection
 
+    members = [each for own in parts.values() for each in own]
     selection = Selection(tasks=asked.tasks, skip=asked.skip, start=asked.start, end=asked.end)
     with Yaql() as evaluator:
         sources = outfit.sources(past.status, members, evaluator=evaluator, old_facts_of=past.facts_of)
         judge = Judge(outfit.tasks, sources, force=asked.force)
-        plan = compile(
-            outfit.tasks,
-            members,
-            everyone,
-            selection=selection or None,
-            judge=judge,
-            done=done,
-            amount_of=judge.amount,
-        )
+        plans = {
+            part: compile(
+                outfit.tasks,
+                own,
+                everyone,
+                selection=selection or None,
+                judge=judge,
+                done=done,
+                amount_of=judge.amount,
+            )
+            for part, own in parts.items()
+        }
+        plan = plans[WHOLE] if WHOLE in plans else uniting.united(plans)
         plan = computed(plan, judge, outfit.tasks, members)
         judge.check()
     return plan

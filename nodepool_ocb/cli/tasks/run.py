@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -22,18 +22,22 @@ from nodepool_ocb.views.tasks.runs import Key
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
     from nodepool_ocb.store.tasks.beginning import Wanted
+    from nodepool_ocb.tasks.runs.records import Tolerance
 
 FACTS_FILE: Final = "/etc/astute.yaml"
 NO_FILE: Final = "none"
 
 
-@click.command(cls=Verb)
-@selecting.deployment_option
-@selecting.run_options
-@click.option(
+facts_file_option = click.option(
     "--facts-file", metavar="PATH", show_default=f"{FACTS_FILE}; with --retry as then",
     help="Where each node gets the file of its facts before anything else; `none` writes no file.",
 )  # fmt: skip
+
+
+@click.command(cls=Verb)
+@selecting.deployment_option
+@selecting.run_options
+@facts_file_option
 @click.option(
     "--plan", "only_plan", is_flag=True, help="Show what would run, and begin nothing; exit 10 if anything would."
 )
@@ -56,7 +60,7 @@ def run(
             raise click.exceptions.Exit(10 if show(prepared, world, everything=everything) else 0)
         for warning in prepared.warnings(world):
             output.say(f"note: {warning}")
-        key = _begin(opened, world, prepared, _facts_file(opened, prepared, facts_file))
+        key = begin(opened, world, prepared, facts_file)
         running.warn_of_nobody(opened)
         begun = running.load(opened, key)
     if wait:
@@ -73,7 +77,14 @@ def _facts_file(opened: Session, prepared: Prepared, written: str | None) -> str
     return None if written == NO_FILE else written or FACTS_FILE
 
 
-def _begin(opened: Session, world: World, prepared: Prepared, facts_file: str | None) -> Key:
+def begin(
+    opened: Session,
+    world: World,
+    prepared: Prepared,
+    facts_file: str | None,
+    tolerances: Sequence[Tolerance] | None = None,
+) -> Key:
+    """Write and bind it. ``tolerances``: those of a rollout, which is to send it; None: no rollout does."""
     from nodepool_ocb.store.tasks import beginning
 
     me = LockOwner(
@@ -83,24 +94,26 @@ def _begin(opened: Session, world: World, prepared: Prepared, facts_file: str | 
         purpose="begins a run of tasks",
         since=opened.now(),
     )
-    wanted = _wanted(world, prepared, facts_file)
+    file = _facts_file(opened, prepared, facts_file)
+    wanted = _wanted(world, prepared, file, tolerances)
     return Key(prepared.deployment, beginning.begin(opened, wanted, me))
 
 
-def _wanted(world: World, prepared: Prepared, facts_file: str | None) -> Wanted:
+def _wanted(world: World, prepared: Prepared, facts_file: str | None, of_rollout: Sequence[Tolerance] | None) -> Wanted:
     """The run that is to begin; raises Invalid where nothing would run."""
     from nodepool_ocb.store.tasks.beginning import Wanted
-    from nodepool_ocb.tasks.runs import making, naming
+    from nodepool_ocb.tasks.runs import making, naming, uniting
 
     deployment, asked = prepared.deployment, prepared.asked
     taken = {name for name, view in world.nodes.items() if view.record and _of_others(world, name, deployment)}
     run, roles = making.run(
         deployment,
-        prepared.tasks,
+        uniting.listed(prepared.tasks, prepared.parts),
         prepared.plan,
         virtual=naming.virtual(deployment, taken),
         facts=making.facts_task(facts_file) if facts_file else None,
-        tolerances=list(making.tolerances(prepared.tasks, prepared.plan)),
+        tolerances=list(making.tolerances(prepared.tasks, prepared.plan)) if of_rollout is None else of_rollout,
+        held=of_rollout is not None,
         by=session.me(),
         noop=asked.noop,
         what=asked.words or None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Json]
     lenient: bool
     compat_prefix: bool
+    files: Sequence[str] = ()  # where the texts are from, if they are given
     tasks: int = 0  # of its own
 
 
@@ -93,6 +95,7 @@ def _wanted(before: Stored, given: Given) -> Wanted:
         settings=settings(given.settings) if given.settings else before.settings,
         lenient=read.lenient,
         compat_prefix=read.compat_prefix,
+        files=given.files,
     )
 
 
@@ -109,11 +112,11 @@ def _checked(opened: Session, of: Owner, wanted: Wanted) -> Wanted:
     from nodepool_ocb.tasks import reading
 
     below = lists.base(opened, wanted.base) if wanted.base else []
-    own = [Layer(wanted.texts, str(of))] if wanted.texts else []
+    own = [Layer(lists.placed(wanted.files, wanted.texts), str(of))] if wanted.texts else []
     if not own and not below:
         return wanted
     lenient, compat_prefix = lists.flags(opened, wanted, wanted.base)
-    found = reading.read([*below, *own], lenient=lenient, compat_prefix=compat_prefix)
+    found = lists.judged(lenient, partial(reading.read, [*below, *own], compat_prefix=compat_prefix))
     lists.warn(found.warnings)
     return msgspec.structs.replace(wanted, tasks=sum(each.origin == str(of) for each in found.tasks.tasks))
 

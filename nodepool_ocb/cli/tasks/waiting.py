@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 TICK_SECONDS: Final = 1.0  # noderoles are looked at so often
 SHARE: Final = 4  # times as long as a read took nothing is read
 LIVE: Final = 30  # instances in a picture
+SPARE: Final = (
+    "queued",
+    "exit_code",
+    "took",
+    "started",
+)  # columns that a picture on a narrow terminal leaves out, in turn
 
 
 class _Source:
@@ -123,5 +129,5 @@ def _shown(key: Key, runs: Iterator[Run | None]) -> Iterator[Run | None]:
 def _show(live: Live, key: Key, run: Run) -> None:
     """What runs and what failed first."""
     rows = sorted(histories.chosen(run.instances), key=lambda row: shown.LIVELY.index(row.state))[:LIVE]
-    table = output.picture(list(map(histories.words, rows)), running.COLUMNS[:-1], ("queued",), live.width)
+    table = output.picture(list(map(histories.words, rows)), running.COLUMNS[:-1], SPARE, live.width)
     live.show(shown.summary(key, run.head, run.instances), table)

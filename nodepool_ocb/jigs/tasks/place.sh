@@ -40,7 +40,8 @@ go() { # MODE: one component on
   [ -d "./$step" ] || refuse "$way is no directory"
   above=$(stat -c %d:%i .)
   cd -P "./$step" || refuse "cannot enter $way"
-  [ "$(stat -c %d:%i ..)" = "$above" ] || refuse "$way was replaced while it was entered"
+  [ "$(stat -c %d:%i ..)" = "$above" ] && [ "$(stat -c %d:%i "../$step")" = "$(stat -c %d:%i ./)" ] ||
+    refuse "$way was replaced while it was entered"
 }
 
 place() { # PATH MODE DIRECTORY_MODE OWNER IF_THERE; what it is to hold comes as base64 on stdin

@@ -34,6 +34,7 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks, holders
 from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.store.tasks.rolled import refuse_rollout
 from nodepool_ocb.store.tasks.runs import ATTEMPTS, ID, pause, pointer
 from nodepool_ocb.tasks.runs import records, roles
 from nodepool_ocb.tasks.runs.records import Running, Table, TaskRun
@@ -111,6 +112,7 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
     for attempt in range(ATTEMPTS):
         _committed(session, deployment)
         known, version = pointer(session, deployment)
+        refuse_rollout(session, deployment)
         _refuse_another(session, deployment, known)
         there = [int(name) for name in session.children(paths.task_runs(deployment)) or () if ID.fullmatch(name)]
         identity = f"{max([known.id_base, int(known.newest or -1), *there]) + 1:010}"
@@ -199,11 +201,21 @@ def _bind(
 
 
 def _enter(session: Session, deployment: str, identity: str, head: TaskRun, version: int) -> None:
+    """Let the run be under way; again where the structure changes meanwhile, as it does when a rollout begins."""
     known = pointer(session, deployment)[0]
     counts = replace(known, newest=identity, over=False, driver=None, preparing=None, since=head.started)
-    session.commit(
-        [Set(paths.task_runs(deployment), counts, version), Set(paths.task_run(deployment, identity), head, 0)]
-    )
+    own = [Set(paths.task_runs(deployment), counts, version), Set(paths.task_run(deployment, identity), head, 0)]
+    for attempt in range(ATTEMPTS):
+        structure = session.get(paths.STRUCTURE)
+        refuse_rollout(session, deployment)
+        try:
+            session.commit([Check(paths.STRUCTURE, structure.version if structure is not None else -1), *own])
+        except Stale as stale:
+            if stale.path != paths.STRUCTURE or attempt + 1 == ATTEMPTS:
+                raise
+            pause(attempt)
+        else:
+            return
 
 
 def _give_up(session: Session, deployment: str, identity: str) -> None:

@@ -24,6 +24,7 @@ from nodepool_ocb.model.records import (
     Check,
     Create,
     Json,
+    RolloutPointer,
     Run,
     Set,
     TaskRunPointer,
@@ -186,7 +187,7 @@ def pause(attempt: int) -> None:
 def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -> TaskRun:
     """Have nothing more begin; ``now``: and have what runs ended. Gives the head after that.
 
-    Raises NotFound where there is no such run, Conflict where it is over.
+    Raises NotFound where there is no such run, Conflict where it is over, or a rollout that is under way sends it.
     """
     for attempt in range(ATTEMPTS):
         known, version = pointer(session, deployment)
@@ -198,6 +199,7 @@ def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -
         head = codec.decode(TaskRun, znode)
         if head.over or known.newest != identity:
             raise Conflict(f"run {identity} of tasks of deployment {deployment} is over: {head.state}")
+        _refuse_sent(session, deployment, identity, head)
         asked = "now" if now or head.stop == "now" else "asked"
         after = replace(head, stop=asked, stopped_by=head.stopped_by or by, reason=head.reason or f"stopped by {by}")
         if after == head:
@@ -216,6 +218,18 @@ def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -
         else:
             return after
     raise AssertionError("it returns or raises")
+
+
+def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun) -> None:
+    """What a rollout sends on and on is not stopped by itself."""
+    znode = session.get(paths.rollouts(deployment)) if head.rollout is not None else None
+    known = codec.decode(RolloutPointer, znode) if znode is not None else RolloutPointer()
+    if head.rollout is not None and known.newest == head.rollout and not known.over:
+        name = f"{deployment}/{head.rollout}"
+        raise Conflict(
+            f"tasks run {deployment}/{identity} is sent by rollout {name}, and ends with it; nodepool-ocb rollout cancel {name}"
+            " ends both"
+        )
 
 
 # -- what a driver writes --

@@ -1,6 +1,6 @@
 """What the driver of a run of tasks does next: noderoles to be moved, and how the run stands after it. Pure.
 
-- COMMITTING: every noderole is committed; then RUNNING.
+- COMMITTING: every noderole is committed, of a held run those of its stages and barriers; then RUNNING.
 - RUNNING: a task that may fail is let pass. Nothing more begins on a node where a task failed, or that is away for longer
   than the run's patience. What waits for all of a group goes on without the nodes that its tolerance bears; more failures
   than it bears end the run. A stage with ``trigger_rule: all_done`` is passed when all before it have ended. When nothing
@@ -8,6 +8,9 @@
 - STOPPING: what has not begun is taken back, and what runs is waited for, or cancelled. Then ENDING.
 - ENDING: what did not run is taken back, with why; nothing waits for other nodes any more, so that these may be deleted;
   the history is written; the run is over.
+
+The tasks of a run that is *held* are committed by a rollout, which decides what becomes of nodes that fail: while it sends, what
+waits on them stays as it is, for it may retry them, and the run goes on as long as the rollout does.
 
 Everything is decided from what is there, so whoever takes over goes on.
 """
@@ -88,9 +91,9 @@ def _go_on(look: Look) -> Decision:
     if head.stop:
         return Decision(head=replace(head, state=RunState.STOPPING, reason=_stopped(head)))
     head = replace(head, away=look.away)
-    if exceeded := look.exceeded():
+    if not head.held and (exceeded := look.exceeded()):
         return Decision(head=replace(head, state=RunState.STOPPING, reason=exceeded))
-    moves = [*_allowed(look), *_of_failed_nodes(look)]
+    moves = [*_allowed(look), *(_of_failed_nodes(look) if not look.sending else ())]
     rewritten = _excused(look)
     if not moves and not rewritten and not look.moves():
         return Decision(head=replace(head, state=RunState.ENDING))

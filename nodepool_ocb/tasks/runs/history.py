@@ -60,12 +60,13 @@ def rows(look: Look, runs: Mapping[str, Run]) -> Iterator[Row]:
         if vertex is None:
             yield Row(task, node, Outcome.NOT_RUN, reason=GONE)
         else:
-            yield _row(task, node, vertex, runs, running.head)
+            yield _row(task, node, vertex, runs, running.head, look.unsent)
     yield from (Row(task, node, Outcome.SKIPPED, reason=why) for task, node, why in running.skipped)
 
 
-def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], head: TaskRun) -> Row:
+def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], head: TaskRun, unsent: str | None) -> Row:
     record = vertex.record
+    kept = record.reason or unsent
     run = runs.get(_run(vertex) or "")
     row = Row(task, node, "", attempts=record.attempt)
     if run is not None:
@@ -85,8 +86,8 @@ def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], head: Ta
             return replace(row, outcome=Outcome.SUCCESSFUL)
         case State.ERROR:
             return replace(row, outcome=Outcome.FAILED, reason=record.reason or row.reason)
-        case State.PROPOSED if record.reason is not None and head.state is not RunState.COMMITTING:
-            return replace(row, outcome=Outcome.NOT_RUN, reason=record.reason.removeprefix("not run: "))
+        case State.PROPOSED if kept is not None and head.state is not RunState.COMMITTING:
+            return replace(row, outcome=Outcome.NOT_RUN, reason=kept.removeprefix("not run: "))
         case State.PROPOSED if head.state in (RunState.STOPPING, RunState.ENDING):
             return replace(row, outcome=Outcome.NOT_RUN, reason=head.reason or "nothing committed it")
         case State.TODO | State.TRANSITION:

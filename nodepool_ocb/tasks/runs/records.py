@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.model.ranges import Count, Moment, Name, Times
+from nodepool_ocb.model.ranges import Count, Id, Moment, Name, Times
 from nodepool_ocb.model.records import Json, Record
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
 
@@ -76,6 +76,7 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     stopped_by: str | None = None
     noop: bool = False
     held: bool = False  # a rollout commits its tasks
+    rollout: Id | None = None  # the one that does; None: it has not begun
     again: str | None = None  # of a retry: the id of the run that it goes on with
     what: str | None = None  # the selection, in words
     tolerances: tuple[Tolerance, ...] = ()

@@ -11,6 +11,7 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import marks
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
 from nodepool_ocb.tasks.runs.records import Definition, Running, RunState, Tolerance
 
@@ -40,6 +41,25 @@ class Look:
             if vertex is not None and vertex.record.state in states
         )
 
+    @cached_property
+    def sending(self) -> bool:
+        """Whether a rollout may still send tasks of the run: it is under way, or has not begun."""
+        head, deployment = self.running.head, self.running.deployment
+        if not head.held or head.rollout is None or paths.rollouts(deployment) in self.world.unreadable:
+            return head.held
+        stored = self.world.rollouts.get(deployment)
+        return stored is not None and stored.record.newest == head.rollout and not stored.record.over
+
+    @property
+    def unsent(self) -> str | None:
+        """Why what is PROPOSED without a reason is not run; None where it may still be committed."""
+        head = self.running.head
+        if not head.held or (self.sending and not head.stop):
+            return None
+        if head.rollout is None:
+            return "no rollout that sends it began"
+        return f"rollout {self.running.deployment}/{head.rollout} did not send it"
+
     # -- what failed --
 
     @cached_property
@@ -54,7 +74,7 @@ class Look:
         for at, vertex in self.of(State.ERROR):
             if self._definition(at).fail_on_error:
                 found.setdefault(vertex.node.name, f"{vertex.name} failed")
-        for _, vertex in self.of(State.TODO, State.TRANSITION):
+        for _, vertex in self.of(State.TODO, State.TRANSITION) if not self.sending else ():
             name = vertex.node.name
             if name not in found and (why := self._away(vertex.node)):
                 found[name] = why
@@ -116,8 +136,13 @@ class Look:
             vertex = self.vertices[at]
             if vertex is None or vertex.record.state is State.ERROR:
                 kept[at] = True
+            elif self.sending and vertex.node.name in self.failures:
+                kept[at] = vertex.record.state in (
+                    State.PROPOSED,
+                    *WAITING,
+                )  # nothing more begins there, unless retried
             elif vertex.record.state is State.PROPOSED:
-                kept[at] = not self.may_be_committed(vertex)
+                kept[at] = not self.may_be_committed()
             elif vertex.record.state is State.BLOCKED:
                 unsatisfied = [above for above in plan.parents[at] if not self.well(above)]
                 kept[at] = bool(unsatisfied) and all(kept[above] for above in unsatisfied)
@@ -128,13 +153,15 @@ class Look:
         vertex = self.vertices[at]
         return vertex is not None and satisfied(vertex.record)
 
-    def may_be_committed(self, vertex: Vertex) -> bool:
-        """Whether it is PROPOSED because its time has not come."""
+    def may_be_committed(self) -> bool:
+        """Whether a run is committed as a whole, or a rollout may still send what is PROPOSED of it."""
         head = self.running.head
-        return head.state is RunState.COMMITTING or (head.held and vertex.record.reason is None)
+        return head.state is RunState.COMMITTING or self.sending
 
     def moves(self) -> bool:
-        """Whether anything of the run may still begin, or end, by itself."""
+        """Whether anything of the run may still begin, or end, by itself, or by its rollout."""
+        if self.sending:
+            return True
         failed = self.failures
         for _, vertex in self.of(State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED):
             match vertex.record.state:
@@ -144,7 +171,7 @@ class Look:
                     return True
                 case State.BLOCKED if not vertex.waiting:
                     return True  # it is to be settled
-                case State.PROPOSED if self.may_be_committed(vertex):
+                case State.PROPOSED if self.may_be_committed():
                     return True
         return False
 
@@ -161,7 +188,7 @@ class Look:
             if state is State.ERROR:
                 found[at] = f"{vertex.name} failed"
             elif state is State.PROPOSED:
-                found[at] = (vertex.record.reason or "it was taken back").removeprefix("not run: ")
+                found[at] = (vertex.record.reason or self.unsent or "it was taken back").removeprefix("not run: ")
             elif state in WAITING:
                 above = next((found[each] for each in plan.parents[at] if each in found), None)
                 found[at] = self.failures.get(vertex.node.name) or above or "nothing below it could begin"

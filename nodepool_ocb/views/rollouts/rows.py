@@ -42,6 +42,7 @@ class RolloutHead(View, frozen=True, kw_only=True):
     attempt: int
     by: str | None
     again: str | None  # what is ACTIVE and runs again, in words; None: what is PROPOSED is committed
+    task_run: str | None  # DEPLOYMENT/ID of the run whose tasks it sends
     paused: Mapping[str, str]  # groups that somebody must promote → after which batch, with numbers
 
 
@@ -154,6 +155,7 @@ def _head(key: Key, head: RolloutRecord, groups: Mapping[str, GroupRecord]) -> d
     fields["paused"] = {
         group: record.detail or "pauses" for group, record in groups.items() if record.state is GroupState.PAUSED
     }
+    fields["task_run"] = name(key.deployment, head.task_run) if head.task_run else None
     return {"rollout": str(key), "deployment": key.deployment, "id": key.id, "strategy": head.strategy.name, **fields}
 
 

@@ -48,6 +48,7 @@ class AboutRollout(View, frozen=True, kw_only=True):
     rollout: str
     strategy: str
     again: str | None  # what runs again
+    task_run: str | None  # whose tasks it sends
     state: str  # "running, paused"
     reason: str | None
     since: float
@@ -110,6 +111,7 @@ def about(document: RolloutDocument) -> AboutRollout:
         rollout=document.rollout,
         strategy=document.strategy,
         again=document.again,
+        task_run=document.task_run,
         state=_state(document),
         reason=_reason(document),
         since=document.since,

@@ -42,6 +42,7 @@ class RunRow(View, frozen=True, kw_only=True):
     driver: Whole[LockOwner] | None
     reason: str | None
     again: str | None  # the run that it goes on with
+    rollout: str | None  # DEPLOYMENT/ID of the rollout that sends its tasks
     noop: bool
 
 
@@ -65,6 +66,7 @@ class RunWords(View, frozen=True, kw_only=True):
     instances: int
     counts: str | None
     driver: str | None
+    rollout: str | None
     reason: str | None
 
 
@@ -90,6 +92,7 @@ def row(key: Key, head: TaskRun, holder: LockOwner | None) -> RunRow:
         driver=Whole(holder) if holder else None,
         reason=head.reason,
         again=head.again,
+        rollout=f"{key.deployment}/{head.rollout}" if head.rollout else None,
         noop=head.noop,
     )
 
@@ -109,6 +112,7 @@ def words(row: RunRow) -> RunWords:
         instances=row.instances,
         counts=", ".join(f"{count} {state}" for state, count in counts.items()) or None,
         driver=f"{driver.daemon} on {driver.host}" if driver else None,
+        rollout=row.rollout,
         reason=row.reason,
     )
 

@@ -122,6 +122,34 @@ def test_a_deployments_own_entries_take_the_place_of_its_releases(
     assert (rows["lab"]["base"], rows["lab"]["settings"], rows["9.0"]["tasks"]) == ("9.0", True, 3)
 
 
+def test_a_release_that_was_read_as_fuel_did_is_below_a_deployment(lab: Ocb, ask: Ask, tmp_path: Path) -> None:
+    put(tmp_path, {"9.0/tasks.yaml": NET + SITE.replace("}\n", ", role: [web, db]}\n"), "own.yaml": OWN})
+    refused = lab("tasks", "upload", str(tmp_path / "9.0"), "--release", "9.0")
+    assert refused.exit_code == 1
+    assert "--lenient reads it so" in refused.stderr
+    assert lab("tasks", "upload", str(tmp_path / "9.0"), "--release", "9.0", "--lenient").exit_code == 0
+    for words in (
+        ("upload", "--deployment", "lab", "--base", "9.0"),
+        ("check", str(tmp_path / "own.yaml"), "--deployment", "lab"),
+        ("upload", str(tmp_path / "own.yaml"), "--deployment", "lab"),
+    ):
+        answer = lab("tasks", *words)
+        assert answer.exit_code == 0, answer.output
+    assert ask("tasks", "show", "site", "--deployment", "lab")["origin"] == "deployment lab"
+
+
+def test_what_fuel_would_not_read_has_no_note_of_how_to_read_it_so(ocb: Ocb, folder: Path) -> None:
+    (folder / "net/tasks.yaml").write_text(NET.replace("shell", "shel"))
+    assert "--lenient" not in ocb("tasks", "check", str(folder)).stderr
+
+
+def test_an_upload_names_the_files_as_they_are_called_here(ocb: Ocb, tmp_path: Path) -> None:
+    put(tmp_path, {"puppet/9.0/tasks.yaml": SITE, "own.yaml": SITE})
+    place = f"error: {tmp_path}/{{}}:1: site.requires[0]: "
+    assert place.format("own.yaml") in ocb("tasks", "upload", str(tmp_path / "own.yaml"), "--release", "9.0").stderr
+    assert place.format("puppet/9.0/tasks.yaml") in ocb("tasks", "sync", "--dir", str(tmp_path / "puppet")).stderr
+
+
 def test_a_download_gives_one_merged_list_that_can_be_uploaded(
     lab: Ocb, ask: Ask, folder: Path, tmp_path: Path
 ) -> None:

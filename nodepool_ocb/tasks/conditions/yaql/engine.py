@@ -6,6 +6,7 @@ The engine belongs to one thread: its parser has a state.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
@@ -68,7 +69,7 @@ def package(module: str = "") -> Any:
     except ModuleNotFoundError as error:
         raise Invalid(
             "an expression in YAQL needs the Python package yaql, which is not installed;"
-            " install it: pip install 'nodepool-ocb[yaql]'"
+            f" install it: {sys.prefix}/bin/pip install 'yaql>=3.0'"
         ) from error
 
 

@@ -1,0 +1,140 @@
+"""Runs of tasks and rollouts of one deployment: a run that a rollout sends, and that of two only one is under way.
+
+What ties the two stands in one transaction: the run's record names the rollout that begins, or goes on, and holds to the version
+of the run's pointer. So neither is there without the other, and a run that is not a rollout's and a rollout keep each other out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import claim
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Check, RolloutPointer, Set, State
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.locks import holders
+from nodepool_ocb.store.tasks import runs
+from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
+from nodepool_ocb.tasks.runs.standing import vertex_of
+
+ENDS_SECONDS: Final = 15.0  # in which a run ends after its rollout
+LOOK_SECONDS: Final = 0.05
+#: The fields of a run that say how it fared.
+OF_ITS_COURSE: Final = ("state", "ended", "reason", "counts", "stop", "stopped_by", "away")
+
+
+def rollout_under_way(session: Session, deployment: str) -> str | None:
+    """The id of a deployment's rollout that is under way."""
+    znode = session.get(paths.rollouts(deployment))
+    known = codec.decode(RolloutPointer, znode) if znode is not None else RolloutPointer()
+    if known.over or known.newest is None:
+        return None
+    head = session.get(paths.rollout(deployment, known.newest))
+    return known.newest if head is not None and head.data else None  # one that was never begun is under way for nobody
+
+
+def refuse_rollout(session: Session, deployment: str) -> None:
+    """Raises Conflict while a rollout of the deployment is under way."""
+    if identity := rollout_under_way(session, deployment):
+        name = f"{deployment}/{identity}"
+        raise Conflict(
+            f"rollout {name} is under way, and no run of tasks begins beside it; wait for it:"
+            f" nodepool-ocb rollout wait {name}, or end it: nodepool-ocb rollout cancel {name}"
+        )
+
+
+def alone(session: Session, deployment: str) -> list[Change]:
+    """What holds a rollout that sends no tasks to it that no run of tasks is under way; raises Conflict while one is."""
+    known, version = runs.pointer(session, deployment)
+    if not known.over and known.newest is not None:
+        name = f"{deployment}/{known.newest}"
+        raise Conflict(
+            f"tasks run {name} is under way, and no rollout begins beside it; wait for it: nodepool-ocb tasks wait {name},"
+            f" or end it: nodepool-ocb tasks stop {name}"
+        )
+    if known.preparing is not None and holders(session, [paths.task_run_lock(deployment, known.preparing)])[0]:
+        raise Conflict(f"tasks run {deployment}/{known.preparing} is being prepared; wait for it")
+    return [Check(paths.task_runs(deployment), version)] if version >= 0 else []
+
+
+def joined(session: Session, deployment: str, identity: str, rollout: str) -> list[Change]:
+    """What makes a held run that of a rollout which begins; raises Conflict where somebody stopped it."""
+    znode, head = _read(session, deployment, identity)
+    if head.over or head.stop or head.rollout is not None:
+        raise Conflict(f"tasks run {deployment}/{identity} is {head.state}, and no rollout can send it")
+    return _written(session, deployment, znode, replace(head, rollout=rollout))
+
+
+def reopened(session: Session, deployment: str, identity: str) -> list[Change]:
+    """What lets a run go on with its rollout; what was not run waits again as it did in the beginning.
+
+    Raises Conflict where the run does not end, or is not the newest any more.
+    """
+    _await_end(session, deployment, identity)
+    known, version = runs.pointer(session, deployment)
+    if known.newest != identity or known.preparing is not None:
+        later = known.preparing or known.newest
+        raise Conflict(
+            f"tasks run {deployment}/{later} began after that of the rollout, {deployment}/{identity}, and has its tasks now;"
+            " begin another rollout: nodepool-ocb rollout start"
+        )
+    found = runs.read(session, deployment, identity)
+    if found is None:
+        raise NotFound(f"tasks run {deployment}/{identity} is gone; begin another rollout: nodepool-ocb rollout start")
+    session.sync()
+    for changes in limits.parts([list(each) for each in waiting_again(tree.load(session), found[0])]):
+        session.commit([Check(paths.task_runs(deployment), version), *changes])
+    znode, head = _read(session, deployment, identity)
+    fresh = TaskRun(state=RunState.COMMITTING, virtual=head.virtual)
+    again = replace(head, **{each: getattr(fresh, each) for each in OF_ITS_COURSE})
+    return [
+        Set(paths.task_runs(deployment), replace(known, over=False, driver=None, since=session.now()), version),
+        Set(znode.path, again, znode.version),
+    ]
+
+
+def waiting_again(world: World, running: Running) -> Iterator[list[Change]]:
+    """What is PROPOSED of the run waits again for what the plan says, and no reason keeps it."""
+    there = [vertex_of(world, running, at) for at in range(len(running.plan))]
+    for at, vertex in enumerate(there):
+        if vertex is None or vertex.record.state is not State.PROPOSED:
+            continue
+        above = (there[each] for each in running.plan.parents[at])
+        parents = tuple(sorted(each.name for each in above if each is not None))
+        wanted = replace(vertex.record, parents=parents, reason=None)
+        if wanted != vertex.record:
+            yield claim.writes(vertex, wanted)
+
+
+def _await_end(session: Session, deployment: str, identity: str) -> None:
+    """An annealer ends a run as soon as its rollout is over; raises Conflict where that takes too long."""
+    deadline = time.monotonic() + ENDS_SECONDS
+    while not _read(session, deployment, identity)[1].over:
+        if time.monotonic() > deadline:
+            raise Conflict(
+                f"tasks run {deployment}/{identity} has not ended with its rollout yet: something of it is still at work, or no"
+                f" annealer drives it; wait for it: nodepool-ocb tasks wait {deployment}/{identity}"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _read(session: Session, deployment: str, identity: str) -> tuple[Znode, TaskRun]:
+    znode = session.get(paths.task_run(deployment, identity))
+    if znode is None or not znode.data:
+        raise NotFound(f"tasks run {deployment}/{identity} is gone; begin another rollout: nodepool-ocb rollout start")
+    return znode, codec.decode(TaskRun, znode)
+
+
+def _written(session: Session, deployment: str, znode: Znode, head: TaskRun) -> list[Change]:
+    known, version = runs.pointer(session, deployment)
+    pointer = Set(paths.task_runs(deployment), replace(known, since=session.now()), version)
+    return [pointer, Set(znode.path, head, znode.version)]
