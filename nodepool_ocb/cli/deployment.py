@@ -305,9 +305,11 @@ def delete(name: str, yes: bool) -> None:
 def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]]:
     """Where roles have a hook for it, their removal by an annealer; else, or when that was done, the deployment's."""
     from nodepool_ocb.store.subtree import removal_as_judged
-    from nodepool_ocb.store.tasks import lists
+    from nodepool_ocb.store.tasks import beginning, lists
 
     deployments.deletable(world, name)
+    if name in world.task_runs:
+        beginning.refuse_preparing(opened, name, world.task_runs[name].record)
     hooked: list[Change] = []
     for (deployment, role), below in sorted(world.deployment_roles.items()):
         known = world.roles.get(role)

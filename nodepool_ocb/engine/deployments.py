@@ -81,8 +81,8 @@ def deletable(world: World, name: str) -> None:
     if rollouts is not None and not rollouts.record.over:
         raise Conflict(f"rollout {rollouts.record.newest} of deployment {name} is under way; wait, or cancel it first")
     runs = world.task_runs.get(name)
-    if runs is not None and (not runs.record.over or runs.record.preparing is not None):
-        run = runs.record.preparing or runs.record.newest
+    if runs is not None and not runs.record.over:
+        run = runs.record.newest
         raise Conflict(
             f"run {run} of tasks of deployment {name} is under way; wait, or: nodepool-ocb tasks stop {name}"
         )

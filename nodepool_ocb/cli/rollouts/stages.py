@@ -106,7 +106,7 @@ def remark(sending: Sending, world: World) -> None:
         output.say(f"note: {left} before no stage that a phase names, and not run: {some(sending.unsent)}")
 
 
-def begin(opened: Session, world: World, sending: Sending, facts_file: str) -> tuple[Rollout, Key]:
+def begin(opened: Session, world: World, sending: Sending, facts_file: str | None) -> tuple[Rollout, Key]:
     """Begin the run, which waits for the rollout; gives the rollout that names it."""
     from nodepool_ocb.cli.tasks import run
 

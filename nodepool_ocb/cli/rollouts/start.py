@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def start(
     files: Sequence[str], whole: bool, deployment: str | None, name: str | None, changed: bool, roles: Sequence[str],
     batches: Sequence[str], phases: Sequence[str], force: bool, wait: bool, timeout_seconds: float | None,
-    facts_file: str, dry_run: bool,
+    facts_file: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Carry out a strategy: commit what is PROPOSED on the nodes of a deployment, one group of them after the other.
 
@@ -97,7 +97,7 @@ def start(
         rolling.print_row(row(key, rollout.head, None, rollout.groups))
 
 
-def _begin(opened: Session, world: World, deployment: str, wanted: Rollout | Sending, facts_file: str) -> Key:
+def _begin(opened: Session, world: World, deployment: str, wanted: Rollout | Sending, facts_file: str | None) -> Key:
     """Write it, held to it that its deployments stay committed, and its run of tasks before it."""
     from nodepool_ocb.store import rollouts
     from nodepool_ocb.store.tasks import rolled

@@ -5,7 +5,7 @@ On a node that was made after a run began, nothing was done in it: it was anothe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ class Past:
         self._opened, self._deployment = opened, deployment
         self.runs: list[Listed] = sorted(runs.list_(opened, [deployment]), key=lambda each: each.id, reverse=True)
         self._facts: dict[tuple[str, str], dict[str, Json]] = {}
-        self._made: dict[str, float] = {}  # path → when it was made, by ZooKeeper's clock; 0: it is not there
+        self._made: dict[str, int] = {}  # path → the zxid of what made it
 
     @property
     def status(self) -> ClusterStatus:
@@ -75,23 +75,23 @@ class Past:
         from nodepool_ocb.tasks.runs.history import of_json
         from nodepool_ocb.tasks.runs.records import Outcome, Table
 
-        rows = map(of_json, runs.table(self._opened, self._deployment, run, Table.HISTORY))
-        well = {
+        rows = [of_json(row) for row in runs.table(self._opened, self._deployment, run, Table.HISTORY)]
+        here = self._here_since(run, {row.node for row in rows})
+        return {
             (row.task, row.node)
             for row in rows
-            if row.outcome == Outcome.SUCCESSFUL or (row.outcome == Outcome.SKIPPED and row.reason == DONE)
+            if row.node in here
+            and (row.outcome == Outcome.SUCCESSFUL or (row.outcome == Outcome.SKIPPED and row.reason == DONE))
         }
-        nodes = {node: paths.node(node) for _, node in well if node}
-        began = paths.task_run(self._deployment, run)
-        self._look([began, *nodes.values()])
-        other = {node for node, path in nodes.items() if self._made[path] > self._made[began]}
-        return {(task, node) for task, node in well if node not in other}
 
-    def _look(self, wanted: Sequence[str]) -> None:
-        """At when each was made, once."""
-        new = [path for path in wanted if path not in self._made]
-        for path, znode in zip(new, self._opened.get_many(new), strict=True):
-            self._made[path] = znode.ctime if znode is not None else 0.0
+    def _here_since(self, run: str, nodes: set[str]) -> set[str]:
+        """Those of the nodes that are the same as when the run began; with "", the stages."""
+        begun = paths.task_run(self._deployment, run)
+        by_name = {name: paths.node(name) for name in nodes if name}
+        unread = [path for path in (begun, *by_name.values()) if path not in self._made]
+        for path, znode in zip(unread, self._opened.get_many(unread), strict=True):
+            self._made[path] = znode.czxid if znode is not None else sys.maxsize
+        return {VIRTUAL, *(name for name, path in by_name.items() if self._made[path] < self._made[begun])}
 
     def facts_of(self, task: Task, member: Member | None) -> Facts | None:
         """Those with which the task did well on the node last; None where it never did."""
@@ -109,3 +109,11 @@ class Past:
             znode = self._opened.get(paths.task_facts(self._deployment, run, part))
             self._facts[key] = codec.attributes(znode).get("astute", {}) if znode is not None else {}
         return self._facts[key]
+
+
+def facts_file(opened: Session, deployment: str, run: str) -> str | None:
+    """Where a run had the file of facts; None where it had none."""
+    from nodepool_ocb.store.client import codec
+
+    znode = opened.get(paths.task_facts(deployment, run))
+    return codec.attributes(znode).get("tasks", {}).get("facts_file") if znode is not None else None

@@ -11,7 +11,7 @@ import click
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, timeout_option
-from nodepool_ocb.cli.tasks import planning, running, selecting, waiting
+from nodepool_ocb.cli.tasks import planning, remembering, running, selecting, waiting
 from nodepool_ocb.cli.tasks.plan import show
 from nodepool_ocb.cli.tasks.planning import Prepared
 from nodepool_ocb.engine.world import World
@@ -29,7 +29,7 @@ NO_FILE: Final = "none"
 
 
 facts_file_option = click.option(
-    "--facts-file", default=FACTS_FILE, show_default=True, metavar="PATH",
+    "--facts-file", metavar="PATH", show_default=f"{FACTS_FILE}; with --retry as then",
     help="Where each node gets the file of its facts before anything else; `none` writes no file.",
 )  # fmt: skip
 
@@ -45,7 +45,7 @@ facts_file_option = click.option(
 @click.option("--wait", is_flag=True, help="Wait until it is over; then print how it ended.")
 @timeout_option
 def run(
-    deployment: str, facts_file: str, only_plan: bool, everything: bool, wait: bool, timeout_seconds: float | None,
+    deployment: str, facts_file: str | None, only_plan: bool, everything: bool, wait: bool, timeout_seconds: float | None,
     **options: Any,
 ) -> None:  # fmt: skip
     """Run the task list of a deployment on its nodes, or a part of it.
@@ -70,8 +70,19 @@ def run(
         output.thing(begun.row, str(key), output.fields(shown.words(begun.row), but=("started",)))
 
 
+def _facts_file(opened: Session, prepared: Prepared, written: str | None) -> str | None:
+    """Where it is to be; a retry has it where the run had it that it goes on with, unless somebody says otherwise."""
+    if written is None and prepared.again is not None:
+        return remembering.facts_file(opened, prepared.deployment, prepared.again)
+    return None if written == NO_FILE else written or FACTS_FILE
+
+
 def begin(
-    opened: Session, world: World, prepared: Prepared, facts_file: str, tolerances: Sequence[Tolerance] | None = None
+    opened: Session,
+    world: World,
+    prepared: Prepared,
+    facts_file: str | None,
+    tolerances: Sequence[Tolerance] | None = None,
 ) -> Key:
     """Write and bind it. ``tolerances``: those of a rollout, which is to send it; None: no rollout does."""
     from nodepool_ocb.store.tasks import beginning
@@ -83,7 +94,8 @@ def begin(
         purpose="begins a run of tasks",
         since=opened.now(),
     )
-    wanted = _wanted(world, prepared, None if facts_file == NO_FILE else facts_file, tolerances)
+    file = _facts_file(opened, prepared, facts_file)
+    wanted = _wanted(world, prepared, file, tolerances)
     return Key(prepared.deployment, beginning.begin(opened, wanted, me))
 
 

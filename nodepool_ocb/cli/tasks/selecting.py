@@ -34,6 +34,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         >>> written = Asked(nodes=("1", "2"), tasks=("a/1,3", "b"), events=("e", "disk full"), force=True)
         >>> Asked.again(written.words) == written
         True
+        >>> Asked.again(Asked(nodes=("rack 1",)).words).nodes
+        ('rack 1',)
         """
         given: dict[str, Any] = {}
         option = ""

@@ -38,7 +38,7 @@ EXISTS: Final[int] = NodeExistsError.code
 _INT = struct.Struct("!i")
 _HEADER = struct.Struct("!iBi")  # of a member: opcode, whether it is the end, error
 _MEMBER = struct.Struct("!iBii")  # the same, and the length (or the error) that follows
-_STAT = struct.Struct("!8xqqqi8xq4xi8x")  # mzxid, ctime, mtime, version, ephemeral owner, number of children
+_STAT = struct.Struct("!qqqqi8xq4xi8x")  # czxid, mzxid, ctime, mtime, version, ephemeral owner, number of children
 _END = _HEADER.pack(-1, True, -1)
 _ACL_VERSION = 40  # where it begins in a stat
 
@@ -54,6 +54,7 @@ class Znode(msgspec.Struct, frozen=True, gc=False):
     children: int = 0
     ctime: float = 0.0
     mtime: float = 0.0
+    czxid: int = 0  # of the transaction that made it: what was made later has a higher one
 
 
 class ZnodeStat(msgspec.Struct, frozen=True, gc=False):
@@ -173,8 +174,8 @@ def unpack_data(reply: Reply, paths: Sequence[str]) -> list[Znode | None]:
             add(None)
             continue
         end = offset + size if size > 0 else offset
-        mzxid, ctime, mtime, version, owner, children = stat(buffer, end)
-        add(make(path, buffer[offset:end], version, mzxid, owner, children, ctime / 1000, mtime / 1000))
+        czxid, mzxid, ctime, mtime, version, owner, children = stat(buffer, end)
+        add(make(path, buffer[offset:end], version, mzxid, owner, children, ctime / 1000, mtime / 1000, czxid))
         offset = end + 68
     return found
 
@@ -301,7 +302,7 @@ def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] 
             offset += 4 + _INT.unpack_from(buffer, offset)[0]
             stats.append(ZnodeStat(0, zxid, owner))
         elif opcode == _SET:
-            mzxid, _, mtime, version, ephemeral_owner, _ = _STAT.unpack_from(buffer, offset)
+            _, mzxid, _, mtime, version, ephemeral_owner, _ = _STAT.unpack_from(buffer, offset)
             stats.append(ZnodeStat(version, mzxid, ephemeral_owner, mtime / 1000))
             offset += 68
         else:

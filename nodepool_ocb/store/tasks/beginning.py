@@ -133,6 +133,11 @@ def _refuse_another(session: Session, deployment: str, known: TaskRunPointer) ->
     if not known.over and known.newest is not None:
         advice = f"nodepool-ocb tasks wait {deployment}, or: nodepool-ocb tasks stop {deployment}"
         raise Conflict(f"run {known.newest} of tasks of deployment {deployment} is under way; {advice}")
+    refuse_preparing(session, deployment, known)
+
+
+def refuse_preparing(session: Session, deployment: str, known: TaskRunPointer) -> None:
+    """Raises Conflict while somebody prepares a run; one whose preparation broke off is in nobody's way."""
     if known.preparing is not None:
         (holder,) = holders(session, [paths.task_run_lock(deployment, known.preparing)])
         if holder is not None:

@@ -12,15 +12,17 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import deployments, nodes
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Create, TaskRunPointer
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.subtree import removal_as_judged
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.tasks.runs.history import Row
 from nodepool_ocb.tasks.runs.records import Outcome, RunState
 from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.testing.processes import await_that
-from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, history
+from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, history, me
 from tests.fixtures.commands import Ocb
 
 NODES = {
@@ -259,6 +261,21 @@ def test_a_deployment_takes_everything_of_its_tasks_along(
     assert zk_session.get(paths.task_runs(LAB)) is None
     build(zk_session, {"n1": ["a"]})
     assert int(begin(zk_session, LINE, {"n1": ["a"]})) > int(run), "no number is given twice"
+
+
+def test_a_deployment_goes_although_a_run_was_prepared_by_somebody_who_died(
+    zk_session: Session, zk_settings: ZooKeeperSettings, ocb: Ocb
+) -> None:
+    build(zk_session, {})
+    zk_session.ensure(paths.TASK_RUNS)
+    zk_session.commit([Create(paths.task_runs(LAB), TaskRunPointer(preparing="0000000000"))])
+    zk_session.commit([Create(paths.task_run(LAB, "0000000000"))])
+    with Session(zk_settings) as other:
+        assert Locks(other).take(paths.task_run_lock(LAB, "0000000000"), me()) is not None
+        refused = ocb("deployment", "delete", LAB, "--yes")
+        assert (refused.exit_code, "is being prepared by test on here" in refused.output) == (4, True)
+    deleted = ocb("deployment", "delete", LAB, "--yes")
+    assert deleted.exit_code == 0, deleted.output
 
 
 def test_a_deployment_whose_tasks_run_is_not_deleted(zk_session: Session) -> None:

@@ -110,6 +110,24 @@ def test_what_failed_is_told_and_a_retry_goes_on_with_it(ocb: Ocb, ask: Ask, pla
     assert (again.exit_code, "nothing failed" in again.stderr) == (4, True)
 
 
+def test_a_retry_writes_facts_where_they_were_and_does_everything_on_a_node_that_was_made_anew(
+    ocb: Ocb, ask: Ask, place: Path
+) -> None:
+    place.joinpath("broken-2").touch()
+    assert ocb(*run("--wait", "--timeout", "120")).exit_code == 6
+    before = ask("node", "show", "n1.example.com")
+    assert ocb("node", "delete", "n1.example.com", "--yes").exit_code == 0
+    made = ocb(
+        *("node", "create", "n1.example.com", "--deployment", "lab", "--tag", "web", "--label", "uid=1"),
+        *("--address", before["addresses"][0], "--user", before["user"]),
+    )
+    assert made.exit_code == 0, made.output
+    plan = ask("tasks", "run", "--deployment", "lab", "--retry", "--plan", exit_code=10)
+    assert ("site", "n1.example.com") in {(row["task"], node) for row in plan["runs"] for node in row["nodes"]}
+    assert ocb("tasks", "run", "--deployment", "lab", "--retry").exit_code == 0
+    assert "facts@n2.example.com" not in states(ask("tasks", "history", "lab")), "the first run had no file"
+
+
 def test_a_part_of_the_list_runs_alone(ocb: Ocb, ask: Ask, place: Path) -> None:
     assert ocb(*run("--tasks", "site/2", "--wait", "--timeout", "120")).exit_code == 0
     assert place.joinpath("order").read_text().split() == ["2"]
