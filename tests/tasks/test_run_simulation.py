@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from nodepool_ocb.engine import claim, commands
 from nodepool_ocb.engine.noderole import Event, apply, settle
 from nodepool_ocb.engine.readiness import runnable
 from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import Daemon, Deployment, DeploymentState, Node, Role, Set, State
 from nodepool_ocb.store.worldpaths import parse
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
@@ -255,3 +257,21 @@ def test_a_machine_that_is_away_for_longer_than_the_run_s_patience_has_failed() 
     found = outcomes(there.to_the_end(1))
     assert found == {"t0": "successful", "t1": "not run", "t2": "not run"}
     assert there.running.head.reason == "t1@n1.x.y was not run: node n1.x.y does not answer: connect: refused"
+
+
+def test_a_stop_that_came_when_all_was_done_takes_nothing_from_the_run() -> None:
+    there = Simulated(plan_of(1, [[]], [0]))
+    chance = Random(1)
+    while there.running.head.state is not RunState.ENDING:
+        there.decide()
+        there.work(chance)
+    there.running = replace(there.running, head=replace(there.running.head, stop="asked", stopped_by="me"))
+    there.to_the_end(1)
+    assert there.running.head.state is RunState.SUCCESSFUL
+
+
+def test_the_virtual_node_of_another_deployment_is_not_taken() -> None:
+    there = Simulated(plan_of(1, [[]], [0]))
+    assert roles.of_virtual_node(there.world, BARRIERS, LAB, 1.0) == []
+    with pytest.raises(Conflict, match="is of deployment lab now"):
+        roles.of_virtual_node(there.world, BARRIERS, "lab-1", 1.0)

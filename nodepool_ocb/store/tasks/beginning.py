@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Conflict, NotFound, Stale
+from nodepool_ocb.errors import Conflict, NotFound, OcbError, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import (
     Change,
@@ -73,7 +73,7 @@ def begin(session: Session, wanted: Wanted, me: LockOwner, tell: Callable[[int, 
         raise
     finally:
         locks.release(lock)
-    with contextlib.suppress(Stale):
+    with contextlib.suppress(OcbError):  # it has begun: what stays goes with the next
         _forget(session, deployment, identity)
     return identity
 

@@ -104,7 +104,7 @@ def ended(running: Running, look: Look, history: Sequence[Row], now: float) -> T
     head = running.head
     bad = [row for row in history if row.outcome in (Outcome.FAILED, Outcome.NOT_RUN)]
     borne = [row for row in bad if row.node in look.tolerated]
-    if head.stop:
+    if head.stop and bad:
         state, reason = RunState.STOPPED, head.reason
     elif len(bad) > len(borne):
         state, reason = RunState.FAILED, head.reason or _failed(bad)

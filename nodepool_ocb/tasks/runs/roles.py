@@ -86,6 +86,8 @@ def of_virtual_node(world: World, name: str, deployment: str, now: float) -> lis
     """What makes the virtual node; nothing where it is there."""
     view = world.nodes.get(name)
     if view is not None and view.record is not None:
+        if view.record.deployment != deployment:
+            raise Conflict(f"node {name} is of deployment {view.record.deployment} now; run the tasks again")
         return []
     base = structure.stored(world).record.epoch
     labels = {OF_TASKS: deployment}
