@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
 from nodepool_ocb.store import tree
@@ -62,3 +64,24 @@ def test_status_and_locks_show_runs_of_tasks(zk_session: Session, ocb: Ocb) -> N
     assert "lab/0000000000" in shown
     zk_session.create_next(f"{paths.task_run_lock(LAB, '0000000000')}/{'0' * 32}__lock__", me(), ephemeral=True)
     assert "tasks run" in ocb("lock", "list").output
+
+
+def test_without_settings_that_comes_first_of_what_is_wrong_with_conditions(
+    zk_session: Session, ocb: Ocb, tmp_path: Path
+) -> None:
+    build(zk_session, NODES)
+    assert ocb("node", "create", "n2.example.com", "--deployment", LAB, "--tag", "a").exit_code == 0
+    (tmp_path / "tasks.yaml").write_text(
+        "- {id: first, type: shell, role: [a], condition: 'settings:a.b == true', parameters: {cmd: x}}"
+    )
+    assert ocb("tasks", "upload", str(tmp_path / "tasks.yaml"), "--deployment", LAB).exit_code == 0
+    answer = ocb("tasks", "plan", "--deployment", LAB)
+    assert answer.exit_code == 1
+    first, second = answer.stderr.splitlines()[:2]
+    assert "deployment lab has no settings" in first, answer.stderr
+    assert "tasks upload --deployment lab --settings FILE" in first
+    assert "settings:a.b leads nowhere" in second
+    (tmp_path / "settings.yaml").write_text("a: {}")
+    assert ocb("tasks", "upload", "--deployment", LAB, "--settings", str(tmp_path / "settings.yaml")).exit_code == 0
+    answer = ocb("tasks", "plan", "--deployment", LAB)
+    assert (answer.exit_code, "has no settings" in answer.stderr) == (1, False)

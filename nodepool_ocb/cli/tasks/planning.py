@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from nodepool_ocb.cli.tasks.selecting import Asked
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks import members as membership
 from nodepool_ocb.tasks.plan import Member, Plan
@@ -77,7 +78,9 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked, turns:
     nodes = {each.name: record for each in everyone if (record := world.nodes[each.name].record)}
     outfit = Outfit(deployment, stored.tasks, stored.settings, everyone, nodes)
     done = past.done_in(again.id) if again else _deployed(past, outfit.tasks, asked)
-    plan, sends = _planned(outfit, everyone, parts, past, asked, done), dict[str, tuple[str, ...]]()
+    with _knowing_of_settings(deployment, stored.settings):
+        plan = _planned(outfit, everyone, parts, past, asked, done)
+    sends = dict[str, tuple[str, ...]]()
     if turns is not None:
         plan, sends = _in_turns(plan, outfit.tasks, tuple(parts), turns)
     return Prepared(
@@ -127,6 +130,19 @@ def _deployed(past: Past, tasks: TaskList, asked: Asked) -> set[tuple[str, str]]
         return set()
     again = {each.id for each in tasks.tasks if {*each.reexecute_on, *each.refresh_on} & {*asked.events, "*"}}
     return {key for key in past.succeeded if key[0] not in again and key[1]}
+
+
+@contextmanager
+def _knowing_of_settings(deployment: str, settings: Mapping[str, Json]) -> Iterator[None]:
+    """Where there are no settings, that comes first of all that is wrong with conditions."""
+    try:
+        yield
+    except Invalid as wrong:
+        if settings or not any("settings:" in problem for problem in wrong.problems):
+            raise
+        advice = f"nodepool-ocb tasks upload --deployment {deployment} --settings FILE"
+        first = f"deployment {deployment} has no settings, and conditions ask for them: {advice}"
+        raise Invalid((first, *wrong.problems)) from None
 
 
 def _planned(

@@ -68,6 +68,7 @@ def run(
         waiting.wait(key, timeout_seconds)
     else:
         output.thing(begun.row, str(key), output.fields(shown.words(begun.row), but=("started",)))
+        output.say(f"to look on: nodepool-ocb tasks wait {key}, or: nodepool-ocb tasks history {key}")
 
 
 def _facts_file(opened: Session, prepared: Prepared, written: str | None) -> str | None:
