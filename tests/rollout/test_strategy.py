@@ -142,7 +142,7 @@ GROUP = "groups: [{name: a, critical: true, depends_on: [], selectors: []}]\n"
 
 def test_the_examples_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs/rollouts.md").read_text()
-    whole, phases = (part.split("```")[0] for part in page.split("```yaml\n")[1:])
+    whole, phases, stages = (part.split("```")[0] for part in page.split("```yaml\n")[1:])
     assert [group.name for group in reading.load(whole, called="f").groups] == [
         "ntp-node",
         "control-nodes",
@@ -150,6 +150,8 @@ def test_the_examples_in_the_documentation() -> None:
     ]
     made = reading.load(GROUP + phases, called="f")
     assert made.phases == (msgspec.structs.replace(PHASES[0], roles=("os-installed",)), PHASES[1])
+    of_tasks = reading.load(GROUP + stages, called="f").phases
+    assert [each.stages for each in of_tasks] == [("pre_deployment",), ("deploy_end",)]
 
 
 def test_documents_of_other_kinds_in_the_file_are_passed_over() -> None:

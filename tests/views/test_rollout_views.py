@@ -29,6 +29,7 @@ HEAD = (
     "attempt",
     "by",
     "again",
+    "task_run",
     "paused",
 )
 
