@@ -13,9 +13,9 @@ import pytest
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.fixtures.commands import Ocb
+from tests.fixtures.labs import lab
 
 Ask = Callable[..., Json]
 
@@ -39,18 +39,8 @@ LIST = """\
 def annealer(zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path, ocb: Ocb) -> Iterator[DaemonProcess]:
     """An annealer, and deployment lab with two machines, 1 and 2, that are web."""
     assert zk_session.connected
-    with Farm(2, tmp_path / "machines") as farm:
-        assert ocb("deployment", "create", "lab").exit_code == 0
-        for number, (_, node) in enumerate(farm.records(), 1):
-            answer = ocb(
-                *("node", "create", f"n{number}.example.com", "--deployment", "lab", "--tag", "web"),
-                *("--label", f"uid={number}", "--address", node.addresses[0], "--user", node.user),
-            )
-            assert answer.exit_code == 0, answer.output
-        assert ocb("deployment", "commit", "lab").exit_code == 0
-        sections = {"ssh": farm.settings(), "annealer": {"probe_seconds": 5.0, "dead_probe_seconds": 0.5}}
-        with DaemonProcess(zk_settings, tmp_path / "annealer", sections) as daemon:
-            yield daemon
+    with lab(ocb, zk_settings, tmp_path, 2) as daemon:
+        yield daemon
 
 
 @pytest.fixture
