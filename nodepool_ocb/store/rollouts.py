@@ -13,32 +13,25 @@ lives of a deployment: those of one that is made again are above ``id_base``, wh
 from __future__ import annotations
 
 import contextlib
-import random
-import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer, Set, Structure
+from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer, Set
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
-from nodepool_ocb.store import lines
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import lines, pointers
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, ID, pause
 from nodepool_ocb.store.locks import holders
-from nodepool_ocb.store.subtree import removal
 
 R = TypeVar("R", bound=Record)
-
-KEPT: Final = 10  # rollouts of a deployment
-ATTEMPTS: Final = 20  # at reading or steering what others change meanwhile
-_ID: Final = re.compile(r"[0-9]{10}")
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -132,7 +125,7 @@ def list_(session: Session) -> list[Listed]:
         (deployment, identity)
         for deployment, names in zip(deployments, named, strict=True)
         for identity in sorted(names or ())
-        if _ID.fullmatch(identity)
+        if ID.fullmatch(identity)
     ]
     heads = session.get_many([paths.rollout(*each) for each in found])
     whole = [
@@ -162,8 +155,7 @@ def _decoded(kind: type[R], znode: Znode | None) -> R | None:
 
 def _standing(session: Session, deployment: str) -> tuple[RolloutPointer, int]:
     """The deployment's own record; as if nothing were there, and version -1, before its first rollout."""
-    znode = session.get(paths.rollouts(deployment))
-    return (codec.decode(RolloutPointer, znode), znode.version) if znode is not None else (RolloutPointer(), -1)
+    return pointers.read(session, paths.rollouts(deployment), RolloutPointer)
 
 
 # -- beginning --
@@ -185,7 +177,7 @@ def begin(
     another of the deployment, or of one above or below it, is under way; NotFound where there is no such deployment; Stale
     where what was ``judged`` has moved on.
     """
-    _open(session, deployment)
+    pointers.opened(session, paths.rollouts(deployment), RolloutPointer)
     _refuse_another(session, deployment, _standing(session, deployment)[0])
     lines.entered(session, deployment)  # nothing is written for one that cannot begin
     identity = _next(session, deployment)
@@ -199,49 +191,27 @@ def begin(
         _enter(session, deployment, identity, head, judged, joined)
     except (Stale, Conflict, NotFound):  # else it may have begun
         with contextlib.suppress(Stale):  # another that has begun removes it, too
-            _remove(session, path)
+            pointers.remove(session, path)
         _refuse_another(session, deployment, _standing(session, deployment)[0])
         raise
-    _forget(session, deployment, identity)
+    pointers.forget(session, paths.rollouts(deployment), identity)
     return identity
-
-
-def _open(session: Session, deployment: str) -> None:
-    """The deployment's own record is there, with ids above those of all deployments that were deleted."""
-    session.ensure(paths.ROLLOUTS)
-    for attempt in range(ATTEMPTS):
-        if _standing(session, deployment)[1] >= 0:
-            return
-        znode = session.get(paths.STRUCTURE)
-        if znode is None:
-            raise NotFound(f"{paths.STRUCTURE} is not there, and nothing may begin without it: restore it")
-        made = RolloutPointer(id_base=codec.decode(Structure, znode).rollout)
-        try:
-            session.commit([Check(paths.STRUCTURE, znode.version), Create(paths.rollouts(deployment), made)])
-        except Stale:  # another made it, or something was deleted meanwhile
-            _pause(attempt)
 
 
 def _next(session: Session, deployment: str) -> str:
     """Take the next id, with an empty znode; raises Stale where the deployment's own record is gone."""
     for attempt in range(ATTEMPTS):
         standing, _ = _standing(session, deployment)
-        there = [int(name) for name in session.children(paths.rollouts(deployment)) or () if _ID.fullmatch(name)]
-        identity = f"{max([standing.id_base, int(standing.newest or -1), *there]) + 1:010}"
+        identity = pointers.next_id(session, paths.rollouts(deployment), standing)
         try:
             session.commit([Create(paths.rollout(deployment, identity))])
         except Stale:  # another took it
             if attempt + 1 == ATTEMPTS:
                 raise
-            _pause(attempt)
+            pause(attempt)
         else:
             return identity
     raise AssertionError("it returns or raises")
-
-
-def _pause(attempt: int) -> None:
-    """Before another attempt at what others write as well."""
-    time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
 
 
 def _enter(
@@ -264,7 +234,7 @@ def _enter(
         except Stale as stale:
             if attempt + 1 == ATTEMPTS or stale.path in {check.path for check in judged}:
                 raise
-            _pause(attempt)
+            pause(attempt)
         else:
             return
 
@@ -280,23 +250,6 @@ def _refuse_another(session: Session, deployment: str, rollouts: RolloutPointer)
 
 def _made(path: str, parts: Mapping[str, Record]) -> Iterator[Change]:
     return (Create(f"{path}/{part}", record) for part, record in parts.items())
-
-
-def _forget(session: Session, deployment: str, identity: str) -> None:
-    """Delete the oldest, and those before this one that were never begun; what cannot be now goes the next time."""
-    older = sorted(name for name in session.children(paths.rollouts(deployment)) or () if name < identity)
-    znodes = session.get_many([paths.rollout(deployment, name) for name in older])
-    begun = [name for name, znode in zip(older, znodes, strict=True) if znode is not None and znode.data]
-    kept = set(begun[1 - KEPT :])
-    for name in older:
-        if name not in kept:
-            with contextlib.suppress(Stale):
-                _remove(session, paths.rollout(deployment, name))
-
-
-def _remove(session: Session, path: str) -> None:
-    for deletions in limits.parts(limits.singly(removal(session, path))):
-        session.commit(deletions)
 
 
 # -- what people ask --
@@ -330,7 +283,7 @@ def steer(
         except Stale:
             if attempt + 1 == ATTEMPTS:
                 raise
-            _pause(attempt)
+            pause(attempt)
         else:
             return after
     raise AssertionError("it returns or raises")
@@ -358,19 +311,11 @@ def steered(
 # -- what a driver writes --
 
 
-def taken_over(deployment: str, versions: RolloutPointer, version: int, driver: str | None, now: float) -> list[Change]:
-    """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
-    return [Set(paths.rollouts(deployment), replace(versions, driver=driver, since=now), version)]
-
-
 def changes(
     deployment: str, identity: str, before: Rollout, after: Rollout, versions: Versions, now: float
 ) -> list[Change]:
     """The transaction of what a driver decided; refused where another drives, or somebody asked for something meanwhile."""
-    own = paths.rollouts(deployment)
-    first: Change = Check(own, versions.version)
-    if after.over != versions.rollouts.over:
-        first = Set(own, replace(versions.rollouts, over=after.over, since=now), versions.version)
+    first = pointers.held(paths.rollouts(deployment), versions.rollouts, versions.version, after.over, now)
     return [first, *_sets(deployment, identity, records.changed(before, after), versions)]
 
 

@@ -19,9 +19,10 @@ from nodepool_ocb.rollout import commands, records
 from nodepool_ocb.rollout.plan import begin as planned
 from nodepool_ocb.rollout.records import Decision, GroupState, NodesRecord, NodeState, Rollout, RolloutState, apply
 from nodepool_ocb.rollout.strategy import PHASES, Group, Strategy
-from nodepool_ocb.store import lines, rollouts, tree
+from nodepool_ocb.store import rollouts, tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import lines, pointers
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.subtree import removal
@@ -195,7 +196,7 @@ def take_over(session: Session, driver: str, deployment: str = "lab") -> None:
     znode = session.get(paths.rollouts(deployment))
     assert znode is not None
     known = codec.decode(RolloutPointer, znode)
-    session.commit(rollouts.taken_over(deployment, known, znode.version, driver, 7.0))
+    session.commit([pointers.taken_over(znode.path, known, znode.version, driver, 7.0)])
 
 
 def decided(before: Rollout) -> Rollout:

@@ -16,8 +16,9 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete, Node, Set, State
 from nodepool_ocb.rollout import commands
 from nodepool_ocb.rollout.report import report
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.testing.example import EXAMPLE, SITE
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -242,7 +243,7 @@ def test_a_driver_whose_lock_was_taken_away_by_hand_leaves(bare: Fleet) -> None:
 def taken(world: World, name: str, driver: str | None = None) -> list[Change]:
     """As if nobody drove it, or another did."""
     stored = world.rollouts[name]
-    return rollouts.taken_over(name, stored.record, stored.version, driver, time.time())
+    return [pointers.taken_over(paths.rollouts(name), stored.record, stored.version, driver, time.time())]
 
 
 def test_a_sigterm_hands_over_at_once(three: Fleet) -> None:

@@ -26,6 +26,7 @@ from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model.records import Change, Delete, LockOwner, Pointer, State
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.touched import Touched
 from nodepool_ocb.telemetry import metrics
@@ -116,16 +117,20 @@ class Drivers(Generic[D]):
         for deployment, drive in list(self._driven.items()):
             self._forget(deployment)
             known, now = drive.driven, self._context.session.now()
-            handed = self._work.taken_over(deployment, known.pointer, known.version, None, now)
+            handed = pointers.taken_over(self._path(deployment), known.pointer, known.version, None, now)
             log.info("%s: handed over", drive.driven.name)
             self._context.send(
-                [*handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name
+                [handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name
             )
 
     def _handed(self, drive: _Drive[D], refused: OcbError | None) -> None:
         """Where somebody wrote meanwhile, the lock alone: that we drain is seen, and whoever has the lock takes over."""
         if refused is not None:
             self._context.send([Delete(drive.lock.contender, 0)], lambda _: None, f"lock of {drive.driven.name}")
+
+    def _path(self, deployment: str) -> str:
+        """Of the deployment's pointer."""
+        return f"{self._work.root}/{deployment}"
 
     def _appoint(self, deployment: str, when: float) -> None:
         self._context.agenda.at(max(when, time.monotonic()), Appointment(self._work.matter, deployment))
@@ -137,7 +142,7 @@ class Drivers(Generic[D]):
         context = self._context
         stored = self._work.pointers(context.world).get(deployment)
         drive = self._driven.get(deployment)
-        if context.draining or f"{self._work.root}/{deployment}" in context.world.unreadable:
+        if context.draining or self._path(deployment) in context.world.unreadable:
             return
         if not context.session.trusted:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
@@ -204,8 +209,8 @@ class Drivers(Generic[D]):
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
             return
         try:
-            now = context.session.now()
-            context.session.commit(work.taken_over(deployment, stored.record, stored.version, context.identity, now))
+            path, now = self._path(deployment), context.session.now()
+            context.session.commit([pointers.taken_over(path, stored.record, stored.version, context.identity, now)])
             found = work.read(deployment, identity)
         except BaseException:
             self._locks.release(lock)

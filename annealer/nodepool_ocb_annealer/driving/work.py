@@ -74,11 +74,6 @@ class Work(Protocol[D]):
     def read(self, deployment: str, identity: str) -> D | None:
         """As it is now; None where it is not there, or was never begun."""
 
-    def taken_over(
-        self, deployment: str, pointer: Pointer, version: int, driver: str | None, now: float
-    ) -> list[Change]:
-        """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
-
     def move(self, world: World, driven: D, now: float, quarantined: Iterable[str]) -> Move[D]:
         """What is to be written now; ``quarantined``: the paths of records that the world has not."""
 

@@ -20,7 +20,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.paths import noderole_name
-from nodepool_ocb.model.records import Change, NodeRole, Pointer, RolloutPointer
+from nodepool_ocb.model.records import Change, NodeRole, RolloutPointer
 from nodepool_ocb.rollout import report
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import (
@@ -91,12 +91,6 @@ class Rolling:
     def read(self, deployment: str, identity: str) -> Driven | None:
         found = rollouts.read(self._session, deployment, identity)
         return Driven(deployment, identity, *found) if found is not None else None
-
-    def taken_over(
-        self, deployment: str, pointer: Pointer, version: int, driver: str | None, now: float
-    ) -> list[Change]:
-        assert isinstance(pointer, RolloutPointer)
-        return rollouts.taken_over(deployment, pointer, version, driver, now)
 
     def move(self, world: World, driven: Driven, now: float, quarantined: Iterable[str]) -> Move[Driven]:
         return move(world, driven, now, quarantined)

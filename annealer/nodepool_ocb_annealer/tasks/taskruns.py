@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import claim, commands
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Pointer, Run, Set, TaskRunPointer
+from nodepool_ocb.model.records import Change, Run, Set, TaskRunPointer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.tasks.runs import Versions
@@ -91,12 +91,6 @@ class TaskRuns:
             return None
         running, versions = found
         return Driven(running, versions, frozenset({*running.plan.nodes, running.head.virtual}))
-
-    def taken_over(
-        self, deployment: str, pointer: Pointer, version: int, driver: str | None, now: float
-    ) -> list[Change]:
-        assert isinstance(pointer, TaskRunPointer)
-        return runs.taken_over(deployment, pointer, version, driver, now)
 
     def move(self, world: World, driven: Driven, now: float, quarantined: Iterable[str]) -> Move[Driven]:  # noqa: ARG002
         decision = decide(world, driven.running, now, driven.start)

@@ -157,7 +157,7 @@ def _nodes(world: World, deployment: str) -> Mapping[str, Node]:
 
 def _refuse(opened: Session, world: World, deployment: str, rollout: Rollout) -> None:
     """Raises Conflict, Invalid or NotFound where it could not be carried out."""
-    from nodepool_ocb.store import lines
+    from nodepool_ocb.store.driven import lines
 
     _refuse_another(opened, deployment)
     stages.refuse_run(opened, deployment)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,25 +20,24 @@ from nodepool_ocb.model.records import (
     Change,
     Check,
     Create,
+    Deployment,
     DeploymentState,
     Json,
     LockOwner,
     Role,
     Set,
-    Structure,
     TaskRunPointer,
 )
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import pointers
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, pause
 from nodepool_ocb.store.locks import Lock, Locks, holders
-from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.store.tasks.rolled import refuse_rollout
-from nodepool_ocb.store.tasks.runs import ATTEMPTS, ID, pause, pointer
+from nodepool_ocb.store.tasks.runs import pointer
 from nodepool_ocb.tasks.runs import records, roles
 from nodepool_ocb.tasks.runs.records import Running, Table, TaskRun
-
-KEPT: Final = 10  # runs of a deployment
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,13 +56,16 @@ def begin(session: Session, wanted: Wanted, me: LockOwner, tell: Callable[[int, 
     under way or being prepared, its deployment is PROPOSED, or a noderole is at work; NotFound where something is gone.
     """
     deployment, by = wanted.running.deployment, wanted.running.head.by
-    _open(session, deployment)
+    path = paths.task_runs(deployment)
+    pointers.opened(
+        session, path, TaskRunPointer, [Check(paths.deployment(deployment), _committed(session, deployment))]
+    )
     locks = Locks(session)
     identity, lock, version = _reserve(session, locks, deployment, me)
     try:
         running = replace(wanted.running, id=identity, head=replace(wanted.running.head, parts={}))
         head = _write_tables(session, running, wanted)
-        guard = Check(paths.task_runs(deployment), version)
+        guard = Check(path, version)
         _bind(session, replace(running, head=head), wanted.roles, guard, by, tell)
         _enter(session, deployment, identity, head, version)
     except BaseException:
@@ -74,37 +75,20 @@ def begin(session: Session, wanted: Wanted, me: LockOwner, tell: Callable[[int, 
     finally:
         locks.release(lock)
     with contextlib.suppress(OcbError):  # it has begun: what stays goes with the next
-        _forget(session, deployment, identity)
+        pointers.forget(session, path, identity)
     return identity
-
-
-def _open(session: Session, deployment: str) -> None:
-    session.ensure(paths.TASK_RUNS)
-    if pointer(session, deployment)[1] >= 0:
-        return
-    znode = session.get(paths.STRUCTURE)
-    if znode is None:
-        raise NotFound(f"{paths.STRUCTURE} is not there, and nothing may begin without it: restore it")
-    made = TaskRunPointer(id_base=codec.decode(Structure, znode).rollout)
-    with contextlib.suppress(Stale):  # another made it
-        session.commit(
-            [
-                Check(paths.deployment(deployment), _committed(session, deployment)),
-                Create(paths.task_runs(deployment), made),
-            ]
-        )
 
 
 def _committed(session: Session, deployment: str) -> int:
     """The version of the deployment's record."""
-    world = tree.load(session)
-    stored = world.deployments.get(deployment)
-    if stored is None:
+    session.sync()
+    znode = session.get(paths.deployment(deployment))
+    if znode is None:
         raise NotFound(f"deployment {deployment} does not exist; see: nodepool-ocb deployment list")
-    if stored.record.state is DeploymentState.PROPOSED:
+    if codec.decode(Deployment, znode).state is DeploymentState.PROPOSED:
         advice = f"nodepool-ocb deployment commit {deployment}"
         raise Conflict(f"deployment {deployment} is PROPOSED, and annealers keep out of it; {advice}")
-    return stored.version
+    return znode.version
 
 
 def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> tuple[str, Lock, int]:
@@ -114,8 +98,7 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
         known, version = pointer(session, deployment)
         refuse_rollout(session, deployment)
         _refuse_another(session, deployment, known)
-        there = [int(name) for name in session.children(paths.task_runs(deployment)) or () if ID.fullmatch(name)]
-        identity = f"{max([known.id_base, int(known.newest or -1), *there]) + 1:010}"
+        identity = pointers.next_id(session, paths.task_runs(deployment), known)
         try:
             session.commit([Create(paths.task_run(deployment, identity))])
             lock = locks.take(paths.task_run_lock(deployment, identity), me)
@@ -222,22 +205,4 @@ def _give_up(session: Session, deployment: str, identity: str) -> None:
     known, version = pointer(session, deployment)
     if known.preparing == identity and known.newest != identity:
         session.commit([Set(paths.task_runs(deployment), replace(known, preparing=None), version)])
-        _remove(session, paths.task_run(deployment, identity))
-
-
-def _forget(session: Session, deployment: str, identity: str) -> None:
-    """Delete the oldest, and those before this one that were never begun."""
-    older = sorted(
-        name for name in session.children(paths.task_runs(deployment)) or () if ID.fullmatch(name) and name < identity
-    )
-    znodes = session.get_many([paths.task_run(deployment, name) for name in older])
-    begun = [name for name, znode in zip(older, znodes, strict=True) if znode is not None and znode.data]
-    kept = set(begun[1 - KEPT :])
-    for name in older:
-        if name not in kept:
-            _remove(session, paths.task_run(deployment, name))
-
-
-def _remove(session: Session, path: str) -> None:
-    for deletions in limits.parts(limits.singly(removal(session, path))):
-        session.commit(deletions)
+        pointers.remove(session, paths.task_run(deployment, identity))

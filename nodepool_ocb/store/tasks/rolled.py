@@ -16,11 +16,12 @@ from nodepool_ocb.engine import claim
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, RolloutPointer, Set, State
+from nodepool_ocb.model.records import Change, Check, Set, State
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import lines
 from nodepool_ocb.store.locks import holders
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
@@ -34,12 +35,7 @@ OF_ITS_COURSE: Final = ("state", "ended", "reason", "counts", "stop", "stopped_b
 
 def rollout_under_way(session: Session, deployment: str) -> str | None:
     """The id of a deployment's rollout that is under way."""
-    znode = session.get(paths.rollouts(deployment))
-    known = codec.decode(RolloutPointer, znode) if znode is not None else RolloutPointer()
-    if known.over or known.newest is None:
-        return None
-    head = session.get(paths.rollout(deployment, known.newest))
-    return known.newest if head is not None and head.data else None  # one that was never begun is under way for nobody
+    return next((identity for _, identity in lines.under_way(session, [deployment])), None)
 
 
 def refuse_rollout(session: Session, deployment: str) -> None:

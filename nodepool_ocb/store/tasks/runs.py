@@ -7,11 +7,8 @@ version orders all who write.
 from __future__ import annotations
 
 import contextlib
-import random
-import re
-import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -31,13 +28,12 @@ from nodepool_ocb.model.records import (
 )
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import pointers
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, ID, pause
 from nodepool_ocb.tasks.runs import history, records, roles
 from nodepool_ocb.tasks.runs.history import Row
 from nodepool_ocb.tasks.runs.records import Definition, Rows, Running, Table, TaskRun
 from nodepool_ocb.tasks.runs.standing import Look
-
-ATTEMPTS: Final = 20
-ID: Final = re.compile(r"[0-9]{10}")
 
 
 class Listed(NamedTuple):
@@ -61,8 +57,7 @@ class Versions(msgspec.Struct, frozen=True):
 
 def pointer(session: Session, deployment: str) -> tuple[TaskRunPointer, int]:
     """The deployment's own record; as if nothing were there, and version -1, before its first run."""
-    znode = session.get(paths.task_runs(deployment))
-    return (codec.decode(TaskRunPointer, znode), znode.version) if znode is not None else (TaskRunPointer(), -1)
+    return pointers.read(session, paths.task_runs(deployment), TaskRunPointer)
 
 
 def chosen(session: Session, deployment: str, identity: str | None = None) -> str:
@@ -176,11 +171,6 @@ def ended_runs(session: Session, wanted: Sequence[str]) -> dict[str, Run]:
     return found
 
 
-def pause(attempt: int) -> None:
-    """Before another attempt at what others write as well."""
-    time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
-
-
 # -- what people ask --
 
 
@@ -222,9 +212,10 @@ def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -
 
 def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun) -> None:
     """What a rollout sends on and on is not stopped by itself."""
-    znode = session.get(paths.rollouts(deployment)) if head.rollout is not None else None
-    known = codec.decode(RolloutPointer, znode) if znode is not None else RolloutPointer()
-    if head.rollout is not None and known.newest == head.rollout and not known.over:
+    if head.rollout is None:
+        return
+    known, _ = pointers.read(session, paths.rollouts(deployment), RolloutPointer)
+    if known.newest == head.rollout and not known.over:
         name = f"{deployment}/{head.rollout}"
         raise Conflict(
             f"tasks run {deployment}/{identity} is sent by rollout {name}, and ends with it; nodepool-ocb rollout cancel {name}"
@@ -235,19 +226,11 @@ def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun
 # -- what a driver writes --
 
 
-def taken_over(deployment: str, known: TaskRunPointer, version: int, driver: str | None, now: float) -> list[Change]:
-    """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
-    return [Set(paths.task_runs(deployment), replace(known, driver=driver, since=now), version)]
-
-
 def heads(
     deployment: str, identity: str, before: TaskRun, after: TaskRun, versions: Versions, now: float
 ) -> list[Change]:
     """What holds a transaction of a driver to what it knows, and the head where that is another after it."""
-    own = paths.task_runs(deployment)
-    first: Change = Check(own, versions.version)
-    if after.over != versions.pointer.over:
-        first = Set(own, replace(versions.pointer, over=after.over, since=now), versions.version)
+    first = pointers.held(paths.task_runs(deployment), versions.pointer, versions.version, after.over, now)
     if after == before:
         return [first]
     return [first, Set(paths.task_run(deployment, identity), after, versions.head)]

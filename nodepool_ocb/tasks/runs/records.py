@@ -23,7 +23,6 @@ from nodepool_ocb.model.records import Json, Record
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
 
 PART_BYTES: Final = 180 * 1024  # of rows
-COMMON: Final = "common"  # in the place of a node's name: facts for all of them
 
 
 class RunState(StrEnum):
@@ -99,9 +98,7 @@ class Table(StrEnum):
 
     PLAN = "plan"  # [task, node, rank, [positions of its parents]], in the order of the vertices; node "" is the virtual one
     SKIPPED = "skipped"  # [task, node, why]
-    DEFINITIONS = (
-        "definitions"  # [id, {"kind": ..., "fail_on_error": ..., "trigger_rule": ..., "origin": ...}] of each task
-    )
+    DEFINITIONS = "definitions"  # of each task and barrier: see ``Definition``
     LIST = "list"  # [path, text] of each file of the task list, with its origin
     HISTORY = "history"  # see history.Row; written when the run ends
 

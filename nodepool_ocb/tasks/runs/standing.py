@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
@@ -13,10 +12,12 @@ from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
-from nodepool_ocb.tasks.runs.records import Definition, Running, RunState, Tolerance
+from nodepool_ocb.tasks.compiling.draft import sorted_out
+from nodepool_ocb.tasks.runs.records import Definition, Running, Tolerance
 
 GONE: Final = "its noderole is gone, or was taken by a later run"
 WAITING: Final = frozenset({State.TODO, State.BLOCKED})
+HELD_BACK: Final = WAITING | {State.PROPOSED}
 
 
 class Look:
@@ -24,14 +25,7 @@ class Look:
 
     def __init__(self, world: World, running: Running, now: float) -> None:
         self.world, self.running, self._now = world, running, now
-        self.vertices = [self._vertex(at) for at in range(len(running.plan))]
-
-    def _vertex(self, at: int) -> Vertex | None:
-        return vertex_of(self.world, self.running, at)
-
-    @cached_property
-    def counts(self) -> Counter[State]:
-        return Counter(vertex.record.state for vertex in self.vertices if vertex is not None)
+        self.vertices = [vertex_of(world, running, at) for at in range(len(running.plan))]
 
     def of(self, *states: State) -> Iterator[tuple[int, Vertex]]:
         """Those in one of these states."""
@@ -132,17 +126,14 @@ class Look:
     def finished(self) -> list[bool]:
         """Of each vertex whether it will not move any more, and is not done well."""
         plan, kept = self.running.plan, [False] * len(self.vertices)
-        for at in _in_order(plan.parents):
+        for at in sorted_out(plan.parents):
             vertex = self.vertices[at]
             if vertex is None or vertex.record.state is State.ERROR:
                 kept[at] = True
             elif self.sending and vertex.node.name in self.failures:
-                kept[at] = vertex.record.state in (
-                    State.PROPOSED,
-                    *WAITING,
-                )  # nothing more begins there, unless retried
+                kept[at] = vertex.record.state in HELD_BACK  # nothing more begins there, unless retried
             elif vertex.record.state is State.PROPOSED:
-                kept[at] = not self.may_be_committed()
+                kept[at] = not self.sending
             elif vertex.record.state is State.BLOCKED:
                 unsatisfied = [above for above in plan.parents[at] if not self.well(above)]
                 kept[at] = bool(unsatisfied) and all(kept[above] for above in unsatisfied)
@@ -153,17 +144,12 @@ class Look:
         vertex = self.vertices[at]
         return vertex is not None and satisfied(vertex.record)
 
-    def may_be_committed(self) -> bool:
-        """Whether a run is committed as a whole, or a rollout may still send what is PROPOSED of it."""
-        head = self.running.head
-        return head.state is RunState.COMMITTING or self.sending
-
     def moves(self) -> bool:
         """Whether anything of the run may still begin, or end, by itself, or by its rollout."""
         if self.sending:
             return True
         failed = self.failures
-        for _, vertex in self.of(State.TRANSITION, State.TODO, State.BLOCKED, State.PROPOSED):
+        for _, vertex in self.of(State.TRANSITION, *WAITING):
             match vertex.record.state:
                 case State.TRANSITION:
                     return True
@@ -171,15 +157,13 @@ class Look:
                     return True
                 case State.BLOCKED if not vertex.waiting:
                     return True  # it is to be settled
-                case State.PROPOSED if self.may_be_committed():
-                    return True
         return False
 
     def causes(self) -> dict[int, str]:
         """Of each vertex that waits, what keeps it from running for ever."""
         plan = self.running.plan
         found: dict[int, str] = {}
-        for at in _in_order(plan.parents):
+        for at in sorted_out(plan.parents):
             vertex = self.vertices[at]
             if vertex is None:
                 found[at] = GONE
@@ -203,20 +187,3 @@ def vertex_of(world: World, running: Running, at: int) -> Vertex | None:
     """The noderole that carries a vertex of the plan out; None where it is gone, or a later run's."""
     vertex = world.vertex(running.noderole(at))
     return vertex if vertex is not None and vertex.record.task_run == running.id else None
-
-
-def _in_order(parents: Sequence[Sequence[int]]) -> Iterator[int]:
-    """The vertices, each after its parents."""
-    below: list[list[int]] = [[] for _ in parents]
-    missing = [len(above) for above in parents]
-    for at, above in enumerate(parents):
-        for each in above:
-            below[each].append(at)
-    ready = [at for at, count in enumerate(missing) if not count]
-    while ready:
-        at = ready.pop()
-        yield at
-        for child in below[at]:
-            missing[child] -= 1
-            if not missing[child]:
-                ready.append(child)

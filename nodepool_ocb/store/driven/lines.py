@@ -37,7 +37,7 @@ def entered(session: Session, deployment: str) -> list[Change]:
     own = lines[deployment]
     if own.torn == deployment:
         raise Conflict(_unread(deployment))
-    for name, identity in _under_way(session, [name for name, line in lines.items() if _related(own, line)]):
+    for name, identity in under_way(session, [name for name, line in lines.items() if _related(own, line)]):
         torn = own.torn or lines[name].torn
         why = f"may have to do with the nodes of this one: {_unread(torn)}" if torn else "has to do with the same nodes"
         raise Conflict(
@@ -80,7 +80,7 @@ def _related(one: _Line, other: _Line) -> bool:
     return below != above and (bool(one.torn or other.torn) or above in one.names or below in other.names)
 
 
-def _under_way(session: Session, deployments: list[str]) -> list[tuple[str, str]]:
+def under_way(session: Session, deployments: list[str]) -> list[tuple[str, str]]:
     """Those of the deployments whose newest rollout is under way, with its id; raises Invalid for what cannot be read."""
     znodes = session.get_many([paths.rollouts(name) for name in deployments])
     known = [(name, codec.decode(RolloutPointer, each)) for name, each in zip(deployments, znodes, strict=True) if each]

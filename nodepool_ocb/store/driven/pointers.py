@@ -1,0 +1,97 @@
+"""The pointer of a deployment, to the newest of its rollouts or of its runs of tasks, and what is below it by ids.
+
+A pointer is read as if nothing had ever begun, at version -1, where it is not there. Its version orders all who write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import NotFound, Stale
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Check, Create, Pointer, Set, Structure
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import removal
+
+KEPT: Final = 10  # of what is below a pointer
+ATTEMPTS: Final = 20  # at what others change meanwhile
+ID: Final = re.compile(r"[0-9]{10}")
+
+P = TypeVar("P", bound=Pointer)
+
+
+def read(session: Session, path: str, kind: type[P]) -> tuple[P, int]:
+    """The pointer, and its version."""
+    znode = session.get(path)
+    return (codec.decode(kind, znode), znode.version) if znode is not None else (kind(), -1)
+
+
+def opened(session: Session, path: str, kind: type[Pointer], judged: Sequence[Check] = ()) -> None:
+    """The pointer is there, with ids above those of all deployments that were deleted; made only while ``judged`` stands.
+
+    Raises Stale where that has moved on, NotFound where there is no structure.
+    """
+    session.ensure(path.rpartition("/")[0])
+    for attempt in range(ATTEMPTS):
+        if read(session, path, kind)[1] >= 0:
+            return
+        znode = session.get(paths.STRUCTURE)
+        if znode is None:
+            raise NotFound(f"{paths.STRUCTURE} is not there, and nothing may begin without it: restore it")
+        made = kind(id_base=codec.decode(Structure, znode).rollout)
+        try:
+            session.commit([*judged, Check(paths.STRUCTURE, znode.version), Create(path, made)])
+        except Stale as stale:  # another made it, or something was deleted meanwhile
+            if stale.path in {check.path for check in judged}:
+                raise
+            pause(attempt)
+
+
+def next_id(session: Session, path: str, known: Pointer) -> str:
+    """An id above all that were ever given below the pointer."""
+    there = [int(name) for name in session.children(path) or () if ID.fullmatch(name)]
+    return f"{max([known.id_base, int(known.newest or -1), *there]) + 1:010}"
+
+
+def pause(attempt: int) -> None:
+    """Before another attempt at what others write as well."""
+    time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
+
+
+def forget(session: Session, path: str, identity: str) -> None:
+    """Delete the oldest, and those before this one that were never begun; what cannot be now goes the next time."""
+    older = sorted(name for name in session.children(path) or () if ID.fullmatch(name) and name < identity)
+    znodes = session.get_many([f"{path}/{name}" for name in older])
+    begun = [name for name, znode in zip(older, znodes, strict=True) if znode is not None and znode.data]
+    kept = set(begun[1 - KEPT :])
+    for name in older:
+        if name not in kept:
+            with contextlib.suppress(Stale):
+                remove(session, f"{path}/{name}")
+
+
+def remove(session: Session, path: str) -> None:
+    """Delete it with all below it, in as many transactions as that takes."""
+    for deletions in limits.parts(limits.singly(removal(session, path))):
+        session.commit(deletions)
+
+
+# -- what a driver writes --
+
+
+def taken_over(path: str, known: Pointer, version: int, driver: str | None, now: float) -> Set:
+    """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
+    return Set(path, replace(known, driver=driver, since=now), version)
+
+
+def held(path: str, known: Pointer, version: int, over: bool, now: float) -> Change:
+    """What holds a transaction to the pointer as it was read, and says whether the newest is over where that is new."""
+    return Check(path, version) if over == known.over else Set(path, replace(known, over=over, since=now), version)
