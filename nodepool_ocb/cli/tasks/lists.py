@@ -64,6 +64,18 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     compat_prefix: bool
 
 
+class Base(msgspec.Struct, frozen=True):
+    """What is below a list: that of a release, and how it is read; nothing where there is no release."""
+
+    layers: tuple[Layer, ...] = ()
+    lenient: bool = False
+    compat_prefix: bool = False
+
+    def flags(self, own: AnyRead) -> tuple[bool, bool]:
+        """Whether a list, with what is below it, is read ``--lenient`` and ``--compat-prefix``."""
+        return own.lenient or self.lenient, own.compat_prefix or self.compat_prefix
+
+
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A stored list with those below it."""
 
@@ -102,10 +114,9 @@ def check(
     with session.session() as opened:
         opened.sync()
         under = release or stored(opened, Owner(None, deployment)).record.release
-        below = base(opened, under) if under else []
-        given = Read(lenient=lenient, compat_prefix=compat_prefix)
-        lenient, compat_prefix = flags(opened, given, under)
-    layers = [*below, Layer(placed(sources, texts))]
+        below = base(opened, under)
+    lenient, compat_prefix = below.flags(Read(lenient=lenient, compat_prefix=compat_prefix))
+    layers = [*below.layers, Layer(placed(sources, texts))]
     found = judged(lenient, partial(reading.read, layers, compat_prefix=compat_prefix))
     return reading.Reading(found.tasks, (*left_out, *found.warnings))
 
@@ -154,12 +165,12 @@ def load(opened: Session, of: Owner) -> Loaded:
     from nodepool_ocb.tasks import reading
 
     found = stored(opened, of)
-    below = _below(opened, found)
+    below = base(opened, found.record.release)
     own = [Layer(found.texts, str(of))] if found.there else []
-    if not below and not own:
+    if not below.layers and not own:
         raise _missing(opened, of)
-    layers = (*below, *own)
-    lenient, compat_prefix = flags(opened, found.record, found.record.release)
+    layers = (*below.layers, *own)
+    lenient, compat_prefix = below.flags(found.record)
     read = reading.read(layers, lenient=lenient, compat_prefix=compat_prefix)
     return Loaded(layers=layers, tasks=read.tasks, settings=found.settings, warnings=read.warnings)
 
@@ -176,16 +187,14 @@ def whose(of: Owner) -> StoredOwner:
     return lists.release(of.release) if of.release else lists.deployment(of.deployment or "")
 
 
-def _below(opened: Session, found: Stored) -> list[Layer]:
-    return base(opened, found.record.release) if found.record.release else []
-
-
-def base(opened: Session, release: str) -> list[Layer]:
-    """The list of a release as a layer; raises NotFound."""
+def base(opened: Session, release: str | None) -> Base:
+    """What is below a list of which this is the release; raises NotFound where that has no list."""
+    if not release:
+        return Base()
     found = stored(opened, Owner(release))
     if not found.there:
         raise _missing(opened, Owner(release))
-    return [Layer(found.texts, f"release {release}")]
+    return Base((Layer(found.texts, f"release {release}"),), found.record.lenient, found.record.compat_prefix)
 
 
 def _missing(opened: Session, of: Owner) -> NotFound:
@@ -199,12 +208,6 @@ def _missing(opened: Session, of: Owner) -> NotFound:
         f"deployment {of.deployment} has no task list;"
         f" nodepool-ocb tasks upload DIR --deployment {of.deployment}, or --base RELEASE for that of a release"
     )
-
-
-def flags(opened: Session, own: AnyRead, below: str | None) -> tuple[bool, bool]:
-    """Whether a list, or that of the release below it, is read ``--lenient`` and ``--compat-prefix``."""
-    both: list[AnyRead] = [own, stored(opened, Owner(below)).record] if below else [own]
-    return any(each.lenient for each in both), any(each.compat_prefix for each in both)
 
 
 def rows(opened: Session) -> list[ListRow]:

@@ -111,12 +111,12 @@ def _checked(opened: Session, of: Owner, wanted: Wanted) -> Wanted:
     """With the number of its tasks."""
     from nodepool_ocb.tasks import reading
 
-    below = lists.base(opened, wanted.base) if wanted.base else []
+    below = lists.base(opened, wanted.base)
     own = [Layer(lists.placed(wanted.files, wanted.texts), str(of))] if wanted.texts else []
-    if not own and not below:
+    if not own and not below.layers:
         return wanted
-    lenient, compat_prefix = lists.flags(opened, wanted, wanted.base)
-    found = lists.judged(lenient, partial(reading.read, [*below, *own], compat_prefix=compat_prefix))
+    lenient, compat_prefix = below.flags(wanted)
+    found = lists.judged(lenient, partial(reading.read, [*below.layers, *own], compat_prefix=compat_prefix))
     lists.warn(found.warnings)
     return msgspec.structs.replace(wanted, tasks=sum(each.origin == str(of) for each in found.tasks.tasks))
 
