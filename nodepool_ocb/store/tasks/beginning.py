@@ -33,9 +33,9 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, pause
-from nodepool_ocb.store.locks import Lock, Locks, holders
+from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.tasks.rolled import refuse_rollout
-from nodepool_ocb.store.tasks.runs import pointer
+from nodepool_ocb.store.tasks.runs import pointer, preparer
 from nodepool_ocb.tasks.runs import records, roles
 from nodepool_ocb.tasks.runs.records import Running, Table, TaskRun
 
@@ -121,13 +121,12 @@ def _refuse_another(session: Session, deployment: str, known: TaskRunPointer) ->
 
 def refuse_preparing(session: Session, deployment: str, known: TaskRunPointer) -> None:
     """Raises Conflict while somebody prepares a run; one whose preparation broke off is in nobody's way."""
-    if known.preparing is not None:
-        (holder,) = holders(session, [paths.task_run_lock(deployment, known.preparing)])
-        if holder is not None:
-            who = f"{holder.daemon} on {holder.host}, process {holder.pid}"
-            raise Conflict(
-                f"run {known.preparing} of tasks of deployment {deployment} is being prepared by {who}; wait for it"
-            )
+    holder = preparer(session, deployment, known)
+    if holder is not None:
+        who = f"{holder.daemon} on {holder.host}, process {holder.pid}"
+        raise Conflict(
+            f"run {known.preparing} of tasks of deployment {deployment} is being prepared by {who}; wait for it"
+        )
 
 
 def _write_tables(session: Session, running: Running, wanted: Wanted) -> TaskRun:

@@ -22,7 +22,6 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines
-from nodepool_ocb.store.locks import holders
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
 from nodepool_ocb.tasks.runs.standing import vertex_of
@@ -57,7 +56,7 @@ def alone(session: Session, deployment: str) -> list[Change]:
             f"tasks run {name} is under way, and no rollout begins beside it; wait for it: nodepool-ocb tasks wait {name},"
             f" or end it: nodepool-ocb tasks stop {name}"
         )
-    if known.preparing is not None and holders(session, [paths.task_run_lock(deployment, known.preparing)])[0]:
+    if runs.preparer(session, deployment, known):
         raise Conflict(f"tasks run {deployment}/{known.preparing} is being prepared; wait for it")
     return [Check(paths.task_runs(deployment), version)] if version >= 0 else []
 

@@ -21,6 +21,7 @@ from nodepool_ocb.model.records import (
     Check,
     Create,
     Json,
+    LockOwner,
     RolloutPointer,
     Run,
     Set,
@@ -30,6 +31,7 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, ID, pause
+from nodepool_ocb.store.locks import holders
 from nodepool_ocb.tasks.runs import history, records, roles
 from nodepool_ocb.tasks.runs.history import Row
 from nodepool_ocb.tasks.runs.records import Definition, Rows, Running, Table, TaskRun
@@ -58,6 +60,13 @@ class Versions(msgspec.Struct, frozen=True):
 def pointer(session: Session, deployment: str) -> tuple[TaskRunPointer, int]:
     """The deployment's own record; as if nothing were there, and version -1, before its first run."""
     return pointers.read(session, paths.task_runs(deployment), TaskRunPointer)
+
+
+def preparer(session: Session, deployment: str, known: TaskRunPointer) -> LockOwner | None:
+    """Who prepares a run; None where nobody does, or its preparation broke off."""
+    if known.preparing is None:
+        return None
+    return holders(session, [paths.task_run_lock(deployment, known.preparing)])[0]
 
 
 def chosen(session: Session, deployment: str, identity: str | None = None) -> str:
