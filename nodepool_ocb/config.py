@@ -121,6 +121,23 @@ class SshSettings(Section, frozen=True, kw_only=True):
     state_dir: str = "/var/lib/nodepool-ocb"  # on the machine: its epoch, and its runs
 
 
+class VaultSettings(Section, frozen=True, kw_only=True):
+    """HashiCorp Vault, asked by HTTP for secrets of its KV engine, version 2."""
+
+    address: str  # https://HOST:8200
+    token_file: str
+    mount: str = "secret"
+    ca: str | None = None  # PEM; None: what this host trusts
+
+
+class SecretsSettings(Section, frozen=True, kw_only=True):
+    """Where keys and secrets come from; docs/security.md says who needs which."""
+
+    key_file: str | None = None  # a key a line, the newest first; None: nothing is encrypted or decrypted here
+    directory: str | None = None  # below which references ``file:`` are read; None: none is
+    vault: VaultSettings | None = None
+
+
 class HttpSettings(Section, frozen=True, kw_only=True):
     """``/metrics``, ``/health/live`` and ``/health/ready``, a builder's ``/logs/``; port 0 takes a free one and logs it.
 
@@ -146,6 +163,7 @@ class Settings(Section, frozen=True, kw_only=True):
     annealer: AnnealerSettings = AnnealerSettings()
     builder: BuilderSettings = BuilderSettings()
     ssh: SshSettings = SshSettings()
+    secrets: SecretsSettings = SecretsSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 
@@ -203,6 +221,9 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         return None if name is None else str(folder / Path(name).expanduser())
 
     tls, ssh, annealer, builder = settings.zookeeper.tls, settings.ssh, settings.annealer, settings.builder
+    vault = settings.secrets.vault
+    if vault is not None:
+        vault = replace(vault, token_file=str(absolute(vault.token_file)), ca=absolute(vault.ca))
     if tls is not None:
         tls = replace(tls, ca=absolute(tls.ca), cert=absolute(tls.cert), key=absolute(tls.key))
     return replace(
@@ -210,6 +231,12 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         zookeeper=replace(settings.zookeeper, tls=tls),
         ssh=replace(ssh, key_files=tuple(str(absolute(name)) for name in ssh.key_files)),
         annealer=replace(annealer, log_dir=absolute(annealer.log_dir)),
+        secrets=replace(
+            settings.secrets,
+            key_file=absolute(settings.secrets.key_file),
+            directory=absolute(settings.secrets.directory),
+            vault=vault,
+        ),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
     )
 

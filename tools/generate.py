@@ -24,7 +24,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from nodepool_ocb.cli.main import cli as command_line
 from nodepool_ocb.engine import noderole, run
 from nodepool_ocb.engine.run import words
-from nodepool_ocb.model import aliveness, images
+from nodepool_ocb.model import aliveness, aside, images, journal
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout import records as rollout
@@ -190,9 +190,11 @@ def _rules_of(phase: run.Phase) -> Iterator[tuple[str, str, str, str]]:
 
 def records() -> str:
     """The keys of every record: name, type, default and the comment beside it."""
-    source = "records.py, aliveness.py and images.py of nodepool_ocb/model/, and records.py of rollout/ and tasks/"
+    source = (
+        "records.py, aliveness.py, aside.py, images.py and journal.py of model/, and records.py of rollout/ and tasks/"
+    )
     parts = ["# The records in ZooKeeper\n", NOTICE.format(source=source), _intro(model)]
-    for module in (model, aliveness, images, rollout, tasks):
+    for module in (model, aliveness, aside, images, journal, rollout, tasks):
         said = comments(module)
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef) and _is_record(node):
@@ -207,7 +209,15 @@ def _intro(module: ModuleType) -> str:
 
 def _is_record(node: ast.ClassDef) -> bool:
     bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
-    return "Record" in bases or node.name in ("Attrib", "Mark", "Progress", "Suspicion")
+    return "Record" in bases or node.name in (
+        "Aside",
+        "Attrib",
+        "Difference",
+        "Effect",
+        "Mark",
+        "Progress",
+        "Suspicion",
+    )
 
 
 def _fields(node: ast.ClassDef, said: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, str, str, str]]:
@@ -266,6 +276,30 @@ def _session_metrics() -> Iterator[tuple[str, str, str, str]]:
 # -- commands.md --
 
 
+ENVIRONMENT = """\
+## Options from the environment
+
+An option that a line does not give is taken from the environment: from `NODEPOOL_OCB_`, noun, verb and the option's long name,
+in capitals, with `_` between them and for `-`. `NODEPOOL_OCB_NODE_CREATE_TAG` is `--tag` of `node create`. The manual page of
+each command lists its variables.
+
+- An option without a value is on with `1`, `true`, `yes` or `on`.
+- Several values of an option that may be given again are divided by blanks, several files by colons.
+- The line counts more. A variable that is empty counts as none.
+- `NODEPOOL_OCB_CONFIG`, `NODEPOOL_OCB_ZOOKEEPER` and `NODEPOOL_OCB_OUTPUT` are for all commands; a verb's own, as
+  `NODEPOOL_OCB_NODE_LIST_OUTPUT`, counts more. The daemons take `NODEPOOL_OCB_CONFIG`, `NODEPOOL_OCB_ZOOKEEPER` and
+  `NODEPOOL_OCB_LISTEN`.
+- `NODEPOOL_OCB_DEBUG=1` shows where an unexpected error comes from.
+- Names and other arguments, `--help` and `--version`, and the keys of the configuration come from no variable.
+
+## Completion and manual pages
+
+`nodepool-ocb completion bash`, `zsh` or `fish` prints what makes a shell complete commands, and names of what exists:
+nodes, noderoles, attributes, deployments, groups, runs. It asks ZooKeeper, and offers nothing where that does not answer within
+two seconds. `nodepool-ocb man` writes the manual pages; then `man nodepool-ocb-node-bind` is that of `node bind`.
+"""
+
+
 def commands() -> str:
     """Every command with its arguments and options, from click itself."""
     context = _named(command_line, "nodepool-ocb")
@@ -274,11 +308,7 @@ def commands() -> str:
             "# Commands\n",
             NOTICE.format(source="nodepool_ocb/cli/"),
             "What `nodepool-ocb COMMAND --help` says, in one page.\n",
-            "Every option can come from the environment: `NODEPOOL_OCB_`, noun, verb and the option's long name, in capitals and"
-            " with `_`\nfor `-`, so that `NODEPOOL_OCB_NODE_CREATE_TAG` is `--tag` of `node create`; several values are"
-            " separated by blanks.\n`NODEPOOL_OCB_CONFIG` and `NODEPOOL_OCB_ZOOKEEPER` are for all commands, and for the"
-            " daemons, which also take\n`NODEPOOL_OCB_LISTEN`. `NODEPOOL_OCB_DEBUG=1` shows where an unexpected error"
-            " comes from.\n",
+            ENVIRONMENT,
             *_command(command_line, context),
             *(line for daemon in DAEMONS for line in _command(daemon, _named(daemon, daemon.name))),
         ]

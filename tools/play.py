@@ -5,28 +5,24 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from rich import box
 from rich.console import Console
-from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
-
-from nodepool_ocb.cli.kit.output import COLOURS
 
 ROOT: Final = Path(__file__).parent.parent
 COMMAND: Final = Path(sys.executable).with_name("nodepool-ocb")
 PATIENCE_SECONDS: Final = 120.0
 AT_ONCE: Final = 4  # commands
+SEEN_SECONDS: Final = 2.0  # a watch may be behind by so much
 
 States = Mapping[str, str]  # noderole → state
 
@@ -108,17 +104,27 @@ class Play:
 
     def watch(self, reached: Callable[[States], bool]) -> None:
         """Show all noderoles as they move, until they are as they should be; Failed where that takes too long."""
-        self.type("nodepool-ocb noderole list --watch")
+        self.type("nodepool-ocb status --watch")
         states, deadline = dict(self.states()), time.monotonic() + PATIENCE_SECONDS
-        with self._changes() as changes, Live(picture(states), console=self._console, refresh_per_second=8) as live:
-            while not reached(states):
-                changed = next(changes, None)
+        with self._shown("status", "--watch"), self._changes() as changes:
+            begun = False  # both commands have begun when one of them has said something
+            while not (begun and reached(states)):
+                changed, begun = next(changes, None), True
                 if changed is None or time.monotonic() > deadline:
                     raise Failed("it did not come to that; nodepool-ocb status would tell more")
                 states[changed["noderole"]] = changed["state"]
-                live.update(picture(states))
+            time.sleep(SEEN_SECONDS)
         self._console.print()
         self._typed = False
+
+    @contextmanager
+    def _shown(self, *words: str) -> Iterator[None]:
+        """A command shows what it shows, until it is interrupted, as by Ctrl-C."""
+        with subprocess.Popen([COMMAND, *words], env=self._environment) as process:
+            try:
+                yield
+            finally:
+                process.send_signal(signal.SIGINT)
 
     @contextmanager
     def _changes(self) -> Iterator[Iterator[dict[str, Any]]]:
@@ -131,22 +137,3 @@ class Play:
                 yield map(json.loads, process.stdout)
             finally:
                 process.terminate()
-
-
-def picture(states: States) -> Table:
-    """Roles down, nodes across, a state in each place."""
-    nodes = sorted({name.partition("@")[2] for name in states})
-    roles = sorted({name.partition("@")[0] for name in states})
-    counts = Counter(states.values())
-    summary = ", ".join(f"{counts[state]} {state}" for state in COLOURS if counts[state])
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=summary)
-    table.add_column("role", no_wrap=True)
-    for node in nodes:
-        table.add_column(node.partition(".")[0], min_width=10)
-    for role in roles:
-        table.add_row(role, *(_word(states.get(f"{role}@{node}")) for node in nodes))
-    return table
-
-
-def _word(state: str | None) -> str:
-    return f"[{COLOURS[state]}]{state}[/]" if state else ""

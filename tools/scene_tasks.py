@@ -58,9 +58,7 @@ class TasksScene:
         self._play.run(f"tasks run --deployment {DEPLOYMENT} --nodes {LISTED} --plan", expect=10)
 
     def run(self) -> None:
-        self._play.say(
-            "An annealer drives the run, and all of them work on it; each line is a task that began or ended on a node:"
-        )
+        self._play.say("An annealer drives the run, and all of them work on it; how far it is:")
         self._play.run(
             f"tasks run --deployment {DEPLOYMENT} --nodes {LISTED} --facts-file none --wait --timeout {PATIENCE_SECONDS:.0f}"
         )

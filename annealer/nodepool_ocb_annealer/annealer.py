@@ -1,7 +1,8 @@
 """The annealer's mind: what it knows, and who decides what follows from it. All state here is a cache and can be lost.
 
 The work itself is in rooms: claims (and what follows from them), working (slots and jigs), probing, judging (machines that
-do not answer), settling, hooking, driving (rollouts and runs of tasks), tidying. How a turn goes is in ``daemon.turns``.
+do not answer), settling, hooking, driving (rollouts and runs of tasks), checking (drift), tidying. How a turn goes is in
+``daemon.turns``.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon import belonging
 from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.pausing import Pausing
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.turns import Turns
@@ -23,8 +26,10 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.drift import Drift
 from nodepool_ocb.model.records import Change, Daemon, State
 from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session
@@ -32,6 +37,7 @@ from nodepool_ocb.store.touched import Touched
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer import memory
 from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.checking import Checking
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.hooks.hooking import Hooking
@@ -48,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class Annealer:
-    """All on the turn thread, but for ``post`` and ``lost``."""
+    """All on the turn thread, but for what comes from other threads."""
 
     def __init__(
         self,
@@ -58,18 +64,22 @@ class Annealer:
         prober: Prober | None,
         identity: str,
         daemon: Daemon,
+        secrets: Secrets | None = None,
     ) -> None:
+        self.secrets = secrets or Secrets()
         self.session, self.settings, self.identity = session, settings, identity
         self.world = World()
+        self._no_keys = self.secrets.trouble  # as it was at the newest sweep
         self.cluster = ""  # its id; known once there is a session, and the same in every later one
         self.jigs, self.prober = jigs, prober
         self.registration = Registration(session, Kind.ANNEALER, identity, daemon)
         self.turns = Turns(session, self.registration, self)
+        self.pausing = Pausing(session, Kind.ANNEALER, self.registration, self.turns.wake.set)
         self.cache = Cache(session, self.world, self.turns.wake.set)
         self.ranking = Ranking(identity)
         self.agenda = Agenda[Appointment]()
         self._writing = Writing(session, self.cache, self.turns)
-        self.working = Working(session, self.world, settings, jigs, self.post)
+        self.working = Working(session, self.world, settings, jigs, self.post, self.secrets)
         self.claims = Claims(self)
         self.judging = Judging(self)
         self.probing = Probing(self)
@@ -78,6 +88,7 @@ class Annealer:
         self.rolling = Drivers(self, Rolling(session))
         self.tasks = Drivers(self, TaskRuns(session))
         self.tidying = Tidying(self)
+        self.checking = Checking(self)
         self.meetings: Mapping[Matter, Callable[[str], None]] = {
             Matter.CONSIDER: self.claims.consider,
             Matter.WRITE_END: self.claims.held.due,
@@ -86,6 +97,8 @@ class Annealer:
             Matter.PROBE: self.probing.probe,
             Matter.TRIAL: lambda _: self.probing.trial(),
             Matter.TIDY: lambda _: self.tidying.due(),
+            Matter.CHECKS: lambda _: self.checking.look_at_all(),
+            Matter.CHECK_SOME: lambda _: self.checking.due(),
             Matter.ROLLOUT: self.rolling.due,
             Matter.TASK_RUN: self.tasks.due,
             Matter.NODEROLE_HOOK: partial(self.hooking.due, Matter.NODEROLE_HOOK),
@@ -104,6 +117,15 @@ class Annealer:
         self.claims.held.stop()
         self.turns.wake.set()
 
+    def log_folder(self) -> Path | None:
+        """Where the outputs of runs are kept, if anywhere."""
+        folder = self.settings.log_dir
+        return Path(folder) if folder else None
+
+    def idle_about(self, name: str) -> bool:
+        """Whether nothing is added to the log of a run any more."""
+        return not any(name.endswith(f"-{run}") for run in self.claims.held.runs())
+
     # -- what is read --
 
     @property
@@ -119,6 +141,8 @@ class Annealer:
         self.cluster = clusters.current(self.session, self.cluster).id
         belonging.of_logs(self.settings.log_dir, self.cluster)
         self.registration.write()
+        self.pausing.load()
+        self.pausing.look()  # before anything is claimed
         touched = self.cache.load()
         self.probing.look_at_host()
         self.rolling.look_at_all()
@@ -128,6 +152,7 @@ class Annealer:
 
     def refresh(self) -> None:
         """Look at what changed."""
+        self._heed_pause()
         self._look(self.cache.refresh())
 
     def sweep(self) -> None:
@@ -136,11 +161,13 @@ class Annealer:
         spoiled = paths.daemon(Kind.ANNEALER, self.identity) in self.world.unreadable
         self.registration.compare(None if spoiled else self.world.annealers.get(self.identity))
         self._count()
+        self._no_keys = self.secrets.trouble
         self.settling.look_at_all()
         self.hooking.look_for_code()
         self.hooking.look_at_all()
         self.rolling.look_at_all()
         self.tasks.look_at_all()
+        self.checking.look_at_all()
         for fqdn in self.world.nodes:
             self.claims.consider(fqdn)
 
@@ -149,8 +176,9 @@ class Annealer:
         self.settling.look(touched.vertices | touched.turned, touched.nodes)
         affected = set(touched.nodes)
         catalogue = touched.roles or touched.deployments or touched.attributes
-        fit = [identity for identity, daemon in self.world.annealers.items() if daemon.trouble is None]
-        if self.ranking.among(fit) or catalogue:
+        fit = {identity: daemon for identity, daemon in self.world.annealers.items() if daemon.trouble is None}
+        working = [identity for identity, daemon in fit.items() if daemon.paused is None]
+        if self.ranking.among(working or fit) or catalogue:
             affected.update(self.world.nodes)
             self.hooking.look_at_all()
             self.probing.plan(self.world.nodes)
@@ -158,6 +186,9 @@ class Annealer:
         self.rolling.look(touched)
         self.tasks.look(touched)
         self.probing.plan(touched.nodes)
+        if touched.deployments:
+            self.checking.look_at_all()
+        self.checking.look(touched.nodes)
         for fqdn in affected:
             self.claims.consider(fqdn)
 
@@ -170,6 +201,9 @@ class Annealer:
         states = Counter(vertex.record.state for vertex in self.world.vertices())
         for state in State:
             metrics.NODEROLES.labels(state).set(states[state])
+        drifts = Counter(each.record.checked.drift for each in self.world.vertices() if each.record.checked)
+        for drift in Drift:
+            metrics.DRIFT.labels(drift).set(drifts[drift])
         metrics.QUARANTINED.set(len(self.cache.quarantined))
 
     def spoiled(self, path: str, reason: str) -> None:
@@ -186,12 +220,29 @@ class Annealer:
 
     def decide(self) -> float:
         """Keep the appointments that are due; gives the seconds until the next."""
+        self._heed_pause()
         try:
             for appointment in self.agenda.due(time.monotonic()):
                 self.meetings[appointment.matter](appointment.about)
         finally:
             self.settling.write()
-        return self.agenda.seconds(time.monotonic(), at_most=self.settings.sweep_seconds)
+        wait = self.agenda.seconds(time.monotonic(), at_most=self.settings.sweep_seconds)
+        return min(wait, self.pausing.seconds)
+
+    def _heed_pause(self) -> None:
+        """Hand over what is driven, where this host was paused; begin anew, where that is over."""
+        if not self.pausing.look():
+            return
+        paused = self.pausing.paused
+        log.info("paused %s", paused) if paused else log.info("resumed")
+        if paused:
+            self.rolling.release()
+            self.tasks.release()
+            return
+        self.rolling.look_at_all()
+        self.tasks.look_at_all()
+        for fqdn in self.world.nodes:
+            self.claims.consider(fqdn)
 
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:
         """Commit without waiting; ``then(refused)`` is called in a later turn, with the cache brought up to date."""
@@ -200,15 +251,21 @@ class Annealer:
     def doing(self) -> str:
         """What it does now, in one sentence."""
         held = f"{len(self.claims)} {'node' if len(self.claims) == 1 else 'nodes'}"
-        if self.draining:
+        if self.turns.draining:
             return f"draining: {held} held"
+        if self.pausing.paused:
+            return f"paused {self.pausing.paused}; {held} held"
         return f"working on {held}" if len(self.claims) else "nothing to do"
+
+    def served_at(self, address: str | None) -> None:
+        """HOST:PORT of our pages, or that there are none; before the first turn, or between two."""
+        self.registration.change(pages=address)
 
     def configure(self, settings: AnnealerSettings) -> None:
         """Take over other settings; what is under way goes on as it began."""
         self.settings = settings
         self.working.resize(settings)
-        self.registration.change(slots=settings.slots)
+        self.registration.change(slots=settings.slots, log_dir=settings.log_dir)
         self.probing.plan(self.world.nodes)
         self.turns.sweep_soon()  # what was put off for longer than it is now is found there
 
@@ -217,7 +274,7 @@ class Annealer:
     @property
     def trouble(self) -> str | None:
         """Why it is of no use now, in one sentence."""
-        return self.judging.standing.trouble or self.claims.trouble
+        return self.judging.standing.trouble or self.claims.trouble or self._no_keys
 
     def trouble_changed(self, trouble: str | None) -> None:
         """Look for its end; and when it has come, begin anew."""
@@ -231,9 +288,9 @@ class Annealer:
     # -- the end --
 
     @property
-    def draining(self) -> bool:
-        """Whether nothing more is to be claimed."""
-        return self.turns.draining
+    def resting(self) -> bool:
+        """Whether nothing more is to be claimed or driven."""
+        return self.turns.draining or self.pausing.paused is not None
 
     @property
     def drained(self) -> bool:

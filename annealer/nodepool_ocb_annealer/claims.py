@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
-from nodepool_ocb.engine import claim, instants
+from nodepool_ocb.engine import aside, claim, instants
 from nodepool_ocb.engine.noderole import Event, apply, claimable
 from nodepool_ocb.engine.readiness import backoff_left, runnable, unsettled_child
 from nodepool_ocb.engine.world import NodeView, Vertex, World
@@ -29,7 +29,9 @@ from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.refusals import Refusals
+from nodepool_ocb_annealer.runs.attempts import Attempt
 from nodepool_ocb_annealer.runs.executor import COUNT, Executor
+from nodepool_ocb_annealer.runs.sealed import SealedWork
 from nodepool_ocb_annealer.runs.slots import Working
 from nodepool_ocb_annealer.runs.tidying import Tidying
 
@@ -54,7 +56,7 @@ class Context(Protocol):
     settings: AnnealerSettings
 
     @property
-    def draining(self) -> bool: ...
+    def resting(self) -> bool: ...
     def has_code(self, vertex: Vertex) -> bool: ...
     def spoiled(self, path: str, reason: str) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
@@ -67,16 +69,18 @@ class Claims:
         self._context = context
         self._carried: dict[str, instants.Carried] = {}  # nodes whose noderoles are being done at once
         self._starved: set[str] = set()  # nodes with work for which there was no slot
+        self._unchecked: set[str] = set()  # nodes with a check for which there was no spare slot
         self._crowded: set[str] = set()  # nodes with work that came when MOST_IN_FLIGHT were
         self._ready_since: dict[str, float] = {}  # monotonic
         self._faults = Faults()
         self._refusals = Refusals()
+        self._sealed = SealedWork()
         self.held = Executor(context, self, self._faults)
 
     @property
     def trouble(self) -> str | None:
         """Why this host is not fit to work, in one sentence."""
-        return self._faults.trouble
+        return self._faults.trouble or self._sealed.trouble(time.monotonic())
 
     def __len__(self) -> int:
         return len(self.held) + len(self._carried)
@@ -94,7 +98,7 @@ class Claims:
             self.held.look(fqdn)
             return
         view = context.world.nodes.get(fqdn)
-        if view is None or context.draining or not context.session.trusted or fqdn in self._carried:
+        if view is None or context.resting or not context.session.trusted or fqdn in self._carried:
             return
         if view.claim is not None:
             self._ready_since.pop(fqdn, None)  # ranks count anew from when it is free
@@ -112,7 +116,7 @@ class Claims:
         self._carried.clear()
 
     def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
-        """The noderole to run next: of the highest rank, then the least deep in the graph, then by name."""
+        """The noderole to run next: of the highest rank, then no check, then the least deep in the graph, then by name."""
         context, now = self._context, self._context.session.now()
         planned: Mapping[Vertex, NodeRole] = moved or {}
         candidates: list[Vertex] = []
@@ -121,8 +125,11 @@ class Claims:
             if record.state is State.TRANSITION and moved is None and vertex.lacking and not record.cancel_reason:
                 self._let_go(vertex)
             elif runnable(context.world, vertex, now, context.jigs, moved):
-                if context.has_code(vertex):
+                calls = record.check is None  # a check calls no hook
+                if (not calls or context.has_code(vertex)) and self._can_open(vertex):
                     candidates.append(vertex)
+            elif until := aside.ends(context.world, vertex, now):
+                context.agenda.at(time.monotonic() + until - now, Appointment(Matter.CONSIDER, view.name))
             elif left := backoff_left(record, now):
                 context.agenda.at(time.monotonic() + left, Appointment(Matter.CONSIDER, view.name))
             elif record.state is State.TODO and unsettled_child(vertex, planned) is not None:
@@ -131,7 +138,9 @@ class Claims:
             return candidates[0] if candidates else None
         highest = max(vertex.record.rank for vertex in candidates)
         first = [vertex for vertex in candidates if vertex.record.rank == highest]
-        return min(first, key=lambda vertex: (context.world.depth(vertex), vertex.name)) if len(first) > 1 else first[0]
+        if len(first) == 1:
+            return first[0]
+        return min(first, key=lambda each: (each.record.check is not None, context.world.depth(each), each.name))
 
     def _our_turn(self, fqdn: str) -> bool:
         now = time.monotonic()
@@ -159,6 +168,9 @@ class Claims:
         fqdn = vertex.node.name
         if len(self) >= MOST_IN_FLIGHT:
             self._crowded.add(fqdn)
+            return
+        if vertex.record.check is not None and vertex.record.state is State.ACTIVE and not context.working.spare:
+            self._unchecked.add(fqdn)
             return
         if self._wary or not context.working.room(vertex):
             self._starved.add(fqdn)
@@ -230,6 +242,10 @@ class Claims:
         """A claim of the node was written."""
         self._refusals.well(fqdn)
 
+    def ended(self, vertex: Vertex) -> None:
+        """A run of the noderole came to an end that is written."""
+        self._sealed.well(vertex.name)
+
     def refused(self, vertex: Vertex, refused: OcbError) -> None:
         """A claim was refused: it is tried later and later, and told once where others are not the reason any more."""
         now = time.monotonic()
@@ -237,6 +253,21 @@ class Claims:
         if self._refusals.news(vertex.node.name, str(refused)):
             log.warning("cannot claim %s, and it is tried again: %s", vertex.name, refused)
         self._context.agenda.at(now + wait, Appointment(Matter.CONSIDER, vertex.node.name))
+
+    def set_aside(self, attempt: Attempt) -> None:
+        """Its secrets cannot be opened here: others may try at once, or all are to wait where that is no matter of this host."""
+        name, reason, own = attempt.name, attempt.answer.reason, attempt.answer.own
+        wait = self._sealed.aside(name, reason, time.monotonic(), own=own)
+        attempt.pause_seconds = 0.0 if own else wait
+        if self._sealed.news(name, reason):
+            log.warning("%s is %s: %s", name, "left to others" if own else "put off", reason)
+
+    def _can_open(self, vertex: Vertex) -> bool:
+        """Whether its secrets may be tried; else it looks again later."""
+        until = self._sealed.until(vertex.name, time.monotonic())
+        if until is not None:
+            self._context.agenda.at(until, Appointment(Matter.CONSIDER, vertex.node.name))
+        return until is None
 
     @property
     def _wary(self) -> bool:
@@ -249,6 +280,8 @@ class Claims:
             self.consider(self._crowded.pop())
         while self._starved and len(self) < MOST_IN_FLIGHT and self._context.working.free and not self._wary:
             self.consider(self._starved.pop())
+        while self._unchecked and len(self) < MOST_IN_FLIGHT and self._context.working.spare and not self._wary:
+            self.consider(self._unchecked.pop())
 
     def _give_back(self, view: NodeView) -> None:
         """Delete a claim of ours that nothing stands behind: its transaction's answer was lost, or the session that it was

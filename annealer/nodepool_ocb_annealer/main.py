@@ -12,9 +12,11 @@ from nodepool_ocb.catalogue import code
 from nodepool_ocb.daemon.command import Asked, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
+from nodepool_ocb.http.logs import LogPage
 from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
 from nodepool_ocb_annealer.reloading import end_within_seconds, reloading
@@ -28,18 +30,25 @@ def run(asked: Asked, settings: config.Settings) -> None:
         log.warning("%s", loose)
     jigs = installed(settings)
     identity = name()
-    record = of_this_process(jigs=tuple(sorted(jigs)), slots=settings.annealer.slots, code=code.installed())
+    record = of_this_process(
+        jigs=tuple(sorted(jigs)),
+        slots=settings.annealer.slots,
+        code=code.installed(),
+        log_dir=settings.annealer.log_dir,
+    )
     session = Session(
         settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.turns.wake.set()
     )
     prober = Prober(settings.ssh)
-    annealer = Annealer(session, settings.annealer, jigs, prober, identity, record)
+    annealer = Annealer(session, settings.annealer, jigs, prober, identity, record, Secrets(settings.secrets))
     log.info("annealer %s with jigs %s, %d slots", identity, ", ".join(sorted(jigs)), settings.annealer.slots)
     live(
         annealer,
         session,
         reloading(asked, settings, annealer, prober).plan,
         listen=asked.listen or settings.http.listen,
+        pages={"logs": LogPage(annealer.log_folder, annealer.idle_about)},
+        on_listening=annealer.served_at,
         end_within_seconds=end_within_seconds(settings),
     )
 

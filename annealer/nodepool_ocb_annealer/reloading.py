@@ -51,6 +51,7 @@ def _apply(fresh: Settings, annealer: Annealer, prober: Prober) -> None:
     for jig in annealer.jigs.values():
         if isinstance(jig, Configurable):
             jig.configure(fresh)
+    annealer.secrets.configure(fresh.secrets)
     annealer.configure(fresh.annealer)
 
 

@@ -59,9 +59,10 @@ class Settling:
         for vertex in vertices:
             if _unsettled(vertex):
                 self._appoint(Appointment(Matter.SETTLE, vertex.name), vertex.node.name)
+        now = self._context.session.now()
         for fqdn in nodes:
             view = self._context.world.nodes.get(fqdn)
-            if view is not None and view.record is not None and view.record.dying:
+            if view is not None and view.record is not None and liveness.unfinished(view.record, now):
                 self._appoint(Appointment(Matter.GO_ON_DYING, fqdn), fqdn)
 
     def look_at_all(self) -> None:

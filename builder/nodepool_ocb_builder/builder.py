@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from nodepool_ocb.daemon.backoff import Backoff
+from nodepool_ocb.daemon.pausing import Pausing
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.daemon.workers import WorkerPool
@@ -49,6 +50,7 @@ class Builder:
         taken = partial(company.namesake, context.directory)
         self.registration = Registration(context.session, Kind.BUILDER, context.builder_id, daemon, taken)
         self.turns = Turns(context.session, self.registration, self)
+        self.pausing = Pausing(context.session, Kind.BUILDER, self.registration, self.turns.wake.set)
         wake = self.turns.wake.set
         self.cache = ImageCache(context.session, wake)
         self.builds = WorkerPool("build", context.settings.build_workers, wake)
@@ -78,6 +80,7 @@ class Builder:
         self._sweep_builds()
         session.ensure(*map(paths.builds, context.diskimages))
         context.locks.sweep()
+        self.pausing.load()
         self.cache.load()
         self._look_around()
 
@@ -125,7 +128,10 @@ class Builder:
         uploads = len(self.uploads.busy)
         work = [f"building {', '.join(building)}"] if building else []
         work += [f"{uploads} {'upload' if uploads == 1 else 'uploads'} under way"] if uploads else []
-        return ("draining: " if self.turns.draining else "") + ("; ".join(work) or "nothing to do")
+        resting = (
+            "draining: " if self.turns.draining else f"paused {self.pausing.paused}; " if self.pausing.paused else ""
+        )
+        return resting + ("; ".join(work) or "nothing to do")
 
     def idle_about(self, name: str) -> bool:
         """Whether nothing is added to the log of a build any more; on any thread."""
@@ -144,11 +150,16 @@ class Builder:
     def decide(self) -> float:
         """Begin all that is due; gives the seconds until more will be."""
         now = self.context.session.now()
+        if self.pausing.look():
+            log.info("paused %s", self.pausing.paused) if self.pausing.paused else log.info("resumed")
         waits = [self._look_at(view, now) for view in self.cache.images.values()]
         if not self.turns.stop.is_set():
             self._keeping.look_around(self.cache, self._at_work())
         self._count()
-        return max(0.05, min([*waits, *self._backoff.appointments(), self.context.settings.sweep_seconds]))
+        return max(
+            0.05,
+            min([*waits, *self._backoff.appointments(), self.pausing.seconds, self.context.settings.sweep_seconds]),
+        )
 
     def trouble_changed(self, trouble: str | None) -> None:
         """Nothing follows: each image is looked at in each turn."""
@@ -162,6 +173,8 @@ class Builder:
         building = self._at_work().get(view.name)
         working = building.id if building else None
         tidied = self._keeping.tidy(view, working, self._company.living, now)
+        if self.pausing.paused:
+            return tidied
         return min(tidied, self._build(view, now), self._upload(view, now))
 
     def _at_work(self) -> dict[str, Building]:

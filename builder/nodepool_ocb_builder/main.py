@@ -52,7 +52,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
             reloading(asked, configured, wants, builder, formats, changed).plan,
             changed=changed,
             listen=asked.listen or listen(settings),
-            pages={"logs": LogPage(directory.logs, builder.idle_about)},
+            pages={"logs": LogPage(lambda: directory.logs, builder.idle_about)},
             on_listening=builder.served_at,
             end_within_seconds=end_within_seconds(settings),
         )

@@ -10,6 +10,7 @@ from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Attrib, Json
 
 
@@ -55,12 +56,17 @@ class Attribs:
             default=raw.get("default"),
             schema=schema,
             ui_renderer=raw.get("ui_renderer"),
+            secret=raw.get("secret", False),
         )
 
     def _default(self, index: int, attrib: Attrib, given: bool) -> None:
         if not given:
             return
-        if attrib.schema is not None:
+        if attrib.secret and attrib.default is not None and not _refers(attrib.default):
+            text = "a secret has no default that stands in a file for all to read; leave it out, or refer to one:"
+            self.problems.append(self._fault(f'{text} {{"$secret": "vault:PATH#KEY"}}', index, "default"))
+            return
+        if attrib.schema is not None and not secrecy.holds(attrib.default):
             for fault in faults_in_value(attrib.schema, attrib.default):
                 text = f"the default does not fit its own schema: {fault}; it is used, and may not be set so by hand"
                 self.warnings.append(self._fault(text, index, "default"))
@@ -76,3 +82,12 @@ class Attribs:
         self.template = attributes.write(
             self.template, attrib.map, attributes.merge(before, attrib.default) if both else attrib.default
         )
+
+
+def _refers(value: Json) -> bool:
+    """Whether it is a reference to a secret."""
+    text = secrecy.text_of(value)
+    try:
+        return text is not None and bool(secrecy.reference(text))
+    except Invalid:
+        return False

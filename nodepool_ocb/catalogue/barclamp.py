@@ -2,7 +2,7 @@
 
 Every problem is reported with file, line and key, and costs as little as it can: a wrong role is left out, the others are
 imported (decision 053). What OpenCrowbar took and what does no harm is a warning. Ours beside OpenCrowbar's keys: ``script``,
-``timeout_seconds``, ``retries``, ``backoff_seconds``, ``parameters`` (docs/barclamps.md).
+``check``, ``timeout_seconds``, ``retries``, ``backoff_seconds``, ``parameters`` (docs/barclamps.md).
 
 The attributes that a barclamp declares for itself, outside its roles, become those of an abstract role
 ``barclamp-<name>``: they can be wanted and read, and nothing is bound.
@@ -26,6 +26,7 @@ from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.documents.schema import faults
 from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.engine import drift
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json, Role
 
@@ -177,6 +178,7 @@ class _Reader:
             flags=self._flags(origin, raw, problems),
             hooks=self._hooks(origin, barclamp, raw, problems),
             script=self._script(origin, raw, problems),
+            check=self._check(origin, raw, problems),
             **related,
             **{word: raw[word] for word in AS_WRITTEN if raw.get(word) is not None},
         )
@@ -219,6 +221,21 @@ class _Reader:
             text = f"jig script has no script to run; add `script:`, or files script/roles/{raw['name']}/*.sh"
             self.warnings.append(origin.fault(text, "jig"))
         return script
+
+    def _check(self, origin: _Origin, raw: Mapping[str, Json], problems: list[str]) -> str | None:
+        given, jig = raw.get("check"), raw["jig"]
+        if given is None:
+            return None
+        if jig == "noop":
+            problems.append(origin.fault("jig noop does nothing on a machine, so there is nothing to check", "check"))
+            return None
+        if given is True:
+            return drift.HONOURED
+        try:
+            return scripts.find(Path(origin.document.name).parent, raw["name"], given)
+        except Invalid as wrong:
+            problems += [origin.fault(text, "check") for text in wrong.problems]
+            return None
 
     # -- among roles --
 

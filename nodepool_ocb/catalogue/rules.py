@@ -17,6 +17,7 @@ from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import attributes as blobs
 from nodepool_ocb.engine.inputs import templates
 from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Attrib, Json, Role
 
 #: The flags of seeds 000 and 001.
@@ -117,6 +118,12 @@ def attributes(catalogue: Mapping[str, Role], name: str) -> dict[str, Attrib]:
     return {attrib.name: attrib for each in reversed(_provided(catalogue, name)) for attrib in each.attribs}
 
 
+def secret_places(catalogue: Mapping[str, Role], name: str) -> tuple[str, ...]:
+    """The paths of the attributes of a role that are secret; raises NotFound where the role is not known."""
+    _provided(catalogue, name)
+    return templates.secret(catalogue, name)
+
+
 def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
     """The defaults of all attributes that a role has, its own before those of the roles that it provides.
 
@@ -178,7 +185,12 @@ def faults(
     sentences = [f"role {role}: {fault}" for fault in _without_room(declared, blob, seen)]
     for attrib in declared:
         if attrib.schema is not None and blobs.at(blob, attrib.map) is not blobs.MISSING:
-            found = faults_in_value(attrib.schema, blobs.read(seen, attrib.map))
+            value = blobs.read(seen, attrib.map)
+            if secrecy.holds(value):  # it was looked at before it was encrypted
+                continue
+            found = faults_in_value(attrib.schema, value)
+            if attrib.secret and found:
+                found = ["it does not fit its schema, and is not repeated here, since it is secret"]
             sentences += [f"role {role}: attribute {attrib.name} ({attrib.map}): {fault}" for fault in found]
     return sentences
 

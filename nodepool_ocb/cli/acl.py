@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import journal, output, session
 from nodepool_ocb.cli.kit.options import Noun
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Denied
@@ -29,7 +29,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command(writes=True)
 def init() -> None:
     """Give every znode its rights, and make those that daemons need and may not make; says what was changed.
 
@@ -44,6 +44,8 @@ def init() -> None:
         walk = acls.Walk(opened, access.Acls(zookeeper))
         changed = list(walk.mended())
         _tell(changed)
+        if changed:
+            journal.done(opened, "change", "rights", [each.path for each in changed])
         _refuse_unseen(walk)
         tree.parents(opened)
     output.say(f"{counted(len(changed), 'znode has', 'znodes have')} other rights now" if changed else "nothing to do")

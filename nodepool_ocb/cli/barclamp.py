@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from nodepool_ocb.catalogue import importing
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
 from nodepool_ocb.cli.noderoles import outdated
@@ -15,7 +15,7 @@ from nodepool_ocb.engine import roles, structure, unreadable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Role, Set
+from nodepool_ocb.model.records import Change
 from nodepool_ocb.views import roles as shown
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def check(files: Sequence[str]) -> None:
         raise Invalid(found.problems)
 
 
-@command.command("import")
+@command.command("import", writes=True)
 @files_argument
 @click.option("--whole", is_flag=True, help="Import nothing if any role has a problem.")
 @dry_run_option
@@ -67,7 +67,7 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
         outcome[:] = [found]
         if found.problems and whole:
             raise Invalid(found.problems)
-        yield from structure.in_parts(world, ([each] for each in _changes(world, found.roles)))
+        yield from structure.in_parts(world, ([each] for each in importing.changes(world, found.roles)))
 
     with session.session() as opened:
         try:
@@ -85,7 +85,7 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
         raise Invalid(f"what has a problem was left out, and {rest}; mend it, and import again")
 
 
-@command.command()
+@command.command(writes=True)
 @click.argument("name")
 @yes_option
 @dry_run_option
@@ -102,21 +102,6 @@ def delete(name: str, yes: bool, dry_run: bool) -> None:
     session.report(changes, dry_run)
 
 
-def _changes(world: World, given: Mapping[str, Role]) -> list[Change]:
-    """Those roles that are new or different, each after all that it requires: what a part of them leaves has no circle."""
-    changes: list[Change] = []
-    for name in _required_first({**{name: stored.record for name, stored in world.roles.items()}, **given}):
-        role = given.get(name)
-        stored = world.roles.get(name)
-        if role is None:
-            continue
-        if stored is None:
-            changes.append(Create(paths.role(name), role))
-        elif stored.record != role:
-            changes.append(Set(paths.role(name), role, stored.version))
-    return changes
-
-
 def _outdated(opened: Session, before: World, changed: Collection[str]) -> list[str]:
     """What is outdated by other roles; where nothing that rests on these is bound, nothing is read for that."""
     from nodepool_ocb.engine import inputs
@@ -126,14 +111,6 @@ def _outdated(opened: Session, before: World, changed: Collection[str]) -> list[
     if not any(vertex.role in concerned for vertex in before.vertices()):
         return []
     return outdated.sentences(opened, session.load(opened), lambda vertex: vertex.role in concerned)
-
-
-def _required_first(catalogue: Mapping[str, Role]) -> list[str]:
-    graph = {name: [need for need in role.requires if need in catalogue] for name, role in catalogue.items()}
-    try:
-        return list(TopologicalSorter(graph).static_order())
-    except CycleError:  # of roles that no import has written
-        return sorted(graph)
 
 
 def _complain(warnings: Sequence[str]) -> None:

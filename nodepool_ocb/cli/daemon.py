@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from nodepool_ocb.cli.aside import daemon as aside
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun
 from nodepool_ocb.views import daemons as shown
@@ -14,13 +15,30 @@ def command() -> None:
     """The daemons that are running."""
 
 
+command.add_command(aside.pause)
+command.add_command(aside.resume)
+
+
 @command.command("list")
 def list_() -> None:
     """Every daemon that has a session with ZooKeeper now."""
     from nodepool_ocb.model import paths
     from nodepool_ocb.store import daemons
 
-    columns = ("kind", "id", "state", "trouble", "host", "pid", "version", "slots", "jigs", "pages", "started")
+    columns = (
+        "kind",
+        "id",
+        "state",
+        "trouble",
+        "paused",
+        "host",
+        "pid",
+        "version",
+        "slots",
+        "jigs",
+        "pages",
+        "started",
+    )
     unread: dict[str, str] = {}
     with session.session() as opened:
         opened.sync()

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
 
+from nodepool_ocb.cli.aside import deployment as aside
 from nodepool_ocb.cli.kit import attributes as given
-from nodepool_ocb.cli.kit import completion, output
+from nodepool_ocb.cli.kit import completion, output, sealing
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import catalogue, deployment_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
 from nodepool_ocb.cli.noderoles import outdated, waiting
 from nodepool_ocb.cli.noderoles.committing import Commit
 from nodepool_ocb.cli.rollouts import turns
+from nodepool_ocb.cli.schedule import checks
 from nodepool_ocb.engine import deployments, nodes, structure, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import Stored, Vertex, World
@@ -23,8 +25,6 @@ from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import (
     Change,
-    Check,
-    Create,
     Delete,
     Deployment,
     DeploymentRole,
@@ -49,15 +49,21 @@ def command() -> None:
     """Deployments: create, configure, propose, commit, wait."""
 
 
+command.add_command(checks)
+command.add_command(aside.pause)
+command.add_command(aside.resume)
+
+
 def _bound(world: World, name: str) -> list[Vertex]:
     deployment_of(world, name)
     return [vertex for vertex in world.vertices() if vertex.record.deployment == name]
 
 
-@command.command()
+@command.command(writes=True)
 @click.argument("name")
 @click.option("--parent", default="system", show_default=True, shell_complete=completion.deployments)
-def create(name: str, parent: str) -> None:
+@dry_run_option
+def create(name: str, parent: str, dry_run: bool) -> None:
     """Make a deployment, PROPOSED."""
 
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
@@ -65,13 +71,15 @@ def create(name: str, parent: str) -> None:
         yield deployments.create(world, name, parent, opened.now(), connection.me())
 
     with connection.session() as opened:
-        connection.report(connection.change(opened, decide))
+        connection.report(connection.change(opened, decide, dry_run), dry_run)
 
 
 @command.command("list")
 def list_() -> None:
     """Every deployment, with the states of what is bound in it."""
-    output.things(shown.rows(connection.world()), ("name", "parent", "state", "noderoles", "since"))
+    output.things(
+        shown.rows(connection.world(), time.time()), ("name", "parent", "state", "paused", "noderoles", "since")
+    )
 
 
 @command.command()
@@ -80,8 +88,8 @@ def show(name: str) -> None:
     """One deployment: its place in the tree, its roles with their attributes, and its noderoles."""
     world = connection.world()
     deployment_of(world, name)
-    document = shown.document(world, name)
-    about = output.fields(document, but=("roles", "noderoles"))
+    document = shown.document(world, name, time.time())
+    about = output.fields(document, but=("roles", "noderoles", "pause"))
     roles = output.table(document.roles, ("role", "user", "system", "hooks", "refused"))
     bound = output.table(document.noderoles, ("noderole", "state", "since"))
     output.thing(document, name, about, _tree(shown.tree(world, name)), roles, bound)
@@ -99,28 +107,36 @@ Blob = Mapping[str, Json]
 Edit = Callable[[Mapping[str, Role], Blob], Blob]  # a role's attributes in a deployment as they are → as they are to be
 
 
-@command.command("set")
+@command.command("set", writes=True)
 @name_argument
 @click.argument("role", shell_complete=completion.roles)
-@click.argument("assignments", nargs=-1, required=True, metavar="PATH/TO=JSON...")
+@click.argument(
+    "assignments", nargs=-1, required=True, metavar="PATH/TO=JSON...", shell_complete=completion.assignments
+)
 @dry_run_option
 def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> None:
-    """Set attributes of a role for the whole deployment, while it is PROPOSED (`system`, which never is: at any time)."""
+    """Set attributes of a role for the whole deployment, while it is PROPOSED (`system`, which never is: at any time).
+
+    PATH=-, PATH=@FILE and PATH=secret:REFERENCE are as for `noderole set`.
+    """
     from nodepool_ocb.catalogue import rules as roles  # here, since jsonschema takes long to import
+
+    assignments = sealing.read(assignments)
 
     def edit(known: Mapping[str, Role], before: Blob) -> Blob:
         below = roles.template(known, role)
-        after = given.assigned(before, assignments, lambda key: roles.attribute_path(known, role, key), below)
+        quiet = roles.secret_places(known, role)
+        after = given.assigned(before, assignments, lambda key: roles.attribute_path(known, role, key), below, quiet)
         roles.checked(known, role, after, below)
-        return after
+        return sealing.sealed(known, role, after, before)
 
     _change(name, role, edit, dry_run)
 
 
-@command.command()
+@command.command(writes=True)
 @name_argument
 @click.argument("role", shell_complete=completion.roles)
-@click.argument("keys", nargs=-1, metavar="[PATH/TO...]")
+@click.argument("keys", nargs=-1, metavar="[PATH/TO...]", shell_complete=completion.settings)
 @click.option("--force", is_flag=True, help="Without PATH: do not run its on_deployment_delete, which may refuse.")
 @yes_option
 @dry_run_option
@@ -176,24 +192,14 @@ def _changeable(world: World, name: str) -> Stored[Deployment]:
 
 def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        deployment = _changeable(world, name)
-        definition = role_of(world, role).record
+        _changeable(world, name)
+        role_of(world, role)
         unreadable.refuse(world, [paths.deployment_role(name, role)])
         stored = world.deployment_roles.get((name, role))
-        before = stored.record if stored else DeploymentRole()
-        if before.deleting:
-            raise Conflict(f"role {role} is to leave deployment {name}; wait until it has, or unset it with --force")
-        user = edit(catalogue(world), before.user)
-        check = Check(paths.deployment(name), deployment.version)
-        path = paths.deployment_role(name, role)
-        if stored is None:
-            hooks = tuple(hook for hook in definition.hooks if hook == deploymentroles.CREATE)
-            yield structure.raised(world, [check, Create(path, DeploymentRole(user=user, hooks=hooks))])
-            return
-        changed = not given.same(user, before.user)
-        if changed or deploymentroles.CREATE in before.refused:
-            after = deploymentroles.asked_again(before, definition)
-            yield [structure.unchanged(world), check, Set(path, replace(after, user=user), stored.version)]
+        user = edit(catalogue(world), stored.record.user if stored else {})
+        changes = deploymentroles.configured(world, name, role, user)
+        if changes:
+            yield changes
 
     with connection.session() as opened:
         changes = connection.change(opened, decide, dry_run)
@@ -211,7 +217,7 @@ def _is(vertex: Vertex, deployment: str, role: str) -> bool:
     return (vertex.record.deployment, vertex.role) == (deployment, role)
 
 
-@command.command()
+@command.command(writes=True)
 @name_argument
 @dry_run_option
 def propose(name: str, dry_run: bool) -> None:
@@ -235,9 +241,9 @@ def propose(name: str, dry_run: bool) -> None:
     connection.report(changes, dry_run)
 
 
-@command.command()
+@command.command(writes=True)
 @name_argument
-@click.option("--no-noderoles", "alone", is_flag=True, help="Leave its noderoles PROPOSED: for a rollout.")
+@click.option("--no-noderoles", "alone", is_flag=True, help="Leave its noderoles, PROPOSED or outdated, to a rollout.")
 @turns.force_option
 @wait_options
 @dry_run_option
@@ -283,22 +289,23 @@ def _names(world: World, name: str) -> Iterable[str]:
 @timeout_option
 def wait(name: str, timeout_seconds: float | None) -> None:
     """Wait until everything in the deployment is ACTIVE; ends at once when that cannot happen any more."""
-    waiting.wait(lambda world: _names(world, name), timeout_seconds)
+    waiting.wait(lambda world: _names(world, name), timeout_seconds, again=f"deployment wait {name}")
 
 
-@command.command()
+@command.command(writes=True)
 @name_argument
 @yes_option
-def delete(name: str, yes: bool) -> None:
+@dry_run_option
+def delete(name: str, yes: bool, dry_run: bool) -> None:
     """Delete an empty deployment: its attributes and task list, and what is recorded of its rollouts and runs of tasks."""
     with connection.session() as opened:
         world = connection.load(opened)
         deployment_of(world, name)
         deployments.deletable(world, name)
         held = ", ".join(role for deployment, role in sorted(world.deployment_roles) if deployment == name)
-        confirm(f"delete deployment {name} with the attributes of its roles ({held or 'none'})", yes)
-        changes = connection.change(opened, lambda session, now: _deletion(session, now, name))
-    connection.report(changes)
+        confirm(f"delete deployment {name} with the attributes of its roles ({held or 'none'})", yes or dry_run)
+        changes = connection.change(opened, lambda session, now: _deletion(session, now, name), dry_run)
+    connection.report(changes, dry_run)
     _say_hooks(changes, f"then delete {name} once more; nodepool-ocb deployment show {name} says what is refused")
 
 

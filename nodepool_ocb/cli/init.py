@@ -10,7 +10,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.views.cluster import ClusterRow
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, writes=True)
 @click.option("--admin-domain", metavar="DOMAIN", help="New nodes must be inside it; else as the configuration says.")
 def command(admin_domain: str | None) -> None:
     """Make a new cluster in ZooKeeper, with its chroot, once.

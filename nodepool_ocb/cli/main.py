@@ -25,11 +25,17 @@ from nodepool_ocb.telemetry.visible import visible
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "init": ("nodepool_ocb.cli.init", "Make a new cluster in ZooKeeper, once."),
     "status": ("nodepool_ocb.cli.status", "Everything at a glance, errors first."),
+    "history": ("nodepool_ocb.cli.history.history", "Who changed what, when and why."),
+    "events": ("nodepool_ocb.cli.history.events", "What happens, as it happens: changes and states."),
+    "pause": ("nodepool_ocb.cli.aside.pause", "Let nothing new begin anywhere, for a while."),
+    "resume": ("nodepool_ocb.cli.aside.resume", "Let annealers go on after `pause`."),
     "barclamp": ("nodepool_ocb.cli.barclamp", "Check and import the documents that define roles."),
     "role": ("nodepool_ocb.cli.role", "The roles that can be bound to nodes."),
     "deployment": ("nodepool_ocb.cli.deployment", "Deployments: create, configure, propose, commit, wait."),
     "node": ("nodepool_ocb.cli.nodes.node", "Machines: create, bind roles to them, commit, take out of service."),
     "noderole": ("nodepool_ocb.cli.noderoles.noderole", "Roles on nodes: states, explanations, logs, retries."),
+    "apply": ("nodepool_ocb.cli.site.apply", "Make the cluster as site files say."),
+    "export": ("nodepool_ocb.cli.site.export", "Print the cluster as a site file."),
     "rollout": (
         "nodepool_ocb.cli.rollouts.rollout",
         "Deployment strategies: check them, plan, carry them out, look on.",
@@ -45,8 +51,10 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "lock": ("nodepool_ocb.cli.lock", "Who works on what now."),
     "acl": ("nodepool_ocb.cli.acl", "Who may do what in ZooKeeper: compare it with the configuration, set it."),
     "record": ("nodepool_ocb.cli.record", "Single records in ZooKeeper: look at one, delete what cannot be read."),
+    "secret": ("nodepool_ocb.cli.secret", "Secret attributes: keys, where they are used, going over to new ones."),
     "config": ("nodepool_ocb.cli.config", "Check the configuration."),
-    "completion": ("nodepool_ocb.cli.kit.completion", "Print the completion script of a shell."),
+    "completion": ("nodepool_ocb.cli.shells.command", "Print the completion script of a shell."),
+    "man": ("nodepool_ocb.cli.manual.command", "Write the manual pages."),
 }
 
 
@@ -133,4 +141,6 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
+    if "_NODEPOOL_OCB_COMPLETE" in os.environ:
+        import_module("nodepool_ocb.cli.shells.completing").use()
     cli(prog_name="nodepool-ocb")

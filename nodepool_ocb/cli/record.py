@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli import deleting
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import journal, output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, yes_option
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine.world import World
@@ -58,7 +58,7 @@ def show(path: str) -> None:
     output.thing(document, path, output.fields(document, but=("data",)), "", output.verbatim([excerpt(document)]))
 
 
-@command.command()
+@command.command(writes=True)
 @click.argument("path")
 @click.option("--force", is_flag=True, help="Also what can be read.")
 @yes_option
@@ -80,6 +80,7 @@ def delete(path: str, force: bool, yes: bool) -> None:
                 raise Conflict(f"{line(path)} or what is below it was changed meanwhile; look at it again")
             return _transactions(world, path, now)
 
+        journal.named("delete", "record", names)
         for transaction in decide():
             opened.commit(transaction)
     output.things([Deleted(path=name) for name in names], ("change", "path"), key="path")

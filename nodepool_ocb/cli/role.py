@@ -37,7 +37,7 @@ def show(role: str) -> None:
     output.thing(shown.RoleDocument(role, role_of(session.world(), role).record), role)
 
 
-@command.command()
+@command.command(writes=True)
 @click.argument("role", shell_complete=completion.roles)
 @yes_option
 @dry_run_option

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from nodepool_ocb.cli.images import imaging
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.cli.tasks import running
@@ -14,9 +17,37 @@ from nodepool_ocb.views import sections, status
 
 
 @click.command(cls=Verb)
-def command() -> None:
-    """Everything at a glance: what failed, what moves, who works."""
-    from nodepool_ocb.store import quarantine, tree
+@click.option(
+    "--watch", is_flag=True, help="The states of all noderoles, node by node, as they change; Ctrl-C ends it."
+)
+@click.option(
+    "--deployment", shell_complete=completion.deployments, help="With --watch: only what belongs to this one."
+)
+@selector_option
+def command(watch: bool, deployment: str | None, selector: str | None) -> None:
+    """Everything at a glance: what failed, what moves, who works.
+
+    --watch fills a terminal with nodes and their roles, those in ERROR first, and counts what does not fit. In a pipe it
+    prints a line whenever something is new; with -o json an object a line, each with what moved. With -l it follows what the
+    selector means at that time.
+    """
+    if watch:
+        _watch(deployment, selector)
+    elif deployment is not None or selector is not None:
+        raise click.UsageError("--deployment and -l go with --watch")
+    else:
+        _overview()
+
+
+def _watch(deployment: str | None, selector: str | None) -> None:
+    from nodepool_ocb.cli.pictures import matrix
+    from nodepool_ocb.cli.pictures.scope import Scope
+
+    matrix.watch(Scope(deployment, selector))
+
+
+def _overview() -> None:
+    from nodepool_ocb.store import daemons, quarantine, tree
 
     quarantined: dict[str, str] = {}
     with session.session() as opened:
@@ -27,9 +58,10 @@ def command() -> None:
         quarantined |= world.unreadable | quarantine.of_rollouts(opened) | quarantine.of_task_runs(opened)
         quarantined |= quarantine.of_locks(opened, imaging.lock_paths(images))
         rollouts = rolling.rows(opened)
+        pauses = daemons.pauses(opened)
         task_runs = running.rows(opened, None)
         changed = outdated.find(opened, world, world.vertices()).vertices
-    seen = status.overview(world, images, rollouts, builders, quarantined, changed, task_runs)
+    seen = status.overview(world, images, rollouts, builders, quarantined, changed, task_runs, pauses, now=time.time())
     for note in sections.notes(seen):
         output.say(note)
     parts = [(each.title, output.table(each.rows, each.columns), "") for each in sections.sections(seen)]

@@ -85,6 +85,7 @@ def program(
         "--check",
         "only_check",
         is_flag=True,
+        allow_from_autoenv=False,
         help="Read the configuration, say what is wrong on this host, and end.",
     )
     @click.version_option(version("nodepool-ocb"))

@@ -15,13 +15,23 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.documents import files
-from nodepool_ocb.documents.plainyaml import Fault, Key, Parsed, parse, parse_all
+from nodepool_ocb.documents.plainyaml import NODES, Fault, Key, Parsed, parse, parse_all
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 
 BYTES: Final = 1 << 20
 #: Keys whose values are nobody's business, and words in texts that may hold such a value by mistake.
 SECRET: Final = re.compile("pass|secret|token|credential|private", re.IGNORECASE)
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How large a file may be."""
+
+    bytes: int = BYTES
+    nodes: int = NODES  # values, aliases and merge keys counted
+
+
+USUAL: Final = Bounds()
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -93,34 +103,37 @@ def load_all_that_can_be_read(text: str, name: str, last: bool = False) -> list[
     return list(zip(documents, faults, strict=True))
 
 
-def load_all(source: Path | str, name: str | None = None, *, lenient: bool = False) -> list[Document]:
+def load_all(
+    source: Path | str, name: str | None = None, *, lenient: bool = False, most: Bounds = USUAL
+) -> list[Document]:
     """Every document in a file, or in text when its ``name`` is given; those that are empty are left out.
 
     Raises Invalid with every fault of all of them; ``lenient`` as in ``load``.
     """
-    text, name = _read(source, name)
-    return [document for document in _documents(parse_all(text), name, text, lenient) if document.value is not None]
+    text, name = _read(source, name, most.bytes)
+    found = _documents(parse_all(text, nodes=most.nodes), name, text, lenient)
+    return [document for document in found if document.value is not None]
 
 
-def read(path: Path) -> str:
+def read(path: Path, most: int = BYTES) -> str:
     """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
     try:
-        data = files.read(path, BYTES)
+        data = files.read(path, most)
     except OSError as error:
         raise Invalid(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        return data.decode("utf-8-sig") if len(data) <= BYTES else " " * (BYTES + 1)
+        return data.decode("utf-8-sig") if len(data) <= most else " " * (most + 1)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise Invalid(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
 
 
-def _read(source: Path | str, name: str | None) -> tuple[str, str]:
-    """The text, no longer than BYTES, and what it is called."""
-    text = source if isinstance(source, str) and name is not None else read(Path(source))
+def _read(source: Path | str, name: str | None, most: int = BYTES) -> tuple[str, str]:
+    """The text, no longer than ``most`` bytes, and what it is called."""
+    text = source if isinstance(source, str) and name is not None else read(Path(source), most)
     name = name or str(Path(source))
-    if len(text.encode("utf-8", "surrogatepass")) > BYTES:
-        raise Invalid(f"{name}: is larger than {BYTES >> 20} MiB; split it into several documents")
+    if len(text.encode("utf-8", "surrogatepass")) > most:
+        raise Invalid(f"{name}: is larger than {most >> 20} MiB; split it into several documents")
     return text, name
 
 

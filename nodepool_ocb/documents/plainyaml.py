@@ -66,20 +66,20 @@ def parse(text: str) -> Parsed:
     return next(_documents(text, only=True))
 
 
-def parse_all(text: str, last: bool = False) -> list[Parsed]:
+def parse_all(text: str, last: bool = False, nodes: int = NODES) -> list[Parsed]:
     """Every document of a text, those that are empty too; the limits are those of the whole text. Never raises.
 
-    ``last``: of a key that is there twice the last value counts.
+    ``last``: of a key that is there twice the last value counts; ``nodes``: how many there may be.
 
     >>> [parsed.value for parsed in parse_all("a: 1\\n---\\nb: 2\\n")]
     [{'a': 1}, {'b': 2}]
     """
-    return list(_documents(text, last=last))
+    return list(_documents(text, last=last, nodes=nodes))
 
 
-def _documents(text: str, only: bool = False, last: bool = False) -> Iterator[Parsed]:
+def _documents(text: str, only: bool = False, last: bool = False, nodes: int = NODES) -> Iterator[Parsed]:
     """What cannot be read at all ends the text: a fault of the document in which it stands."""
-    reader = _Reader(text, last)
+    reader = _Reader(text, last, nodes)
     going_on = True
     while going_on:
         value: Json = None
@@ -126,8 +126,8 @@ class _Sized(msgspec.Struct):
 class _Reader:
     """Events of the parser to one value; faults are noted, and what was faulty is left out."""
 
-    def __init__(self, text: str, last: bool) -> None:
-        self._last = last
+    def __init__(self, text: str, last: bool, most: int) -> None:
+        self._last, self._most = last, most
         self._twice = 0  # keys of which the last counts
         self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
         self._anchors: dict[str, _Sized | None] = {}
@@ -294,8 +294,8 @@ class _Reader:
             self._note(event, key, f"tag {event.tag} is not allowed; documents are plain data")
 
     def _bound(self, nodes: int, event: Any) -> None:
-        if self._nodes + nodes > NODES:
-            raise _TooMuch(f"makes more than {NODES} values, aliases and merge keys counted", _line(event))
+        if self._nodes + nodes > self._most:
+            raise _TooMuch(f"makes more than {self._most} values, aliases and merge keys counted", _line(event))
 
     def _note(self, event: Any, key: Key, text: str, among: list[Fault] | None = None) -> None:
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in key).lstrip(".")

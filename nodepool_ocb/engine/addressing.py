@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Final
+from typing import Final, TypeAlias
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
@@ -49,6 +51,7 @@ def _port(text: str, address: str) -> int:
     return found
 
 
+@lru_cache(maxsize=65536)
 def canonical(address: str) -> tuple[str, int]:
     """Host and port in the one form that equal addresses share; raises ValueError with a sentence.
 
@@ -88,12 +91,11 @@ def check(world: World, fqdn: str, addresses: Sequence[str]) -> None:
     problems += [f"address {host} port {port} is there twice" for (host, port), n in Counter(found).items() if n > 1]
     if problems:
         raise Invalid(problems)
-    for other, endpoint in _elsewhere(world, fqdn) if found else ():
-        if endpoint in found:
-            raise Conflict(
-                f"node {other} is at {endpoint[0]} port {endpoint[1]} already, and one machine is one node; give {fqdn}"
-                f" an address of its own; only if {other} is the same machine: nodepool-ocb node delete {other}"
-            )
+    for other, endpoint in _elsewhere(world, fqdn, frozenset(found)) if found else ():
+        raise Conflict(
+            f"node {other} is at {endpoint[0]} port {endpoint[1]} already, and one machine is one node; give {fqdn}"
+            f" an address of its own; only if {other} is the same machine: nodepool-ocb node delete {other}"
+        )
 
 
 def doubles(world: World, fqdn: str) -> list[str]:
@@ -101,24 +103,30 @@ def doubles(world: World, fqdn: str) -> list[str]:
     view = world.nodes.get(fqdn)
     if view is None or view.record is None:
         return []
-    own = set(_endpoints(fqdn, view.record.addresses))
     keys = set(view.record.host_keys)
-    found = {other for other, endpoint in _elsewhere(world, fqdn) if endpoint in own}
+    found = {other for other, _ in _elsewhere(world, fqdn, _endpoints(fqdn, view.record.addresses))}
     found |= {name for name, each in world.nodes.items() if each.record and keys & set(each.record.host_keys)}
     return sorted(found - {fqdn})
 
 
-def _elsewhere(world: World, fqdn: str) -> Iterator[tuple[str, tuple[str, int]]]:
+Endpoint: TypeAlias = tuple[str, int]
+
+
+def _elsewhere(world: World, fqdn: str, wanted: frozenset[Endpoint]) -> Iterator[tuple[str, Endpoint]]:
+    """The other nodes that are at any of these, each with one where it is."""
     for name, view in world.nodes.items():
-        if name != fqdn and view.record is not None and not view.record.virtual:
-            yield from ((name, endpoint) for endpoint in _endpoints(name, view.record.addresses))
-
-
-def _endpoints(fqdn: str, addresses: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Where a node is: at its addresses, and at its own name."""
-    yield fqdn, PORT
-    for address in addresses:
-        try:
-            yield canonical(address)
-        except ValueError:  # a hand wrote it
+        if name == fqdn or view.record is None or view.record.virtual:
             continue
+        there = _endpoints(name, view.record.addresses)
+        if not wanted.isdisjoint(there):
+            yield name, min(wanted & there)
+
+
+@lru_cache(maxsize=65536)  # each new node's are compared with those of all others
+def _endpoints(fqdn: str, addresses: tuple[str, ...]) -> frozenset[Endpoint]:
+    """Where a node is: at its addresses, and at its own name."""
+    found = {(fqdn, PORT)}
+    for address in addresses:
+        with suppress(ValueError):  # a hand wrote it
+            found.add(canonical(address))
+    return frozenset(found)

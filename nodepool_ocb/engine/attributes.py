@@ -5,16 +5,20 @@ Values are JSON and stay what they are. Merging never changes what it is given, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.model.secrecy import KEY, is_secret
 
 MISSING: Final[Any] = object()
 
 
 def merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Json]:
-    """Both, key by key; where both say something ``above`` wins, and lists replace lists.
+    """Both, key by key; where both say something ``above`` wins, lists replace lists, and a secret is never merged.
 
     >>> merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}})
     {'a': {'b': 1, 'c': [3]}}
@@ -22,7 +26,7 @@ def merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Jso
     merged = dict(below)
     for key, value in above.items():
         before = merged.get(key)
-        both = isinstance(before, dict) and isinstance(value, dict)
+        both = isinstance(before, dict) and isinstance(value, dict) and KEY not in before and KEY not in value
         merged[key] = merge(before, value) if both else value  # type: ignore[arg-type]
     return merged
 
@@ -89,10 +93,41 @@ def leaves(blob: Mapping[str, Json], above: str = "") -> Iterator[tuple[str, Jso
     [('a/b', [1]), ('a/c', {})]
     """
     for step, value in blob.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and KEY not in value:
             yield from leaves(value, f"{above}{step}/")
         else:
             yield f"{above}{step}", value
+
+
+def differ(one: Json, other: Json) -> bool:
+    """Whether two are not the same JSON, or one is MISSING: true is not 1, and 1 is not 1.0.
+
+    >>> differ([1], [True]), differ({"a": 1, "b": 2}, {"b": 2, "a": 1}), differ(MISSING, None)
+    (True, False, True)
+    """
+    if one is MISSING or other is MISSING:
+        return one is not other
+    return msgspec.json.encode(one, order="sorted") != msgspec.json.encode(other, order="sorted")
+
+
+def compared(one: Any, other: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """The places where two differ, maps opened, with what each has there: MISSING where it has nothing.
+
+    >>> list(compared({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}))
+    [(('a', 'c'), 2, 3)]
+    """
+    if is_secret(one) or is_secret(other):
+        if differ(one, other):
+            yield above, one, other
+    elif isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in sorted(one.keys() | other.keys()):
+            yield from compared(one.get(key, MISSING), other.get(key, MISSING), (*above, key))
+    elif isinstance(one, Mapping) and one and other is MISSING:
+        yield from compared(one, {}, above)
+    elif isinstance(other, Mapping) and other and one is MISSING:
+        yield from compared({}, other, above)
+    elif differ(one, other):
+        yield above, one, other
 
 
 def write(blob: Mapping[str, Json], path: str, value: Json) -> dict[str, Json]:
@@ -105,7 +140,16 @@ def write(blob: Mapping[str, Json], path: str, value: Json) -> dict[str, Json]:
     if not rest:
         return {**blob, step: value}
     below = blob.get(step)
-    return {**blob, step: write(below if isinstance(below, dict) else {}, rest, value)}
+    return {**blob, step: write(below if isinstance(below, dict) and KEY not in below else {}, rest, value)}
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether both are the same JSON, whichever order the keys of its maps have.
+
+    >>> same({"a": 1, "b": 2}, {"b": 2, "a": 1}), same({"a": 1}, {"a": 1.0}), same([1], [True])
+    (True, False, False)
+    """
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _same(one: Json, other: Json) -> bool:

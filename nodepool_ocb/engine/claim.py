@@ -64,7 +64,7 @@ def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: 
     taking_over = record.state is State.TRANSITION
     epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
     claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
-    if "destructive" in world.role_of(vertex).flags:
+    if "destructive" in world.role_of(vertex).flags and claimed.check is None:
         claimed = replace(claimed, once="started")
     jig = ordered_with(vertex) if taking_over else None
     previous = record.epoch if taking_over else None
@@ -176,7 +176,7 @@ def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[
     if deployment is None or len(above) != len(vertex.record.parents):
         raise Conflict(f"{vertex.name}: its deployment or a parent is not there")
     yield Check(paths.node(vertex.node.name), vertex.node.version)
-    yield Check(paths.deployment(record.deployment), deployment.version)
+    yield from _pausable(world, record.deployment)
     for parent in above:
         if isinstance(parent, ClusterView):
             yield _gate(vertex, parent, written)
@@ -185,6 +185,13 @@ def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[
             raise Conflict(f"{vertex.name}: its parent {parent.name} is {parent.record.state}")
         if parent not in written:  # what this transaction writes it also checks
             yield Check(paths.noderole(parent.role, parent.node.name), parent.version)
+
+
+def _pausable(world: World, deployment: str) -> Iterable[Check]:
+    """Its deployment, and all above it: none of them was paused since this was decided."""
+    for name in world.line(deployment):
+        if (stored := world.deployments.get(name)) is not None:
+            yield Check(paths.deployment(name), stored.version)
 
 
 def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRole]) -> Check:

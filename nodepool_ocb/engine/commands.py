@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nodepool_ocb.engine.claim import settling, written
-from nodepool_ocb.engine.noderole import Event, apply
+from nodepool_ocb.engine.noderole import Event, apply, refreshable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits
@@ -24,10 +24,17 @@ MEANT_FOR: Final = {
     Event.PROPOSE: frozenset({State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR}),
     Event.RETRY: frozenset({State.ERROR}),
     Event.REFRESH: frozenset({State.ACTIVE}),
+    Event.CHECK: frozenset({State.ACTIVE}),
     Event.WITHDRAW: frozenset({State.ACTIVE}),
     Event.CANCEL: frozenset({State.TRANSITION}),
     Event.ALLOW: frozenset({State.ERROR}),
 }
+
+
+def meant_for(vertex: Vertex, event: Event) -> bool:
+    """Whether the event makes sense of a noderole as it stands; what is checked runs again behind its check."""
+    record = vertex.record
+    return refreshable(record) if event is Event.REFRESH else record.state in MEANT_FOR[event]
 
 
 def apply_to(
@@ -44,10 +51,10 @@ def apply_to(
     Those whose records cannot be read are left alone. ``together`` is in the first of them, which has the less room; that
     holds nothing else where there is none.
     """
-    meant = [vertex for vertex in vertices if vertex.record.state in MEANT_FOR[event] and not vertex.unreadable]
+    meant = [vertex for vertex in vertices if meant_for(vertex, event) and not vertex.unreadable]
     meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))
     while meant:
-        part = [v for v in meant[: limits.MOST_CHANGES] if v.record.state in MEANT_FOR[event]]
+        part = [v for v in meant[: limits.MOST_CHANGES] if meant_for(v, event)]
         moved = apply(dict.fromkeys(part, event), now, by=by, reason=reason)
         changes = settling({v: moved[v] for v in part if v in moved} | moved, together=together)
         done = written(moved, changes)
@@ -64,7 +71,7 @@ def refuse_tasks(vertices: Iterable[Vertex]) -> None:
         if vertex.record.task_run is not None:
             deployment = vertex.record.deployment
             raise Conflict(
-                f"{vertex.name} belongs to run {vertex.record.task_run} of tasks of deployment {deployment};"
+                f"{vertex.name} belongs to tasks run {deployment}/{vertex.record.task_run};"
                 f" nodepool-ocb tasks run --deployment {deployment} --retry runs again what did not succeed"
             )
 

@@ -10,6 +10,7 @@ from nodepool_ocb.engine import structure, unreadable
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.ranges import is_name
 from nodepool_ocb.model.records import Change, Check, Create, Deployment, DeploymentState, Set, State
 
@@ -26,19 +27,30 @@ def create(world: World, name: str, parent: str, now: float, by: str | None = No
     unreadable.refuse(world, [paths.deployment(name)])
     if name in world.deployments:
         raise Conflict(f"deployment {name} exists already")
-    _of(world, parent)
+    of(world, parent)
     made = Deployment(parent=parent, since=now, by=by)
     return structure.raised(world, [Create(paths.deployment(name), made), Create(paths.deployment_roles(name))])
 
 
 def turn(world: World, name: str, state: DeploymentState, now: float, by: str | None = None) -> list[Change]:
     """Let annealers work in a deployment (COMMITTED), or keep them out while people change it (PROPOSED)."""
-    stored = _of(world, name)
+    stored = of(world, name)
     if name == SYSTEM:
         raise Conflict("deployment system is always COMMITTED; make a deployment of your own below it")
     if stored.record.state is state:
         return []
     return [Set(paths.deployment(name), replace(stored.record, state=state, since=now, by=by), stored.version)]
+
+
+def checked_by(world: World, name: str, checks: Checks | None) -> list[Change]:
+    """When what is ACTIVE in it is checked; the same schedule again keeps the time when it was given."""
+    stored = of(world, name)
+    before = stored.record.checks
+    if checks is not None and before is not None and checks.schedule == before.schedule:
+        checks = replace(checks, since=before.since)
+    if checks == before:
+        return []
+    return [Set(paths.deployment(name), replace(stored.record, checks=checks), stored.version)]
 
 
 def changeable(world: World, vertex: Vertex) -> Check:
@@ -47,7 +59,7 @@ def changeable(world: World, vertex: Vertex) -> Check:
     Raises Conflict where both are committed, for there "user-level changes are Not Allowed" (seed 000), with the way.
     """
     name = vertex.record.deployment
-    stored = _of(world, name)
+    stored = of(world, name)
     if vertex.record.state is not State.PROPOSED and stored.record.state is DeploymentState.COMMITTED:
         ended = f" when it has ended (nodepool-ocb noderole wait {vertex.name})" * (
             vertex.record.state is State.TRANSITION
@@ -64,7 +76,7 @@ def changeable(world: World, vertex: Vertex) -> Check:
 def deletable(world: World, name: str) -> None:
     """Raises NotFound, or Conflict while anything (may) belong to the deployment, or a rollout of it is under way."""
     unreadable.refuse_end_of(world, name)
-    _of(world, name)
+    of(world, name)
     if name == SYSTEM:
         raise Conflict("deployment system cannot be deleted")
     children = sorted(each for each, stored in world.deployments.items() if stored.record.parent == name)
@@ -83,9 +95,7 @@ def deletable(world: World, name: str) -> None:
     runs = world.task_runs.get(name)
     if runs is not None and not runs.record.over:
         run = runs.record.newest
-        raise Conflict(
-            f"run {run} of tasks of deployment {name} is under way; wait, or: nodepool-ocb tasks stop {name}"
-        )
+        raise Conflict(f"tasks run {name}/{run} is under way; wait, or: nodepool-ocb tasks stop {name}")
 
 
 def of_tasks(world: World, name: str) -> list[NodeView]:
@@ -110,7 +120,8 @@ def below(world: World, name: str) -> list[str]:
     return found
 
 
-def _of(world: World, name: str) -> Stored[Deployment]:
+def of(world: World, name: str) -> Stored[Deployment]:
+    """Raises NotFound, or Conflict where its record cannot be read."""
     unreadable.refuse(world, [paths.deployment(name)])
     stored = world.deployments.get(name)
     if stored is None:

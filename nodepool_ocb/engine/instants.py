@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, inputs
 from nodepool_ocb.engine.claim import Grant
-from nodepool_ocb.engine.noderole import Event, Settling, after, with_hook
+from nodepool_ocb.engine.hooks.noderole import with_hook
+from nodepool_ocb.engine.noderole import Event, Settling, after
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import limits, paths

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, marks, structure, unreadable
+from nodepool_ocb.engine import addressing, aside, marks, structure, unreadable
 from nodepool_ocb.engine.claim import accounted, writes
 from nodepool_ocb.engine.hooks.node import noticed
 from nodepool_ocb.engine.noderole import Event, apply
@@ -59,16 +59,26 @@ def died(
     found = {} if marks.holds(node, now) else {"reason": reason, "mark": None, "since": now}
     after = replace(node, alive=False, suspicion=None, **found)
     dead = noticed(view.world, node, after)
-    if not (node.alive and node.available):  # while it is not available, its noderoles are left as they are
+    if not (node.alive and node.available) or aside.held(node, now):  # its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]
     return _moved(view, dead, _committed(view), now, reason, by, ended, together)
 
 
 def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
-    """The next transaction of a death that was larger than one: the same for any annealer, at any time after that."""
+    """The next transaction of a death that was larger than one, or that was met while the node was held, and is not any
+    more: the same for any annealer, at any time after that.
+    """
     node = _present(view)
-    reason = marks.why(node) or "it died"
-    return _moved(view, node, filter(_unmoved, view.noderoles.values()), now, reason, by) if node.dying else []
+    if not unfinished(node, now):
+        return []
+    reason, after = marks.why(node) or "it died", replace(node, hold=node.hold if aside.held(node, now) else None)
+    return _moved(view, after, filter(_unmoved, view.noderoles.values()), now, reason, by)
+
+
+def unfinished(node: Node, now: float) -> bool:
+    """Whether noderoles of a node that is not alive are still to be set back."""
+    over = node.hold is not None and not aside.held(node, now)
+    return node.dying or (over and node.available and not (node.alive or node.virtual))
 
 
 def _committed(view: NodeView) -> list[Vertex]:
@@ -156,8 +166,8 @@ def changed(
     """The node with other fields; empty where it has them already. Roles with a hook on_node_change get it to run.
 
     ``alive=False`` marks it, for ``hold_seconds`` or ``until`` a time, with a ``reason``; ``alive=True`` lifts the mark. The word
-    of a hook counts for nothing where it may not mark the node. A node that comes to be available and not alive has its
-    noderoles set back as by a death, if they were not.
+    of a hook counts for nothing where it may not mark the node. A node that comes to be available, or is held no longer, and
+    is not alive has its noderoles set back as by a death, if they were not.
 
     Raises Conflict where it would move to a deployment that does not exist, be alive while it is still ``dying`` or while
     a mark holds that is not this marker's to lift, or have another node's address; Invalid for an address that is none, or
@@ -178,7 +188,7 @@ def changed(
         _not_dying(view)
     if fields.keys() & {"alive", "available"}:
         fields["since"] = now
-    if fields.keys() & {"alive", "available", "addresses", "user"}:
+    if fields.keys() & {"alive", "available", "hold", "addresses", "user"}:
         fields["suspicion"] = None  # it was about what the node was before
     after = noticed(world, node, replace(node, **fields))
     return structure.raised(world, _with_noderoles(view, after, now, by))
@@ -187,10 +197,12 @@ def changed(
 def _with_noderoles(view: NodeView, after: Node, now: float, by: str | None) -> list[Change]:
     """The node as it is after this, with the noderoles that are set back where annealers may work on it, and it is not alive.
 
-    One that was so before keeps its noderoles; of one that died while it was not available they are set back when it is.
+    One that was so before keeps its noderoles; of one that died while it was not available, or held, they are set back when
+    that is over.
     """
     node = _present(view)
-    if after.alive or after.virtual or not after.available or not (node.alive or not node.available):
+    kept_away = not node.available or node.hold is not None
+    if after.alive or after.virtual or not after.available or aside.held(after, now) or not (node.alive or kept_away):
         return [Set(paths.node(view.name), after, view.version)]
     vertices = _committed(view) if node.alive else filter(_unmoved, view.noderoles.values())
     return _moved(view, after, vertices, now, marks.why(after) or "it died", by)

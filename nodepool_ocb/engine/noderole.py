@@ -8,13 +8,15 @@ The rules, in prose:
   satisfied when it is ACTIVE, or in TRANSITION by a refresh.
 - A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
   outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
+- A check (CHECK) is a refresh that changes nothing: it is claimed and run as one, and whatever it comes to (CHECKED) leaves
+  the noderole as it was, with what was found. A refresh takes the place of a check that has not begun, and follows another.
 - A run that is to be cancelled (CANCEL) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
   whatever else it came to meanwhile counts for nothing.
 - A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
   the parents that are known not to be well, and otherwise stays as it is.
 - A noderole begins PROPOSED (``bound``), and a parent that is new counts from then on as one that is not satisfied.
 - Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
-- Whoever enters a state gets the hook of that state (``HOOK_OF``), if its role has it. SKIP is the exception: nothing was done.
+- Whoever enters a state gets the hook of that state, if its role has it; not after SKIP and CHECKED: nothing was done.
 
 ``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
 """
@@ -22,14 +24,19 @@ The rules, in prose:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.hooks.noderole import with_hook
 from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import NodeRole, State
+
+if TYPE_CHECKING:  # the world settles by these rules
+    from nodepool_ocb.engine.world.placed import Placed
 
 
 class Event(StrEnum):
@@ -47,6 +54,8 @@ class Event(StrEnum):
     REDEPLOY = "REDEPLOY"  # a person wants it to run again from the start, a destructive one too
     REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
     WITHDRAW = "WITHDRAW"  # a rollout takes a refresh back that has not begun
+    CHECK = "CHECK"  # a person or a schedule wants to know whether its machine is still as it left it
+    CHECKED = "CHECKED"  # its check has ended, whatever it found
     NODE_DIED = "NODE_DIED"  # the machine does not answer: all that was done on it must be looked at again
     SKIP = "SKIP"  # a destructive role that was done already
     ALLOW = "ALLOW"  # a task failed, and may: what is below it goes on
@@ -78,7 +87,10 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.ACTIVE, Event.REDEPLOY): State.TODO,
     (State.ERROR, Event.REDEPLOY): State.TODO,
     (State.ACTIVE, Event.REFRESH): State.ACTIVE,
+    (State.TRANSITION, Event.REFRESH): State.TRANSITION,  # only of a check: it is to run again behind it
     (State.ACTIVE, Event.WITHDRAW): State.ACTIVE,  # only with a refresh pending
+    (State.ACTIVE, Event.CHECK): State.ACTIVE,  # only with no refresh pending
+    (State.TRANSITION, Event.CHECKED): State.ACTIVE,  # only of a check
     (State.TODO, Event.SKIP): State.ACTIVE,
     (State.ERROR, Event.ALLOW): State.ACTIVE,
     (State.BLOCKED, Event.NODE_DIED): State.TODO,
@@ -91,74 +103,8 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
 #: The states that neighbours may change.
 SETTLING: Final = frozenset({State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR})
 
-#: The hook that a role may have for each state (seeds 000 and 001).
-HOOK_OF: Final[Mapping[State, str]] = {
-    State.PROPOSED: "on_proposed",
-    State.BLOCKED: "on_blocked",
-    State.TODO: "on_todo",
-    State.TRANSITION: "on_transition",
-    State.ACTIVE: "on_active",
-    State.ERROR: "on_error",
-}
 
-
-class Gathered(Protocol):
-    """A cluster in a graph; world.ClusterView is one."""
-
-    @property
-    def waiting(self) -> int:
-        """How many members are not satisfied; 1 where there is no member."""
-
-    @property
-    def below(self) -> Sequence[Any]:
-        """The noderoles that wait for all members."""
-
-
-class Placed(Protocol):
-    """A noderole in a graph; world.Vertex is one."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def record(self) -> NodeRole: ...
-    @property
-    def below(self) -> Sequence[Any]:
-        """The noderoles that name it as a parent."""
-
-    @property
-    def clusters(self) -> Sequence[Gathered]:
-        """The clusters that it is a member of."""
-
-    @property
-    def hooks(self) -> Sequence[str]:
-        """The hooks that its role has."""
-
-    @property
-    def destructive(self) -> bool:
-        """Whether its role must not be run a second time."""
-
-    @property
-    def waiting(self) -> int:
-        """How many parents are not satisfied, those that do not exist (yet) included; a cluster counts as one."""
-
-    @property
-    def lacking(self) -> int:
-        """``waiting``, without the parents whose records cannot be read."""
-
-    @property
-    def certain(self) -> bool:
-        """Whether every record can be read, its own and all others; asked first, as it costs least."""
-
-    @property
-    def unreadable(self) -> bool:
-        """Whether its own record cannot be read."""
-
-    @property
-    def unknown(self) -> Sequence[str]:
-        """The parents whose records cannot be read."""
-
-
-P = TypeVar("P", bound=Placed)
+P = TypeVar("P", bound="Placed")
 
 
 def satisfied(record: NodeRole) -> bool:
@@ -168,11 +114,17 @@ def satisfied(record: NodeRole) -> bool:
 
 def claimable(record: NodeRole) -> bool:
     """Whether CLAIM is possible, as far as its own state goes."""
-    return (
-        record.state is State.TODO
-        or record.state is State.TRANSITION
-        or (record.state is State.ACTIVE and record.refresh)
-    )
+    return record.state in (State.TODO, State.TRANSITION) or (record.state is State.ACTIVE and record.refresh)
+
+
+def renewing(record: NodeRole) -> bool:
+    """Whether it runs, or is to run, again in place; a check is none."""
+    return record.refresh and (record.check is None or record.check.refresh)
+
+
+def refreshable(record: NodeRole) -> bool:
+    """Whether REFRESH is possible, as far as its own state goes."""
+    return record.state is State.ACTIVE or (record.state is State.TRANSITION and record.check is not None)
 
 
 def failed(record: NodeRole) -> bool:
@@ -191,31 +143,61 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     Raises Conflict where the table has no such pair.
     """
     state = AFTER.get((record.state, event))
-    if state is None or (event in (Event.CLAIM, Event.WITHDRAW) and not claimable(record)):
+    if state is None or not _possible(record, event):
         raise Conflict(f"a noderole in {record.state} cannot {event}")
     if event is Event.CANCEL:  # who works on it since when, and why, stays as it is
         return replace(record, cancel_reason=record.cancel_reason or reason or "asked for")
+    if event is Event.REFRESH and state is State.TRANSITION:
+        return replace(record, check=replace(record.check or Checking(), refresh=True))
     if record.cancel_reason and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
         raise Conflict(f"its run is to be ended ({record.cancel_reason}): it cannot {event}")
-    changed = replace(record, state=state, since=now, by=by, reason=reason, **_AT_EVENT[event](record))
+    changes = {"state": state, "since": now, "by": by, "reason": reason, **_no_check(record, event)}
+    changed = replace(record, **{**changes, **_AT_EVENT[event](record)})
     return _entered_todo(changed) if state is State.TODO else changed
 
 
+def _possible(record: NodeRole, event: Event) -> bool:
+    """What an event asks of a noderole beside its state."""
+    if event in (Event.CLAIM, Event.WITHDRAW):
+        return claimable(record)
+    if event is Event.CHECK:
+        return not record.refresh
+    if event is Event.REFRESH:
+        return refreshable(record)
+    if event in (Event.SUCCEED, Event.DEFER):
+        return record.check is None
+    return event is not Event.CHECKED or record.check is not None
+
+
 def _entered_todo(record: NodeRole) -> NodeRole:
-    return replace(record, generation=record.generation + 1, refresh=False)
+    return replace(record, generation=record.generation + 1, refresh=False, checked=None)
 
 
-def _nothing(_: NodeRole) -> dict[str, Any]:
-    return {}
+def _no_check(record: NodeRole, event: Event) -> dict[str, Any]:
+    """Of a check that ends, or does not begin: the newest run is the one before it again."""
+    if record.check is None or event in (Event.CLAIM, Event.CANCEL):
+        return {}
+    if record.state is not State.TRANSITION:
+        return {"check": None}
+    return {"check": None, "run": record.check.run, "epoch": record.check.epoch}
+
+
+def _as_claimed(record: NodeRole) -> Checking | None:
+    taken_over = record.state is State.TRANSITION
+    return record.check if taken_over else Checking(since=record.since, run=record.run, epoch=record.epoch)
 
 
 #: What an event changes beside the state.
-_AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
+_AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
     Event.COMMIT: lambda _: {"attempt": 0, "not_before": 0.0},
     Event.PROPOSE: lambda _: {"refresh": False},
-    Event.CLAIM: lambda record: {"attempt": record.attempt + (record.state is not State.TRANSITION)},
+    Event.CLAIM: lambda record: {
+        "attempt": record.attempt + (record.state is not State.TRANSITION),
+        "check": record.check and _as_claimed(record),
+    },
     Event.SUCCEED: lambda record: {
         "refresh": False,
+        "checked": None,
         "attempt": 0,
         "not_before": 0.0,
         "once": "done" if record.once else None,
@@ -226,15 +208,29 @@ _AT_EVENT: Final[Mapping[Event, Callable[[NodeRole], dict[str, Any]]]] = {
         "cancel_reason": None,
     },
     Event.DEFER: lambda _: {"once": None},
-    Event.LOSE: _nothing,
-    Event.CANCEL: _nothing,
+    Event.LOSE: lambda _: {},
+    Event.CANCEL: lambda _: {},
     Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
     Event.REDEPLOY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
     Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
     Event.WITHDRAW: lambda _: {"refresh": False},
+    Event.CHECK: lambda record: {
+        "refresh": True,
+        "check": Checking(),
+        "generation": record.generation + 1,
+        "not_before": 0.0,
+        "since": record.since,
+    },
+    Event.CHECKED: lambda record: {
+        "refresh": record.check.refresh,
+        "generation": record.generation + record.check.refresh,
+        "attempt": 0,
+        "since": record.check.since,
+        "cancel_reason": None,
+    },
     Event.NODE_DIED: lambda _: {"not_before": 0.0, "cancel_reason": None},
-    Event.SKIP: _nothing,
-    Event.ALLOW: _nothing,
+    Event.SKIP: lambda _: {},
+    Event.ALLOW: lambda _: {},
 }
 
 
@@ -248,7 +244,9 @@ def settled(record: NodeRole, waiting: int, now: float) -> NodeRole:
         return record
     if waiting:
         return (
-            record if record.state is State.BLOCKED else replace(record, state=State.BLOCKED, since=now, refresh=False)
+            record
+            if record.state is State.BLOCKED
+            else replace(record, state=State.BLOCKED, since=now, refresh=False, check=None)
         )
     if record.state is State.BLOCKED:
         record = _entered_todo(replace(record, state=State.TODO, since=now, reason=None))
@@ -360,20 +358,3 @@ def apply(
         except Conflict as refused:
             raise Conflict(f"{vertex.name}: {refused}") from None
     return settle(changed, now, also)
-
-
-def with_hook(vertex: Placed, record: NodeRole, before: State | None = None) -> NodeRole:
-    """The same record, with the hook of the state that it enters, where its role has one.
-
-    ``before``: the state that it leaves, where that is not the one that its noderole holds.
-    """
-    hook = HOOK_OF[record.state]
-    entered = record.state is not (before or vertex.record.state) and not _skipped(vertex.record, record)
-    if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
-        return record
-    return replace(record, hooks=(*record.hooks, hook))
-
-
-def _skipped(before: NodeRole, after: NodeRole) -> bool:
-    """Whether it became ACTIVE by SKIP: a run that ends makes ``once`` "done", and finds "started" there."""
-    return after.state is State.ACTIVE and before.once == "done" == after.once

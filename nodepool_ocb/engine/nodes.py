@@ -1,13 +1,16 @@
-"""Making and taking away nodes (seed 000, "What happens in OCB to create a node")."""
+"""Making nodes, setting them aside, and taking them away (seed 000, "What happens in OCB to create a node")."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, binding, structure, unreadable
+from nodepool_ocb.engine import addressing, aside, binding, liveness, structure, unreadable
+from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.hooks.node import with_hook
+from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import NodeView, Vertex, World, node_of
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import limits, paths
@@ -77,16 +80,36 @@ def check_name(fqdn: str, admin_domain: str | None) -> None:
         raise Invalid(f"{fqdn} is not in the admin domain; name it {labels[0]}.{admin_domain}, or change admin_domain")
 
 
-def delete(world: World, fqdn: str) -> list[Change]:
+def hold(
+    world: World, fqdn: str, by: str, reason: str, now: float, until: float | None, *, end: bool = False
+) -> Iterator[list[Change]]:
+    """Nothing new begins on the node; one transaction, none where nothing changes. ``end``: its run is cancelled, too.
+
+    Raises NotFound, Conflict where somebody else holds it, Invalid for a time that is over.
+    """
+    view = node_of(world, fqdn)
+    made = aside.put(_record(view).hold, f"node {fqdn} is held", aside.releasing(fqdn), by, reason, now, until)
+    changes = liveness.changed(world, view, now, by, hold=made)
+    running = [view.busy] if end and view.busy is not None and view.busy.record.cancel_reason is None else []
+    moved = apply_to(world, running, Event.CANCEL, now, by, f"{reason} ({by})", changes)
+    yield from moved if running else filter(None, [changes])
+
+
+def release(world: World, fqdn: str, now: float, by: str) -> list[Change]:
+    """What is left of a hold goes; empty where there is none. Raises NotFound."""
+    return liveness.changed(world, node_of(world, fqdn), now, by, hold=None)
+
+
+def delete(world: World, fqdn: str, besides: Collection[str] = ()) -> list[Change]:
     """Ask for a node's deletion: hooks of on_node_delete run first, then an annealer takes it away.
 
     Empty where no role has such a hook, or they have run: then the caller takes it away (``taking_away``). Raises NotFound,
-    or Conflict where it may not go.
+    or Conflict where it may not go; ``besides``: the nodes that go before it.
     """
     view = node_of(world, fqdn)
     unreadable.refuse_deletion(world, view)
     record = _record(view)
-    going(view)
+    going(view, besides)
     busy = view.busy if record.alive or record.virtual else None  # nobody takes it over where nobody gets
     if busy is not None and not record.deleting:
         raise Conflict(f"{busy.name} is in TRANSITION; wait until it ends: nodepool-ocb noderole wait {busy.name}")
@@ -121,8 +144,30 @@ def _marked(view: NodeView, hooks: tuple[str, ...]) -> list[Change]:
     )
 
 
-def going(view: NodeView) -> list[Vertex]:
+def in_order(views: Collection[NodeView]) -> list[NodeView]:
+    """Nodes that are to go, each before those on whose noderoles its own depend; raises Conflict for a circle of them."""
+    by_name = {view.name: view for view in views}
+    graph = {
+        name: sorted(
+            child.node.name
+            for vertex in view.noderoles.values()
+            for child in vertex.children
+            if child.node is not view and child.node.name in by_name
+        )
+        for name, view in sorted(by_name.items())
+    }
+    try:
+        return [by_name[name] for name in TopologicalSorter(graph).static_order()]
+    except CycleError as circle:
+        raise Conflict(
+            f"noderoles of these nodes depend on each other: {', '.join(circle.args[1])}; unbind some first"
+        ) from None
+
+
+def going(view: NodeView, besides: Collection[str] = ()) -> list[Vertex]:
     """The noderoles that go with a node: its own, and the PROPOSED ones of other nodes that depend on them; parents first.
+
+    Those on the nodes ``besides`` have gone by then.
 
     Raises Conflict while something works on the node, or where what depends on it elsewhere was committed, or may do so
     and cannot be read.
@@ -134,6 +179,8 @@ def going(view: NodeView) -> list[Vertex]:
     found = list(above)
     for vertex in found:  # grows while it is walked
         for child in vertex.children:
+            if child.node.name in besides:
+                continue
             if child.node is not view and child.record.state is not State.PROPOSED:
                 raise Conflict(f"{child.name} depends on {above[vertex].name}; unbind it first")
             if child not in above:

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine import marks, unreadable
+from nodepool_ocb.engine import aside, drift, marks, structure, unreadable
 from nodepool_ocb.engine.hooks import code as hookcode
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
-from nodepool_ocb.engine.noderole import placed, satisfied
-from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ordered_with
+from nodepool_ocb.engine.noderole import placed, renewing, satisfied
+from nodepool_ocb.engine.world import Vertex, World, ordered_with
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import BACKOFF_SECONDS
 from nodepool_ocb.model.records import DeploymentState, NodeRole, Role, State
@@ -24,18 +24,13 @@ from nodepool_ocb.model.skew import MOST_STEP_SECONDS
 
 ON_TRANSITION: Final = "on_transition"  # which a run begins with
 LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a noderole
-LOST_ADVICE: Final = (
-    "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
-)
-FENCE_ADVICE: Final = (
-    "; a new fence begins at 0, and the machine obeys no epoch below its newest: before the start write"
-    ' "epoch_base":{} or more into the record of the node'
-)
 
 
 class Code(StrEnum):
     """Why a noderole does not start."""
 
+    NODE_HELD = "NODE_HELD"  # somebody has set its node aside
+    PAUSED = "PAUSED"  # somebody has paused its deployment, one above it, or every annealer that is running
     PROPOSED = "PROPOSED"
     ROLLOUT_WAITING = "ROLLOUT_WAITING"  # PROPOSED, and a rollout commits it when its turn comes
     ROLLOUT_LEFT_OUT = "ROLLOUT_LEFT_OUT"  # PROPOSED, and the rollout that was to commit it does not do so any more
@@ -62,6 +57,10 @@ class Code(StrEnum):
     DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
     RUNNING = "RUNNING"  # an annealer works on it now
     DONE = "DONE"  # ACTIVE, and nobody asked for more
+
+
+#: Of what is done, or at work: nothing is held back.
+NOTHING_TO_HOLD: Final = frozenset({Code.DONE, Code.DESTRUCTIVE_DONE, Code.RUNNING})
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -97,7 +96,12 @@ def blockers(
     planned = moved is not None
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
-    if own := _of_state(vertex, record):
+    own = _of_state(vertex, record)
+    if own is not None and own.code in NOTHING_TO_HOLD:
+        yield own
+    if record.cancel_reason is None:  # a run is ended, also where nothing begins
+        yield from _of_aside(world, vertex, record, now)
+    if own is not None and own.code not in NOTHING_TO_HOLD:
         yield own
     for path in unreadable.holding(world, vertex, record) if world.unreadable else ():
         yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
@@ -106,7 +110,7 @@ def blockers(
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
         if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
             yield from _of_parents(vertex, moved)
-        if record.refresh and record.state is State.ACTIVE and (first := _goes_before(vertex, moved)):
+        if renewing(record) and record.state is State.ACTIVE and (first := _goes_before(vertex, moved)):
             yield _of_refresh(first)
         if record.state is State.TODO and (child := unsettled_child(vertex, moved)):
             yield _of_child(child)
@@ -166,8 +170,9 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
         if record.once == "done":
             text, advice = "it is destructive and was done once", f"nodepool-ocb noderole redeploy {name}"
             return Reason(Code.DESTRUCTIVE_DONE, name, since, text, advice)
-        return Reason(Code.DONE, name, since, "it is ACTIVE", f"nodepool-ocb noderole refresh {name} runs it again")
-    if state is State.ACTIVE and vertex.destructive:
+        again = f"nodepool-ocb noderole refresh {name} runs it again"
+        return Reason(Code.DONE, name, since, f"it is ACTIVE{drift.sentence(record)}", again)
+    if state is State.ACTIVE and record.check is None and vertex.destructive:
         text = "it was to run again, and its role is destructive now: only a redeployment runs it again"
         return Reason(Code.DESTRUCTIVE_DONE, name, since, text, f"nodepool-ocb noderole redeploy {name}")
     if state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
@@ -177,9 +182,19 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
     return None
 
 
+def _of_aside(world: World, vertex: Vertex, record: NodeRole, now: float) -> Iterator[Reason]:
+    node, fqdn = vertex.node.record, vertex.node.name
+    if node is not None and aside.holds(node.hold, now):
+        text, advice = f"node {fqdn} is held {aside.sentence(node.hold)}", aside.releasing(fqdn)
+        yield Reason(Code.NODE_HELD, fqdn, node.hold.since, text, advice)
+    for name, pause in aside.pauses(world, record.deployment, now).items() if world.paused else ():
+        text, advice = f"{aside.deployment(name)} is paused {aside.sentence(pause)}", aside.resuming(name)
+        yield Reason(Code.PAUSED, name, pause.since, text, advice)
+
+
 def _of_task(vertex: Vertex, record: NodeRole) -> Reason:
     """Of a task that does not run by itself: only its run, or another, moves it."""
-    name, since, of = vertex.name, record.since, f"run {record.task_run} of tasks"
+    name, since, of = vertex.name, record.since, f"tasks run {record.deployment}/{record.task_run}"
     run = f"nodepool-ocb tasks run --deployment {record.deployment}"
     if record.state is State.ERROR:
         text = f"its run failed: {record.reason or 'no reason was recorded'}"
@@ -232,7 +247,7 @@ def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex 
 
 def _goes_before(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
     """A noderole above one that is to be run again in place, which is to be so, too: it goes first."""
-    done = {each for each, record in moved.items() if each.record.refresh and not record.refresh}
+    done = {each for each, record in moved.items() if renewing(each.record) and not renewing(record)}
     return vertex.node.world.edges.refreshing.before(vertex, done)
 
 
@@ -306,32 +321,14 @@ def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
     elif claim is not None and record.state is not State.TRANSITION and (view.busy in (None, vertex)):
         text = f"annealer {claim.annealer} has claimed node {view.name} for {claim.noderole}"
         yield Reason(Code.NODE_CLAIMED, view.name, claim.since, text, "wait: it gives the node back in a moment")
-    lacking = [] if view.fence >= 0 or view.record is None else [paths.fence(view.name)]
-    lacking += [paths.gate(each.deployment, each.role) for each in _gates(vertex) if each.gate < 0]
-    for path in lacking:
-        if path not in view.world.unreadable:
-            advice = LOST_ADVICE + (
-                FENCE_ADVICE.format(_above_all_epochs(view)) if path == paths.fence(view.name) else ""
-            )
-            yield Reason(Code.INCOMPLETE, path, 0.0, f"{path} is missing, and every claim needs it", advice)
-
-
-def _above_all_epochs(view: NodeView) -> int:
-    """As far as its noderoles say."""
-    base = view.record.epoch_base if view.record else 0
-    return max([base, *(each.record.epoch for each in view.noderoles.values())])
+    for path, advice in structure.lacking(vertex):
+        yield Reason(Code.INCOMPLETE, path, 0.0, f"{path} is missing, and every claim needs it", advice)
 
 
 def _ghost(vertex: Vertex) -> bool:
     """Whether the claim on its node is nobody's who is running, or not a session's at all."""
     claim = vertex.node.claim
     return claim is not None and (not vertex.node.world.may_run(claim.annealer) or not vertex.node.claim_owner)
-
-
-def _gates(vertex: Vertex) -> list[ClusterView]:
-    """Of the clusters that it waits for, and of those that it is a member of: it cannot be written without these."""
-    named = map(vertex.node.world.clusters.get, vertex.record.parents)
-    return [*(each for each in named if each is not None and each.members), *vertex.clusters]
 
 
 def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Reason | None:
@@ -351,12 +348,9 @@ def _of_code(world: World, vertex: Vertex) -> Iterator[Reason]:
     record, stored = vertex.record, world.roles.get(vertex.role)
     begins = record.state is State.TODO or record.refresh
     taken_over = record.state is State.TRANSITION and vertex.node.claim is None and record.cancel_reason is None
-    if (
-        (begins or taken_over)
-        and stored
-        and ON_TRANSITION in stored.record.hooks
-        and hookcode.missing(world, vertex.role)
-    ):
+    if record.check is not None or stored is None or ON_TRANSITION not in stored.record.hooks:
+        return
+    if (begins or taken_over) and hookcode.missing(world, vertex.role):
         yield _of_hook(world, vertex, record, ON_TRANSITION)
 
 
@@ -386,6 +380,10 @@ def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:
     """Where none of them is ready to work on machines, and it is to be worked on."""
     if vertex.record.state not in (State.TODO, State.TRANSITION):
         return
+    pauses = {identity: daemon for identity, daemon in sorted(world.annealers.items()) if daemon.paused}
+    for identity, daemon in pauses.items() if len(pauses) == len(world.annealers) else ():
+        text, advice = f"annealer {identity} is paused {daemon.paused}", aside.resuming_daemons("annealer", daemon.host)
+        yield Reason(Code.PAUSED, identity, 0.0, text, advice)
     troubles = {identity: daemon.trouble for identity, daemon in sorted(world.annealers.items()) if daemon.trouble}
     virtual = vertex.node.record is not None and vertex.node.record.virtual
     if troubles and len(troubles) == len(world.annealers) and not virtual:

@@ -15,13 +15,23 @@ A member of a cluster that goes raises the cluster's gate in the same transactio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.engine import drift
+from nodepool_ocb.engine.world import ClusterView, NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Create, Delete, DeploymentRole, Gate, Node, Raise, Set, Structure
+
+LOST_ADVICE: Final = (
+    "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
+)
+FENCE_ADVICE: Final = (
+    "; a new fence begins at 0, and the machine obeys no epoch below its newest: before the start write"
+    ' "epoch_base":{} or more into the record of the node'
+)
 
 
 def raised(world: World, changes: Iterable[Change]) -> list[Change]:
@@ -149,3 +159,28 @@ def stored(world: World) -> Stored[Structure]:
     if world.structure is None:
         raise Conflict(f"{paths.STRUCTURE} cannot be read, and nothing may come or go without it: restore it")
     return world.structure
+
+
+# -- what every claim needs --
+
+
+def lacking(vertex: Vertex) -> Iterator[tuple[str, str]]:
+    """The paths of the fence and the gates that a claim of the noderole needs, and that are not there; with what to do."""
+    view = vertex.node
+    if view.fence < 0 and view.record is not None and paths.fence(view.name) not in view.world.unreadable:
+        yield paths.fence(view.name), LOST_ADVICE + FENCE_ADVICE.format(_above_all_epochs(view))
+    for gate in (paths.gate(each.deployment, each.role) for each in _gates(vertex) if each.gate < 0):
+        if gate not in view.world.unreadable:
+            yield gate, LOST_ADVICE
+
+
+def _above_all_epochs(view: NodeView) -> int:
+    """As far as its noderoles say."""
+    base = view.record.epoch_base if view.record else 0
+    return max([base, *(drift.epoch(each.record) for each in view.noderoles.values())])
+
+
+def _gates(vertex: Vertex) -> list[ClusterView]:
+    """Of the clusters that it waits for, and of those that it is a member of: it cannot be written without these."""
+    named = map(vertex.node.world.clusters.get, vertex.record.parents)
+    return [*(each for each in named if each is not None and each.members), *vertex.clusters]

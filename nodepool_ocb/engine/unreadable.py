@@ -34,7 +34,7 @@ def holding(world: World, vertex: Vertex, record: NodeRole) -> Iterator[str]:
     fqdn = vertex.node.name
     wanted = [paths.noderole(vertex.role, fqdn), paths.node(fqdn), paths.claim(fqdn)]
     if record.cancel_reason is None:
-        wanted += [paths.deployment(record.deployment), paths.role(vertex.role)]
+        wanted += [*map(paths.deployment, world.line(record.deployment)), paths.role(vertex.role)]
         wanted += [paths.gate(each.deployment, each.role) for each in vertex.above if isinstance(each, ClusterView)]
         wanted += [paths.noderole(*paths.split_noderole(name)) for name in vertex.unknown]
     there = [path for path in wanted if path in world.unreadable]

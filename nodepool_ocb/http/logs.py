@@ -6,8 +6,8 @@ there is nothing beyond N yet, the answer waits for it, S seconds at most. ``Log
 ``Log-Ended: no``: not yet). 416: it is shorter than N. Whoever asks again at the offset that it has reached misses nothing
 and gets nothing twice.
 
-Only plain files of one folder are served, by names that cannot lead out of it; links are not followed. There is no
-password (docs/security.md).
+Only plain files of one folder are served, by names that cannot lead out of it; links are not followed. A name is one word, of
+a build, or FOLDER/WORD, of a run. There is no password (docs/security.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -34,7 +34,8 @@ LOOK_SECONDS: Final = 0.1  # a file tells nobody that it grew
 WAITING: Final = 64  # answers that wait at a time; others are given at once
 PATIENCE_SECONDS: Final = 5.0  # for an answer, beyond what it was asked to wait
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+~@-]{0,219}")  # of an image, with the number of its build
+_WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9_.+~@-]{0,249}"
+_NAME: Final = re.compile(f"({_WORD}/)?{_WORD}")
 _OFFSET: Final = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -75,13 +76,30 @@ class Unreached(msgspec.Struct, frozen=True):
     reason: str
 
 
+def of_run(role: str, fqdn: str, run: str) -> str:
+    """The name of the log of a run.
+
+    >>> of_run("base", "n1.example.com", "0000000003-c0ffee10")
+    'n1.example.com/base-0000000003-c0ffee10'
+    """
+    return f"{fqdn}/{role}-{run}"
+
+
+def file_of(folder: str | Path, name: str) -> Path:
+    """Where the log NAME is, in a daemon's folder of logs."""
+    return Path(folder, f"{name}.log")
+
+
 # -- serving --
 
 
 class LogPage:
-    """The page ``logs`` of a daemon whose logs are ``FOLDER/NAME.log``; ``ended(NAME)``: nothing is written to it now."""
+    """The page ``logs`` of a daemon whose logs are ``FOLDER/NAME.log``; both are called on any thread.
 
-    def __init__(self, folder: Path, ended: Callable[[str], bool]) -> None:
+    ``folder``: None where none are kept now; ``ended(NAME)``: nothing is written to that log now.
+    """
+
+    def __init__(self, folder: Callable[[], Path | None], ended: Callable[[str], bool]) -> None:
         self._folder = folder
         self._ended = ended
         self._waiting = threading.BoundedSemaphore(WAITING)
@@ -111,7 +129,27 @@ class LogPage:
 
     def _piece(self, name: str, offset: int) -> Piece | Missing | Shorter:
         ended = self._ended(name)  # before the file is looked at: what is in it then is all
-        return read(self._folder / f"{name}.log", offset, ended)
+        *above, last = name.split("/")
+        try:
+            with _entered(self._folder(), above) as folder:
+                return read(Path(f"{last}.log"), offset, ended, folder)
+        except OSError:
+            return Missing(ended)
+
+
+@contextlib.contextmanager
+def _entered(folder: Path | None, below: Sequence[str]) -> Iterator[int]:
+    """A descriptor of the folder, or of one below it that no link leads to; raises OSError."""
+    if folder is None:
+        raise FileNotFoundError("no logs are kept")
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+    with contextlib.ExitStack() as stack:
+        entered = os.open(folder, flags)
+        stack.callback(os.close, entered)
+        for name in below:
+            entered = os.open(name, flags | os.O_NOFOLLOW, dir_fd=entered)
+            stack.callback(os.close, entered)
+        yield entered
 
 
 def _open(piece: Piece | Missing | Shorter) -> bool:
@@ -141,11 +179,14 @@ def _word(ended: bool) -> str:
     return "yes" if ended else "no"
 
 
-def read(file: Path, offset: int, ended: bool) -> Piece | Missing | Shorter:
-    """A part of a log that is on this host; what is no plain file, or cannot be read, is Missing."""
+def read(file: Path, offset: int, ended: bool, folder: int | None = None) -> Piece | Missing | Shorter:
+    """A part of a log that is on this host; what is no plain file, or cannot be read, is Missing.
+
+    ``folder``: a descriptor of what ``file`` is in, where it is a name alone.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a FIFO would never end
     try:
-        descriptor = os.open(file, flags)
+        descriptor = os.open(file, flags, dir_fd=folder)
     except OSError:
         return Missing(ended)
     try:
@@ -161,9 +202,9 @@ def read(file: Path, offset: int, ended: bool) -> Piece | Missing | Shorter:
         os.close(descriptor)
 
 
-def readable(file: Path) -> bool:
+def readable(file: Path | str) -> bool:
     """Whether ``read`` would give something."""
-    return not isinstance(read(file, -1, True), Missing)
+    return not isinstance(read(Path(file), -1, True), Missing)
 
 
 # -- reading --
@@ -182,13 +223,13 @@ def ask(
             to.connect()
             to.sock.settimeout(wait_seconds + patience_seconds)
             to.request("GET", path)
-            return _understood(to.getresponse())
+            return _understood(to.getresponse(), offset)
     except (OSError, ValueError, http.client.HTTPException) as error:
         return Unreached(f"{address}: {error or type(error).__name__}")
 
 
-def _understood(answer: http.client.HTTPResponse) -> Piece | Missing | Shorter:
-    """Raises ValueError for what was cut, or is no such page."""
+def _understood(answer: http.client.HTTPResponse, offset: int) -> Piece | Missing | Shorter:
+    """Raises ValueError for what was cut, or is no such page, or another part than the one from ``offset`` on."""
     ended = answer.getheader("Log-Ended", "") == "yes"
     if answer.status == 404:
         return Missing(ended)
@@ -199,4 +240,7 @@ def _understood(answer: http.client.HTTPResponse) -> Piece | Missing | Shorter:
     data = answer.read(PIECE_BYTES + 1)
     if len(data) != int(answer.getheader("Content-Length", "")):
         raise ValueError("the answer was cut")
-    return Piece(data, int(answer.getheader("Log-Offset", "")), int(answer.getheader("Log-Size", "")), ended)
+    piece = Piece(data, int(answer.getheader("Log-Offset", "")), int(answer.getheader("Log-Size", "")), ended)
+    if 0 <= offset != piece.offset:
+        raise ValueError(f"it gave what begins at byte {piece.offset}, and not at byte {offset}")
+    return piece

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings
 from nodepool_ocb.model.records import Json, Node, Role
+from nodepool_ocb.telemetry.masks import Mask
 
 TAIL_BYTES: Final = 4096  # of the output, kept in the record of the run
 LOG_BYTES: Final = 16 << 20  # of the output, kept in a file
@@ -35,13 +36,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     attributes: dict[str, Json] = {}  # all that is visible to the role
     timeout_seconds: float = 1800.0
+    check: bool = False  # nothing is to be changed: what is asked is whether the machine is as the role leaves it
     log: Path | None = None  # where the output goes
     log_bytes: int = LOG_BYTES  # of it, at most
+    mask: Mask = Mask()  # of the secrets among the attributes: they are in no log, tail or reason
 
     @property
     def destructive(self) -> bool:
         """Whether it must not be done twice, not even in part."""
-        return "destructive" in self.definition.flags
+        return "destructive" in self.definition.flags and not self.check
 
 
 class Succeeded(msgspec.Struct, frozen=True):
@@ -147,6 +150,15 @@ class Jig(Protocol):
 
 
 @runtime_checkable
+class Checker(Protocol):
+    """A jig that knows orders to ``check``; another one never gets any."""
+
+    @property
+    def checks(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
 class Configurable(Protocol):
     """A jig that takes over other settings while it is used; another one keeps those that it was made with."""
 
@@ -154,12 +166,13 @@ class Configurable(Protocol):
         """Orders that come from now on are done with these; runs under way are left alone. Must not raise."""
 
 
-def bounded(outcome: Outcome) -> Outcome:
-    """The same with texts that can be stored: a reason and a tail of bounded length, without lone surrogates."""
+def bounded(outcome: Outcome, mask: Mask = Mask()) -> Outcome:  # noqa: B008
+    """The same with texts that can be stored: a reason and a tail of bounded length, without secrets or lone surrogates."""
     changed = {}
     for field, most in (("reason", REASON_CHARACTERS), ("tail", TAIL_BYTES)):
         text = getattr(outcome, field, None)
         if isinstance(text, str):
+            text = mask.text(text)
             whole = text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
             changed[field] = whole.encode("utf-8", "replace").decode()
     return replace(outcome, **changed)

@@ -16,6 +16,7 @@ from typing import BinaryIO, Final
 
 from nodepool_ocb.jigs.jig import LOG_BYTES, TAIL_BYTES
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.telemetry.masks import Mask, Stream
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +28,20 @@ _said: dict[int | None, float] = {}  # errno → when it was said
 
 
 class Output:
-    """Bytes of one run in their order; each is taken once, however often and from wherever it comes."""
+    """Bytes of one run in their order, without its secrets; each is taken once, however often and from wherever it comes.
 
-    def __init__(self, file: Path | None, most_bytes: int = LOG_BYTES) -> None:
+    Whoever asks about the run once more writes the same bytes over those that are in its file: whoever reads the file
+    meanwhile never sees it shrink, unless the run was started anew.
+    """
+
+    def __init__(self, file: Path | None, most_bytes: int = LOG_BYTES, mask: Mask = Mask()) -> None:  # noqa: B008
         self.position = 0  # how many bytes of the run are known
+        self._mask = mask
+        self._stream = Stream(mask)
+        self._gap = 0  # bytes that may be the end of a secret whose beginning did not come
         self._tail = b""
         self._path = file
         self._file: BinaryIO | None = None
-        self._begun = False
         self._room = most_bytes
         self._most_bytes = most_bytes
         if file is not None:
@@ -51,12 +58,17 @@ class Output:
     @property
     def tail(self) -> str:
         """The end, as text."""
-        return self._tail.decode("utf-8", "replace")
+        return (self._tail + self._stream.rest())[-TAIL_BYTES:].decode("utf-8", "replace")
 
     def take(self, start: int, data: bytes) -> None:
         """Bytes from this place on; those that are known already are left out."""
         new = data[max(0, self.position - start) :]
         self.position += len(new)
+        cut = min(self._gap, len(new))
+        self._gap -= cut
+        self._tell(self._stream.take(new[cut:]))
+
+    def _tell(self, new: bytes) -> None:
         self._tail = (self._tail + new[-TAIL_BYTES:])[-TAIL_BYTES:]
         if self._file is not None and new:
             try:
@@ -67,12 +79,20 @@ class Output:
     def skip(self, position: int) -> None:
         """What lies between is not to be had: what comes next begins here."""
         if position > self.position:
-            self.take(self.position, LEFT_OUT)
+            self._tell(self._stream.end() + LEFT_OUT)
             self.position = position
+            self._gap = max(0, self._mask.longest - 1)
 
     def restart(self) -> None:
-        """The run was started anew: what comes now is another's first byte."""
-        self.position = 0
+        """The run was started anew: what comes now is another's first byte, and what was kept is not of it."""
+        self._stream = Stream(self._mask)
+        self.position, self._gap, self._tail, self._room = 0, 0, b"", self._most_bytes
+        if self._file is not None:
+            try:
+                self._file.truncate(0)
+                self._file.seek(0)
+            except OSError as error:
+                self._give_up(error)
 
     def __enter__(self) -> Output:
         return self
@@ -80,12 +100,10 @@ class Output:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._tell(self._stream.end())
         self._close()
 
     def _keep(self, file: BinaryIO, new: bytes) -> None:
-        if not self._begun:
-            file.truncate(0)  # of the same run, asked about once more: all of it comes again
-            self._begun = True
         _write(file, new[: self._room])
         if len(new) > self._room:
             file.write(CUT.format(self._most_bytes).encode())
@@ -125,8 +143,8 @@ def _opened(file: Path) -> BinaryIO:
     for _ in range(2):
         file.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            return open(file, "ab", buffering=0, opener=_private)
-    return open(file, "ab", buffering=0, opener=_private)
+            return open(file, "r+b", buffering=0, opener=_private)
+    return open(file, "r+b", buffering=0, opener=_private)
 
 
 def _write(file: BinaryIO, data: bytes) -> None:
@@ -137,4 +155,4 @@ def _write(file: BinaryIO, data: bytes) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | os.O_CREAT, 0o600)

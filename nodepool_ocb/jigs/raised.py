@@ -8,6 +8,7 @@ from pathlib import Path
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import REASON_CHARACTERS, Failed
 from nodepool_ocb.jigs.output import Output
+from nodepool_ocb.telemetry.masks import Mask
 
 
 def sentence(error: BaseException) -> str:
@@ -25,8 +26,14 @@ def sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {said[:REASON_CHARACTERS]}" if said else type(error).__name__
 
 
-def failed(error: BaseException, log: Path | None, log_bytes: int, before: str = "") -> Failed:
+def failed(
+    error: BaseException,
+    log: Path | None,
+    log_bytes: int,
+    before: str = "",
+    mask: Mask = Mask(),  # noqa: B008
+) -> Failed:
     """The failure of a run; ``before`` begins its reason."""
-    with Output(log, log_bytes) as output:
+    with Output(log, log_bytes, mask) as output:
         output.take(0, "".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
     return Failed(before + sentence(error), tail=output.tail, log=output.file)

@@ -56,4 +56,4 @@ def _work(provided: code.Role, order: Order, answers: queue.SimpleQueue[Outcome]
     try:
         answers.put(Succeeded(dict(provided.run(order))))
     except BaseException as error:  # other people's code: whatever it raises is its failure
-        answers.put(failed(error, order.log, order.log_bytes))
+        answers.put(failed(error, order.log, order.log_bytes, mask=order.mask))

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings, SshSettings
+from nodepool_ocb.engine.drift import HONOURED
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unknown, Unreachable
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.jigs.ssh import protocol
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 90.0  # beyond the order's own time, which the machine keeps: for ending what ran before it
 REMEMBERED: Final = 10_000
+NO_CHECK: Final = "its role has no check any more"
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
@@ -38,6 +40,7 @@ class ScriptJig:
     name = "script"
     instant = False
     attaches = True
+    checks = True
 
     def __init__(self, settings: Settings) -> None:
         self._pool = pool(settings.ssh)
@@ -55,6 +58,9 @@ class ScriptJig:
 
     def prepared(self, order: Order) -> Order | Failed | Unknown:
         """The order with the text of what is to run on the machine, or why there is none."""
+        own = order.definition.check
+        if order.check and own != HONOURED:
+            return replace(order, definition=replace(order.definition, script=own)) if own else Failed(NO_CHECK)
         return order if order.definition.script else Failed(f"role {order.role} has no script")
 
     def beside(self, order: Order, link: Link) -> AbstractContextManager[object]:  # noqa: ARG002
@@ -63,7 +69,7 @@ class ScriptJig:
 
     def _do(self, order: Order, stop: threading.Event) -> Outcome:
         key = (order.node, protocol.name(order))
-        with Output(order.log, order.log_bytes) as output:
+        with Output(order.log, order.log_bytes, order.mask) as output:
             before = self._asked.get(key, order.previous_epoch)
             errand = Errand(order, stop, output, self._pool, before, partial(self.beside, order))
             outcome = errand.outcome()

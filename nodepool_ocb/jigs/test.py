@@ -1,7 +1,7 @@
 """Jig test: acts on nothing and behaves as its parameters say, for trying out a graph before it meets machines.
 
 The role's parameters, or attributes of the same names at the top, which count more, are ``delay`` (seconds),
-``fail`` (true, or a text that is the reason) and ``hang`` (true: until the time-out).
+``fail`` (true, or a text that is the reason), ``hang`` (true: until the time-out) and ``drift`` (true: a check finds some).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ class TestJig:
     name = "test"
     instant = False
     attaches = False
+    checks = True
 
     def __init__(self, settings: Settings) -> None: ...
 
@@ -33,6 +34,8 @@ class TestJig:
             return Failed(f"timed out after {order.timeout_seconds:g} s")
         if fail := _setting(order, "fail"):
             return Failed(fail if isinstance(fail, str) else "asked to fail", exit_code=1)
+        if order.check and _setting(order, "drift"):
+            return Failed("exit code 2", exit_code=2, tail="asked to find drift")
         return Succeeded(order.attributes)
 
     def cancel(self, order: Order) -> None: ...

@@ -22,6 +22,10 @@ TRANSACTION_CHANGES: Final = 500
 MOST_BYTES: Final = TRANSACTION_BYTES // 2  # aimed at
 MOST_CHANGES: Final = TRANSACTION_CHANGES // 2
 
+ENTRY_BYTES: Final = 4 * 1024  # of one entry of the journal, which comes on top of a transaction
+ENTRIES: Final = 5000  # of the journal, at most
+ENTRIES_LEFT: Final = 4900  # by whoever finds more than that many
+
 #: What a change takes beside its path and data: headers, a chroot, an ACL of five users.
 OVERHEAD_BYTES: Final = 400
 

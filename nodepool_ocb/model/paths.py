@@ -19,10 +19,21 @@ TASKS = "/ocb/tasks"
 TASK_RUNS = "/ocb/tasks/runs"
 TASK_RELEASES = "/ocb/tasks/releases"
 TASK_DEPLOYMENTS = "/ocb/tasks/deployments"
+JOURNAL = "/ocb/journal"
+JOURNAL_ENTRIES = "/ocb/journal/entries"
 IMAGES = "/nodepool/image"
 POOL_CLOCK = "/nodepool/clock"  # for who may not write below /ocb
 DAEMON_KINDS = ("annealer", "builder", "launcher")
 POOL_KINDS = ("builder", "launcher")  # those that live below /nodepool
+
+
+def entry(number: int) -> str:
+    """An entry of the journal.
+
+    >>> entry(7)
+    '/ocb/journal/entries/0000000007'
+    """
+    return f"/ocb/journal/entries/{number:010}"
 
 
 def role(name: str) -> str:
@@ -104,6 +115,19 @@ def daemons(kind: str) -> str:
 
 def daemon(kind: str, identity: str) -> str:
     return f"{daemons(kind)}/{identity}"
+
+
+def daemon_pauses(kind: str) -> str:
+    """Where the pauses of the daemons of a kind are, by host.
+
+    >>> daemon_pauses("annealer"), daemon_pauses("builder")
+    ('/ocb/paused/annealer', '/nodepool/daemons/paused/builder')
+    """
+    return f"{'/nodepool/daemons' if kind in POOL_KINDS else '/ocb'}/paused/{kind}"
+
+
+def daemon_pause(kind: str, host: str) -> str:
+    return f"{daemon_pauses(kind)}/{host}"
 
 
 # -- rollouts (seed 003) --

@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from nodepool_ocb.model.aliveness import Mark, Suspicion
+from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.drift import Checked, Checking, Checks, Drift
 from nodepool_ocb.model.ranges import (
     Backoff,
     Count,
@@ -33,6 +35,8 @@ from nodepool_ocb.model.ranges import (
     Timeout,
     Times,
 )
+
+Once: TypeAlias = Literal["started", "done"]  # what was done of a destructive role
 
 Json: TypeAlias = Any  # JSON: None, bool, int, float, str, list, dict with text keys
 
@@ -73,6 +77,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     reason: str | None = None  # what was found when it was asked last: "connect: ...", with the step that failed
     mark: Mark | None = None  # while it is not alive: who said so, and how long that holds
     suspicion: Suspicion | None = None  # while it is alive: one annealer does not reach it, and others look
+    hold: Aside | None = None  # while that holds nothing new begins on it, and nobody probes it
     addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
     user: Login = "root"
     host_keys: tuple[str, ...] = ()  # pinned: "ssh-ed25519 AAAA..."
@@ -106,12 +111,19 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
     by: str | None = None  # who caused the newest change
     refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
-    once: Literal["started", "done"] | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
+    check: Checking | None = None  # with refresh: that run is a check, and changes nothing
+    checked: Checked | None = None  # what the newest check found, where none ran since
+    once: Once | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
     not_before: Moment = 0.0  # back-off: not to be claimed before this time
     hooks: tuple[NoderoleHook, ...] = ()  # that are still to run, oldest first: on_proposed, on_todo, ...
     cancel_reason: str | None = None  # in TRANSITION: its run is to be ended, and why; then this is an ERROR
     task_run: Id | None = None  # of what a task list made: the run of tasks that it belongs to
     rank: Times = 0  # of those that may start on its node the highest goes first
+
+    @property
+    def drift(self) -> Drift | None:
+        """What the newest check found since the newest run; None where there was none."""
+        return self.checked.drift if self.checked else None
 
 
 class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -121,6 +133,8 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state: DeploymentState = DeploymentState.PROPOSED
     since: Moment = 0.0
     by: str | None = None
+    checks: Checks | None = None  # when what is ACTIVE in it is checked
+    pause: Aside | None = None  # while that holds nothing new begins in it, or in any deployment below it
 
 
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -177,12 +191,20 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     started: Moment
     state: str = "running"  # running or draining
     trouble: str | None = None  # why it is not ready, in one sentence
+    paused: str | None = None  # by whom, until when and why it begins nothing new
     jigs: tuple[str, ...] = ()
     slots: Times = 0
     code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps whose hooks it can run
     pages: str | None = None  # HOST:PORT of what it serves over HTTP
+    log_dir: str | None = None  # of an annealer: the folder with the outputs of its runs, FQDN/ROLE-RUN.log
     providers: tuple[str, ...] = ()  # of a builder: those that it reaches
     images: Mapping[str, ImageSettings] = {}  # of a builder: those that its configuration has
+
+
+class DaemonPause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``paused/<kind>/<host>``: the daemons of a kind on a host begin nothing new."""
+
+    pause: Aside
 
 
 class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -191,7 +213,7 @@ class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     annealer: str
     started: Moment
     ended: Moment
-    outcome: str  # succeeded, failed, unreachable, abandoned, unknown, died
+    outcome: str  # succeeded, failed, unreachable, abandoned, unknown, died; of a check: in-sync, drifted, unknown
     generation: Count
     epoch: Count
     queued: Moment | None = None  # when nothing was left to wait for but an annealer
@@ -221,6 +243,7 @@ class Attrib(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     default: Json = None
     schema: Json = None  # JSON Schema, translated from the barclamp's kwalify
     ui_renderer: str | None = None
+    secret: bool = False  # its value is encrypted or a reference, and is shown to nobody
 
 
 class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -240,6 +263,7 @@ class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     hooks: tuple[str, ...] = ()  # the hooks which that class overrides; annealers run these, see docs/hooks.md
     task: str | None = None  # of a task list: its id there
     script: str | None = None  # what the script jig runs
+    check: str | None = None  # what it runs for a check; "--check": its own script, with that behind it
     parameters: Mapping[str, Json] = {}  # for its jig, e.g. {"delay": 3, "fail": true} of jig test
     timeout_seconds: Timeout = 1800.0
     retries: Retries = 0  # runs again this often before ERROR
@@ -333,4 +357,11 @@ class Raise(msgspec.Struct, frozen=True):
     data: Gate
 
 
-Change: TypeAlias = Check | Create | Set | Delete | Raise
+class Append(msgspec.Struct, frozen=True):
+    """A znode is made below ``path``, which must exist; its name is the next number there. Any number may do so at once."""
+
+    path: str
+    data: Record
+
+
+Change: TypeAlias = Check | Create | Set | Delete | Raise | Append

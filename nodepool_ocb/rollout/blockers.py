@@ -63,7 +63,7 @@ def for_somebody(rollout: Rollout) -> tuple[str, ...]:
     flying = any(progress.state in IN_FLIGHT for progress in rollout.nodes.values())
     if rollout.over or not paused or working or flying:
         return ()
-    return () if step(rollout, {}, rollout.head.since).decisions else paused
+    return () if rollout.head.aside or step(rollout, {}, rollout.head.since).decisions else paused
 
 
 def _group(rollout: Rollout, node: str) -> str | None:

@@ -9,14 +9,38 @@ from msgspec.structs import replace
 
 from nodepool_ocb.rollout import criteria
 from nodepool_ocb.rollout.criteria import Count
-from nodepool_ocb.rollout.records import IN_FLIGHT, LOST, GroupRecord, GroupState, NodeState, Progress, Rollout
+from nodepool_ocb.rollout.records import (
+    IN_FLIGHT,
+    LOST,
+    GroupRecord,
+    GroupState,
+    NodeState,
+    Progress,
+    Rollout,
+    RolloutRecord,
+)
 from nodepool_ocb.rollout.strategy import Group, Phase
 
 
+def clock(head: RolloutRecord, now: float) -> float:
+    """The rollout's own time: it stands still while its deployment is paused."""
+    return min(now, now if head.aside_since is None else head.aside_since) - head.aside_seconds
+
+
+def phase_begins(head: RolloutRecord, now: float) -> dict[str, float]:
+    """The fields of a group that say when its phase began, where that is now."""
+    return {"phase_since": now, "aside_before": max(now - clock(head, now), 0.0)}
+
+
 def deadline(phases: Sequence[Phase], record: GroupRecord) -> float:
-    """When the phase that a group is in runs out of time."""
+    """When the phase that a group is in runs out of time, by the rollout's own time."""
+    return record.phase_since - record.aside_before + allowed_seconds(phases, record)
+
+
+def allowed_seconds(phases: Sequence[Phase], record: GroupRecord) -> float:
+    """How long the phase that a group is in may take."""
     phase = phases[record.phase]
-    return record.phase_since + record.group.timeouts.get(phase.name, phase.timeout_seconds)
+    return record.group.timeouts.get(phase.name, phase.timeout_seconds)
 
 
 def passed_over(record: GroupRecord) -> bool:

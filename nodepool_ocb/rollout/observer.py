@@ -21,7 +21,7 @@ from typing import Final
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.deployments import below
-from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.noderole import Event, renewing
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout import groups
@@ -92,8 +92,8 @@ class Observer:
     def _moves(self, vertex: Vertex, event: Event) -> bool:
         """Whether a refresh, or taking it back, makes sense now."""
         if event is Event.REFRESH:
-            return self._outdated(vertex) and not vertex.record.refresh and not vertex.destructive
-        return event is not Event.WITHDRAW or (self._outdated(vertex) and vertex.record.refresh)
+            return self._outdated(vertex) and not renewing(vertex.record) and not vertex.destructive
+        return event is not Event.WITHDRAW or (self._outdated(vertex) and renewing(vertex.record))
 
     def _outdated(self, vertex: Vertex) -> bool:
         """Whether it has not run since the rollout began."""
@@ -158,7 +158,7 @@ class Observer:
         match record.state:
             case State.ACTIVE if not self._outdated(vertex):
                 return None, None
-            case State.ACTIVE if record.refresh:
+            case State.ACTIVE if renewing(record):
                 return "waiting", None
             case State.ACTIVE if vertex.destructive:
                 return "stuck", f"{vertex.name} is destructive, and is not run again"

@@ -9,11 +9,12 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine.selection.bits import positions
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout import selectors
 from nodepool_ocb.rollout.records import GroupRecord, Progress, Rollout, RolloutRecord, ranges, split
-from nodepool_ocb.rollout.selectors import Index, positions
+from nodepool_ocb.rollout.selectors import Index
 from nodepool_ocb.rollout.strategy import Criteria, InFlight, Strategy
 
 

@@ -148,6 +148,7 @@ class GroupRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     phase: Times = 0  # at work in this one, or ended in it; from 0
     batch: Times = 0  # the same
     phase_since: Moment = 0.0  # when this phase of this batch began: its time-out counts from here
+    aside_before: Moment = 0.0  # for how many seconds the rollout had been paused then
     begun: Times = 0  # phases, in all batches and attempts
     turn: Times = 0  # the how many-th group it was to begin, or to fail
     attempt: Times = 0  # how often it has begun
@@ -180,6 +181,9 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     task_run: Id | None = None  # the run of tasks whose stages its phases name
     sends: Mapping[str, tuple[str, ...]] = {}  # phase → the roles of the tasks of that run that it sends
     may_fail: tuple[str, ...] = ()  # of these, the roles whose failure counts for nothing
+    aside: str | None = None  # by whom, until when and why its deployment is paused
+    aside_since: Moment | None = None  # since when it stands still for that
+    aside_seconds: Moment = 0.0  # for how long it has stood still before
 
 
 def cancelled(head: RolloutRecord) -> bool:

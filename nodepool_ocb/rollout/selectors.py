@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.selection.bits import bits, positions
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout.strategy import Selector
@@ -80,24 +81,6 @@ def _keys(name: str, node: Node) -> Iterator[tuple[str, str]]:
     yield from (("label", f"{key}:{value}") for key, value in node.labels.items())
     if node.rack is not None:
         yield ("rack", node.rack)
-
-
-def bits(positions: Iterable[int]) -> int:
-    """The int in which these bits are set."""
-    chosen = list(positions)
-    text = bytearray(max(chosen, default=-1) // 8 + 1)
-    for position in chosen:
-        text[position >> 3] |= 1 << (position & 7)
-    return int.from_bytes(text, "little")
-
-
-def positions(mask: int) -> list[int]:
-    """The bits that are set in an int.
-
-    >>> positions(bits([0, 9, 3]))
-    [0, 3, 9]
-    """
-    return [position for position, bit in enumerate(reversed(format(mask, "b"))) if bit == "1"]
 
 
 def inventory(world: World, deployment: str) -> dict[str, Node]:

@@ -1,11 +1,12 @@
 """The engine of rollouts: one step, from what is recorded and what is seen to what is decided.
 
-A step decides in one of four rounds, the first that has anything to decide, so that a round touches one kind of znode:
+A step decides in one of five rounds, the first that has anything to decide, so that a round touches one kind of znode:
 
-1. what came back: nodes in flight become sent, prepared, success, failure or unknown;
-2. what somebody asked to be retried: nodes, then groups, are put back;
-3. groups: they begin, pass phases and batches, pause, succeed and fail; and the rollout stops, or ends;
-4. what is sent: nodes go in flight, as far as the limits allow.
+1. whether its deployment is paused: then nothing is sent, and the rollout's own time stands still;
+2. what came back: nodes in flight become sent, prepared, success, failure or unknown;
+3. what somebody asked to be retried: nodes, then groups, are put back;
+4. groups: they begin, pass phases and batches, pause, succeed and fail; and the rollout stops, or ends;
+5. what is sent: nodes go in flight, as far as the limits allow.
 
 Whoever decides again after any part of a round was written, in its order, ends in the same place. What is to be done to
 machines (``actions``) follows from the record alone, never from a decision that is not written yet.
@@ -28,13 +29,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
+from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout, cancelled
-from nodepool_ocb.rollout.rounds import deciding, retrying, returned, sending
+from nodepool_ocb.rollout.rounds import aside, deciding, retrying, returned, sending
 
 
 class Directive(StrEnum):
@@ -44,6 +47,10 @@ class Directive(StrEnum):
     RETRY = "retry"  # the same, and those in ERROR are retried
     RECALL = "recall"  # those in TODO or BLOCKED are proposed again, refreshes are withdrawn: nothing begins any more
     CANCEL = "cancel"  # the same, and the runs of those in TRANSITION are cancelled
+
+
+#: What lets something begin: not while the deployment is paused.
+SENDS: Final = frozenset({Directive.COMMIT, Directive.RETRY})
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -62,10 +69,13 @@ class Step(msgspec.Struct, frozen=True):
     due: float | None  # None: nothing comes from the passing of time
 
 
-def step(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> Step:
-    """What is to be done next. ``seen`` says how the noderoles of the nodes stand that are ``watched``."""
+def step(rollout: Rollout, seen: Mapping[str, Seen], now: float, pause: Aside | None = None) -> Step:
+    """What is to be done next. ``seen`` says how the noderoles of the nodes stand that are ``watched``; ``pause``: what pauses
+    its deployment now.
+    """
     decisions = (
-        returned.decide(rollout, seen, now)
+        aside.decide(rollout, pause, now)
+        or returned.decide(rollout, seen, now)
         or retrying.decide(rollout, seen, now)
         or deciding.decide(rollout, seen, now)
         or sending.decide(rollout, now)
@@ -86,7 +96,8 @@ def _actions(rollout: Rollout, seen: Mapping[str, Seen]) -> Iterator[Action]:
     by_person = cancelled(rollout.head)
     for name, there in seen.items():
         progress = rollout.nodes[name]
-        if directive := _directive(progress, there, recalled(progress), by_person):
+        directive = _directive(progress, there, recalled(progress), by_person)
+        if directive is not None and not (rollout.head.aside and directive in SENDS):
             yield Action(directive, name, progress.passed)
 
 
@@ -104,7 +115,10 @@ def _directive(progress: Progress, there: Seen, recalled: bool, by_person: bool)
 
 
 def _due(rollout: Rollout, now: float) -> float | None:
+    if rollout.head.aside is not None:
+        return None
     phases = rollout.head.strategy.phases
+    ahead = now - groups.clock(rollout.head, now)
     at_work = (group for group in rollout.groups.values() if group.state is GroupState.RUNNING)
-    deadlines = (groups.deadline(phases, group) for group in at_work)
+    deadlines = (groups.deadline(phases, group) + ahead for group in at_work)
     return min((each for each in deadlines if each > now), default=None)

@@ -1,10 +1,13 @@
-"""The daemons of a kind that have a session now."""
+"""The daemons of a kind that have a session now, and the pauses of those of a host."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.model.records import Daemon, DaemonPause
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.reading import Reading
 
@@ -25,4 +28,23 @@ def read(session: Reading, kind: str, unread: dict[str, str] | None = None) -> d
             found[id] = None
             if unread is not None:
                 unread[znode.path] = str(spoiled)
+    return found
+
+
+def pause(session: Reading, kind: str, host: str) -> Stored[DaemonPause] | None:
+    """What pauses the daemons of a kind on a host; raises Invalid, Unavailable or Denied."""
+    znode = session.get(paths.daemon_pause(kind, host))
+    return None if znode is None else Stored(codec.decode(DaemonPause, znode), znode.version, znode.mzxid)
+
+
+def pauses(session: Reading) -> dict[tuple[str, str], DaemonPause]:
+    """All that can be read, by kind and host; raises Unavailable or Denied."""
+    hosts = [(kind, host) for kind in paths.DAEMON_KINDS for host in session.children(paths.daemon_pauses(kind)) or ()]
+    found: dict[tuple[str, str], DaemonPause] = {}
+    for key, znode in zip(
+        sorted(hosts), session.get_many([paths.daemon_pause(*key) for key in sorted(hosts)]), strict=True
+    ):
+        with suppress(Invalid):
+            if znode is not None:
+                found[key] = codec.decode(DaemonPause, znode)
     return found

@@ -347,6 +347,7 @@ def parents(session: Session) -> None:
             paths.NODES,
             paths.ROLLOUTS,
             paths.TASK_RUNS,
+            paths.JOURNAL_ENTRIES,
             paths.CLOCK,
             paths.daemons("annealer"),
         ),

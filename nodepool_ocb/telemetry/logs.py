@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from nodepool_ocb.config import LogSettings
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.telemetry import visible
+from nodepool_ocb.telemetry import masks, visible
 
 #: Attributes that every record has, so that what is left was given as ``extra``.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -93,7 +93,7 @@ class Plain(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """With the journal's priority before every line of it."""
-        lines = [visible.line(line) for line in super().format(record).split("\n")]
+        lines = [visible.line(line) for line in masks.masked(super().format(record)).split("\n")]
         start = f"<{_PRIORITY.get(record.levelname, 6)}>" if self._journal else ""
         return "\n".join(start + line for line in lines)
 
@@ -111,4 +111,4 @@ class Lines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return visible.exact(json.dumps(line, default=str, ensure_ascii=False))
+        return visible.exact(masks.masked(json.dumps(line, default=str, ensure_ascii=False)))

@@ -27,6 +27,10 @@ TURN_SECONDS: Final = Histogram("nodepool_ocb_turn_seconds", "How long a turn to
 # -- work --
 TRANSITIONS: Final = Counter("nodepool_ocb_transitions", "Events committed to noderoles.", ["event"])
 NODEROLES: Final = Gauge("nodepool_ocb_noderoles", "Noderoles as this daemon's cache has them.", ["state"])
+DRIFT: Final = Gauge("nodepool_ocb_noderoles_drift", "Noderoles by what their newest check found.", ["drift"])
+CHECKS_ASKED: Final = Counter(
+    "nodepool_ocb_checks_asked", "Checks, and runs of what drifted, that schedules asked for."
+)
 SLOTS: Final = Gauge("nodepool_ocb_slots", "How many jigs this annealer may run at once.")
 SLOTS_BUSY: Final = Gauge("nodepool_ocb_slots_busy", "How many jigs it runs now.")
 RUNS: Final = Counter("nodepool_ocb_runs", "Runs that ended.", ["jig", "outcome"])

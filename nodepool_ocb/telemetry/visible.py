@@ -1,7 +1,8 @@
 """Texts of machines, files and people on their way to a terminal: what would act on it is shown instead.
 
-Control characters (C0, DEL, C1), what ends a line in Unicode, what turns the direction of writing, and lone surrogates are
-spelled as a Python string would spell them. Line feed and tab stay. Pure.
+Control characters (C0, DEL, C1), what ends a line in Unicode, what turns the direction of writing, what takes no room, and
+lone surrogates are spelled as a Python string would spell them; of marks that are put on one letter, those beyond the
+sixteenth. Line feed and tab stay, and so do the joiners of scripts and of pictures. Pure.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import re
 from typing import Final
 
 _ODD: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-    "|[\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff]|[\U000e0000-\U000e007f]"
+    "|(?<=[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{16})"
+    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
 )
 
 

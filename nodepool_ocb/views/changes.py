@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Create, Delete, Gate, Raise, Record
-from nodepool_ocb.views.view import View
+from nodepool_ocb.model.records import (
+    Append,
+    Change,
+    Check,
+    Create,
+    Delete,
+    DeploymentRole,
+    Gate,
+    Json,
+    Node,
+    Raise,
+    Record,
+    Set,
+)
+from nodepool_ocb.views.history import differences
+from nodepool_ocb.views.history.differences import FieldRow
+from nodepool_ocb.views.view import View, whole
 
 VERBS: Final = {"Create": "create", "Delete": "delete"}
-KINDS: Final = {"NodeRole": "noderole", "DeploymentRole": "deployment role"}
+KINDS: Final = {
+    "NodeRole": "noderole",
+    "DeploymentRole": "deployment role",
+    "RolloutPointer": "rollout",
+    "TaskRunPointer": "run of tasks",
+}
 
 
 class ChangeRow(View, frozen=True, kw_only=True):
@@ -22,6 +43,19 @@ class ChangeRow(View, frozen=True, kw_only=True):
     kind: str
     name: str
     state: str | None  # that it has then
+    fields: tuple[FieldRow, ...] | msgspec.UnsetType = msgspec.UNSET  # that change, where they are known
+
+
+class DetailedRow(View, frozen=True, kw_only=True):
+    """A change for the eye: what it does to fields is one text."""
+
+    row: ChangeRow
+    fields: str
+
+    @classmethod
+    def of(cls, row: ChangeRow) -> DetailedRow:
+        """A row of a table."""
+        return cls(row=row, fields="; ".join(each.words for each in row.fields or ()))
 
 
 class ChangesDocument(View, frozen=True, kw_only=True):
@@ -48,23 +82,58 @@ class OfWorld(Protocol):
 
 
 Parse = Callable[[str], OfWorld | None]
+#: By path and version: the JSON that is there before.
+Before: TypeAlias = Mapping[tuple[str, int], Json]
 
 
-def rows(changes: Iterable[Change], parse: Parse) -> tuple[ChangeRow, ...]:
+def rows(changes: Iterable[Change], parse: Parse, before: Before | None = None) -> tuple[ChangeRow, ...]:
     """Without what only keeps order: checks, fences, gates, the structure, empty znodes."""
-    return tuple(row for change in changes if (row := _row(change, parse)) is not None)
+    return tuple(row for change in changes if (row := _row(change, parse, before or {})) is not None)
 
 
-def _row(change: Change, parse: Parse) -> ChangeRow | None:
-    if isinstance(change, Check | Raise):
+def _row(change: Change, parse: Parse, before: Before) -> ChangeRow | None:
+    if isinstance(change, Check | Raise | Append):
         return None
     data = None if isinstance(change, Delete) else change.data
-    named = _of_image(change.path) or _of_world(change, data, parse(change.path))
+    named = _of_image(change.path) or _of_pause(change.path) or _of_world(change, data, parse(change.path))
     if named is None:
         return None
     state = getattr(data, "state", None) if isinstance(data, Record) else None
     verb = VERBS.get(type(change).__name__, "change")
-    return ChangeRow(change=verb, kind=named[0], name=named[1], state=None if state is None else str(state))
+    return ChangeRow(
+        change=verb,
+        kind=named[0],
+        name=named[1],
+        state=None if state is None else str(state),
+        fields=_fields(change, before) or msgspec.UNSET,
+    )
+
+
+def _fields(change: Change, before: Before) -> tuple[FieldRow, ...]:
+    """What differs; of what is made, where people gave its values."""
+    if not isinstance(change, Create | Set):
+        return ()
+    old = {} if isinstance(change, Create) else before.get((change.path, change.version))
+    if not isinstance(old, dict):
+        return ()
+    if isinstance(change.data, Mapping):
+        return differences.fields(old, change.data)
+    if isinstance(change.data, Record) and (old or isinstance(change.data, Node | DeploymentRole)):
+        new = {name: value for name, value in whole(change.data).items() if name != "unknown"}
+        return differences.fields({**_defaults(type(change.data)), **old}, new, differences.QUIET)
+    return ()
+
+
+@cache  # a kind of record is looked at for every change of one
+def _defaults(kind: type[Record]) -> Mapping[str, Json]:
+    """What a field is that does not stand in the JSON."""
+    found = {}
+    for each in msgspec.structs.fields(kind):
+        if each.default is not msgspec.NODEFAULT:
+            found[each.encode_name] = msgspec.to_builtins(each.default)
+        elif each.default_factory is not msgspec.NODEFAULT:
+            found[each.encode_name] = each.default_factory()
+    return {name: value for name, value in found.items() if name != "unknown"}
 
 
 def _of_world(change: Change, data: object, place: OfWorld | None) -> tuple[str, str] | None:
@@ -72,7 +141,7 @@ def _of_world(change: Change, data: object, place: OfWorld | None) -> tuple[str,
     if (place is None and data is None) or isinstance(data, Gate):
         return None
     if place is None:
-        return "attributes", _owner(change.path)
+        return _of_parts(change.path)
     kind = place.kind.__name__
     if kind == "Structure" or (kind in ("Fence", "Claim") and isinstance(change, Create | Delete)):
         return None
@@ -80,16 +149,36 @@ def _of_world(change: Change, data: object, place: OfWorld | None) -> tuple[str,
     return KINDS.get(kind, kind.lower()), names.get(kind, place.name)
 
 
-def _owner(path: str) -> str:
-    """Whose attributes stand at a path.
+def _of_pause(path: str) -> tuple[str, str] | None:
+    """The kind and the name of what pauses daemons.
 
-    >>> _owner("/ocb/nodes/n1.example.com/noderoles/ntp-client/user")
-    'ntp-client@n1.example.com (user)'
+    >>> _of_pause("/nodepool/daemons/paused/builder/host1")
+    ('pause of daemons', 'builder@host1')
+    """
+    kind, _, host = path.partition("/paused/")[2].partition("/")
+    return ("pause of daemons", f"{kind}@{host}") if host and "/" not in host else None
+
+
+def _of_parts(path: str) -> tuple[str, str] | None:
+    """The kind and the name of what no world shows; None for what is a part of a whole that has a change of its own.
+
+    >>> _of_parts("/ocb/nodes/n1.example.com/noderoles/ntp-client/user")
+    ('attributes', 'ntp-client@n1.example.com (user)')
+    >>> _of_parts("/ocb/rollouts/lab/0000000003"), _of_parts("/ocb/rollouts/lab/0000000003/groups/canary")
+    (('rollout', 'lab/0000000003'), None)
     """
     match path.split("/")[2:]:
         case ["nodes", fqdn, "noderoles", role, layer]:
-            return f"{paths.noderole_name(role, fqdn)} ({layer})"
-    return path.removeprefix(paths.ROOT + "/")
+            return "attributes", f"{paths.noderole_name(role, fqdn)} ({layer})"
+        case ["rollouts", deployment, identity]:
+            return "rollout", f"{deployment}/{identity}"
+        case ["tasks", "runs", deployment, identity]:
+            return "run of tasks", f"{deployment}/{identity}"
+        case ["tasks", "releases" | "deployments", name]:
+            return "task list", name
+        case ["rollouts" | "tasks", *_]:
+            return None
+    return "attributes", path.removeprefix(paths.ROOT + "/")
 
 
 def _of_image(path: str) -> tuple[str, str] | None:

@@ -1,12 +1,13 @@
-"""The cluster itself: how it was made, the rights and the bytes of its znodes, and this host's configuration."""
+"""The cluster itself: how it was made, the rights, bytes and secrets of its znodes, and this host's configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.views.view import View, plain
 
@@ -89,3 +90,40 @@ def config_words(document: ConfigDocument) -> dict[str, Json]:
     else:
         words["nodepool file"] = "there is none; only builders need it"
     return words
+
+
+# -- secrets: where they stand, and what opens them; never what they are --
+
+
+class SecretRow(View, frozen=True, kw_only=True):
+    """A secret among somebody's attributes."""
+
+    name: str  # whose: "db@n1.example.com (user)", "db in web (user)", "role db"
+    attribute: str  # its place: a/b/c
+    kind: str  # enc, file, env or vault
+    key: str | None  # the id of the key that encrypted it
+    state: str | None  # of that key here: newest, older or missing
+    reference: str | None
+
+
+def secrets(owned: Iterable[tuple[str, Json]], keys: Sequence[str]) -> list[SecretRow]:
+    """Every secret in these attributes by whose they are; ``keys``: the ids that are here, the newest first."""
+    return [_secret(name, place, text, keys) for name, value in owned for place, text in secrecy.found(value)]
+
+
+def _secret(name: str, place: str, text: str, keys: Sequence[str]) -> SecretRow:
+    parts = secrecy.encrypted(text)
+    key = parts[0] if parts else None
+    state = None if key is None else "missing" if key not in keys else "newest" if key == keys[0] else "older"
+    kind = text.partition(":")[0]
+    return SecretRow(
+        name=name, attribute=place, kind=kind, key=key, state=state, reference=None if kind == "enc" else text
+    )
+
+
+class MadeKey(View, frozen=True, kw_only=True):
+    """A key that was made."""
+
+    key: str  # its id
+    file: str
+    keys: tuple[str, ...]  # all of the file, the newest first

@@ -15,6 +15,7 @@ class DaemonRow(View, frozen=True, kw_only=True):
     id: str
     state: str
     trouble: str | None  # why it is not ready
+    paused: str | None  # by whom, until when and why it begins nothing new
     host: str
     pid: int
     version: str
@@ -32,6 +33,7 @@ def rows(running: Mapping[str, Mapping[str, Daemon | None]]) -> list[DaemonRow]:
             id=identity,
             state=daemon.state,
             trouble=daemon.trouble,
+            paused=daemon.paused,
             host=daemon.host,
             pid=daemon.pid,
             version=daemon.version,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from nodepool_ocb.engine import deployments
+from nodepool_ocb.engine import aside, deployments
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Deployment, DeploymentState, Json, State
 from nodepool_ocb.views.view import View
@@ -20,6 +20,7 @@ class DeploymentRow(View, frozen=True, kw_only=True):
     noderoles: str | None  # how many are in which state: "1 ERROR, 3 ACTIVE"
     since: float
     by: str | None
+    paused: str | None  # by whom, until when and why nothing new begins in it; itself, or the uppermost above it
 
 
 class Configured(View, frozen=True, kw_only=True):
@@ -45,6 +46,7 @@ class DeploymentDocument(View, frozen=True, kw_only=True):
 
     name: str
     record: Deployment
+    paused: str | None  # by whom, until when and why nothing new begins in it; itself, or the uppermost above it
     below: tuple[str, ...]  # the deployments below it
     roles: tuple[Configured, ...]
     noderoles: tuple[Bound, ...]
@@ -57,17 +59,18 @@ class Branch(View, frozen=True):
     below: tuple[Branch, ...] = ()
 
 
-def rows(world: World) -> list[DeploymentRow]:
+def rows(world: World, now: float) -> list[DeploymentRow]:
     """All of them, parents before children."""
     counts: dict[str, Counter[State]] = {}
     for vertex in world.vertices():
         counts.setdefault(vertex.record.deployment, Counter())[vertex.record.state] += 1
     order = deployments.below(world, deployments.SYSTEM) if deployments.SYSTEM in world.deployments else []
     names = [*order, *sorted(world.deployments.keys() - set(order))]
-    return [_row(name, world.deployments[name].record, counts.get(name, Counter())) for name in names]
+    return [_row(world, name, counts.get(name, Counter()), now) for name in names]
 
 
-def _row(name: str, record: Deployment, counts: Counter[State]) -> DeploymentRow:
+def _row(world: World, name: str, counts: Counter[State], now: float) -> DeploymentRow:
+    record = world.deployments[name].record
     return DeploymentRow(
         name=name,
         parent=record.parent,
@@ -75,10 +78,15 @@ def _row(name: str, record: Deployment, counts: Counter[State]) -> DeploymentRow
         noderoles=", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or None,
         since=record.since,
         by=record.by,
+        paused=_paused(world, name, now),
     )
 
 
-def document(world: World, name: str) -> DeploymentDocument:
+def _paused(world: World, name: str, now: float) -> str | None:
+    return next((aside.sentence(pause) for pause in aside.pauses(world, name, now).values()), None)
+
+
+def document(world: World, name: str, now: float) -> DeploymentDocument:
     """One that is there."""
     roles = [
         Configured(
@@ -99,6 +107,7 @@ def document(world: World, name: str) -> DeploymentDocument:
     return DeploymentDocument(
         name=name,
         record=world.deployments[name].record,
+        paused=_paused(world, name, now),
         below=tuple(deployments.below(world, name)[1:]),
         roles=tuple(roles),
         noderoles=tuple(bound),

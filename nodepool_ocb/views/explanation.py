@@ -27,6 +27,7 @@ from nodepool_ocb.views.rollouts import lines as rolloutlines
 from nodepool_ocb.views.times import age
 from nodepool_ocb.views.view import View
 
+ASIDE: Final = frozenset({Code.NODE_HELD, Code.PAUSED})
 TAIL_LINES: Final = 15  # of a failed run
 
 #: deployment → the name of its newest rollout, and that
@@ -104,11 +105,11 @@ class SkippedDocument(View, frozen=True):
 def skipped_words(skipped: SkippedDocument) -> str:
     """It, for people."""
     left = f"; an earlier run left it {skipped.state}" if skipped.state else ""
-    return f"{skipped.noderole} is SKIPPED by run {skipped.run} of tasks: {skipped.reason}{left}"
+    return f"{skipped.noderole} is SKIPPED by tasks run {skipped.run}: {skipped.reason}{left}"
 
 
 def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer | None = None) -> Explanation:
-    """Every reason in order: failed ancestors however far above, then what holds the noderole itself."""
+    """Every reason in order: that it is set aside, failed ancestors however far above, then what holds the noderole itself."""
 
     def why(each: Vertex) -> tuple[Reason, ...]:
         turns = tuple(_of_rollouts(world, each, rollouts or {}))
@@ -119,27 +120,17 @@ def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer |
     named = {reason.subject for reason in own}
     causes = [Cause(each, chain, why(each)) for each, chain in chains.items()]
     far = [_ancestor_failed(cause) for cause in causes if _failed(cause) and cause.vertex.name not in named]
+    first = [reason for reason in own if reason.code in ASIDE]
     near = [reason for reason in own if reason.code is Code.PARENT_ERROR]
-    rest = [reason for reason in own if reason.code is not Code.PARENT_ERROR]
-    return Explanation(vertex, (*near, *far, *rest), tuple(causes))
-
-
-def line(world: World, deployment: str) -> list[str]:
-    """A deployment and all above it: whose rollouts may be about what is bound in it."""
-    found = [deployment]
-    while found[-1] in world.deployments and (parent := world.deployments[found[-1]].record.parent) not in (
-        None,
-        *found,
-    ):
-        found.append(str(parent))
-    return found
+    rest = [reason for reason in own if reason not in first and reason not in near]
+    return Explanation(vertex, (*first, *near, *far, *rest), tuple(causes))
 
 
 def _of_rollouts(world: World, vertex: Vertex, rollouts: RolloutPointer) -> Iterator[Reason]:
     """The turn that a noderole waits for: none, unless it is PROPOSED, and in a phase that its node has not passed."""
     if vertex.record.state is not State.PROPOSED:
         return
-    for deployment in line(world, vertex.record.deployment):
+    for deployment in world.line(vertex.record.deployment):
         name, rollout = rollouts.get(deployment, ("", None))
         found = blockers.wait(rollout, vertex.node.name) if rollout is not None else None
         if rollout is None or found is None:

@@ -11,9 +11,13 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.inputs import Difference
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model.records import Json, NodeRole, Run, State
+from nodepool_ocb.model.secrecy import HIDDEN, hidden
 from nodepool_ocb.views.view import View
 
 LONGEST_VALUE: Final = 60  # characters of a value in a sentence
+IN_GROUPS: Final = (
+    "in groups: the same with --no-noderoles, then nodepool-ocb rollout start STRATEGY --deployment {} --changed"
+)
 
 
 class NoderoleRow(View, frozen=True, kw_only=True):
@@ -100,7 +104,8 @@ class RunOutput(View, frozen=True, kw_only=True):
     run: str
     record: Run | msgspec.UnsetType  # none while it is going on
     log: str | None  # HOST:FILE of the whole
-    output: str  # the whole where the file is on this host, else its end
+    whole: bool  # whether output is that, or the last MiB of it; else it is the end that is recorded
+    output: str
 
 
 def row(vertex: Vertex) -> NoderoleRow:
@@ -138,7 +143,8 @@ def document(vertex: Vertex, attributes: Layers, runs: Iterable[tuple[str, Run]]
 def outdated(vertex: Vertex, differences: Iterable[Difference]) -> OutdatedRow:
     """One with what differs."""
     rows = tuple(
-        DifferenceRow(what=each.what, before=each.before, now=each.now, layer=each.layer) for each in differences
+        DifferenceRow(what=each.what, before=hidden(each.before), now=hidden(each.now), layer=each.layer)
+        for each in differences
     )
     return OutdatedRow(
         noderole=vertex.name,
@@ -161,6 +167,8 @@ def difference(row: DifferenceRow) -> str:
     if row.what == "script":
         return "its role has another script"
     origin = f" ({row.layer})" if row.layer else ""
+    if row.before == row.now == HIDDEN:
+        return f"{row.what}: the secret was changed{origin}"
     return f"{row.what}: {_value(row.before)} → {_value(row.now)}{origin}"
 
 
@@ -202,6 +210,7 @@ def sentences(vertices: Iterable[Vertex]) -> list[str]:
         some = counted(left, "noderole is", "noderoles are")
         if left:
             said.append(f"{some} outdated in deployment {row.deployment}: {row.advice} runs {_them(left)} again")
+            said += [IN_GROUPS.format(row.deployment)] if left > 1 else []
         if row.destructive:
             some = counted(row.destructive, "destructive noderole is", "destructive noderoles are")
             said.append(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from nodepool_ocb.engine import marks
+from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.model.records import Claim, Node, State
 from nodepool_ocb.views.view import View
@@ -22,6 +22,7 @@ class NodeRow(View, frozen=True, kw_only=True):
     deployment: str
     alive: bool  # a virtual one always is
     available: bool
+    held: str | None  # by whom, until when and why nothing new begins on it
     state: State | None  # its worst noderole's
     noderoles: str | None  # how many are in which state: "1 ERROR, 3 ACTIVE"
     tags: tuple[str, ...]
@@ -47,26 +48,34 @@ class NodeDocument(View, frozen=True, kw_only=True):
     name: str
     record: Node
     reason: str | None  # why it is not alive, its mark included
+    held: str | None  # by whom, until when and why nothing new begins on it
     epoch: int
     claim: Claim | None
     noderoles: tuple[Bound, ...]  # the worst first
 
 
 def rows(
-    world: World, deployment: str | None = None, tags: Sequence[str] = (), labels: Mapping[str, str] | None = None
+    world: World,
+    deployment: str | None = None,
+    tags: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+    among: Collection[str] | None = None,
+    *,
+    now: float,
 ) -> list[NodeRow]:
-    """The nodes by name: those of the deployment, with all of these tags and labels."""
+    """The nodes by name: those of the deployment, with all of these tags and labels; of ``among``, if it is given."""
     return [
-        _row(view, node)
+        _row(view, node, now)
         for _, view in sorted(world.nodes.items())
         if (node := view.record) is not None
+        and (among is None or view.name in among)
         and deployment in (None, node.deployment)
         and set(tags) <= set(node.tags)
         and (labels or {}).items() <= node.labels.items()
     ]
 
 
-def _row(view: NodeView, node: Node) -> NodeRow:
+def _row(view: NodeView, node: Node, now: float) -> NodeRow:
     counts = Counter(vertex.record.state for vertex in view.noderoles.values())
     states = [state for state in WORST if counts[state]]
     return NodeRow(
@@ -74,6 +83,7 @@ def _row(view: NodeView, node: Node) -> NodeRow:
         deployment=node.deployment,
         alive=node.alive or node.virtual,
         available=node.available,
+        held=_held(node, now),
         state=states[0] if states else None,
         noderoles=", ".join(f"{counts[state]} {state}" for state in states) or None,
         tags=node.tags,
@@ -85,7 +95,11 @@ def _row(view: NodeView, node: Node) -> NodeRow:
     )
 
 
-def document(view: NodeView, node: Node) -> NodeDocument:
+def _held(node: Node, now: float) -> str | None:
+    return aside.sentence(node.hold) if aside.holds(node.hold, now) else None
+
+
+def document(view: NodeView, node: Node, now: float) -> NodeDocument:
     """The node with the record ``node``."""
     ordered = sorted(view.noderoles.values(), key=lambda each: (WORST.index(each.record.state), each.name))
     bound = (
@@ -93,5 +107,11 @@ def document(view: NodeView, node: Node) -> NodeDocument:
     )
     why = marks.why(node)
     return NodeDocument(
-        name=view.name, record=node, reason=why, epoch=view.epoch, claim=view.claim, noderoles=tuple(bound)
+        name=view.name,
+        record=node,
+        reason=why,
+        held=_held(node, now),
+        epoch=view.epoch,
+        claim=view.claim,
+        noderoles=tuple(bound),
     )

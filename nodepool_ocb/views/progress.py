@@ -14,13 +14,14 @@ newest of them has failed; or none can begin before somebody acts. A build whose
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
-from nodepool_ocb.engine.noderole import satisfied
+from nodepool_ocb.engine.noderole import renewing, satisfied
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.images import rules
@@ -31,6 +32,7 @@ from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.groups import failed
 from nodepool_ocb.rollout.records import GroupState, Rollout
 from nodepool_ocb.views.changes import ChangeRow
+from nodepool_ocb.views.pictures.tally import Tally
 from nodepool_ocb.views.rollouts.rows import in_turn
 from nodepool_ocb.views.times import shown
 from nodepool_ocb.views.view import View
@@ -38,6 +40,8 @@ from nodepool_ocb.views.view import View
 #: What only a person or a machine's return can end.
 LASTING: Final = frozenset(
     {
+        Code.NODE_HELD,
+        Code.PAUSED,
         Code.NODE_NOT_ALIVE,
         Code.NODE_NOT_AVAILABLE,
         Code.JIG_INACTIVE,
@@ -68,6 +72,10 @@ class WaitProgress(msgspec.Struct, frozen=True):
         return "error" if self.stuck else None if self.waiting else "active"
 
 
+#: What a person calls a state who waits.
+CALLED: Final = {State.ACTIVE: "ACTIVE", State.TRANSITION: "running", State.ERROR: "ERROR"}
+
+
 class AwaitedRow(View, frozen=True, kw_only=True):
     """A noderole that somebody waits for; all None for one that is gone."""
 
@@ -95,7 +103,7 @@ def of_noderoles(world: World, names: Iterable[str]) -> WaitProgress:
             waiting.append(name)
         elif vertex is None:
             gone.append(name)
-        elif vertex.record.state is State.ACTIVE and not vertex.record.refresh:
+        elif satisfied(vertex.record) and not renewing(vertex.record):
             ready.append(name)
         else:
             waiting.append(name)
@@ -119,7 +127,7 @@ def _stuck(world: World, vertex: Vertex) -> str | None:
     if record.state is State.ERROR:
         return f"{vertex.name} is in ERROR: {record.reason or 'no reason was recorded'}"
     refusing = deploymentroles.refusing(world, record.deployment, vertex.role)
-    if refusing is not None and (record.refresh or record.state in NOT_BEGUN):
+    if refusing is not None and (renewing(record) or record.state in NOT_BEGUN):
         return f"{vertex.name} does not start: {'; '.join(refusing)}"
     if record.state is State.PROPOSED:
         return f"{vertex.name} is PROPOSED; nodepool-ocb noderole commit {vertex.name}"
@@ -132,9 +140,8 @@ def _stuck(world: World, vertex: Vertex) -> str | None:
 def held_up(world: World, names: Iterable[str], now: float) -> list[str]:
     """What only a person or a machine's return can end: one sentence for each node, jig or missing annealer, ten at most."""
     found: dict[tuple[Code, str], str] = {}
-    for name in names:
-        vertex = world.vertex(name)
-        for reason in why_not(world, vertex, now) if vertex else ():
+    for vertex in _unsatisfied(vertex for name in names if (vertex := world.vertex(name))):
+        for reason in why_not(world, vertex, now):
             if reason.code in LASTING and len(found) < MOST_SENTENCES:
                 found.setdefault((reason.code, reason.subject), f"waiting: {reason.text}; {reason.advice}")
     return list(found.values())
@@ -151,6 +158,20 @@ def awaited(world: World, names: Iterable[str]) -> Iterator[AwaitedRow]:
             since=record.since if record else None,
             reason=record.reason if record else None,
         )
+
+
+def tally(world: World, names: Iterable[str]) -> Tally:
+    """How many noderoles are in which state; one that will run again does not count as ACTIVE."""
+    counts = Counter(_called(world.vertex(name)) for name in names)
+    order = ("ACTIVE", "running", "ERROR", "TODO", "BLOCKED", "PROPOSED", "to run again", "not there")
+    return Tally("ACTIVE", {word: counts[word] for word in order})
+
+
+def _called(vertex: Vertex | None) -> str:
+    if vertex is None:
+        return "not there"
+    state = vertex.record.state
+    return "to run again" if state is State.ACTIVE and vertex.record.refresh else CALLED.get(state, str(state))
 
 
 # -- of a rollout --

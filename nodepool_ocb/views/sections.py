@@ -38,9 +38,13 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def sections(overview: Overview) -> list[Section]:
-    """What failed, then what moves, then who works; those that have rows."""
-    every = [*_failures(overview), *_movements(overview), *_workers(overview)]
+    """What is set aside, what failed, then what moves, then who works; those that have rows."""
+    every = [_aside(overview), *_failures(overview), *_movements(overview), *_workers(overview)]
     return [section for section in every if section.rows]
+
+
+def _aside(seen: Overview) -> Section:
+    return Section("SET ASIDE", seen.aside, ("what", "by", "since", "until", "reason", "advice"))
 
 
 def _failures(seen: Overview) -> Iterator[Section]:
@@ -49,6 +53,8 @@ def _failures(seen: Overview) -> Iterator[Section]:
     lost = ("image", "build", "provider", "state", "external_id")
     yield Section("DAEMONS THAT ARE NOT READY", troubled, ("kind", "id", "trouble"))
     yield Section("IN ERROR", seen.errors, ("noderole", "since", "reason"))
+    drifted = tuple(each for each in seen.drift if each.drifted or each.unknown)
+    yield Section("DRIFTED", drifted, ("deployment", "drifted", "unknown", "unchecked", "in_sync", "advice"))
     yield Section("OUTDATED", seen.outdated, ("deployment", "noderoles", "destructive", "advice"))
     yield Section("ROLLOUTS THAT FAILED", seen.rollouts.failed, ("rollout", "state", "since", "reason"))
     failed = list(map(taskruns.words, seen.task_runs.failed))
@@ -81,7 +87,7 @@ def _movements(seen: Overview) -> Iterator[Section]:
 
 
 def _workers(seen: Overview) -> Iterator[Section]:
-    yield Section("DEPLOYMENTS", seen.deployments, ("name", "parent", "state", "noderoles", "since"))
+    yield Section("DEPLOYMENTS", seen.deployments, ("name", "parent", "state", "paused", "noderoles", "since"))
     yield Section("DAEMONS", seen.daemons, ("kind", "id", "state", "host", "slots", "started"))
     yield Section("AT WORK", seen.claims, ("node", "noderole", "owner", "since"))
     yield Section("CANNOT BE READ", seen.quarantined, ("path", "reason"))

@@ -6,20 +6,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from nodepool_ocb.engine import aside
+from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.hooks import code as hookcode
 from nodepool_ocb.engine.hooks.code import Missing
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.images import builders, rules
 from nodepool_ocb.images.builders import Builders
 from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.images import BuildState, UploadState
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model.records import DaemonPause, State
 from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.tasks.runs.records import OVER as OVER_RUNS
 from nodepool_ocb.tasks.runs.records import RunState
 from nodepool_ocb.views import daemons, deployments, images, locks, noderoles, nodes
 from nodepool_ocb.views.daemons import DaemonRow
 from nodepool_ocb.views.deployments import DeploymentRow
+from nodepool_ocb.views.drift.found import DriftIn, by_deployment
 from nodepool_ocb.views.images import UploadRow
 from nodepool_ocb.views.locks import ClaimRow
 from nodepool_ocb.views.noderoles import OutdatedIn
@@ -28,6 +32,17 @@ from nodepool_ocb.views.tasks.runs import RunRow
 from nodepool_ocb.views.view import View
 
 Images: TypeAlias = Mapping[str, ImageView]
+
+
+class SetAside(View, frozen=True, kw_only=True):
+    """Where nothing new begins, because somebody said so."""
+
+    what: str  # a node, a deployment, everything, or the daemons of a host
+    by: str
+    since: float
+    until: float | None
+    reason: str | None
+    advice: str  # the command that lifts it
 
 
 class Failed(View, frozen=True):
@@ -134,9 +149,11 @@ class Overview(View, frozen=True, kw_only=True):
     """Everything."""
 
     cluster: str | None
+    aside: tuple[SetAside, ...]
     noderoles: Mapping[State, int]
     errors: tuple[Failed, ...]
     outdated: tuple[OutdatedIn, ...]
+    drift: tuple[DriftIn, ...]
     nodes: Nodes
     rollouts: RolloutTotals
     task_runs: TaskRunTotals
@@ -156,29 +173,52 @@ def overview(
     quarantined: Mapping[str, str],
     outdated: Sequence[Vertex] = (),
     task_runs: Sequence[RunRow] = (),
+    pauses: Mapping[tuple[str, str], DaemonPause] = {},
+    *,
+    now: float,
 ) -> Overview:
-    """``running`` are the builders; ``quarantined`` says of each path that cannot be read why."""
+    """``running`` are the builders; ``quarantined`` says of each path that cannot be read why; ``pauses`` are those
+    of daemons, by kind and host."""
     counts = Counter(vertex.record.state for vertex in world.vertices())
     failed = sorted((v for v in world.vertices() if v.record.state is State.ERROR), key=lambda each: each.name)
     return Overview(
         cluster=world.cluster.record.id if world.cluster else None,
+        aside=tuple(_aside(world, pauses, now)),
         noderoles={state: counts[state] for state in nodes.WORST},
         errors=tuple(Failed(v.name, v.record.since, v.record.reason) for v in failed),
         outdated=tuple(noderoles.outdated_in(outdated)),
-        nodes=_of_nodes(world),
+        drift=tuple(by_deployment(world)),
+        nodes=_of_nodes(world, now),
         rollouts=_of_rollouts(rollouts),
         task_runs=_of_task_runs(task_runs),
         images=_of_images(images, running),
         hooks_without_code=tuple(hookcode.all_missing(world)),
-        deployments=tuple(deployments.rows(world)),
+        deployments=tuple(deployments.rows(world, now)),
         daemons=tuple(daemons.rows({**world.daemons, "builder": running})),
         claims=tuple(locks.claims(world)),
         quarantined=tuple(Quarantined(path, reason) for path, reason in sorted(quarantined.items())),
     )
 
 
-def _of_nodes(world: World) -> Nodes:
-    rows = nodes.rows(world)
+def _aside(world: World, pauses: Mapping[tuple[str, str], DaemonPause], now: float) -> Iterator[SetAside]:
+    """Everything first, then deployments, daemons and nodes."""
+    for name in sorted(world.paused, key=lambda each: (each != SYSTEM, each)):
+        if aside.holds(pause := world.paused[name], now):
+            yield _set_aside(aside.deployment(name), pause, aside.resuming(name))
+    for key, record in pauses.items():
+        if aside.holds(record.pause, now):
+            yield _set_aside(aside.daemons(*key), record.pause, aside.resuming_daemons(*key))
+    for name, view in sorted(world.nodes.items()):
+        if view.record is not None and aside.holds(hold := view.record.hold, now):
+            yield _set_aside(f"node {name}", hold, aside.releasing(name))
+
+
+def _set_aside(what: str, found: Aside, advice: str) -> SetAside:
+    return SetAside(what=what, by=found.by, since=found.since, until=found.until, reason=found.reason, advice=advice)
+
+
+def _of_nodes(world: World, now: float) -> Nodes:
+    rows = nodes.rows(world, now=now)
     return Nodes(
         all=len(rows),
         not_alive=tuple(Idle(row.name, row.since, row.reason) for row in rows if not row.alive),

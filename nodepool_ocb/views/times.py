@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 
 def age(seconds: float) -> str:
@@ -24,3 +24,12 @@ def age(seconds: float) -> str:
 def shown(seconds: float) -> str:
     """A time in local time: 2026-01-31 18:00:00."""
     return datetime.fromtimestamp(seconds).isoformat(" ", "seconds")
+
+
+def universal(seconds: float) -> str:
+    """A time in UTC, as sentences about holds and marks have it.
+
+    >>> universal(0.0)
+    '1970-01-01T00:00:00Z'
+    """
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.cli.nodes.node import _deletion as deletion_of_node
+from nodepool_ocb.cli.nodes.deleting import transactions as deletion_of_node
 from nodepool_ocb.engine import nodes
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Node, Role

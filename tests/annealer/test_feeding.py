@@ -14,7 +14,9 @@ from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import OcbError, Unavailable
+from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Change, State
+from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer import claims
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
@@ -25,7 +27,7 @@ from tests.engine.worlds import put, world
 class Context:
     """An annealer called "a" with one jig, noop, whose writes wait in ``sent`` for their answers."""
 
-    draining = False
+    resting = False
     identity = "a"
 
     def __init__(self, made: World, instant: bool = True) -> None:
@@ -34,7 +36,7 @@ class Context:
         self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
         self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
         self.jigs: Any = {"noop": SimpleNamespace(instant=instant, attaches=True)}
-        self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call())
+        self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call(), Secrets())
         self.judging = Judging(self)
         self.claims = Claims(self)
         self.sent: list[tuple[str, Callable[[OcbError | None], None]]] = []
@@ -113,3 +115,19 @@ def test_one_that_is_to_be_cancelled_is_claimed_and_not_done_at_once() -> None:
     context.claims.consider("n1")
     assert context.claims.held._attempts["n1"].grant.record.state is State.TRANSITION
     assert context.asked == ["claim of a@n1"]
+
+
+def test_checks_for_which_no_slot_is_spare_wait_until_one_is_and_are_not_looked_at_meanwhile() -> None:
+    made = world()
+    for name in ("a@n1", "a@n2"):
+        put(made, name, State.ACTIVE, refresh=True, check=Checking())
+    context = Context(made, instant=False)
+    context.working._count(+1)
+    context.claims.consider("n1")
+    context.claims.consider("n2")
+    context.claims.feed()
+    assert context.asked == []
+    assert context.agenda.seconds(0.0, at_most=9e9) == 9e9, "no appointment"
+    context.working._count(-1)
+    context.claims.feed()
+    assert len(context.asked) == 1, "the other waits for its end"

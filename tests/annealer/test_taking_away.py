@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.nodes.node import _deletion as deletion_of_node
+from nodepool_ocb.cli.nodes.deleting import transactions as deletion_of_node
 from nodepool_ocb.engine import binding
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.errors import Conflict

@@ -20,7 +20,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import journal, rollouts, tree
 from nodepool_ocb.store.client import frames, session
 from nodepool_ocb.store.client.answers import Answer
 from tests.cli.rollouts.driving import Driver, failing
@@ -42,7 +42,7 @@ class Copied(NamedTuple):
     gone: int = 0  # how many children it had that were deleted
 
 
-class Interrupted(session.Session):
+class Interrupted(journal.Journaled):
     """A session in whose midst ``meanwhile`` is called once: before the request of this number, counted from 1."""
 
     at: ClassVar[int] = 0
@@ -121,7 +121,7 @@ class Chroot:
 
     def _interrupted(self, line: str, meanwhile: Callable[[], object], at: int) -> int:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(session, "Session", Interrupted)
+            patch.setattr(journal, "Journaled", Interrupted)
             patch.setattr(Interrupted, "at", at)
             patch.setattr(Interrupted, "meanwhile", meanwhile, raising=False)
             self.does(line)

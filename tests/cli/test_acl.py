@@ -40,10 +40,15 @@ node bind n2.example.com top; noderole set middle@n1.example.com middle/size=3
 noderole unset middle@n1.example.com middle/size; deployment set lab middle middle/size=2
 deployment unset lab middle middle/size; deployment commit lab --no-noderoles; node commit n1.example.com; node list
 node show n1.example.com; noderole commit top@n2.example.com; noderole list; noderole show top@n1.example.com
-noderole explain top@n1.example.com; noderole retry --failed; noderole propose top@n2.example.com
+noderole explain top@n1.example.com; noderole attributes top@n1.example.com; noderole drift
+deployment checks lab --off
+noderole retry --failed; noderole propose top@n2.example.com
 noderole redeploy base@n1.example.com; deployment show lab; deployment list; deployment propose lab
 deployment commit lab; node unavailable n1.example.com; node available n1.example.com
-node dead n1.example.com; node alive n1.example.com; node create n4.example.com --deployment lab
+node dead n1.example.com; node alive n1.example.com; node hold n1.example.com --reason cables --for 1h
+node release n1.example.com; deployment pause lab --reason upgrade; deployment resume lab
+pause --reason upgrade; resume; daemon pause annealer@h --reason upgrade; daemon resume annealer@h
+node create n4.example.com --deployment lab
 node rename n4.example.com n5.example.com; node delete n5.example.com --yes
 noderole unbind top@n2.example.com --yes; role delete other --yes
 deployment create shop; node create n3.example.com --deployment lab; node move n3.example.com shop; node bind n3.example.com top
@@ -56,16 +61,16 @@ tasks show first --deployment site; tasks plan --deployment site; tasks graph --
 tasks download --release 6.1 --dir FOLDER/down; tasks run --deployment site; tasks runs site; tasks history site
 tasks stop site
 image build jammy; image pause jammy; image unpause jammy; image list; image show jammy; image export; upload list
-daemon list; lock list; graph; status
+daemon list; lock list; secret list; graph; status; events --since 1h; export; apply -f FOLDER/site.yaml
 node delete n2.example.com --yes; node delete n1.example.com --yes; deployment delete lab --yes; acl check
 """
 JOURNEY_LINES = [line.strip() for line in JOURNEY.replace("\n", ";").split(";") if line.strip()]
 #: What waits, or asks for something that is not there without a daemon.
 WITHOUT_US = {
-    "noderole cancel", "noderole log", "noderole refresh", "noderole wait", "deployment wait", "rollout accept",
+    "noderole cancel", "noderole check", "noderole log", "noderole refresh", "noderole wait", "deployment wait", "rollout accept",
     "rollout promote", "rollout resume", "rollout retry", "rollout select", "rollout wait", "barclamp delete", "image delete",
-    "image erase", "upload leaks",
-    "image import", "image log",
+    "image erase", "upload leaks", "secret keygen", "secret rotate",
+    "image import", "image log", "node import",
     "upload delete", "record show", "record delete", "tasks wait",
 }  # fmt: skip
 
@@ -106,6 +111,9 @@ def test_people_do_all_of_the_journey_and_every_znode_has_the_rights_of_its_plac
 ) -> None:
     (tmp_path / "chain.yml").write_text(BARCLAMP)
     (tmp_path / "strategy.yaml").write_text(STRATEGY)
+    (tmp_path / "site.yaml").write_text(
+        "site: 1\ndeployments: {desk: {}}\nnodes: {n7.example.com: {deployment: desk}}\n"
+    )
     (tmp_path / "6.1").mkdir()
     (tmp_path / "6.1/tasks.yaml").write_text("- {id: first, type: shell, role: [a], parameters: {cmd: x}}\n")
     for line in JOURNEY_LINES:

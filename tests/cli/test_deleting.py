@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.nodes.node import _deletion as deletion_of_node
+from nodepool_ocb.cli.nodes.deleting import transactions as deletion_of_node
 from nodepool_ocb.engine import binding, claim, commands
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.readiness import Code, blockers

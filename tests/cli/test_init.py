@@ -22,12 +22,13 @@ from nodepool_ocb.testing.zookeeper.server import Server
 
 #: Arguments that get every verb as far as ZooKeeper; the rest need none.
 VERBS = [
-    "status", "deployment list", "deployment show x", "deployment create x", "deployment commit x", "node list",
+    "status", "pause --reason x", "resume",
+    "deployment list", "deployment show x", "deployment create x", "deployment commit x", "node list",
     "node create n1.example.com", "node show n1.example.com", "noderole list", "noderole retry --failed", "role list",
     "rollout list", "image list", "image show x", "image build x", "upload list", "daemon list", "lock list", "graph",
-    "config check", "acl init", "acl check", "record show /ocb/roles/x",
+    "config check", "acl init", "acl check", "record show /ocb/roles/x", "history", "events -f", "secret list",
     "tasks list", "tasks plan --deployment x", "tasks run --deployment x", "tasks history x",
-    f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}",
+    f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}", "export", f"apply -f {Path(__file__).parent / 'site.yaml'}",
 ]  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def test_every_noun_is_tried_without_a_cluster() -> None:
     tried = {verb.split()[0] for verb in VERBS}
     with click.Context(cli) as ctx:
         assert set(cli.list_commands(ctx)) == set(NOUNS)
-    assert set(NOUNS) - tried == {"init", "completion"}
+    assert set(NOUNS) - tried == {"init", "completion", "man"}
 
 
 def test_many_who_init_at_once_make_one_cluster(zookeeper: Server, chroot: str) -> None:

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from nodepool_ocb.catalogue import barclamp
-from nodepool_ocb.cli import barclamp as importing
+from nodepool_ocb.catalogue import barclamp, importing
 from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.nodes.node import _deletion as deletion_of_node
+from nodepool_ocb.cli.nodes.deleting import transactions as deletion_of_node
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import binding, deployments, liveness, nodes, structure
 from nodepool_ocb.engine.world import Vertex, World
@@ -113,7 +112,7 @@ def import_role(name: str, **fields: Any) -> Decide:
             found = barclamp.load([file.name], known)
         if found.problems:
             raise Invalid(found.problems)
-        return structure.in_parts(world, [importing._changes(world, found.roles)])
+        return structure.in_parts(world, [importing.changes(world, found.roles)])
 
     return decide
 
@@ -249,7 +248,7 @@ def test_an_import_that_stops_between_two_transactions_leaves_a_catalogue_withou
 
     def write(roles: dict[str, Role], most: int | None = None) -> int:
         world = tree.load(lab)
-        parts = structure.in_parts(world, ([each] for each in importing._changes(world, roles)))
+        parts = structure.in_parts(world, ([each] for each in importing.changes(world, roles)))
         written = 0
         for part in parts:
             lab.commit(part)

@@ -78,14 +78,6 @@ def test_a_refused_connection_ends_a_command_long_before_its_patience_does() -> 
     assert time.monotonic() - started < 60.0
 
 
-def test_completion_is_quiet_without_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMP_WORDS", "nodepool-ocb node show ")
-    monkeypatch.setenv("COMP_CWORD", "3")
-    arguments = {"_NODEPOOL_OCB_COMPLETE": "bash_complete", "NODEPOOL_OCB_ZOOKEEPER": f"127.0.0.1:{free_port()}"}
-    answer = CliRunner().invoke(cli, [], prog_name="nodepool-ocb", env=arguments)
-    assert (answer.exit_code, answer.output.strip()) == (0, "")
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str) -> None:
     answer = CliRunner().invoke(cli, ["completion", shell], prog_name="nodepool-ocb")

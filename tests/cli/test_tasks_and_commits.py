@@ -32,7 +32,7 @@ def test_commits_and_retries_leave_tasks_alone(zk_session: Session, ocb: Ocb) ->
     for verb in ("commit", "propose", "retry", "refresh", "redeploy"):
         more = ["--yes"] if verb == "redeploy" else []
         answer = ocb("noderole", verb, FIRST, *more)
-        assert (answer.exit_code, "belongs to run 0000000000 of tasks" in answer.output) == (4, True), (
+        assert (answer.exit_code, "belongs to tasks run lab/0000000000" in answer.output) == (4, True), (
             verb,
             answer.output,
         )
@@ -50,10 +50,10 @@ def test_explain_says_what_a_task_waits_for_and_why_it_is_skipped(zk_session: Se
     build(zk_session, NODES)
     begin(zk_session, SOME, NODES)
     waits = ocb("noderole", "explain", FIRST)
-    assert (waits.exit_code, "run 0000000000 of tasks has not committed it" in waits.output) == (0, True), waits.output
+    assert (waits.exit_code, "tasks run lab/0000000000 has not committed it" in waits.output) == (0, True), waits.output
     assert "noderole commit" not in waits.output, "that would be refused"
     skipped = ocb("noderole", "explain", "lab.never@n1.example.com")
-    assert skipped.output == "lab.never@n1.example.com is SKIPPED by run lab/0000000000 of tasks: its type is skipped\n"
+    assert skipped.output == "lab.never@n1.example.com is SKIPPED by tasks run lab/0000000000: its type is skipped\n"
 
 
 def test_status_and_locks_show_runs_of_tasks(zk_session: Session, ocb: Ocb) -> None:

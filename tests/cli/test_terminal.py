@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,10 +25,15 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry.visible import odd, visible
 from nodepool_ocb.views.view import View
 from tests.cli.images.played_builder import Builder
+from tests.cli.tmux_screen import needs_tmux, screen
 from tests.fixtures.commands import Ocb
 
-#: Clears the screen, renames the window, DEL, C1's CSI, a bidi override, a line separator, and a tag.
-POISON: Final = "\x1b[2J\x1b]0;owned\x07\b\r\x7f\x9b2J\u202egpj.\u2028\u2066\U000e0041end"
+#: Clears the screen, renames the window, DEL, C1's CSI, a bidi override, a line separator, a tag; what takes no room; the
+#: clipboard, a link, the other screen without a cursor and of two lines, and the mouse.
+POISON: Final = (
+    "\x1b[2J\x1b]0;owned\x07\b\r\x7f\x9b2J\u202egpj.\u2028\u2066\U000e0041end\u200b\u00ad\u2060"
+    "\x1b]52;c;b3duZWQ=\x07\x1b]8;;http://owned\x07\x1b[?1049h\x1b[?25l\x1b[2;3r\x1b[?1003h\x1b[3g"
+)
 SHOWN: Final = "\\x1b[2J\\x1b]0;owned\\x07\\x08\\r\\x7f\\x9b2J\\u202egpj."
 
 STRATEGY: Final = "groups: [{{name: all, critical: true, depends_on: [], selectors: []{more}}}]\n"
@@ -50,6 +56,14 @@ node show n1.example.com
 node set n1.example.com note=POISON
 node dead n1.example.com --reason POISON
 node alive n1.example.com
+node hold n1.example.com --reason POISON
+node release n1.example.com
+deployment pause lab --reason POISON
+deployment resume lab
+pause --reason POISON
+resume
+daemon pause annealer@h --reason POISON
+daemon resume annealer@h
 node move n1.example.com POISON
 node rename n1.example.com POISON
 node create POISON
@@ -58,15 +72,20 @@ node commit n1.example.com --dry-run
 noderole list
 noderole show base@n1.example.com
 noderole show POISON
+noderole attributes base@n1.example.com --explain
+noderole attributes base@n1.example.com POISON
 noderole explain base@n1.example.com
 noderole explain top@n1.example.com
 noderole log base@n1.example.com
-noderole log base@n1.example.com --run POISON
+noderole log base@n1.example.com POISON
 noderole log base@n1.example.com -f
 noderole wait base@n1.example.com --timeout 1
 noderole commit top@n1.example.com --dry-run
 noderole cancel base@n1.example.com
 noderole refresh base@n1.example.com
+noderole check base@n1.example.com
+noderole drift -l POISON
+deployment checks lab --schedule POISON
 noderole redeploy base@n1.example.com --dry-run
 noderole set base@n1.example.com POISON=1
 noderole set base@n1.example.com note=POISON
@@ -90,11 +109,18 @@ upload leaks
 upload delete jammy 0000000002 POISON
 daemon list
 lock list
+secret list
+secret rotate
+secret keygen {folder}/new.key
+export
+apply -f {site} --dry-run
+node import {table}
 record show /ocb/roles/base
 record show {record}
 record delete {record} --yes
 config check --config {config} --offline
 completion bash
+man {folder}/man
 rollout check {strategy}
 rollout check {good}
 rollout plan {good} --deployment lab
@@ -121,6 +147,9 @@ tasks graph --deployment lab
 tasks run --deployment lab
 tasks runs lab
 tasks history lab
+events --since 1h
+history POISON
+history --since 1h
 tasks stop lab
 tasks wait lab --timeout 1
 tasks download --deployment lab --dir {folder}
@@ -143,6 +172,26 @@ node list --POISON
 node list -o POISON
 --POISON
 """.strip().splitlines()
+
+
+#: Of these the verbs that look on, which a real terminal is given in one go.
+LOOKING: Final = [
+    line
+    for line in LINES
+    if line.split()[1:2]
+    in (["list"], ["show"], ["explain"], ["log"], ["history"], ["runs"], ["plan"], ["check"], ["leaks"])
+    or line.startswith(("status", "graph", "events", "POISON", "node POISON", "--POISON"))
+]
+
+#: Runs the command line for each of the lines in a file, all in one process.
+ALL_IN_ONE: Final = """
+import contextlib, json, sys
+from nodepool_ocb.cli.main import cli
+for number, words in enumerate(json.load(open(sys.argv[1]))):
+    with contextlib.suppress(SystemExit):
+        cli(words, prog_name="nodepool-ocb")
+    print(f"\\n-- {number}", flush=True)
+"""
 
 
 @pytest.fixture
@@ -186,6 +235,8 @@ def files(tmp_path: Path) -> dict[str, str]:
         "strategy.yaml": STRATEGY.format(more=f", {escaped}: {escaped}"),
         "good.yaml": STRATEGY.format(more=""),
         "selector.yaml": f"node_tags: [{escaped}]\n",
+        "site.yaml": f"site: 1\nnodes: {{n1.example.com: {{rack: {escaped}, labels: {{{escaped}: {escaped}}}}}}}\n",
+        "table.csv": f"fqdn,tags\nn8.example.com{POISON},a\n",
     }
     task = f"- {{id: first, type: shell, role: ['*'], parameters: {{cmd: {escaped}}}}}\n"
     texts |= {"tasks.yaml": task, "badtasks.yaml": f"{task}- {{id: {escaped}, {escaped}: {escaped}}}\n"}
@@ -208,6 +259,27 @@ def test_no_verb_lets_a_control_character_through(poisoned: Session, files: dict
             assert "error: unexpected" not in result.output, (line, result.output)
             spoke += SHOWN[:8] in result.output
     assert spoke > 40, "the poison was there"
+
+
+@needs_tmux
+def test_nothing_that_machines_say_changes_a_real_terminal(
+    poisoned: Session, files: dict[str, str], tmp_path: Path
+) -> None:
+    assert poisoned.connected
+    lines = [line.replace("POISON", POISON).format_map(files).split() for line in LOOKING]
+    (tmp_path / "lines.json").write_text(json.dumps(lines))
+    (tmp_path / "all.py").write_text(ALL_IN_ONE)
+    (tmp_path / "poison").write_text(POISON)
+    with screen(tmp_path) as tmux:
+        before = tmux.state(), tmux.clipboard()
+        tmux.runs(f"{sys.executable} {tmp_path}/all.py {tmp_path}/lines.json </dev/null")
+        assert (tmux.state(), tmux.clipboard()) == before
+        text = tmux.text()
+        assert text.startswith("$ "), "what stood on the screen before is there"
+        assert [line for line in text.splitlines() if line.startswith("-- ")] == [f"-- {n}" for n in range(len(lines))]
+        assert text.count("\\x1b]0;owned") > len(lines) / 2, "it was there to be shown"
+        tmux.runs(f"cat {tmp_path}/poison")
+        assert "owned" in tmux.state(), "a terminal would have been changed"
 
 
 def test_every_verb_is_asked() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nodepool_ocb.engine import addressing
@@ -105,3 +107,14 @@ def test_nodes_of_one_machine_are_found_by_address_and_by_host_key() -> None:
     made.put_node("n4.example.com", Node(addresses=("10.0.0.4",)), 0)
     assert addressing.doubles(made, N1) == [N2, "n3.example.com"]
     assert addressing.doubles(made, "n4.example.com") == []
+
+
+def test_fifty_new_nodes_are_compared_with_four_thousand_in_half_a_second() -> None:
+    made = World()
+    for number in range(4000):
+        made.put_node(f"n{number}.example.com", Node(addresses=(f"10.0.{number // 250}.{number % 250 + 1}",)), 0)
+    addressing.check(made, "new.example.com", ["10.1.0.1"])
+    began = time.process_time()
+    for number in range(50):
+        addressing.check(made, f"new{number}.example.com", [f"10.1.{number // 250}.{number % 250 + 1}"])
+    assert time.process_time() - began < 0.5

@@ -192,6 +192,7 @@ def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[
     if outside.slot == "run":
         yield Event.UNREAD, {}, over
         yield Event.SPOILED, {}, over
+        yield Event.SEALED, {}, over
     for event, begun in product((Event.FAULT, Event.UNREACHED), (False, True)):
         may_have = run.begun or begun
         yield event, {"ordered": run.ordered or begun, "begun": may_have}, {**over, "begun": outside.begun or begun}

@@ -27,7 +27,7 @@ class Served:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.working: set[str] = set()
-        page = LogPage(folder, lambda name: name not in self.working)
+        page = LogPage(lambda: folder, lambda name: name not in self.working)
         self.pages = Pages("127.0.0.1:0", {}, {"logs": page})
         self.address = self.pages.address
 
@@ -151,7 +151,7 @@ def test_a_page_that_raises_is_the_client_s_error(tmp_path: Path, caplog: pytest
     def ended(_: str) -> bool:
         raise RuntimeError("bang")
 
-    pages = Pages("127.0.0.1:0", {}, {"logs": LogPage(tmp_path, ended)})
+    pages = Pages("127.0.0.1:0", {}, {"logs": LogPage(lambda: tmp_path, ended)})
     assert isinstance(ask(pages.address, NAME), Unreached)
     pages.close()
     assert "the page for" in caplog.text
@@ -205,7 +205,7 @@ def test_an_address_that_is_none_is_unreached(address: str) -> None:
 
 def test_only_so_many_answers_wait(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "WAITING", 1)
-    page = LogPage(served.folder, lambda _: False)
+    page = LogPage(lambda: served.folder, lambda _: False)
     served.write(b"")
 
     def seconds(_: int) -> float:
@@ -223,7 +223,7 @@ def test_pages_name_what_they_have(served: Served, until: Callable[..., None]) -
 
 
 def test_a_server_on_all_addresses_gives_a_name_that_others_can_use(tmp_path: Path) -> None:
-    pages = Pages("0.0.0.0:0", {}, {"logs": LogPage(tmp_path, lambda _: True)})
+    pages = Pages("0.0.0.0:0", {}, {"logs": LogPage(lambda: tmp_path, lambda _: True)})
     assert pages.address.rpartition(":")[0] == socket.gethostname()
     pages.close()
 

@@ -158,3 +158,23 @@ def test_a_run_that_is_asked_about_again_has_its_output_in_its_log_once(
     annealer.run(order)
     another.run(order)
     assert machine.log.read_text() == "once\n"
+
+
+def test_a_log_that_is_read_never_shrinks_though_its_run_is_asked_about_again(tmp_path: Any) -> None:
+    file = tmp_path / "run.log"
+    with Output(file) as output:
+        output.take(0, b"one\ntwo\n")
+    with Output(file) as output:
+        output.take(0, b"one\n")
+        assert file.read_bytes() == b"one\ntwo\n", "what is there is of the same run"
+        output.take(4, b"two\nthree\n")
+    assert file.read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_the_log_of_a_run_that_was_started_anew_begins_with_its_first_byte(tmp_path: Any) -> None:
+    with Output(tmp_path / "run.log") as output:
+        output.take(0, b"of the one that was killed\n")
+        output.restart()
+        output.take(0, b"anew\n")
+        assert output.tail == "anew\n"
+    assert (tmp_path / "run.log").read_bytes() == b"anew\n"

@@ -29,6 +29,7 @@ from nodepool_ocb.jigs.ssh.protocol import Frame
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Set, Structure
 from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client import transaction
+from nodepool_ocb.telemetry.masks import Mask
 from nodepool_ocb_annealer import settling
 from nodepool_ocb_annealer.machines import judging
 from nodepool_ocb_annealer.main import main
@@ -183,10 +184,10 @@ def without_unknown() -> None:
     """What this host fails at has failed."""
     stored = running.Running._stored
 
-    def known(self: running.Running, answer: Answer) -> Answer:
+    def known(self: running.Running, answer: Answer, mask: Mask) -> Answer:
         if answer.event is Event.FAULT:
             answer = replace(answer, event=Event.ENDED, outcome=Failed(answer.reason))
-        return stored(self, answer)
+        return stored(self, answer, mask)
 
     running.Running._stored = known  # type: ignore[method-assign]
 

@@ -90,6 +90,8 @@ def test_a_changed_attribute_of_a_deployment_is_run_again_by_exactly_those_that_
     said = site("deployment", "set", "lab", "a2", 'a2-text="new"')
     assert f"{len(seen_by)} noderoles are outdated in deployment lab: nodepool-ocb deployment commit lab" in said
     assert site.outdated() == seen_by
+    (changed,) = site.ask("noderole", "attributes", min(seen_by), "--changed")
+    assert (changed["what"], changed["before"], changed["now"]) == ("a2/text", "old", "new")
     planned = site.ask("deployment", "commit", "lab", "--dry-run", exit_code=10)
     why = 'runs again: a2/text: "old" → "new" (deployment: role a2 of lab)'
     assert sorted(planned["explanations"]) == sorted(f"{name} {why}" for name in seen_by)

@@ -373,24 +373,6 @@ def test_redeploy_asks_before_a_destructive_role_runs_again(ask: Ask, ocb: Ocb, 
     assert _states(ask)["base"] == "TODO"
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("nodepool-ocb noderole show t", TOP),
-        ("nodepool-ocb role show mid", "middle"),
-        ("nodepool-ocb node show n", N1),
-        ("nodepool-ocb graph --deployment l", "lab"),
-        ("nodepool-ocb noder", "noderole"),
-    ],
-)
-@pytest.mark.usefixtures("world")
-def test_completion_offers_what_exists(ocb: Ocb, monkeypatch: pytest.MonkeyPatch, words: str, offered: str) -> None:
-    monkeypatch.setenv("_NODEPOOL_OCB_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-    assert ocb().stdout.split() == [f"plain,{offered}"]
-
-
 def test_a_deployment_with_a_rollout_under_way_is_not_deleted(ask: Ask, ocb: Ocb, world: Session) -> None:
     ask("deployment", "create", "empty")
     rollouts.begin(world, "empty", begin(strategy.WHOLE, {}, 1.0))

@@ -122,7 +122,7 @@ COMMANDS: Final = (
 LINES: Final = (*COMMANDS, *(f"{DRIVE} {name}" for name in DEPLOYMENTS))
 #: The requests before it connect, and see that the tree is there.
 FIRST_READ: Final = 3
-ALL, LAST = 1000, 3  # how many of the requests after that are tried
+ALL, LAST = 1000, 6  # how many of the requests after that are tried
 
 
 @pytest.fixture

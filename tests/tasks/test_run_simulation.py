@@ -15,6 +15,7 @@ from nodepool_ocb.engine.noderole import Event, apply, settle
 from nodepool_ocb.engine.readiness import runnable
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import Daemon, Deployment, DeploymentState, Node, Role, Set, State
 from nodepool_ocb.store.worldpaths import parse
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
@@ -275,3 +276,24 @@ def test_the_virtual_node_of_another_deployment_is_not_taken() -> None:
     assert roles.of_virtual_node(there.world, BARRIERS, LAB, 1.0) == []
     with pytest.raises(Conflict, match="is of deployment lab now"):
         roles.of_virtual_node(there.world, BARRIERS, "lab-1", 1.0)
+
+
+def test_no_machine_is_away_for_too_long_while_the_deployment_is_paused_and_its_patience_begins_anew_afterwards() -> (
+    None
+):
+    there = Simulated(plan_of(2, [[], [], [0, 1]], [0, 1, 2]), patience_seconds=50.0)
+    there.world.put_node("n1.x.y", Node(deployment=LAB, alive=False, since=100.0, reason="connect: refused"), 1)
+    pause = Aside(by="ann", reason="switch", since=100.0, until=5000.0)
+    there.world.put_deployment(LAB, Stored(Deployment(state=DeploymentState.COMMITTED, pause=pause), 1))
+    for _ in range(10):
+        there.decide()
+    assert there.running.head.aside == "by ann until 1970-01-01T01:23:20Z: switch"
+    there.now = 4999.0
+    assert (there.decide().due, there.running.head.away) == (5000.0, ())
+    there.now = 5000.0
+    there.decide()
+    assert (there.running.head.aside, there.running.head.resumed) == (None, 5000.0)
+    assert there.decide().due == 5050.0
+    there.now = 5051.0
+    there.decide()
+    assert there.running.head.away == ("n1.x.y",)

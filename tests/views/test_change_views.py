@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from nodepool_ocb.model import paths
@@ -23,7 +24,7 @@ from nodepool_ocb.model.records import (
     Structure,
 )
 from nodepool_ocb.store.worldpaths import parse
-from nodepool_ocb.views.changes import ChangesDocument, rows
+from nodepool_ocb.views.changes import ChangesDocument, DetailedRow, rows
 from nodepool_ocb.views.view import plain
 
 TODO = NodeRole(state=State.TODO, since=1.0)
@@ -66,3 +67,50 @@ def test_what_an_import_or_a_request_says_more_stands_behind_the_changes() -> No
     assert plain(plainly) == {"dry_run": True, "changes": [], "explanations": ["because"]}
     imported = ChangesDocument(dry_run=False, changes=(), explanations=(), warnings=("w",), problems=())
     assert list(plain(imported)) == ["dry_run", "changes", "explanations", "warnings", "problems"]
+
+
+def test_a_change_says_which_fields_it_changes_from_what_to_what() -> None:
+    before = {(paths.node("n1.x"), 3): {"schema": 1, "tags": ["web"], "labels": {"a": "1"}, "later": True}}
+    change = Set(paths.node("n1.x"), Node(rack="r1", labels={"a": "2"}, since=5.0, unknown={"later": True}), 3)
+    (row,) = rows([change], parse, before)
+    assert plain(row)["fields"] == [
+        {"field": "labels/a", "old": "1", "new": "2"},
+        {"field": "rack", "old": None, "new": "r1"},
+        {"field": "tags", "old": ["web"], "new": []},
+    ]
+    (moved_on,) = rows([change], parse, {(paths.node("n1.x"), 2): {"schema": 1}})
+    assert "fields" not in plain(moved_on), "what was there at another version says nothing"
+
+
+def test_attributes_that_change_are_named_leaf_by_leaf_and_a_secret_is_never_shown() -> None:
+    path = paths.user("ntp", "n1.x")
+    old = {"ntp": {"servers": ["a"], "key": {"$secret": "enc:old"}}, "gone": 1}
+    new = {"ntp": {"servers": ["a", "b"], "key": {"$secret": "enc:new"}}}
+    (row,) = rows([Set(path, new, 0)], parse, {(path, 0): old})
+    assert DetailedRow.of(row).fields == (
+        'gone: 1 -> -; ntp/key: (secret) -> (secret); ntp/servers: ["a"] -> ["a", "b"]'
+    )
+    (made,) = rows([Create(path, {"key": {"$secret": "enc:new"}})], parse)
+    assert DetailedRow.of(made).fields == "key: - -> (secret)"
+
+
+def test_a_kind_of_record_is_looked_at_once_for_a_thousand_changes_of_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, fields = list[object](), msgspec.structs.fields
+
+    def counting(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+        looked.append(kind)
+        return fields(kind)
+
+    monkeypatch.setattr(msgspec.structs, "fields", counting)
+    changes = [Set(paths.node(f"n{number}.x"), Node(rack="r2"), 1) for number in range(1000)]
+    found = rows(changes, parse, {(change.path, 1): {"schema": 1, "rack": "r1"} for change in changes})
+    assert looked in ([], [Node])
+    assert all(row.fields and row.fields[0].words == "rack: r1 -> r2" for row in found)
+
+
+def test_the_text_that_becomes_a_secret_or_was_one_is_not_told() -> None:
+    path, kept = paths.user("db", "n1.x"), {"$secret": "env:PW"}
+    for old, new in (("hunter2", kept), (kept, "hunter2")):
+        (row,) = rows([Set(path, {"db": {"pw": new}}, 1)], parse, {(path, 1): {"db": {"pw": old}}})
+        assert row.fields
+        assert [each.words for each in row.fields] == ["db/pw: (secret) -> (secret)"]

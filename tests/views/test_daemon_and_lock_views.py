@@ -19,6 +19,7 @@ def test_daemons_stand_by_kind_and_id_without_those_that_cannot_be_read() -> Non
         ("id", "x"),
         ("state", "running"),
         ("trouble", "its disk is full"),
+        ("paused", None),
         ("host", "h"),
         ("pid", 7),
         ("version", "1"),

@@ -14,7 +14,7 @@ def test_deployments_stand_below_their_parents_and_count_what_is_bound_by_state(
     world = small()
     put(world, MIDDLE, State.ACTIVE)
     world.put_deployment("alone", Stored(Deployment(parent="gone"), 0))
-    rows = deployments.rows(world)
+    rows = deployments.rows(world, 1.0)
     assert [(row.name, row.parent) for row in rows] == [("system", None), ("lab", "system"), ("alone", "gone")]
     assert list(plain(rows[1]).items()) == [
         ("name", "lab"),
@@ -23,6 +23,7 @@ def test_deployments_stand_below_their_parents_and_count_what_is_bound_by_state(
         ("noderoles", "1 ACTIVE, 1 BLOCKED, 1 ERROR"),
         ("since", 5.0),
         ("by", "root"),
+        ("paused", None),
     ]
 
 
@@ -32,12 +33,15 @@ def test_one_deployment_has_its_record_what_is_below_it_its_roles_and_its_nodero
     world.put_deployment_role(
         "lab", "base", Stored(DeploymentRole(user={"a": 1}, refused={"on_deployment_delete": "busy"}), 0)
     )
-    assert plain(deployments.document(world, "lab")) == {
+    assert plain(deployments.document(world, "lab", 1.0)) == {
         "name": "lab",
         "parent": "system",
         "state": "COMMITTED",
         "since": 5.0,
         "by": "root",
+        "checks": None,
+        "pause": None,
+        "paused": None,
         "below": ["rack"],
         "roles": [
             {"role": "base", "user": {"a": 1}, "system": {}, "hooks": [], "refused": {"on_deployment_delete": "busy"}}

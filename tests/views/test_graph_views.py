@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nodepool_ocb.model.records import State
-from nodepool_ocb.views import graph
+from nodepool_ocb.views.graphs import graphviz
+from nodepool_ocb.views.graphs import noderoles as graph
 from nodepool_ocb.views.view import plain
 from tests.views.small import BASE, MIDDLE, N1, N2, TOP, put, small
 
@@ -38,3 +39,13 @@ def test_drawings_have_a_box_for_each_node_and_an_arrow_for_each_edge() -> None:
     assert f'  "{TOP}" -> "far@{N2}";' in dot
     assert '    n0["base<br/>ERROR"]:::ERROR' in mermaid
     assert (mermaid.count("subgraph"), mermaid.count("-->")) == (2, 3)
+
+
+def test_a_collapsed_drawing_has_a_box_for_each_role_with_its_counts_and_the_colour_of_the_worst() -> None:
+    world = small()
+    put(world, f"base@{N2}", State.ACTIVE)
+    put(world, f"middle@{N2}", State.ACTIVE, f"base@{N2}")
+    text = graphviz.dot(graph.NAME, graph.collapsed(list(world.vertices())))
+    assert '    "base" [label="base\\n1 ERROR\\n1 ACTIVE", fillcolor="#ffc9c9"];' in text
+    assert '    "middle" [label="middle\\n1 BLOCKED\\n1 ACTIVE", fillcolor="#fff3bf"];' in text
+    assert (text.count("subgraph"), text.count('"base" -> "middle"'), text.count("->")) == (0, 1, 2)

@@ -9,12 +9,13 @@ from tests.views.small import BASE, MIDDLE, N1, N2, TOP, put, small
 
 
 def test_a_node_at_a_glance_tells_its_worst_state_and_whether_it_is_busy() -> None:
-    first, second = nodes.rows(small())
+    first, second = nodes.rows(small(), now=1.0)
     assert list(plain(first).items()) == [
         ("name", N1),
         ("deployment", "lab"),
         ("alive", False),
         ("available", True),
+        ("held", None),
         ("state", "ERROR"),
         ("noderoles", "1 ERROR, 2 BLOCKED"),
         ("tags", ["web"]),
@@ -35,9 +36,9 @@ def test_a_node_at_a_glance_tells_its_worst_state_and_whether_it_is_busy() -> No
 
 def test_nodes_are_chosen_by_deployment_tags_and_labels() -> None:
     world = small()
-    assert [row.name for row in nodes.rows(world, "lab")] == [N1]
-    assert [row.name for row in nodes.rows(world, tags=["web"], labels={"room": "1"})] == [N1]
-    assert nodes.rows(world, tags=["web", "db"]) == nodes.rows(world, labels={"room": "2"}) == []
+    assert [row.name for row in nodes.rows(world, "lab", now=1.0)] == [N1]
+    assert [row.name for row in nodes.rows(world, tags=["web"], labels={"room": "1"}, now=1.0)] == [N1]
+    assert nodes.rows(world, tags=["web", "db"], now=1.0) == nodes.rows(world, labels={"room": "2"}, now=1.0) == []
 
 
 def test_one_node_has_all_of_its_record_its_claim_and_its_noderoles_the_worst_first() -> None:
@@ -45,7 +46,7 @@ def test_one_node_has_all_of_its_record_its_claim_and_its_noderoles_the_worst_fi
     put(world, MIDDLE, State.TODO)
     view = world.nodes[N1]
     assert view.record
-    document = plain(nodes.document(view, view.record))
+    document = plain(nodes.document(view, view.record, 1.0))
     assert list(document)[:2] == ["name", "deployment"]
     assert list(document)[-3:] == ["epoch", "claim", "noderoles"]
     assert (document["addresses"], document["user"], document["epoch"]) == ((), "root", 6)

@@ -45,8 +45,8 @@ def test_one_noderole_has_its_record_its_children_its_attributes_and_its_runs() 
 
 
 def test_the_output_of_a_run_has_its_record_once_there_is_one() -> None:
-    going_on = RunOutput(noderole=BASE, run="r2", record=msgspec.UNSET, log=None, output="")
-    assert list(plain(going_on)) == ["noderole", "run", "log", "output"]
-    over = plain(RunOutput(noderole=BASE, run="r1", record=RUN, log="h:/f", output="text"))
+    going_on = RunOutput(noderole=BASE, run="r2", record=msgspec.UNSET, log=None, whole=True, output="")
+    assert list(plain(going_on)) == ["noderole", "run", "log", "whole", "output"]
+    over = plain(RunOutput(noderole=BASE, run="r1", record=RUN, log="h:/f", whole=True, output="text"))
     assert list(over)[:3] == ["noderole", "run", "annealer"]
     assert (over["log"], over["output"], list(over)[-1]) == ("h:/f", "text", "output")

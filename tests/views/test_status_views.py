@@ -23,13 +23,15 @@ BUILDER = Daemon(
 
 
 def seen(world: World | None = None, **images: ImageView) -> Overview:
-    return overview(world or small(), images, [], {"i": BUILDER} if images else {}, {"/ocb/roles/x": "garbage"})
+    return overview(
+        world or small(), images, [], {"i": BUILDER} if images else {}, {"/ocb/roles/x": "garbage"}, now=1.0
+    )
 
 
 def test_an_overview_counts_every_state_and_names_what_is_wrong() -> None:
     shown = plain(seen())
     assert list(shown) == [
-        *("cluster", "noderoles", "errors", "outdated", "nodes", "rollouts", "task_runs", "images"),
+        *("cluster", "aside", "noderoles", "errors", "outdated", "drift", "nodes", "rollouts", "task_runs", "images"),
         "hooks_without_code",
         *("deployments", "daemons", "claims", "quarantined"),
     ]
@@ -49,7 +51,7 @@ def test_of_each_deployment_only_the_newest_rollout_is_named() -> None:
         ("web", "5", RolloutState.CANCELLED),
     )
     rows = [row(Key(deployment, id), replace(head, state=state), None, {}) for deployment, id, state in states]
-    found = overview(small(), {}, rows, {}, {}).rollouts
+    found = overview(small(), {}, rows, {}, {}, now=1.0).rollouts
     assert found.all == 3
     assert [each.rollout for each in found.under_way] == ["lab/2"]
     assert found.failed == ()
@@ -73,7 +75,7 @@ def test_images_are_counted_as_they_stand_and_what_fails_or_moves_is_named() -> 
 def test_a_ready_build_whose_builder_is_not_there_is_bereft() -> None:
     view = ImageView("jammy", (build("2", BuildState.READY, upload(UploadState.READY), builder_id="gone"),))
     assert [(each.image, each.build, each.builder) for each in seen(jammy=view).images.bereft] == [("jammy", "2", "h2")]
-    assert status.overview(small(), {"jammy": view}, [], {}, {}).images.bereft == (), (
+    assert status.overview(small(), {"jammy": view}, [], {}, {}, now=1.0).images.bereft == (), (
         "without builders nothing is known"
     )
 
@@ -102,7 +104,7 @@ def test_sections_without_rows_are_left_out_and_errors_come_first() -> None:
 
 
 def test_notes_name_who_is_missing_and_what_to_do() -> None:
-    empty = overview(World(), {}, [], {}, {})
+    empty = overview(World(), {}, [], {}, {}, now=1.0)
     assert list(sections.notes(empty)) == [
         "no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer"
     ]
@@ -110,7 +112,7 @@ def test_notes_name_who_is_missing_and_what_to_do() -> None:
     assert stranded[0].startswith("no running builder has provider west: configure it again")
     assert stranded[0].endswith("nodepool-ocb upload delete jammy 2 west --forget")
     assert stranded[-1].startswith("what cannot be read holds back what depends on it")
-    alone = overview(small(), {"jammy": jammy()}, [], {}, {})
+    alone = overview(small(), {"jammy": jammy()}, [], {}, {}, now=1.0)
     assert list(sections.notes(alone)) == [
         "no builder is running: nothing is built or uploaded; systemctl start nodepool-ocb-builder"
     ]

@@ -55,7 +55,7 @@ class Context(Protocol):
     settings: AnnealerSettings
 
     @property
-    def draining(self) -> bool: ...
+    def resting(self) -> bool: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
 
@@ -142,7 +142,7 @@ class Drivers(Generic[D]):
         context = self._context
         stored = self._work.pointers(context.world).get(deployment)
         drive = self._driven.get(deployment)
-        if context.draining or self._path(deployment) in context.world.unreadable:
+        if context.resting or self._path(deployment) in context.world.unreadable:
             return
         if not context.session.trusted:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)

@@ -24,7 +24,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.workers import WorkerQueue
-from nodepool_ocb.engine import marks
+from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.liveness import died, pinned, revived
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import OcbError
@@ -137,11 +137,12 @@ class Probing:
         return probed(view, self._context.session.now())
 
     def _held(self, view: NodeView) -> bool:
-        """Whether a mark holds; then it is looked at when the time of that is up."""
-        now = self._context.session.now()
-        if view.record is None or not marks.holds(view.record, now):
+        """Whether a mark holds, or it is held; then it is looked at when the time of that is up."""
+        node, now = view.record, self._context.session.now()
+        if node is None or not (marks.holds(node, now) or aside.held(node, now)):
             return False
-        if view.record.mark is not None and (until := view.record.mark.until) is not None:
+        ends = [each.until for each in (node.mark, node.hold) if each is not None and each.until is not None]
+        for until in (each for each in ends if each > now):
             self._context.agenda.at(time.monotonic() + until - now, Appointment(Matter.PROBE, view.name))
         return True
 

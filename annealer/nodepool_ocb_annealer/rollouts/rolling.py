@@ -15,10 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from nodepool_ocb.engine import aside
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.paths import noderole_name
 from nodepool_ocb.model.records import Change, NodeRole, RolloutPointer
 from nodepool_ocb.rollout import report
@@ -111,9 +113,11 @@ class Rolling:
 def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = ()) -> Move[Driven]:
     """What is to be written now; ``quarantined`` are the paths that the world has not because they cannot be decoded."""
     unreadable = _noderoles(quarantined)
-    after, decisions, last = _decided(world, driven, now, unreadable)
+    pauses = list(aside.pauses(world, driven.deployment, now).values())
+    after, decisions, last = _decided(world, driven, now, unreadable, pauses[0] if pauses else None)
     actions = last.actions if last is not None else ()
-    due = last.due if last is not None else now
+    ends = [pause.until for pause in pauses if pause.until is not None]
+    due = min([*ends, *([last.due] if last.due is not None else [])], default=None) if last is not None else now
     record = rollouts.changes(driven.deployment, driven.id, driven.rollout, after, driven.versions, now)
     changes = next(
         _moved(world, driven, after, actions, now, record), record
@@ -156,12 +160,13 @@ def concerned(driven: Driven) -> frozenset[str]:
 
 
 def _decided(
-    world: World, driven: Driven, now: float, unreadable: Sequence[str]
+    world: World, driven: Driven, now: float, unreadable: Sequence[str], pause: Aside | None
 ) -> tuple[Rollout, list[Decision], Step | None]:
     """As many rounds as one transaction bears; and the step that has nothing more to decide, None where more is left."""
     after, made = driven.rollout, list[Decision]()
     while True:
-        decided = step(after, Observer(world, driven.deployment, after, unreadable=unreadable).seen(), now)
+        seen = Observer(world, driven.deployment, after, unreadable=unreadable).seen()
+        decided = step(after, seen, now, pause)
         if not decided.decisions:
             return after, made, decided
         taken = _bearable(driven, after, decided.decisions, now)

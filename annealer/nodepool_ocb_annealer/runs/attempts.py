@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import msgspec
 
 from nodepool_ocb.engine import claim
-from nodepool_ocb.engine.inputs import Judged
 from nodepool_ocb.engine.instants import Carried
 from nodepool_ocb.engine.run import Event, RunState
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig, Outcome, Unreachable
 from nodepool_ocb.model.records import Role
-from nodepool_ocb_annealer.runs.attributes import Results
+from nodepool_ocb_annealer.runs.attributes import Results, Sent
 from nodepool_ocb_annealer.runs.conclusions import Conclusion
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """What a jig was given: the attributes, and as what they are judged."""
-
-    attributes: dict[str, Any]
-    judged: Judged
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -36,6 +27,7 @@ class Answer(msgspec.Struct, frozen=True):
     ordered: bool = False  # the jig was given its order
     begun: bool = False  # ... and may have begun with it
     spoiled: str = ""  # the path of attributes that cannot be decoded
+    own: bool = True  # where it is SEALED: others may be able to open it
 
     @property
     def reason(self) -> str:
@@ -59,13 +51,14 @@ class Attempt:
         self.state = RunState(
             takeover=grant.previous_epoch is not None,
             refresh=grant.record.refresh,
-            destructive="destructive" in role.flags or grant.record.once == "started",
+            destructive=not self.checking and ("destructive" in role.flags or grant.record.once == "started"),
             attaches=jigs[self.jig].attaches,
             other_jig=self.jig != role.jig,
         )
         self.stop = threading.Event()  # for the jig: leave the run alone
         self.gone = threading.Event()  # the node is not ours any more
         self.slot = False
+        self.pause_seconds = 0.0  # before anybody is to claim it again, where it goes back untouched
         self.answer = Answer(Event.LEFT)  # the newest that says something
         self.conclusion: Conclusion | None = None  # what is being written
         self.refused: OcbError | None = None  # why the claim, or the newest write of its outcome, was refused
@@ -74,6 +67,11 @@ class Attempt:
     @property
     def name(self) -> str:
         return self.grant.vertex.name
+
+    @property
+    def checking(self) -> bool:
+        """Whether it is a check, which changes nothing."""
+        return self.grant.record.check is not None
 
     @property
     def fqdn(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,12 +15,21 @@ from nodepool_ocb.errors import Spoiled
 from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Given, Json, Set
+from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Znode
 
 Blobs = Mapping[str, Znode | None]
 
 TAKEN_OVER: Final = "its run was taken over, and had begun with something else than what is given now"
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What a jig was given: the attributes with their secrets opened, and as what they are judged."""
+
+    opened: Opened
+    judged: inputs.Judged
+    places: tuple[str, ...] = ()  # of its role's secrets
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -55,12 +65,18 @@ def decoded(sources: inputs.Sources, read: Blobs) -> inputs.Blobs:
     return {path: codec.attributes(read[path]) for path in sources.blobs if read[path] is not None}
 
 
-def results(grant: claim.Grant, read: Blobs, sent: Json, judged: inputs.Judged, outcome: Succeeded) -> Results:
-    """What is written of a run that succeeded, beside its record; ``judged``: what its order gave it."""
+def results(grant: claim.Grant, read: Blobs, sent: Sent, secrets: Secrets, outcome: Succeeded) -> Results:
+    """What is written of a run that succeeded, beside its record; raises Sealed where it gives back what cannot be kept."""
+    judged = sent.judged
     if not outcome.ordered:
         judged = inputs.Judged(inputs.UNKNOWN, Given(jig=judged.given.jig, reason=TAKEN_OVER))
     given = given_changes(grant.vertex, read, judged) if judged.number != grant.record.given else []
-    return Results(wall_changes(grant.vertex, read, sent, outcome.attributes), given, judged.number)
+    added = attributes.wall(sent.opened.attributes, outcome.attributes)
+    return Results(wall_changes(grant.vertex, read, partial(_sealed, secrets, sent, added)), given, judged.number)
+
+
+def _sealed(secrets: Secrets, sent: Sent, added: Mapping[str, Json], before: Mapping[str, Json]) -> dict[str, Json]:
+    return secrets.sealed(added, before, sent.places, sent.opened)
 
 
 def given_changes(vertex: Vertex, read: Blobs, judged: inputs.Judged) -> list[Create | Set]:
@@ -72,15 +88,17 @@ def given_changes(vertex: Vertex, read: Blobs, judged: inputs.Judged) -> list[Cr
     return [Set(path, keep or Given(jig=judged.given.jig), znode.version)]
 
 
-def wall_changes(vertex: Vertex, read: Blobs, sent: Json, returned: Json) -> list[Change]:
-    """The wall as it is to be written; nothing where it stays the same."""
+def wall_changes(
+    vertex: Vertex, read: Blobs, wall_over: Callable[[Mapping[str, Json]], dict[str, Json]]
+) -> list[Change]:
+    """The wall as it is to be written; nothing where it stays the same. ``wall_over``: what is new over what is there."""
     path = paths.wall(vertex.role, vertex.node.name)
-    znode, wall = read[path], attributes.wall(sent, returned)
+    znode = read[path]
     if znode is None:
-        return [Create(path, wall)] if wall else []
+        return [Create(path, wall)] if (wall := wall_over({})) else []
     try:
         before = codec.attributes(znode)
     except Spoiled:  # spoiled while the jig ran: it is written over
-        return [Set(path, wall, znode.version)]
-    wall = attributes.merge(before, wall)
+        return [Set(path, wall_over({}), znode.version)]
+    wall = attributes.merge(before, wall_over(before))
     return [Set(path, wall, znode.version)] if wall != before else []

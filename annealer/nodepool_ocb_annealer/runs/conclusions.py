@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, claim
+from nodepool_ocb.engine import addressing, claim, drift
 from nodepool_ocb.engine.liveness import died
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.readiness import LONGEST_BACKOFF_SECONDS
@@ -18,6 +18,7 @@ from nodepool_ocb.engine.roles import TASK
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.jigs.jig import Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.drift import Checked, Drift
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Run
 from nodepool_ocb_annealer.runs.attributes import Results
 
@@ -37,7 +38,7 @@ class Conclusion(msgspec.Struct, frozen=True):
     @property
     def passes_on(self) -> bool:
         """Whether the same transaction may claim the next noderole of the node."""
-        return self.event is Event.SUCCEED
+        return self.event in (Event.SUCCEED, Event.CHECKED)
 
 
 def conclude(
@@ -51,6 +52,8 @@ def conclude(
     run = _record(grant, outcome, ended)
     if isinstance(outcome, Unreachable):
         return _dead(grant, outcome, run, now)
+    if grant.record.check is not None:
+        return _checked(grant, outcome, run, now)
     if vertex.record.cancel_reason:  # whatever it came to
         moved = apply({vertex: Event.FAIL}, now, by=grant.annealer, reason=vertex.record.cancel_reason)
         return _of_run(grant, moved, run, Event.FAIL)
@@ -63,11 +66,27 @@ def conclude(
     return _of_run(grant, moved, run, event, results.changes)
 
 
-def untouched(grant: claim.Grant, reason: str, now: float) -> list[Change]:
-    """Give back what was claimed and not begun, as if it had not been: that counts for no attempt."""
+def _checked(grant: claim.Grant, outcome: Outcome, run: Run, now: float) -> Conclusion:
+    """Of a check, whatever came of it: the noderole stays ACTIVE, with what was found."""
+    found = Drift.UNKNOWN
+    if isinstance(outcome, Succeeded | Failed) and not grant.vertex.record.cancel_reason:
+        found = drift.found(outcome.exit_code)
+    moved = apply({grant.vertex: Event.CHECKED}, now, by=grant.annealer)
+    checked = Checked(drift=found, at=run.ended, run=grant.run, epoch=grant.epoch)
+    moved[grant.vertex] = replace(moved[grant.vertex], checked=checked)
+    reason = run.reason if found is Drift.UNKNOWN else None
+    return _of_run(grant, moved, replace(run, outcome=str(found), reason=reason), Event.CHECKED)
+
+
+def untouched(grant: claim.Grant, reason: str, now: float, pause_seconds: float = 0.0) -> list[Change]:
+    """Give back what was claimed and not begun, as if it had not been: that counts for no attempt.
+
+    Nobody is to claim it before the pause is over.
+    """
     vertex = grant.vertex
     moved = apply({vertex: Event.DEFER}, now, by=grant.annealer, reason=reason)
-    moved[vertex] = replace(moved[vertex], attempt=grant.record.attempt - 1)
+    not_before = now + pause_seconds if pause_seconds else 0.0
+    moved[vertex] = replace(moved[vertex], attempt=grant.record.attempt - 1, not_before=not_before)
     return claim.finishing(grant, moved, _record(grant, Unknown(reason), now))
 
 

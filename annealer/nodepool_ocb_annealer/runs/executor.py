@@ -53,7 +53,7 @@ class Context(Protocol):
     identity: str
 
     @property
-    def draining(self) -> bool: ...
+    def resting(self) -> bool: ...
     def spoiled(self, path: str, reason: str) -> None: ...
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
@@ -67,7 +67,9 @@ class Queue(Protocol):
     def carry(self, view: NodeView, ended: instants.Ended | None = None) -> instants.Carried | None: ...
     def carried(self, carried: instants.Carried) -> None: ...
     def claimed(self, fqdn: str) -> None: ...
+    def ended(self, vertex: Vertex) -> None: ...
     def refused(self, vertex: Vertex, refused: OcbError) -> None: ...
+    def set_aside(self, attempt: Attempt) -> None: ...
 
 
 class Executor:
@@ -94,6 +96,7 @@ class Executor:
             Do.HAND_OVER: self._hand_over,
             Do.LET_GO: Attempt.let_go,
             Do.QUARANTINE: self._quarantine,
+            Do.SET_ASIDE: queue.set_aside,
             Do.BLAME_HOST: self._blame_host,
             Do.BLAME_LINK: self._blame_link,
             Do.PUT_BACK: self._put_back,
@@ -103,7 +106,7 @@ class Executor:
             Do.FORGET: self._forget,
             Do.FEED: lambda _: queue.feed(),
             Do.CLAIM_LATER: self._claim_later,
-            Do.LOOK: self._look_again,
+            Do.LOOK: lambda attempt: queue.consider(attempt.fqdn),
         }
 
     def __len__(self) -> int:
@@ -113,15 +116,15 @@ class Executor:
         return fqdn in self._attempts
 
     def runs(self) -> set[str]:
-        """The runs that go on here."""
-        return {attempt.grant.run for attempt in self._attempts.values()}
+        """The runs that go on here; from any thread."""
+        return {attempt.grant.run for attempt in list(self._attempts.values())}
 
     # -- what is heard --
 
     def begin(self, vertex: Vertex) -> None:
         """Claim a noderole; raises Conflict or NotFound where the view is not whole enough to claim from."""
         context, view = self._context, vertex.node
-        run = context.working.name_run(view)
+        run = context.working.name_run(view, vertex.record.check)
         grant = claim.take(context.world, vertex, context.identity, run, context.session.now())
         changes = claim.claiming(context.world, grant, recorded=vertex.record.run in self._recorded)
         attempt = self._attempts[view.name] = self._attempt(grant, context.session.id)
@@ -280,7 +283,7 @@ class Executor:
     ) -> tuple[Attempt | instants.Carried | None, list[Change]]:
         """What comes next on the same node, if anything does, and the transaction that ends this run."""
         context, grant, view = self._context, attempt.grant, attempt.grant.vertex.node
-        if context.draining or not conclusion.passes_on:
+        if context.resting or not conclusion.passes_on:
             return None, conclusion.together()
         vertex = self._queue.next(view, conclusion.moved)
         if vertex is None or not context.working.room(vertex, instead_of=attempt):
@@ -289,8 +292,9 @@ class Executor:
             ended = instants.Ended(grant, conclusion.moved[grant.vertex], conclusion.run, conclusion.results)
             carried = self._queue.carry(view, ended)
             return (carried, carried.changes) if carried is not None else (None, conclusion.together())
-        record, run = conclusion.moved.get(vertex, vertex.record), context.working.name_run(view)
+        record = conclusion.moved.get(vertex, vertex.record)
         try:
+            run = context.working.name_run(view, record.check)
             following = claim.take_next(context.world, grant, vertex, record, run, context.session.now())
             changes = claim.passing_on(
                 context.world, grant, conclusion.moved, conclusion.run, following, conclusion.results
@@ -341,6 +345,7 @@ class Executor:
         if conclusion.event is Happened.NODE_DIED:
             log.warning("%s is not alive: %s", attempt.fqdn, conclusion.run.reason)
         context.tidying.ended(attempt.grant, logs=attempt.slot)
+        self._queue.ended(attempt.grant.vertex)
         if attempt.slot and not isinstance(outcome, Unreachable):
             self._faults.well(attempt.fqdn)
             if context.jigs[attempt.jig].attaches:
@@ -366,7 +371,8 @@ class Executor:
     def _put_back(self, attempt: Attempt) -> None:
         try:
             reason = attempt.answer.reason or "its annealer ended before it began"
-            changes = conclusions.untouched(attempt.grant, reason, self._context.session.now())
+            now = self._context.session.now()
+            changes = conclusions.untouched(attempt.grant, reason, now, attempt.pause_seconds)
         except Conflict:  # its record cannot be read now
             changes = claim.releasing(attempt.grant)
         self._give_back(attempt, changes)
@@ -390,6 +396,3 @@ class Executor:
         if self._attempts.get(attempt.fqdn) is attempt:
             del self._attempts[attempt.fqdn]
         self._context.working.vacate(attempt)
-
-    def _look_again(self, attempt: Attempt) -> None:
-        self._queue.consider(attempt.fqdn)

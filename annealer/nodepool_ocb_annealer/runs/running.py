@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,9 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.engine import claim, inputs
 from nodepool_ocb.engine.run import Event
 from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
+from nodepool_ocb.http import logs
 from nodepool_ocb.jigs.jig import (
+    Checker,
     Detached,
     Failed,
     Jig,
@@ -33,11 +35,15 @@ from nodepool_ocb.jigs.jig import (
 )
 from nodepool_ocb.jigs.output import kept
 from nodepool_ocb.jigs.raised import failed
+from nodepool_ocb.secrecy.errors import Sealed
+from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.telemetry.masks import Mask
 from nodepool_ocb_annealer.hooks.calls import on_transition
 from nodepool_ocb_annealer.runs import attributes
-from nodepool_ocb_annealer.runs.attempts import Answer, Attempt, Sent
+from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.attributes import Sent
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +53,8 @@ TRUST_SECONDS: Final = 0.1
 class Running:
     """Runs what is held; any number of threads may call ``run`` and ``end``, which raise nothing."""
 
-    def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig]) -> None:
-        self._session, self._settings, self._jigs = session, settings, jigs
+    def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig], secrets: Secrets) -> None:
+        self._session, self._settings, self._jigs, self._secrets = session, settings, jigs, secrets
 
     def run(self, attempt: Attempt, sources: inputs.Sources, after_seconds: float) -> Answer | None:
         """Give the jig its order, and wait for its answer; None where the node is not ours any more."""
@@ -61,7 +67,7 @@ class Running:
             answer = self._work(attempt, sources, given)
         except BaseException as error:  # a jig may raise anything, and a slot that is not given back is lost
             answer = _fault(attempt, error, begun=given.ordered)
-        return self._stored(replace(answer, ordered=given.ordered)) if answer is not None else None
+        return self._stored(replace(answer, ordered=given.ordered), given.mask) if answer is not None else None
 
     def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> Answer | None:
         """Have what runs on the machine ended; nothing of ours gives it orders meanwhile. None as from ``run``.
@@ -76,11 +82,11 @@ class Running:
             answer = self._cancel(attempt, reason)
         except BaseException as error:
             answer = _fault(attempt, error, begun=True)
-        return self._stored(answer)
+        return self._stored(answer, Mask())
 
-    def _stored(self, answer: Answer) -> Answer:
+    def _stored(self, answer: Answer, mask: Mask) -> Answer:
         """With texts that can be stored, and the time when it ended."""
-        outcome = bounded(answer.outcome) if answer.outcome is not None else None
+        outcome = bounded(answer.outcome, mask) if answer.outcome is not None else None
         return replace(answer, outcome=outcome, ended=answer.ended or self._session.now())
 
     def _await_trust(self, attempt: Attempt) -> None:
@@ -95,30 +101,59 @@ class Running:
                 return Answer(Event.ENDED, refusal)
             blobs = attributes.read(self._session, sources)
             decoded = attributes.decoded(sources, blobs)
-            sent = Sent(inputs.visible(inputs.layers(sources, decoded)), inputs.judged(sources, decoded))
+            opened = self._secrets.opened(inputs.visible(inputs.layers(sources, decoded)))
+            given.mask = opened.mask
+            sent = Sent(opened, inputs.judged(sources, decoded), sources.secret)
+        except Sealed as sealed:  # nobody's failure: others may have what it takes, and it may come
+            if attempt.checking and (attempt.state.takeover or not sealed.own):
+                return Answer(Event.ENDED, Failed(str(sealed)))
+            return Answer(Event.SEALED, Unknown(str(sealed), begun=False), own=sealed.own)
         except (Stale, Unavailable, Denied) as gone:
             log.warning("%s: %s", attempt.name, gone)
             return Answer(Event.UNREAD, Unknown(f"ZooKeeper: {gone}", begun=False))
         except Spoiled as wrong:  # nobody's failure: it waits until they are mended
+            if attempt.checking:
+                return Answer(Event.ENDED, Failed(str(wrong)))
             return Answer(Event.SPOILED, Unknown(str(wrong), begun=False), spoiled=wrong.path)
         except Invalid as wrong:  # in what the jig would be given, not in this host
             return Answer(Event.ENDED, Failed(str(wrong)))
         return self._ordered(attempt, blobs, sent, given)
 
     def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: Sent, given: Given) -> Answer | None:
-        order = self._order(attempt, sent.attributes)
+        order, jig = self._order(attempt, sent.opened), self._jigs[attempt.jig]
+        if order.check and not (isinstance(jig, Checker) and jig.checks):
+            return Answer(Event.ENDED, Failed(f"jig {attempt.jig} cannot check"))
         given.ordered = True
         started = time.monotonic()
-        outcome = self._jigs[attempt.jig].run(order, attempt.stop)
+        outcome = jig.run(order, attempt.stop)
         ended = self._session.now()
         if isinstance(outcome, Detached) and attempt.stop.is_set():
             return _left(attempt)
         metrics.RUN_SECONDS.labels(attempt.jig).observe(time.monotonic() - started)
-        return _answer(attempt, outcome, ended, blobs, sent)
+        return self._answer(attempt, outcome, ended, blobs, sent)
+
+    def _answer(self, attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: Sent) -> Answer:
+        """The outcome in a jig's answer; nothing in here may lose it."""
+        match outcome:
+            case Unreachable():
+                return Answer(Event.UNREACHED, outcome, begun=outcome.begun)
+            case Unknown(_, begun):
+                return Answer(Event.FAULT, outcome, begun=begun)
+            case Detached(reason):  # nobody told it to let go
+                return Answer(Event.FAULT, Unknown(reason), begun=True)
+            case Succeeded() if not attempt.checking:
+                try:
+                    results = attributes.results(attempt.grant, blobs, sent, self._secrets, outcome)
+                except Exception as wrong:  # it is the answer that makes no sense
+                    said = f"what it gave back cannot be kept: {type(wrong).__name__}: {wrong}"
+                    return Answer(Event.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended)
+                return Answer(Event.ENDED, outcome, ended, results, sent)
+            case _:
+                return Answer(Event.ENDED, outcome, ended)
 
     def _on_transition(self, attempt: Attempt) -> Failed | None:
         """The failure of a run whose role's hook raised."""
-        if "on_transition" not in attempt.role.hooks:
+        if "on_transition" not in attempt.role.hooks or attempt.checking:
             return None
         error = on_transition(self._session, attempt.grant, attempt.role.barclamp)
         if error is None:
@@ -126,7 +161,7 @@ class Running:
         return failed(error, self._log_file(attempt.grant), self._settings.log_run_bytes, "on_transition: ")
 
     def _cancel(self, attempt: Attempt, reason: str | None) -> Answer:
-        refusal = self._jigs[attempt.jig].cancel(self._order(attempt, {}))
+        refusal = self._jigs[attempt.jig].cancel(self._order(attempt, Opened()))
         if isinstance(refusal, Unreachable):
             return Answer(Event.UNREACHED, refusal, begun=True)
         if refusal is not None:
@@ -137,7 +172,7 @@ class Running:
         said = f"it was ended: its role has jig {attempt.role.jig} now, and had {attempt.jig}"
         return Answer(Event.ENDED, Lost(said))
 
-    def _order(self, attempt: Attempt, sent: dict[str, Any]) -> Order:
+    def _order(self, attempt: Attempt, opened: Opened) -> Order:
         grant = attempt.grant
         record = grant.vertex.node.record
         assert record is not None, "a claim checks the node"
@@ -150,7 +185,9 @@ class Running:
             epoch=grant.epoch,
             previous_epoch=grant.previous_epoch,
             run=grant.run,
-            attributes=sent,
+            attributes=opened.attributes,
+            mask=opened.mask,
+            check=attempt.checking,
             timeout_seconds=attempt.role.timeout_seconds,
             log=self._log_file(grant),
             log_bytes=self._settings.log_run_bytes,
@@ -158,38 +195,19 @@ class Running:
 
     def _log_file(self, grant: claim.Grant) -> Path | None:
         folder = self._settings.log_dir
-        return Path(folder, grant.fqdn, f"{grant.vertex.role}-{grant.run}.log") if folder else None
+        return logs.file_of(folder, logs.of_run(grant.vertex.role, grant.fqdn, grant.run)) if folder else None
 
 
 class Given(msgspec.Struct):
     """What a thread has done so far."""
 
     ordered: bool = False  # the jig was given its order
+    mask: Mask = Mask()  # of the secrets that it was given
 
 
 def _left(attempt: Attempt) -> Answer | None:
     """It was left alone: to be ended, or because the node is not ours any more, which the turn thread is about to hear."""
     return None if attempt.gone.is_set() else Answer(Event.LEFT)
-
-
-def _answer(attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: Sent) -> Answer:
-    """The outcome in a jig's answer; nothing in here may lose it."""
-    match outcome:
-        case Unreachable():
-            return Answer(Event.UNREACHED, outcome, begun=outcome.begun)
-        case Unknown(_, begun):
-            return Answer(Event.FAULT, outcome, begun=begun)
-        case Detached(reason):  # nobody told it to let go
-            return Answer(Event.FAULT, Unknown(reason), begun=True)
-        case Succeeded():
-            try:
-                results = attributes.results(attempt.grant, blobs, sent.attributes, sent.judged, outcome)
-            except Exception as wrong:  # it is the answer that makes no sense
-                said = f"what it gave back cannot be kept: {type(wrong).__name__}: {wrong}"
-                return Answer(Event.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended)
-            return Answer(Event.ENDED, outcome, ended, results, sent)
-        case _:
-            return Answer(Event.ENDED, outcome, ended)
 
 
 def _fault(attempt: Attempt, error: BaseException, begun: bool) -> Answer:

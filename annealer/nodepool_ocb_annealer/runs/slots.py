@@ -8,22 +8,25 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import secrets
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from secrets import token_hex
 from typing import Final
 
 from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.engine import inputs
+from nodepool_ocb.engine.drift import CHECK
 from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import NodeView, Vertex, World, ordered_with
 from nodepool_ocb.jigs.jig import Failed, Jig, Succeeded, Unknown
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Role, State
+from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.runs import attributes
@@ -47,12 +50,14 @@ class Working:
         settings: AnnealerSettings,
         jigs: dict[str, Jig],
         post: Callable[[Callable[[], None]], None],
+        secrets: Secrets,
     ) -> None:
+        self._secrets = secrets
         self._session, self._world, self._settings, self._jigs, self._post = session, world, settings, jigs, post
-        self._running = Running(session, settings, jigs)
+        self._running = Running(session, settings, jigs, secrets)
         self._threads = ThreadPoolExecutor(max_workers=settings.slots, thread_name_prefix="slot")
         self._busy = 0
-        self._token, self._count_of_runs = secrets.token_hex(3), itertools.count(16)
+        self._token, self._count_of_runs = token_hex(3), itertools.count(16)
         metrics.SLOTS.set(settings.slots)
 
     # -- slots --
@@ -61,22 +66,27 @@ class Working:
     def free(self) -> bool:
         return self._busy < self._settings.slots
 
+    @property
+    def spare(self) -> bool:
+        """Whether a check may have a slot: one in four is kept for what people wait for."""
+        return self._busy < self._settings.slots - self._settings.slots // 4
+
     def room(self, vertex: Vertex, instead_of: Attempt | None = None) -> bool:
         """Whether the noderole could start now, in the slot of ``instead_of`` if that has one."""
         role = self._world.role_of(vertex)
         under_way = ordered_with(vertex) if vertex.record.state is State.TRANSITION else None
-        instant = self._instant(role, under_way or role.jig)
+        instant = vertex.record.check is None and self._instant(role, under_way or role.jig)
         return instant or self.free or (instead_of is not None and instead_of.slot)
 
     def instant(self, vertex: Vertex) -> bool:
         """Whether it is to begin, and there is nothing to run for it on any machine."""
-        if vertex.record.state is State.TRANSITION:
+        if vertex.record.state is State.TRANSITION or vertex.record.check is not None:
             return False
         role = self._world.role_of(vertex)
         return self._instant(role, role.jig)
 
     def occupy(self, attempt: Attempt) -> None:
-        if not self._instant(attempt.role, attempt.jig):
+        if not self._nothing_to_run(attempt):
             attempt.slot = True
             self._count(+1)
 
@@ -96,7 +106,7 @@ class Working:
             self._threads.shutdown(wait=False)
             self._threads = ThreadPoolExecutor(max_workers=settings.slots, thread_name_prefix="slot")
         self._settings = settings
-        self._running = Running(self._session, settings, self._jigs)
+        self._running = Running(self._session, settings, self._jigs, self._secrets)
         metrics.SLOTS.set(settings.slots)
 
     def close(self) -> None:
@@ -110,15 +120,18 @@ class Working:
         """Whether there is nothing to run; ``jig``: that the run is ordered with, or was."""
         return self._jigs[jig].instant and jig == role.jig and "on_transition" not in role.hooks
 
+    def _nothing_to_run(self, attempt: Attempt) -> bool:
+        return not attempt.checking and self._instant(attempt.role, attempt.jig)
+
     # -- running --
 
-    def name_run(self, view: NodeView) -> str:
-        """A name for a coming run on a node: sorts by epoch, and is a token that no other claim has."""
-        return f"{view.epoch + 1:010d}-{self._token}{next(self._count_of_runs):x}"
+    def name_run(self, view: NodeView, check: Checking | None = None) -> str:
+        """A name for a coming run on a node: sorts by epoch, and is a token that no other claim has; it tells a check."""
+        return f"{view.epoch + 1:010d}-{self._token}{next(self._count_of_runs):x}{CHECK if check else ''}"
 
     def start(self, attempt: Attempt, done: Done, after_seconds: float = 0.0) -> None:
         """Give the jig its order: ``done`` is called with the answer, at once where there is nothing to run."""
-        if self._instant(attempt.role, attempt.jig):
+        if self._nothing_to_run(attempt):
             nothing = attributes.Results(number=inputs.of_instant(attempt.jig))
             done(Answer(Event.ENDED, INSTANT, self._session.now(), nothing))
             return
@@ -128,7 +141,7 @@ class Working:
 
     def end(self, attempt: Attempt, reason: str | None, done: Done, after_seconds: float = 0.0) -> None:
         """Have what runs on the machine ended; as start(). ``reason``: None where its role has another jig now."""
-        if self._instant(attempt.role, attempt.jig):
+        if self._nothing_to_run(attempt):
             done(Answer(Event.ENDED, Failed(str(reason)), self._session.now()))
             return
         running = self._running
@@ -155,7 +168,7 @@ class Working:
                     key = attempt.grant.vertex.role, attempt.fqdn
                     wanted = [paths.wall(*key), paths.given(*key)]
                     read = dict(zip(wanted, self._session.get_many(wanted), strict=True))
-                    results = attributes.results(attempt.grant, read, sent.attributes, sent.judged, answer.outcome)
+                    results = attributes.results(attempt.grant, read, sent, self._secrets, answer.outcome)
             except Exception as error:  # whatever it is, the outcome stands
                 log.warning("%s: %s", attempt.name, error)
                 results = answer.results

@@ -19,6 +19,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine.claim import Grant
+from nodepool_ocb.engine.drift import CHECK
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Delete
@@ -29,6 +30,7 @@ from nodepool_ocb_annealer.runs import logs as runlogs
 log = logging.getLogger(__name__)
 
 RUNS_KEPT: Final = 10
+CHECKS_KEPT: Final = 2
 TIDY_SECONDS: Final = 1.0  # between two looks
 LOOK_SHARE: Final = 50  # the pause after a look at the logs, in times of what that took
 AGES_SECONDS: Final = 3600.0  # a log may become too old though nothing runs
@@ -65,9 +67,8 @@ class Tidying:
 
     def ended(self, grant: Grant, logs: bool = False) -> None:
         """A run has ended, and its record is written; ``logs``: it may have left one."""
-        if (
-            grant.record.generation > RUNS_KEPT or grant.previous_epoch is not None
-        ):  # else there cannot be more than ten
+        many = grant.record.generation > RUNS_KEPT or grant.previous_epoch is not None
+        if many or grant.record.check is not None:  # else there cannot be too many
             self._noted.add(grant.vertex.name)
             self._appoint(TIDY_SECONDS)
         if logs:
@@ -127,14 +128,24 @@ def _tidy(session: Session, settings: AnnealerSettings, noted: set[str], active:
     return Look(noted, took)
 
 
+def surplus_of(runs: Collection[str]) -> list[str]:
+    """Those that go: all but the newest ten, and of checks, which may come by the hour, all but the newest two.
+
+    >>> surplus_of(["0000000001-a10-check", "0000000002-a11", "0000000003-a12-check", "0000000004-a13-check"])
+    ['0000000001-a10-check']
+    """
+    checks = sorted(run for run in runs if run.endswith(CHECK))
+    return [*sorted(set(runs) - set(checks))[:-RUNS_KEPT], *checks[:-CHECKS_KEPT]]
+
+
 def drop_old_runs(session: Session, noderoles: Collection[str]) -> None:
-    """Keep the records of the newest ten runs of each noderole; raises what session.commit() raises."""
+    """Keep the records of the newest runs of each noderole; raises what session.commit() raises."""
     places = [paths.split_noderole(name) for name in sorted(noderoles)]
     listed = session.children_many([paths.runs(*place) for place in places])
     surplus = [
         Delete(paths.run(*place, run), 0)
         for place, runs in zip(places, listed, strict=True)
-        for run in sorted(runs or [])[:-RUNS_KEPT]
+        for run in surplus_of(runs or [])
     ]
     for deletions in limits.parts(limits.singly(surplus)):
         session.commit(deletions)

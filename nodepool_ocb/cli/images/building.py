@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from nodepool_ocb.cli.images import buildlog, imaging
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import journal, output, session
+from nodepool_ocb.cli.kit.live import lively
+from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.errors import InError, NotFound, OcbError, Stale, TimedOut, Unavailable
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
@@ -57,11 +59,12 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: list[C
     last: tuple[ImageView | None, BuildProgress] | None = None
     ended: OcbError | None = None
     try:
-        for view, now in _standings(name, request, deadline):
-            last = view, now
-            if now.outcome:
-                ended = _error(name, now)
-                break
+        with waits.going_on(f"the build of {name}", lambda: f"image show {name}"):
+            for view, now in _standings(name, request, deadline):
+                last = view, now
+                if now.outcome:
+                    ended = _error(name, now)
+                    break
     except TimedOut as error:
         ended = error
     if last is not None:
@@ -73,7 +76,7 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: list[C
 def _standings(name: str, request: int, deadline: float | None) -> Iterator[tuple[ImageView | None, BuildProgress]]:
     """With a line that moves on a terminal; elsewhere a line for each thing that is new."""
     builders: Mapping[str, Daemon] = {}
-    terminal = sys.stderr.isatty()
+    terminal = lively(sys.stderr)
     with ExitStack() as stack:
         show = _live(stack) if terminal else _said()
         for opened, found in imaging.followed(deadline, TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS):
@@ -142,7 +145,7 @@ def _tell(
     outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
     row = images.build_row(view, build) if view and build else None
     ended_with = images.BuildWait(
-        outcome=outcome, image=name, request=request, build=row, changes=session.change_rows(changes)
+        outcome=outcome, image=name, request=request, build=row, changes=journal.rows(changes)
     )
     if now.outcome == "failed" and build is not None:
         for line in (build.record.tail or "").splitlines()[-LINES:]:

@@ -116,7 +116,7 @@ def _plain(record: Record) -> dict[str, Json]:
 # -- import --
 
 
-@click.command("import", cls=Verb)
+@click.command("import", cls=Verb, writes=True)
 @click.argument("file", type=click.File("rb"))
 @dry_run_option
 def import_(file: IO[bytes], dry_run: bool) -> None:

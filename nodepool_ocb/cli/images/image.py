@@ -112,7 +112,7 @@ def _held_back(view: ImageView) -> float | None:
 # -- asking for a build --
 
 
-@command.command()
+@command.command(writes=True)
 @name_argument
 @click.option("--reason", help="Why; builders log it, and `image show` has it.")
 @click.option("--wait", is_flag=True, help="Wait until a build that began after this is ready, or has failed.")
@@ -141,7 +141,7 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
 # -- pausing --
 
 
-@command.command()
+@command.command(writes=True)
 @name_argument
 @click.option("--reason", help="Why; `image show` has it.")
 @click.option("--until", type=times.moment, metavar="TIME", help="As 2026-01-31T18:00, or with Z behind it for UTC.")
@@ -165,7 +165,7 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
         session.report(imaging.change(opened, decide))
 
 
-@command.command()
+@command.command(writes=True)
 @name_argument
 def unpause(name: str) -> None:
     """Let builds of an image begin again; a pause in the configuration stays."""
@@ -182,9 +182,9 @@ def unpause(name: str) -> None:
 # -- deleting --
 
 
-@command.command()
+@command.command(writes=True)
 @name_argument
-@click.option("--build", "id", help="Only this build; the default is all.")
+@click.option("--build", "id", shell_complete=completion.builds, help="Only this build; the default is all.")
 @click.option("--force", is_flag=True, help="Also where no ready build is left.")
 @yes_option
 @dry_run_option
@@ -215,8 +215,8 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
         session.report(imaging.change(opened, decide, dry_run), dry_run)
 
 
-@command.command()
-@click.argument("provider", metavar="PROVIDER")
+@command.command(writes=True)
+@click.argument("provider", metavar="PROVIDER", shell_complete=completion.providers)
 @yes_option
 @dry_run_option
 def erase(provider: str, yes: bool, dry_run: bool) -> None:

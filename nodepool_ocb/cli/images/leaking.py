@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.cli.images import imaging
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import journal, output, session
 from nodepool_ocb.cli.kit.options import confirm, unknown
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Unavailable
 from nodepool_ocb.model import paths
@@ -53,6 +53,7 @@ def delete(opened: Session, provider: str, external_id: str, cluster: str | None
     refused = _uploaders(provider)[provider].delete(external_id, stamp)
     if refused is not None:
         raise OcbError(refused.reason)
+    journal.done(opened, "delete", "leak", [f"{external_id} at {provider}"])
     output.say(f"{external_id} is deleted at {provider}")
 
 

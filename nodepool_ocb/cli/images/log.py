@@ -2,71 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
+from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.images import imaging
-from nodepool_ocb.cli.kit import completion, output, session, terminal
+from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.views.images import BuildLog
 
 if TYPE_CHECKING:
-    from nodepool_ocb.cli.images.buildlog import Printed, Source
-
-MOST_BYTES: Final = 1 << 20  # of a log in JSON or YAML
+    from nodepool_ocb.cli.images.buildlog import Source
+    from nodepool_ocb.http.following import Given
 
 
 @click.command(cls=Verb)
 @click.argument("name", metavar="IMAGE", shell_complete=completion.images)
-@click.argument("id", metavar="[BUILD]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the build ends.")
-def log(name: str, id: str | None, follow: bool) -> None:
+@click.argument("id", metavar="[BUILD]", required=False, shell_complete=completion.builds)
+@logs.follow_option
+@logs.raw_option
+def log(name: str, id: str | None, follow: bool, raw: bool) -> None:
     """The log of an image's newest build, or of the one that is named, from whichever builder has it.
 
     Where the builder cannot be reached: the file, if it is on this host; else the end that is in the record. With -o json
     or yaml, the last MiB.
     """
-    text = output.chosen() == "table"
-    if follow and not text:
-        raise click.UsageError("-f gives text as it comes; leave -o away")
-    parts: list[bytes] = []
-    printer = terminal.Printer()
-    source, printed = _printed(name, id, printer.take if text else parts.append, follow, 0 if text else -MOST_BYTES)
-    record = source.build.record
-    tail = None if printed.whole else record.tail or ""
-    output.say(f"{record.filename}: {source.state}; {_whence(source, printed)}")
-    if text:
-        printer.take((tail or "").encode())
-        printer.close()
+    logs.refuse(follow=follow, raw=raw)
+    if output.chosen() != "table":
+        parts: list[bytes] = []
+        source, given = _given(name, id, parts.append, False, -logs.MOST_BYTES)
+        _show(source, given, b"".join(parts))
         return
-    whole = b"".join(parts).decode(errors="replace") if tail is None else tail
-    document = BuildLog(
-        image=name, build=source.build.id, state=source.state, log=record.log, whole=printed.whole, output=whole
-    )
-    output.text(document, whole)
+    with logs.printer(raw) as out:
+        source, given = _given(name, id, out, follow)
+        record = source.build.record
+        output.say(f"{record.filename}: {source.state}; {_whence(source, given)}")
+        if not given.whole:
+            out((record.tail or "").encode())
 
 
-def _printed(
-    name: str, id: str | None, out: Callable[[bytes], None], follow: bool, start: int
-) -> tuple[Source, Printed]:
+def _given(name: str, id: str | None, out: logs.Out, follow: bool, start: int = 0) -> tuple[Source, Given]:
     from nodepool_ocb.cli.images import buildlog
+    from nodepool_ocb.http.following import Follower
 
     with session.session() as opened:
         view = imaging.image_of(imaging.load(opened), name)
         if not view.builds:
             raise NotFound(f"{name} was never built; ask for it: nodepool-ocb image build {name}")
         source = buildlog.Source(opened, name, imaging.build_of(view, id) if id else view.builds[-1])
-        return source, buildlog.print_log(source, out, follow=follow, start=start)
+        return source, Follower(source, out, output.say, start).give(follow)
 
 
-def _whence(source: Source, printed: Printed) -> str:
+def _show(source: Source, given: Given, log: bytes) -> None:
+    record = source.build.record
+    output.say(f"{record.filename}: {source.state}; {_whence(source, given)}")
+    whole = log.decode(errors="replace") if given.whole else record.tail or ""
+    document = BuildLog(
+        image=source.image,
+        build=source.build.id,
+        state=source.state,
+        log=record.log,
+        whole=given.whole,
+        output=whole,
+    )
+    output.text(document, whole)
+
+
+def _whence(source: Source, given: Given) -> str:
     """Where the log is from, and how much of it that was."""
     record = source.build.record
-    if printed.whole:
-        return f"from {printed.address}"
-    read = f"read up to byte {printed.offset}; " if printed.offset > 0 else ""
+    if given.whole:
+        return f"from {given.place}"
+    read = f"read up to byte {given.offset}; " if given.offset > 0 else ""
     end = "now its end, as recorded" if record.tail else "no end of it is recorded"
-    return f"{read}{printed.reason}; {end}{f'; whole log: {record.log}' if record.log else ''}"
+    return f"{read}{given.reason}; {end}{f'; whole log: {record.log}' if record.log else ''}"

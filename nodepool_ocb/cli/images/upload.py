@@ -25,7 +25,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--image", "name", shell_complete=completion.images)
-@click.option("--provider")
+@click.option("--provider", shell_complete=completion.providers)
 @click.option("--state", "states", multiple=True, type=click.Choice([*map(str, UploadState)], case_sensitive=False))
 def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None:
     """Every upload; `-o name` gives what `upload delete` takes."""
@@ -38,10 +38,10 @@ def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None
     output.things(rows, columns)
 
 
-@command.command()
+@command.command(writes=True)
 @click.argument("name", metavar="IMAGE", shell_complete=completion.images)
-@click.argument("build", metavar="BUILD")
-@click.argument("provider", metavar="PROVIDER")
+@click.argument("build", metavar="BUILD", shell_complete=completion.builds)
+@click.argument("provider", metavar="PROVIDER", shell_complete=completion.providers)
 @click.argument("id", metavar="[UPLOAD]", required=False)
 @click.option("--force", is_flag=True, help="Also where the provider is left without a ready upload.")
 @click.option(
@@ -78,8 +78,8 @@ def delete(
         session.report(imaging.change(opened, decide, dry_run), dry_run)
 
 
-@command.command()
-@click.argument("provider", metavar="[PROVIDER]", required=False)
+@command.command(writes=True)
+@click.argument("provider", metavar="[PROVIDER]", required=False, shell_complete=completion.providers)
 @click.option("--delete", "external_id", metavar="EXTERNAL-ID", help="Delete this one at PROVIDER.")
 @click.option("--cluster", help="The cluster that its stamp must name, by id; the default is this one.")
 @yes_option

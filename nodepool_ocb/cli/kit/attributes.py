@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from nodepool_ocb.cli.kit.assignments import pairs
@@ -15,6 +15,7 @@ from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.model.secrecy import hidden
 
 SHOWN: Final = 60  # letters of a value in a sentence
 NAMED: Final = 12  # paths in a sentence
@@ -25,10 +26,12 @@ def assigned(
     assignments: Iterable[str],
     path_of: Callable[[str], str],
     below: Mapping[str, Json] | None = None,
+    quiet: Collection[str] = (),
 ) -> dict[str, Json]:
     """The blob with the value of each ``KEY=JSON`` at its path; it lies over ``below``.
 
-    Raises Invalid, also for a path inside a list or a plain value, and what ``path_of`` raises.
+    What is given for the paths of ``quiet`` is repeated in no message. Raises Invalid, also for a path inside a list or a
+    plain value, and what ``path_of`` raises.
     """
     changed = dict(blob)
     problems: list[str] = []
@@ -43,7 +46,8 @@ def assigned(
             try:
                 changed = attributes.write(changed, where, strict_json(text))
             except ValueError as wrong:
-                problems.append(f"{key}: {text} is not JSON ({wrong}); text needs quotes: '{key}=\"{text}\"'")
+                said = "TEXT" if where in quiet else text
+                problems.append(f"{key}: {said} is not JSON ({wrong}); text needs quotes: '{key}=\"{said}\"'")
     if problems:
         raise Invalid(problems)
     return changed
@@ -76,11 +80,6 @@ def unset(blob: Mapping[str, Json], places: Iterable[str]) -> dict[str, Json]:
     return left
 
 
-def same(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
-    """Whether both are the same JSON: 1 is neither 1.0 nor true."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
 def _without(blob: Mapping[str, Json], steps: Sequence[str]) -> dict[str, Json]:
     """The same where the path went already, with a mapping that held it."""
     rest = {step: value for step, value in blob.items() if step != steps[0]}
@@ -103,5 +102,5 @@ def counting(layers: Mapping[str, Mapping[str, Json]], place: str) -> str:
     merged: Mapping[str, Json] = {}
     for blob in layers.values():
         merged = attributes.merge(merged, blob)
-    text = json.dumps(attributes.read(merged, place), ensure_ascii=False)
+    text = json.dumps(hidden(attributes.read(merged, place)), ensure_ascii=False)
     return f"{place} is {text if len(text) <= SHOWN else text[: SHOWN - 3] + '...'} now, {giver}"

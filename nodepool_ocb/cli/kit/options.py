@@ -1,4 +1,5 @@
-"""What every command shares: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, and how names are read.
+"""What every command shares: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, ``--reason`` of the verbs that
+write, and how names are read.
 
 The values are kept in click's ``meta``, which a command and its groups share: the nearest to the end of the line wins.
 """
@@ -73,20 +74,47 @@ def common_options(command: F) -> F:
     return command
 
 
-class Verb(click.Command):
-    """A command that takes the common options too."""
+def _reason() -> click.Option:
+    return click.Option(
+        ["--reason"], metavar="TEXT", callback=_keep, expose_value=False, help="Why; `nodepool-ocb history` has it."
+    )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+
+class Verb(click.Command):
+    """A command that takes the common options too, and ``--reason`` if it ``writes``: others write nothing."""
+
+    def __init__(self, *args: Any, writes: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.writes = writes
+        if writes and "reason" not in {param.name for param in self.params}:
+            self.params.append(_reason())
         self.params.extend(_common())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """An option's variable has the name that people write (``--tag``), not that of the code (``tags``)."""
+        """An option's variable has the name that people write (``--tag``), not that of the code (``tags``).
+
+        A verb's own ``--reason`` is kept as the common one is.
+        """
         for option in self.params:
             if isinstance(option, click.Option) and option.envvar is None:
-                written = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
-                option.envvar = f"{ctx.auto_envvar_prefix}_{written}"
-        return super().parse_args(ctx, args)
+                option.envvar = variable(ctx, option)
+        left = super().parse_args(ctx, args)
+        if ctx.params.get("reason") is not None:
+            ctx.meta[_META + "reason"] = ctx.params["reason"]
+        return left
+
+
+def variable(ctx: click.Context, option: click.Option) -> str | None:
+    """The environment's variable that an option is taken from where the line does not give it; None for --help and --version.
+
+    ``ctx``: of its command. The name is that of the program, the command and the option as they are written.
+    """
+    if option.is_eager or not option.allow_from_autoenv or ctx.auto_envvar_prefix is None:
+        return None
+    if isinstance(option.envvar, str):
+        return option.envvar
+    written = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+    return f"{ctx.auto_envvar_prefix}_{written}"
 
 
 class Noun(click.Group):
@@ -101,7 +129,7 @@ class Noun(click.Group):
 
 
 def asked(name: str, ctx: click.Context | None = None) -> Any:
-    """What was given for ``output``, ``config`` or ``zookeeper``; None where nothing was."""
+    """What was given for ``output``, ``config``, ``zookeeper`` or ``reason``; None where nothing was."""
     ctx = ctx or click.get_current_context(silent=True)
     return ctx.meta.get(_META + name) if ctx else None
 
@@ -112,6 +140,8 @@ def asked(name: str, ctx: click.Context | None = None) -> Any:
 def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
     """The error for a name that does not exist."""
     known = list(known)
+    if set(name) & set("*?[") and kind in ("node", "noderole"):
+        return NotFound(f"{kind} {name} does not exist; a pattern of names is a selector: -l '{name}'")
     full = [each for each in known if each.startswith(f"{name}.")]  # a host without its domain
     near = (
         f"; did you mean {' or '.join(f'`{each}`' for each in full)}?"

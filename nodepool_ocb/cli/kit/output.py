@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final, TextIO
 from nodepool_ocb.cli.kit import terminal
 from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.model.secrecy import hidden
 from nodepool_ocb.telemetry.visible import visible
-from nodepool_ocb.views.times import age
-from nodepool_ocb.views.view import View, plain
+from nodepool_ocb.views import view as views
+from nodepool_ocb.views.times import age, universal
+from nodepool_ocb.views.view import View
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -49,6 +51,7 @@ COLOURS: Final[Mapping[str, str]] = {
     "PARENT_ERROR": "bold red",
 }
 
+AGES: Final = frozenset({"since", "started", "ended", "checked"})  # columns of moments that tables show as ages
 UNLIMITED: Final = 10_000
 GAP: Final = 2  # blanks between two columns of a table
 FOLDED: Final = frozenset(
@@ -63,11 +66,45 @@ FOLDED: Final = frozenset(
         "id",
         "noderoles",
         "detail",
+        "difference",
         "success_criteria",
+        "place",
+        "value",
+        "layer",
+        "fields",
+        "what",
+        "who",
     }
 )
+#: What tables on a narrow terminal can do without, the least important first.
+SPARE: Final = (
+    *(
+        "version",
+        "pid",
+        "pages",
+        "settings",
+        "queued",
+        "jigs",
+        "attempt",
+        "format",
+        "formats",
+        "purpose",
+        "base",
+        "parent",
+    ),
+    *("cluster", "whose", "labels", "tags", "flags", "requires", "rack", "exit_code", "external_id", "log", "took"),
+    *("started", "batch", "phase", "critical", "groups", "strategy", "what", "rollout_id", "driver", "slots", "by"),
+    *("deployment", "builder", "host", "since"),
+)
+LEAST: Final = 4  # letters of a column
 NARROWEST: Final = 16  # of a column that is folded
 ENOUGH: Final = 24  # of the last column of a picture, to be of use
+
+
+def plain(view: View) -> dict[str, Json]:
+    """The view as JSON, without any secret."""
+    made: dict[str, Json] = hidden(views.plain(view))
+    return made
 
 
 def chosen() -> str:
@@ -139,7 +176,7 @@ def console(file: TextIO | None = None) -> Console:
 
 
 def render(*parts: RenderableType) -> None:
-    """Print tables and text to stdout; a table that is wider than the terminal is not cut, and lines run on."""
+    """Print tables and text to stdout; what cannot be folded is not cut, and lines run on."""
     writer = console()
     wide = writer.options.update(max_width=UNLIMITED)
     writer.width = max([writer.width, *(writer.measure(part, options=wide).maximum for part in parts if _fixed(part))])
@@ -158,49 +195,72 @@ def _fixed(part: RenderableType) -> bool:
 
 
 def table(rows: Iterable[View], columns: Sequence[str]) -> Table:
-    """A plain table; columns named ``since`` hold ages, states have their colour.
+    """A plain table; the columns ``AGES`` hold ages, ``until`` a moment, states have their colour.
 
-    On a terminal that is too narrow, columns that say nothing are left out, then long texts are folded.
+    On a terminal that is too narrow it is made to fit, and says which columns are left out.
     """
     from rich.table import Table
 
     shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(plain, rows)]
+    empty = [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)]
     widths = narrowed(
-        {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
-        [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)],
-        console().width,
+        {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns}, empty, console().width
     )
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
     for column, width in widths.items():
         made.add_column(column.replace("_", " ").upper(), overflow="fold", width=width)
     for row in shown:
         made.add_row(*(row[column] for column in widths))
+    if gone := [each.replace("_", " ") for each in columns if each not in widths and each not in empty]:
+        made.caption = f"(no room for: {', '.join(gone)}; -o json has all)"
     return made
 
 
 def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict[str, int]:
-    """The columns that are shown, with their widths, so that they fit into ``room`` where that can be.
+    """The columns that are shown, with their widths, so that they fit into ``room``.
+
+    Columns that say nothing go first; then long texts are folded:
 
     >>> narrowed({"name": 9, "pause": 5, "reason": 60}, ["pause"], 200)
     {'name': 9, 'pause': 5, 'reason': 60}
     >>> narrowed({"name": 9, "pause": 5, "reason": 60}, ["pause"], 50)
     {'name': 9, 'reason': 39}
 
-    Where it cannot be, nothing is folded: lines run on.
+    then the columns of ``SPARE`` go in turn; and last, the widest are folded, whatever they hold.
 
-    >>> narrowed({"name": 45, "pause": 5, "reason": 60}, ["pause"], 50)
-    {'name': 45, 'reason': 60}
+    >>> narrowed({"name": 45, "version": 8, "reason": 60}, [], 65)
+    {'name': 45, 'reason': 18}
+    >>> narrowed({"name": 45, "state": 5, "reason": 60}, [], 40)
+    {'name': 15, 'state': 5, 'reason': 16}
     """
     if _total(widths) <= room:
         return dict(widths)
-    whole = {name: width for name, width in widths.items() if name not in empty}
-    kept = dict(whole)
+    kept = {name: width for name, width in widths.items() if name not in empty}
+    for spare in SPARE:
+        if _total(folded := _folded(kept, room)) <= room:
+            return folded
+        if len(kept) > 1:
+            kept.pop(spare, None)
+    return _squeezed(_folded(kept, room), room)
+
+
+def _folded(widths: Mapping[str, int], room: int) -> dict[str, int]:
+    """With long texts folded as far as they must and may be."""
+    kept = dict(widths)
     while (over := _total(kept) - room) > 0:
         foldable = [name for name in kept if name in FOLDED and kept[name] > NARROWEST]
         if not foldable:
-            return whole
+            break
         widest = max(foldable, key=lambda name: kept[name])
         kept[widest] = max(NARROWEST, kept[widest] - max(1, over // len(foldable)))
+    return kept
+
+
+def _squeezed(widths: Mapping[str, int], room: int) -> dict[str, int]:
+    """With the widest columns folded, whatever they hold."""
+    kept = dict(widths)
+    while _total(kept) > room and (widest := max(kept, key=kept.__getitem__)) and kept[widest] > LEAST:
+        kept[widest] -= 1
     return kept
 
 
@@ -263,7 +323,7 @@ def fields(*values: View | Mapping[str, Json], but: Collection[str] = ()) -> Tab
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for key, each in (
-        pair for value in values for pair in (plain(value) if isinstance(value, View) else value).items()
+        pair for value in values for pair in (plain(value) if isinstance(value, View) else hidden(value)).items()
     ):
         if key not in but:
             made.add_row(visible(key), cell(key, each))
@@ -290,8 +350,10 @@ def _words(column: str, value: Json) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if column in ("since", "started", "ended") and isinstance(value, int | float):
+    if column in AGES and isinstance(value, int | float):
         return age(time.time() - value) if value else "-"
+    if column == "until" and isinstance(value, int | float):
+        return universal(value)
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -5,7 +5,6 @@ The store is imported when a command needs it, and not before.
 
 from __future__ import annotations
 
-import getpass
 import logging
 import random
 import socket
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
+from nodepool_ocb.cli.kit import journal
+from nodepool_ocb.cli.kit.journal import me as me
 from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import structure
@@ -24,8 +25,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change
-from nodepool_ocb.views import changes as shown
-from nodepool_ocb.views.changes import ChangeRow, ChangesDocument
+from nodepool_ocb.views.changes import ChangesDocument, DetailedRow
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
@@ -56,13 +56,16 @@ def session(
     on_connected: Callable[[], None] | None = None,
     founding: bool = False,
 ) -> Iterator[Session]:
-    """A session that is closed at the end; raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``."""
+    """A session that is closed at the end, and notes in the journal what it commits.
+
+    Raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``.
+    """
     from nodepool_ocb.store import clusters
-    from nodepool_ocb.store.client.session import Session
+    from nodepool_ocb.store.journal import Journaled
 
     for library in ("kazoo", "nodepool_ocb.store"):  # what matters comes to us as exceptions
         logging.getLogger(library).setLevel(logging.CRITICAL)
-    made = Session(settings(ctx).zookeeper, on_connected=on_connected)
+    made = Journaled(settings(ctx).zookeeper, journal.note, noted=journal.noted, on_connected=on_connected)
     made.start(timeout_seconds, refused_seconds=REFUSED_SECONDS)
     try:
         if not founding:
@@ -90,14 +93,6 @@ def world() -> World:
         return load(opened)
 
 
-def me() -> str:
-    """Who is noted as the cause of a change."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
-
-
 def on_this_host(host: str) -> bool:
     """Whether a daemon that calls its host so is on this one."""
     return host in (socket.gethostname(), socket.getfqdn())
@@ -115,11 +110,35 @@ def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Chang
 def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool = False) -> list[Change]:
     """As ``change``, for decisions that read for themselves."""
     changes: list[Change] = []
+    try:
+        _write(opened, decide, dry_run, changes)
+    except BaseException:
+        if changes and not dry_run:
+            _say_how_far(changes)
+        raise
+    return changes
+
+
+def _say_how_far(changes: Sequence[Change]) -> None:
+    """Of a change in parts that ends before its end."""
+    from nodepool_ocb.cli.kit.output import say
+
+    done = [row.name for row in journal.rows(changes)]
+    if done:
+        say(f"{counted(len(done), 'change')} written, the last of {done[-1]}; the same command goes on with the rest")
+
+
+def _write(
+    opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool, changes: list[Change]
+) -> None:
+    """``changes`` grows by each transaction that is written."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             for transaction in decide():
                 assert not structure.forgotten(transaction), "what comes or goes raises the structure"
-                if not dry_run:
+                if dry_run:
+                    journal.remember(opened, transaction)
+                else:
                     opened.commit(transaction)
                 changes += transaction
         except Stale as stale:
@@ -128,7 +147,6 @@ def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], d
             time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.01 * 2**attempt)))
         else:
             break
-    return changes
 
 
 def parts(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
@@ -136,7 +154,7 @@ def parts(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
     return limits.parts(limits.singly(changes))
 
 
-# -- telling what was changed --
+# -- journal what was changed --
 
 
 def report(
@@ -152,7 +170,7 @@ def report(
     """
     from nodepool_ocb.cli.kit import output
 
-    rows = change_rows(changes)
+    rows = journal.rows(changes)
     if output.chosen() == "name":
         output.things(rows, ("name",))
     elif output.chosen() != "table":
@@ -161,7 +179,9 @@ def report(
     elif rows:
         for explanation in explanations if dry_run else ():
             output.say(explanation)
-        output.things(rows, ("change", "kind", "name", "state"))
+        detailed = (dry_run or len(rows) <= NOTES) and any(row.fields for row in rows)
+        columns = ("change", "kind", "name", "state", *(["fields"] if detailed else []))
+        output.things(rows, columns, shown=[DetailedRow.of(row) for row in rows])
     if rows and not dry_run:
         _note(notes)
     if not rows:
@@ -177,10 +197,3 @@ def _note(notes: Sequence[str]) -> None:
         output.say(note)
     if len(notes) > NOTES:
         output.say(f"{counted(len(notes) - NOTES, 'note')} more; -o json has all")
-
-
-def change_rows(changes: Iterable[Change]) -> tuple[ChangeRow, ...]:
-    """Changes as people name them."""
-    from nodepool_ocb.store import worldpaths
-
-    return shown.rows(changes, worldpaths.parse)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import sys
 
 import click
 
@@ -27,18 +28,23 @@ def document(value: Json, indent: int | None = 2) -> None:
 
 def yaml_document(value: Json) -> None:
     """Print a value as YAML."""
-    import yaml
+    from nodepool_ocb.documents import written  # here, since yaml takes long to import
 
     plain = json.loads(json.dumps(value))  # no tuples, no types of ours
-    written = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-    if odd(written):
-        written = yaml.safe_dump(plain, sort_keys=False)
-    click.echo(written, nl=False)
+    text = written.text(plain)
+    click.echo(written.text(plain, exact=True) if odd(text) else text, nl=False)
 
 
 def rendered(row: str) -> None:
     """Print a line that ``cli.kit.output.console`` made: rich has left colour out where it is not wanted."""
     click.echo(row, color=True)
+
+
+def raw(data: bytes) -> None:
+    """Print bytes as they are; never to a terminal."""
+    assert not sys.stdout.isatty(), "whoever asks for it was refused before"
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 class Printer:

@@ -36,7 +36,7 @@ class Commit:
         found = outdated.find(opened, world, bound)
         again = outdated.to_run_again(found)
         self._found = found
-        self._running |= {vertex.name for vertex in bound if vertex.record.state is State.TRANSITION}
+        self._running |= {vertex.name for vertex in bound if _runs(vertex)}
         self._again |= {vertex.name for vertex in again}
         if self._dry_run:
             self.explanations[:] = outdated.explanations(opened, world, found, again)
@@ -62,3 +62,8 @@ class Commit:
             output.say(
                 f"{some} already; if it began before a change: nodepool-ocb noderole list --outdated, once it has ended"
             )
+
+
+def _runs(vertex: Vertex) -> bool:
+    """Whether it is at work; a check is none."""
+    return vertex.record.state is State.TRANSITION and vertex.record.check is None

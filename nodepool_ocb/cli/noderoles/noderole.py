@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, sealing, session
 from nodepool_ocb.cli.kit.names import deployment_of, node_of, noderole_of, role_of
-from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, wait_options
+from nodepool_ocb.cli.kit.sealing import reveal_option
+from nodepool_ocb.cli.kit.selecting import Noderoles, noderoles_argument, noderoles_meant, selector_option
 from nodepool_ocb.cli.noderoles import outdated, runs, waiting
+from nodepool_ocb.cli.noderoles.attributes import attributes
+from nodepool_ocb.cli.noderoles.checking import check, list_drift
 from nodepool_ocb.cli.noderoles.committing import Commit
-from nodepool_ocb.cli.noderoles.explain import explain, log
+from nodepool_ocb.cli.noderoles.destroying import redeploy, unbind
+from nodepool_ocb.cli.noderoles.explain import explain
+from nodepool_ocb.cli.noderoles.log import log
 from nodepool_ocb.cli.noderoles.setting import set_, unset
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import binding, claim, commands, structure, unreadable
+from nodepool_ocb.engine import claim, commands, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, State
 from nodepool_ocb.views import noderoles as shown
 
@@ -46,15 +52,17 @@ def command() -> None:
     """Roles on nodes, written ROLE@FQDN: states, explanations, logs, retries."""
 
 
+command.add_command(attributes)
+command.add_command(check)
 command.add_command(explain)
+command.add_command(list_drift)
 command.add_command(log)
+command.add_command(redeploy)
 command.add_command(set_)
+command.add_command(unbind)
 command.add_command(unset)
 
 name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=completion.noderoles)
-names_argument = click.argument(
-    "names", nargs=-1, required=True, metavar="ROLE@FQDN...", shell_complete=completion.noderoles
-)
 
 
 # -- looking --
@@ -69,12 +77,14 @@ names_argument = click.argument(
     "--outdated", "only_outdated", is_flag=True, help="ACTIVE ones that would be given something else now, and what."
 )
 @click.option("--watch", is_flag=True, help="One JSON object a line for each, now and whenever it changes.")
+@selector_option
 def list_(
-    states: Sequence[str], deployment: str | None, fqdn: str | None, role: str | None, only_outdated: bool, watch: bool
-) -> None:
+    states: Sequence[str], deployment: str | None, fqdn: str | None, role: str | None, only_outdated: bool, watch: bool,
+    selector: str | None,
+) -> None:  # fmt: skip
     """Noderoles and their states."""
-    if watch and only_outdated:
-        raise click.UsageError("--outdated and --watch contradict each other: attributes are not watched")
+    if watch and (only_outdated or selector is not None):
+        raise click.UsageError("--watch goes neither with --outdated nor with -l: attributes are not watched")
 
     def wanted(vertex: Vertex) -> bool:
         record = vertex.record
@@ -89,11 +99,13 @@ def list_(
         for name, find in ((deployment, deployment_of), (fqdn, node_of), (role, role_of)):
             if name is not None:
                 find(world, name)
+        meant = noderoles_meant(opened, world, selector)
+        found = [each for each in world.vertices() if wanted(each) and (meant is None or each.name in meant)]
         if only_outdated:
-            changed = outdated.rows(opened, world, outdated.find(opened, world, filter(wanted, world.vertices())))
+            changed = outdated.rows(opened, world, outdated.find(opened, world, found))
             output.things(changed, ("noderole", "deployment", "different", "advice"), key="noderole")
             return
-    rows = [shown.row(vertex) for vertex in sorted(world.vertices(), key=lambda each: each.name) if wanted(vertex)]
+    rows = [shown.row(vertex) for vertex in sorted(found, key=lambda each: each.name)]
     output.things(rows, ("noderole", "state", "deployment", "since", "reason"), key="noderole")
 
 
@@ -108,11 +120,13 @@ def _watch(wanted: Callable[[Vertex], bool]) -> None:
 
 @command.command()
 @name_argument
-def show(name: str) -> None:
+@reveal_option
+def show(name: str, reveal: bool) -> None:
     """One noderole: its record, its neighbours, its attributes, and its runs."""
     with session.session() as opened:
         vertex = noderole_of(session.load(opened), name)
-        document = shown.document(vertex, runs.attributes(opened, vertex), runs.recorded(opened, vertex))
+        layers, recorded = runs.attributes(opened, vertex), runs.recorded(opened, vertex)
+    document = shown.document(vertex, sealing.shown(layers) if reveal else layers, recorded)
     tables = [output.fields(document, document.attributes, but=("attributes", "runs"))]
     if document.runs:
         columns = ("run", "outcome", "generation", "exit_code", "started", "ended", "log")
@@ -121,31 +135,38 @@ def show(name: str) -> None:
 
 
 @command.command()
-@names_argument
+@noderoles_argument
+@selector_option
 @timeout_option
-def wait(names: Sequence[str], timeout_seconds: float | None) -> None:
+def wait(names: Sequence[str], selector: str | None, timeout_seconds: float | None) -> None:
     """Wait until noderoles are ACTIVE; ends at once when one fails, is deleted, or cannot become ACTIVE."""
-    known = session.world()
-    for name in names:
-        noderole_of(known, name)
-    waiting.wait(lambda _: names, timeout_seconds)
+    with session.session() as opened:
+        chosen = [vertex.name for vertex in Noderoles(names, selector).of(opened, session.load(opened))]
+    waiting.wait(lambda _: chosen, timeout_seconds)
 
 
 # -- changing --
 
 
 def _act(
-    event: Event, names: Sequence[str], *, wait: bool, timeout_seconds: float | None, dry_run: bool, force: bool = True
-) -> None:
-    """Apply one event to noderoles that are named; refused where the state of one has no use for it."""
-    committing = Commit(force, dry_run)
+    event: Event,
+    names: Sequence[str],
+    selector: str | None,
+    *,
+    wait: bool,
+    timeout_seconds: float | None,
+    dry_run: bool,
+    force: bool = True,
+) -> Noderoles:
+    """Apply one event to noderoles; one that is named is refused where its state has no use for it."""
+    committing, asked = Commit(force, dry_run), Noderoles(names, selector)
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
-        chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
+        chosen = asked.of(opened, world)
         commands.refuse_tasks(chosen)
-        for vertex in chosen:
+        for vertex in () if asked.scope else chosen:
             state, meant = vertex.record.state, commands.MEANT_FOR[event]
-            if state not in meant and state not in DONE.get(event, ()):
+            if not commands.meant_for(vertex, event) and state not in DONE.get(event, ()):
                 hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
                 raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}; {hint}")
         if event is Event.COMMIT:
@@ -153,77 +174,84 @@ def _act(
             unreadable.refuse_commit(world, chosen)
             return committing.transactions(opened, world, chosen)
         moved = commands.apply_to(world, chosen, event, opened.now(), session.me())
-        meant_for = [vertex for vertex in chosen if vertex.record.state in commands.MEANT_FOR[event]]
+        meant_for = [vertex for vertex in chosen if commands.meant_for(vertex, event)]
         return turns.kept(opened, world, meant_for, moved, force)
 
-    awaited = (lambda _: names) if wait else None
-    waiting.change_and_wait(decide, awaited, timeout_seconds, dry_run, committing.explanations)
+    waiting.change_and_wait(decide, asked.names if wait else None, timeout_seconds, dry_run, committing.explanations)
     committing.say_what_may_be_left(waited=wait and not dry_run)
+    return asked
 
 
-@command.command()
-@names_argument
+@command.command(writes=True)
+@noderoles_argument
+@selector_option
 @turns.force_option
 @wait_options
 @dry_run_option
-def commit(names: Sequence[str], **how: Any) -> None:
+def commit(names: Sequence[str], selector: str | None, **how: Any) -> None:
     """Let annealers have noderoles that are PROPOSED, and run again in place those that are ACTIVE and outdated.
 
     Refused without --force where a rollout under way commits them in its turn.
     """
-    _act(Event.COMMIT, names, **how)
+    _act(Event.COMMIT, names, selector, **how)
 
 
-@command.command()
-@names_argument
+@command.command(writes=True)
+@noderoles_argument
+@selector_option
 @dry_run_option
-def propose(names: Sequence[str], dry_run: bool) -> None:
+def propose(names: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Take noderoles back, to change them; what is below them waits."""
-    _act(Event.PROPOSE, names, wait=False, timeout_seconds=None, dry_run=dry_run)
+    asked = _act(Event.PROPOSE, names, selector, wait=False, timeout_seconds=None, dry_run=dry_run)
     with session.session() as opened:
         world = session.load(opened)
-        for deployment in sorted({noderole_of(world, name).record.deployment for name in names}):
+        for deployment in sorted({vertex.record.deployment for vertex in asked.again(world)}):
             turns.warn(
                 opened, world, deployment, "a node whose noderoles are taken back while they are sent has failed"
             )
 
 
-@command.command()
-@names_argument
+@command.command(writes=True)
+@noderoles_argument
+@selector_option
 @wait_options
 @dry_run_option
-def refresh(names: Sequence[str], **how: Any) -> None:
+def refresh(names: Sequence[str], selector: str | None, **how: Any) -> None:
     """Run ACTIVE noderoles again in place; what is below them goes on."""
-    _act(Event.REFRESH, names, **how)
+    _act(Event.REFRESH, names, selector, **how)
 
 
-@command.command()
-@click.argument("names", nargs=-1, metavar="[ROLE@FQDN]...", shell_complete=completion.noderoles)
+@command.command(writes=True)
+@noderoles_argument
+@selector_option
 @click.option("--failed", is_flag=True, help="All that are in ERROR.")
 @click.option("--deployment", shell_complete=completion.deployments, help="With --failed: only of this one.")
 @turns.force_option
 @wait_options
 @dry_run_option
 def retry(
-    names: Sequence[str], failed: bool, deployment: str | None, force: bool, wait: bool, timeout_seconds: float | None,
-    dry_run: bool,
+    names: Sequence[str], selector: str | None, failed: bool, deployment: str | None, force: bool, wait: bool,
+    timeout_seconds: float | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Run failed noderoles again; one that waits for its next attempt runs now.
 
     Refused without --force where a rollout under way sends them in its turn; once it is over, `rollout retry` does.
     """
-    if bool(names) == failed or (deployment and not failed):
-        raise click.UsageError("give noderoles, or --failed [--deployment D]")
+    if (bool(names) or selector is not None) == failed or (deployment and not failed):
+        raise click.UsageError("give noderoles, -l EXPR, or --failed [--deployment D]")
+    asked = None if failed else Noderoles(names, selector)
     retried: dict[str, None] = {}
 
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         if deployment is not None:
             deployment_of(world, deployment)
-        chosen = [noderole_of(world, name) for name in names] if names else _failed(world, deployment)
+        chosen = _failed(world, deployment) if asked is None else asked.of(opened, world)
         commands.refuse_tasks(chosen)
         retried.update(dict.fromkeys(vertex.name for vertex in chosen))
         now = opened.now()
         pausing = [vertex for vertex in chosen if vertex.record.state is State.TODO and vertex.record.not_before > now]
+        if asked is not None and asked.scope:
+            chosen = [vertex for vertex in chosen if vertex.record.state is State.ERROR or vertex in pausing]
         for vertex in chosen:
             if vertex.record.state is not State.ERROR and vertex not in pausing:
                 hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
@@ -242,20 +270,18 @@ def _failed(world: World, deployment: str | None) -> list[Vertex]:
     return [vertex for vertex in failed if deployment in (None, vertex.record.deployment)]
 
 
-def _path(vertex: Vertex) -> str:
-    return paths.noderole(vertex.role, vertex.node.name)
-
-
-@command.command()
-@names_argument
+@command.command(writes=True)
+@noderoles_argument
+@selector_option
 @click.option("--reason", default="somebody cancelled it", show_default=True, help="What their records are to say.")
 @dry_run_option
-def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
+def cancel(names: Sequence[str], selector: str | None, reason: str, dry_run: bool) -> None:
     """End what runs on the machines; the noderoles are then in ERROR, and may be retried."""
+    asked = Noderoles(names, selector)
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
-        chosen = [noderole_of(world, name) for name in dict.fromkeys(names)]
-        for vertex in chosen:
+        chosen = asked.of(opened, world)
+        for vertex in () if asked.scope else chosen:
             if vertex.record.state is not State.TRANSITION:
                 hint = INSTEAD_OF_CANCEL[vertex.record.state].format(vertex.name)
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs; {hint}")
@@ -263,49 +289,3 @@ def cancel(names: Sequence[str], reason: str, dry_run: bool) -> None:
         return commands.apply_to(world, chosen, Event.CANCEL, opened.now(), me, f"{reason} ({me})")
 
     waiting.change_and_wait(decide, None, None, dry_run)
-
-
-@command.command()
-@name_argument
-@yes_option
-@turns.force_option
-@wait_options
-@dry_run_option
-def redeploy(name: str, yes: bool, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
-    """Run a noderole again from the start, even if its role is destructive and was done.
-
-    Refused without --force where a rollout under way has to do with it.
-    """
-    vertex = noderole_of(session.world(), name)
-    if vertex.record.once is not None and not dry_run:
-        confirm(f"run {name} again, which is destructive and was {vertex.record.once}, on {vertex.node.name}", yes)
-
-    def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
-        vertex = noderole_of(world, name)
-        yield from turns.kept(opened, world, [vertex], [commands.redeploy(vertex, opened.now(), session.me())], force)
-
-    waiting.change_and_wait(decide, (lambda _: [name]) if wait else None, timeout_seconds, dry_run)
-
-
-@command.command()
-@name_argument
-@yes_option
-@dry_run_option
-def unbind(name: str, yes: bool, dry_run: bool) -> None:
-    """Take a noderole away, with those below it that only it holds; what it did on the machine stays done."""
-    world = session.world()
-    going = [vertex.name for vertex in binding.removable(noderole_of(world, name))]
-    if not dry_run:
-        confirm(f"delete {', '.join(going)} with their attributes and history", yes)
-
-    from nodepool_ocb.store.subtree import removal_as_judged
-
-    def decide(opened: Any, world: World) -> Iterator[Sequence[Change]]:
-        vertices = binding.removable(noderole_of(world, name))
-        surprise = [vertex.name for vertex in vertices if vertex.name not in going]
-        if surprise:
-            raise Conflict(f"{', '.join(surprise)} was bound below {name} meanwhile; look again")
-        yield from structure.in_parts(world, (removal_as_judged(opened, world, _path(vertex)) for vertex in vertices))
-
-    with session.session() as opened:
-        session.report(session.change(opened, decide, dry_run), dry_run)

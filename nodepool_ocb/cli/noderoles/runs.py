@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,28 @@ def recorded(opened: Session, vertex: Vertex) -> list[tuple[str, Run]]:
         except Invalid:
             continue
     return sorted(found, key=lambda each: (each[1].ended, each[0]))
+
+
+def checks(opened: Session, vertices: Sequence[Vertex]) -> list[Run | None]:
+    """The record of each one's newest check; None where there is none, or it cannot be decoded."""
+    from nodepool_ocb.store.client import codec
+
+    checked = {vertex.name: vertex.record.checked for vertex in vertices}
+    wanted = {
+        vertex.name: paths.run(vertex.role, vertex.node.name, found.run)
+        for vertex in vertices
+        if (found := checked[vertex.name]) is not None
+    }
+    znodes = dict(zip(wanted, opened.get_many(list(wanted.values())), strict=True))
+
+    def decoded(name: str) -> Run | None:
+        znode = znodes.get(name)
+        try:
+            return codec.decode(Run, znode) if znode is not None else None
+        except Invalid:
+            return None
+
+    return [decoded(vertex.name) for vertex in vertices]
 
 
 def attributes(opened: Session, vertex: Vertex) -> Layers:

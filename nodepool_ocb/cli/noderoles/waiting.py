@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET, UnsetType
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import journal, output, session
 from nodepool_ocb.cli.kit.follow import Following
+from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
+from nodepool_ocb.model.records import State
 from nodepool_ocb.views.changes import ChangeRow
-from nodepool_ocb.views.progress import WaitDocument, WaitProgress, awaited, held_up, of_noderoles
+from nodepool_ocb.views.pictures.matrix import RANK
+from nodepool_ocb.views.pictures.tally import sentence
+from nodepool_ocb.views.progress import AwaitedRow, WaitDocument, WaitProgress, awaited, held_up, of_noderoles, tally
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from nodepool_ocb.store.cache import Cache
     from nodepool_ocb.store.client.session import Session
     from nodepool_ocb.store.touched import Touched
 
+LIVE: Final = 12  # noderoles below the count, on a terminal
+FEW: Final = 4  # that are named to somebody who interrupts
+MOST: Final = 40  # that are named at the end
+
 Choose = Callable[[World], Iterable[str]]
 
 
-def worlds(deadline: float | None) -> Iterator[tuple[World, Touched]]:
-    """The world at once and after every change, with what changed. Raises TimedOut at the deadline (monotonic)."""
+def worlds(deadline: float | None, tick_seconds: float | None = None) -> Iterator[tuple[World, Touched]]:
+    """The world at once, after every change, and at every tick, with what changed.
+
+    Raises TimedOut at the deadline (monotonic).
+    """
     world = World()
 
     def make(opened: Session, wake: Callable[[], None]) -> Cache:
@@ -34,28 +45,41 @@ def worlds(deadline: float | None) -> Iterator[tuple[World, Touched]]:
 
         return Cache(opened, world, wake)
 
-    return ((world, touched) for touched in Following(deadline).changes(make))
+    return ((world, touched) for touched in Following(deadline).changes(make, tick_seconds))
 
 
-def wait(choose: Choose, timeout_seconds: float | None, changes: tuple[ChangeRow, ...] | UnsetType = UNSET) -> None:
+def wait(
+    choose: Choose,
+    timeout_seconds: float | None,
+    changes: tuple[ChangeRow, ...] | UnsetType = UNSET,
+    again: str | None = None,
+) -> None:
     """Wait until the chosen noderoles are ACTIVE, and print how it ended: one document.
 
-    Raises InError, NotFound (deleted meanwhile), or TimedOut. ``choose`` is asked again with every change.
+    Raises InError, NotFound (deleted meanwhile), or TimedOut. ``choose`` is asked again with every change. ``again`` are
+    the words of the command that waits again.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     last: tuple[World, WaitProgress] | None = None
     ended: OcbError | None = None
+    begun = time.monotonic()
     try:
-        for world, now in _standings(worlds(deadline), choose):
-            last = world, now
-            if now.outcome:
-                ended = _error(now)
-                break
+        with waits.going_on("what was committed", lambda: again or _again(last)):
+            for world, now in _standings(worlds(deadline, waits.TICK_SECONDS), choose):
+                last = world, now
+                if now.outcome:
+                    ended = _error(now)
+                    break
     except TimedOut as error:
         ended = error
-    _tell(last, ended, changes)
+    _tell(last, ended, changes, time.monotonic() - begun)
     if ended is not None:
         raise ended
+
+
+def _again(last: tuple[World, WaitProgress] | None) -> str:
+    names = [*last[1].ready, *last[1].waiting] if last else []
+    return f"noderole wait {' '.join(names)}" if 0 < len(names) <= FEW else "status --watch"
 
 
 def change_and_wait(
@@ -74,41 +98,30 @@ def change_and_wait(
     if choose is None or dry_run:
         session.report(changes, dry_run, explanations)
     else:
-        wait(choose, timeout_seconds, changes=session.change_rows(changes))
+        wait(choose, timeout_seconds, changes=journal.rows(changes))
 
 
 def _standings(following: Iterable[tuple[World, Touched]], choose: Choose) -> Iterator[tuple[World, WaitProgress]]:
-    """With a live display of them on a terminal."""
-    with ExitStack() as stack:
-        show = _live(stack) if sys.stderr.isatty() else None
-        known: dict[str, None] = {}
-        said: set[str] = set()
-        for world, _ in following:
-            known |= dict.fromkeys(choose(world))
-            now = of_noderoles(world, known)
-            if show:
-                show(world, now)
-            for line in held_up(world, now.waiting, time.time()):
-                if line not in said:
-                    said.add(line)
-                    output.say(line)
-            yield world, now
+    """Whenever something changed; how far it is is told meanwhile."""
+    known: dict[str, None] = {}
+    now: WaitProgress | None = None
+    with waits.Progress() as progress:
+        for world, touched in following:
+            if touched or now is None:
+                known |= dict.fromkeys(choose(world))
+                now = of_noderoles(world, known)
+                progress.note(held_up(world, now.waiting, time.time()))
+            progress.tell(tally(world, known), *_table(progress.width, world, now))
+            if touched or now.outcome:
+                yield world, now
 
 
-def _live(stack: ExitStack) -> Callable[[World, WaitProgress], None]:
-    from rich.console import Group
-    from rich.live import Live
-    from rich.progress import Progress
-
-    progress = Progress(console=output.console(sys.stderr))
-    task = progress.add_task("ACTIVE", total=None)
-    live = stack.enter_context(Live(progress, console=progress.console, transient=True, refresh_per_second=8))
-
-    def show(world: World, now: WaitProgress) -> None:
-        progress.update(task, total=len(now.ready) + len(now.waiting), completed=len(now.ready))
-        live.update(Group(progress, output.table(awaited(world, now.waiting[:12]), ("noderole", "state", "since"))))
-
-    return show
+def _table(width: int | None, world: World, now: WaitProgress) -> list[RenderableType]:
+    """What moves and what failed, before what waits."""
+    if width is None or not now.waiting:
+        return []
+    rows = sorted(awaited(world, now.waiting), key=lambda row: RANK.get(row.state, 0) if row.state else 0)
+    return [output.picture(rows[:LIVE], ("noderole", "state", "since", "reason"), ("since",), width)]
 
 
 def _error(now: WaitProgress) -> OcbError | None:
@@ -118,7 +131,10 @@ def _error(now: WaitProgress) -> OcbError | None:
 
 
 def _tell(
-    last: tuple[World, WaitProgress] | None, ended: OcbError | None, changes: tuple[ChangeRow, ...] | UnsetType
+    last: tuple[World, WaitProgress] | None,
+    ended: OcbError | None,
+    changes: tuple[ChangeRow, ...] | UnsetType,
+    seconds: float,
 ) -> None:
     if last is None:
         return
@@ -128,6 +144,15 @@ def _tell(
     rows = tuple(awaited(world, names))
     if output.chosen() == "name":
         output.things(rows, ("noderole",), key="noderole")
-    else:
-        table = output.table(rows, ("noderole", "state", "since", "reason"))
-        output.thing(WaitDocument(outcome=outcome, stuck=now.stuck, noderoles=rows, changes=changes), "", table)
+        return
+    document = WaitDocument(outcome=outcome, stuck=now.stuck, noderoles=rows, changes=changes)
+    shown = _failed(rows) if output.chosen() == "table" else []
+    output.thing(document, "", *shown, sentence(tally(world, names), seconds))
+
+
+def _failed(rows: Sequence[AwaitedRow]) -> list[RenderableType]:
+    """What did not become ACTIVE, what is in ERROR first; the rest is counted."""
+    short = [row for row in rows if row.state is not State.ACTIVE]
+    short.sort(key=lambda row: (RANK[row.state] if row.state else -1, row.noderole))
+    more = [f"... and {len(short) - MOST:,} more; -o json has all"] if len(short) > MOST else []
+    return [output.table(short[:MOST], ("noderole", "state", "since", "reason")), *more] if short else []

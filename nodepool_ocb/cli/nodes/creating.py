@@ -28,7 +28,7 @@ MOST: Final = 1000  # nodes of one command
 PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, and its least digits
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, writes=True)
 @click.argument("fqdn")
 @click.option("--admin", is_flag=True, help="An admin node: gets the bootstrap roles instead of the discovery roles.")
 @click.option("--virtual", is_flag=True, help="No machine is behind it: it is always alive.")
@@ -40,8 +40,8 @@ PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, an
 @click.option("--user", default="root", show_default=True, help="Who logs in to it.")
 @click.option("--host-key", "host_keys", multiple=True, metavar="'TYPE KEY'", help="Pin its SSH host key.")
 @click.option("--deployment", default="system", show_default=True, shell_complete=completion.deployments)
-@click.option("--tag", "tags", multiple=True)
-@click.option("--label", "labels", multiple=True, metavar="K=V")
+@click.option("--tag", "tags", multiple=True, shell_complete=completion.tags)
+@click.option("--label", "labels", multiple=True, metavar="K=V", shell_complete=completion.labels)
 @click.option(
     "--hint",
     "hints",
@@ -49,7 +49,7 @@ PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, an
     metavar="K=VALUE",
     help="Runs see it: JSON, or plain text; admin-mac and admin-v4addr are checked.",
 )
-@click.option("--rack")
+@click.option("--rack", shell_complete=completion.racks)
 @click.option("--bootenv", default="local", show_default=True)
 @dry_run_option
 def create(

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodepool_ocb.cli.aside import node as aside
 from nodepool_ocb.cli.kit import assignments as assigning
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of, role_of
-from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, wait_options, yes_option
+from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option, wait_options
+from nodepool_ocb.cli.kit.selecting import Nodes, divided, nodes_argument, nodes_meant, selector_option
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.noderoles.committing import Commit
-from nodepool_ocb.cli.nodes import creating, marking, renaming
+from nodepool_ocb.cli.nodes import binding, creating, deleting, marking, renaming
 from nodepool_ocb.cli.nodes.changing import change
-from nodepool_ocb.cli.nodes.creating import active_jigs
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import binding, nodes, unreadable
+from nodepool_ocb.cli.site import importing
+from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import NodeView, World
-from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete
+from nodepool_ocb.model.records import Change
 from nodepool_ocb.views import nodes as shown
 
 if TYPE_CHECKING:
@@ -35,23 +36,31 @@ def command() -> None:
     """Machines: create, bind roles to them, commit, take out of service."""
 
 
+command.add_command(binding.bind)
 command.add_command(creating.create)
+command.add_command(deleting.delete)
 command.add_command(marking.alive)
 command.add_command(marking.dead)
+command.add_command(aside.hold)
+command.add_command(aside.release)
 command.add_command(renaming.rename)
+command.add_command(importing.import_)
 
 
 @command.command("list")
 @click.option("--deployment", shell_complete=completion.deployments)
-@click.option("--tag", "tags", multiple=True, help="Only nodes with all of these tags.")
-@click.option("--label", "labels", multiple=True, metavar="K=V")
-def list_(deployment: str | None, tags: Sequence[str], labels: Sequence[str]) -> None:
+@click.option("--tag", "tags", multiple=True, shell_complete=completion.tags, help="Only nodes with all of these tags.")
+@click.option("--label", "labels", multiple=True, metavar="K=V", shell_complete=completion.labels)
+@selector_option
+def list_(deployment: str | None, tags: Sequence[str], labels: Sequence[str], selector: str | None) -> None:
     """Every node, with its worst noderole's state."""
-    world = connection.world()
-    if deployment is not None:
-        deployment_of(world, deployment)
-    columns = ("name", "deployment", "alive", "available", "state", "noderoles", "tags", "since", "reason")
-    output.things(shown.rows(world, deployment, tags, assigning.labels(labels)), columns)
+    with connection.session() as opened:
+        world = connection.load(opened)
+        if deployment is not None:
+            deployment_of(world, deployment)
+        meant = nodes_meant(opened, world, selector)
+    columns = ("name", "deployment", "alive", "available", "held", "state", "noderoles", "tags", "since", "reason")
+    output.things(shown.rows(world, deployment, tags, assigning.labels(labels), meant, now=time.time()), columns)
 
 
 @command.command()
@@ -59,147 +68,93 @@ def list_(deployment: str | None, tags: Sequence[str], labels: Sequence[str]) ->
 def show(fqdn: str) -> None:
     """One node, and its noderoles."""
     view = node_of(connection.world(), fqdn)
-    node = shown.document(view, record_of(view))
+    node = shown.document(view, record_of(view), time.time())
     table = output.table(node.noderoles, ("noderole", "state", "since", "reason"))
-    output.thing(node, fqdn, output.fields(node, but=("noderoles", "mark")), table)
+    output.thing(node, fqdn, output.fields(node, but=("noderoles", "mark", "hold")), table)
 
 
-@command.command("set")
-@click.argument("fqdn", shell_complete=completion.nodes)
-@click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
+@command.command("set", writes=True)
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="[FQDN...|-] KEY=VALUE...",
+    shell_complete=completion.before(completion.nodes, completion.node_fields),
+)
+@selector_option
 @dry_run_option
-def set_(fqdn: str, assignments: Sequence[str], dry_run: bool) -> None:
-    """Change a node: alive=, available=, bootenv=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the next is
+def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
+    """Change nodes: alive=, available=, bootenv=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the next is
     pinned), rack=, user=, labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a label or a hint away.
     """
+    assignments = [word for word in words if "=" in word]
+    if not assignments:
+        raise click.UsageError("give KEY=VALUE after the names")
+    chosen = Nodes([word for word in words if "=" not in word], selector)
+    change(chosen, lambda _, view: assigning.node_fields(record_of(view), assignments), dry_run)
 
-    change(fqdn, lambda _, view: assigning.node_fields(record_of(view), assignments), dry_run)
 
-
-@command.command()
-@click.argument("fqdn", shell_complete=completion.nodes)
-@click.argument("deployment", shell_complete=completion.deployments)
+@command.command(writes=True)
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="[FQDN...|-] DEPLOYMENT",
+    shell_complete=completion.before(completion.nodes, completion.deployments),
+)
+@selector_option
 @dry_run_option
-def move(fqdn: str, deployment: str, dry_run: bool) -> None:
-    """Move a node to another deployment: what is bound from now on is bound there; its noderoles stay in theirs."""
+def move(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
+    """Move nodes to another deployment: what is bound from now on is bound there; their noderoles stay in theirs."""
+    fqdns, deployment = divided(words, selector, "the DEPLOYMENT")
 
     def fields(world: World, _: NodeView) -> dict[str, Any]:
         deployment_of(world, deployment)
         return {"deployment": deployment}
 
-    change(fqdn, fields, dry_run)
+    change(Nodes(fqdns, selector), fields, dry_run)
 
 
-@command.command()
-@click.argument("fqdn", shell_complete=completion.nodes)
-@click.pass_context
-def available(ctx: click.Context, fqdn: str) -> None:
-    """Let annealers work on the node."""
-    ctx.invoke(set_, fqdn=fqdn, assignments=("available=true",), dry_run=False)
-
-
-@command.command()
-@click.argument("fqdn", shell_complete=completion.nodes)
-@click.pass_context
-def unavailable(ctx: click.Context, fqdn: str) -> None:
-    """Keep annealers away from the node; its noderoles stay as they are."""
-    ctx.invoke(set_, fqdn=fqdn, assignments=("available=false",), dry_run=False)
-
-
-@command.command()
-@click.argument("fqdn", shell_complete=completion.nodes)
-@click.argument("role", shell_complete=completion.roles)
-@click.option("--deployment", shell_complete=completion.deployments, help="The default is the node's own.")
-@click.option("--parent", "parents", multiple=True, metavar="ROLE@FQDN", shell_complete=completion.noderoles)
+@command.command(writes=True)
+@nodes_argument
+@selector_option
 @dry_run_option
-def bind(fqdn: str, role: str, deployment: str | None, parents: Sequence[str], dry_run: bool) -> None:
-    """Bind a role, and what it needs, to a node: PROPOSED until it is committed."""
-    explanations, elsewhere = list[str](), list[str]()
-
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        role_of(world, role), node_of(world, fqdn)
-        if deployment is not None:
-            deployment_of(world, deployment)
-        plan = binding.plan(
-            world, role, fqdn, now=opened.now(), by=connection.me(), deployment=deployment, jigs=active_jigs(world),
-            parents=parents,
-        )  # fmt: skip
-        explanations[:], elsewhere[:] = plan.explanations, plan.elsewhere
-        if plan.changes:
-            yield plan.changes
-
-    with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations, elsewhere)
+def available(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
+    """Let annealers work on nodes."""
+    change(Nodes(fqdns, selector), lambda *_: {"available": True}, dry_run)
 
 
-@command.command()
-@click.argument("fqdn", shell_complete=completion.nodes)
+@command.command(writes=True)
+@nodes_argument
+@selector_option
+@dry_run_option
+def unavailable(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
+    """Keep annealers away from nodes; their noderoles stay as they are."""
+    change(Nodes(fqdns, selector), lambda *_: {"available": False}, dry_run)
+
+
+@command.command(writes=True)
+@nodes_argument
+@selector_option
 @turns.force_option
 @wait_options
 @dry_run_option
-def commit(fqdn: str, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
-    """Commit all noderoles of a node that are PROPOSED, and run again in place those that are ACTIVE and outdated.
+def commit(
+    fqdns: Sequence[str], selector: str | None, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool
+) -> None:
+    """Commit all noderoles of nodes that are PROPOSED, and run again in place those that are ACTIVE and outdated.
 
     Refused without --force where a rollout under way commits them in its turn.
     """
-    committing = Commit(force, dry_run)
+    committing, nodes = Commit(force, dry_run), Nodes(fqdns, selector)
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
-        bound = node_of(world, fqdn).noderoles.values()
+        views = nodes.of(opened, world)
+        bound = [vertex for view in views for vertex in view.noderoles.values()]
         deploymentroles.refuse_noderoles(world, bound)
-        unreadable.refuse_commit(world, bound, [fqdn])
+        unreadable.refuse_commit(world, bound, [view.name for view in views])
         return committing.transactions(opened, world, bound)
 
     def chosen(world: World) -> list[str]:
-        return [vertex.name for vertex in node_of(world, fqdn).noderoles.values()]
+        return [vertex.name for view in nodes.again(world) for vertex in view.noderoles.values()]
 
     waiting.change_and_wait(decide, chosen if wait else None, timeout_seconds, dry_run, committing.explanations)
     committing.say_what_may_be_left(waited=wait and not dry_run)
-
-
-@command.command()
-@click.argument("fqdn", shell_complete=completion.nodes)
-@yes_option
-def delete(fqdn: str, yes: bool) -> None:
-    """Delete a node and its noderoles; the machine itself is left as it is."""
-    with connection.session() as opened:
-        view = node_of(connection.load(opened), fqdn)
-        bound = ", ".join(sorted(view.noderoles)) or "no noderoles"
-        elsewhere = _elsewhere(view)
-        also = f", and what is PROPOSED below them on other nodes ({', '.join(elsewhere)})" if elsewhere else ""
-        confirm(f"delete node {fqdn} with its noderoles and their history ({bound}){also}", yes)
-        begun: list[Sequence[Change]] = []
-
-        def decide(session: Any, world: World) -> Iterator[Sequence[Change]]:
-            if begun and fqdn not in world.nodes:
-                return  # an annealer went on with it, and has finished
-            more = set() if yes or begun else set(_elsewhere(node_of(world, fqdn))) - set(elsewhere)
-            if more:
-                raise Conflict(f"{', '.join(sorted(more))} came to depend on {fqdn} meanwhile; look, and ask again")
-            for transaction in _deletion(session, world, fqdn):
-                yield transaction
-                begun.append(transaction)
-
-        changes = connection.change(opened, decide)
-        connection.report(changes)
-        if not any(isinstance(change, Delete) for change in changes):
-            output.say(f"{fqdn} goes when the hooks of on_node_delete have run")
-
-
-def _elsewhere(view: NodeView) -> list[str]:
-    """The noderoles of other nodes that go with it."""
-    return sorted(vertex.name for vertex in nodes.going(view) if vertex.node is not view)
-
-
-def _deletion(opened: Any, world: World, fqdn: str) -> Iterator[Sequence[Change]]:
-    from nodepool_ocb.store.subtree import removal_as_judged
-
-    asked = nodes.delete(world, fqdn)
-    if asked:
-        yield asked
-        return
-    view = world.nodes[fqdn]
-    elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
-    places = [paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere]
-    deletions = [each for place in (*places, paths.node(fqdn)) for each in removal_as_judged(opened, world, place)]
-    yield from nodes.taking_away(world, fqdn, deletions)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, writes=True)
 @click.argument("fqdn", shell_complete=completion.nodes)
 @click.argument("name")
 @dry_run_option

@@ -15,6 +15,7 @@ from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.noderole import refreshable, renewing
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.records import State
@@ -64,7 +65,7 @@ def chosen(
     there = [vertex for node in nodes for vertex in world.nodes[node].noderoles.values()]
     bound = [vertex for vertex in there if vertex.record.deployment in within and not vertex.unreadable]
     named = [vertex for vertex in bound if vertex.role in roles]
-    active = [vertex for vertex in named if vertex.record.state is State.ACTIVE and not vertex.record.refresh]
+    active = [vertex for vertex in named if refreshable(vertex.record) and not renewing(vertex.record)]
     meant = dict.fromkeys([*active, *(_outdated(opened, world, bound) if changed else ())])
     broken = [vertex for vertex in (bound if changed else named) if vertex.record.state is State.ERROR]
     _say_what_is_left_out(meant, [each for each in named if each not in meant and each not in broken])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Noun, timeout_option
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.cli.rollouts import watch as rolloutwatch
@@ -101,7 +101,7 @@ def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_s
 # -- commands --
 
 
-@command.command()
+@command.command(writes=True)
 @rollout_argument
 @deployment_option
 @reason_option
@@ -112,7 +112,7 @@ def cancel(rollout: str | None, deployment: str | None, reason: str | None) -> N
         rolling.steer(opened, key, lambda found: commands.cancel(found, opened.now(), session.me(), reason))
 
 
-@command.command()
+@command.command(writes=True)
 @rollout_argument
 @deployment_option
 @attempt_option
@@ -123,7 +123,7 @@ def resume(rollout: str | None, deployment: str | None, attempt: int) -> None:
         rolling.steer(opened, key, lambda found: commands.resume(found, opened.now(), session.me(), attempt))
 
 
-@command.command()
+@command.command(writes=True)
 @rollout_argument
 @deployment_option
 @attempt_option
@@ -140,8 +140,8 @@ def retry(rollout: str | None, deployment: str | None, attempt: int) -> None:
         rolling.steer(opened, key, ask)
 
 
-@command.command()
-@click.argument("group")
+@command.command(writes=True)
+@click.argument("group", shell_complete=completion.groups)
 @rollout_argument
 @deployment_option
 @click.option("--batch", type=click.IntRange(1), required=True, help="The batch after which it pauses.")
@@ -157,8 +157,8 @@ def promote(group: str, rollout: str | None, deployment: str | None, batch: int,
         )
 
 
-@command.command()
-@click.argument("group")
+@command.command(writes=True)
+@click.argument("group", shell_complete=completion.groups)
 @rollout_argument
 @deployment_option
 @click.option("--reason", required=True, help="Why its failure may count as success.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option, unknown
+from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.rollouts import again, rolling, stages, strategy, watch
 from nodepool_ocb.cli.rollouts.stages import Sending
 from nodepool_ocb.cli.tasks.run import facts_file_option
@@ -20,7 +21,7 @@ from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, OcbError
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Check, DeploymentState, Node, State
+from nodepool_ocb.model.records import Check, DeploymentState, State
 from nodepool_ocb.views.rollouts.rows import Key, row
 from nodepool_ocb.views.times import age
 
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, writes=True)
 @strategy.files_argument
 @click.option(
     "--default", "whole", is_flag=True, help="Without a file: one critical group of all nodes, which must all succeed."
 )
 @strategy.one_deployment_option
 @strategy.name_option
+@selector_option
 @again.changed_option
 @again.refresh_option
 @again.batch_option
@@ -53,15 +55,16 @@ if TYPE_CHECKING:
 @facts_file_option
 @dry_run_option
 def start(
-    files: Sequence[str], whole: bool, deployment: str | None, name: str | None, changed: bool, roles: Sequence[str],
-    batches: Sequence[str], phases: Sequence[str], force: bool, wait: bool, timeout_seconds: float | None,
-    facts_file: str | None, dry_run: bool,
+    files: Sequence[str], whole: bool, deployment: str | None, name: str | None, selector: str | None, changed: bool,
+    roles: Sequence[str], batches: Sequence[str], phases: Sequence[str], force: bool, wait: bool,
+    timeout_seconds: float | None, facts_file: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Carry out a strategy: commit what is PROPOSED on the nodes of a deployment, one group of them after the other.
 
     With --changed or --refresh, run again in place what is ACTIVE; then no file means --default. An annealer drives it from
     here on. Refused while another rollout of the deployment, or a run of its tasks, is under way. Where phases name stages, the
-    tasks of the deployment before these are committed, too; --facts-file is for them.
+    tasks of the deployment before these are committed, too; --facts-file is for them. With -l, the nodes that it means are all
+    that there are for the strategy.
     """
     from nodepool_ocb.rollout import plan as planning
 
@@ -71,7 +74,8 @@ def start(
     with session.session() as opened:
         world = session.load(opened)
         deployment = strategy.deployment_meant(world, deployment)
-        nodes = _nodes(world, deployment)
+        unreadable.refuse_inventory(world)
+        nodes = strategy.inventory_meant(opened, world, deployment, selector)
         plan = planning.plan(chosen, nodes)
         rerun = again.chosen(opened, world, deployment, nodes, roles, changed)
         rollout = planning.begin(chosen, nodes, opened.now(), session.me(), rerun)
@@ -146,13 +150,6 @@ def _with_phases(chosen: Strategy, given: Iterable[str]) -> Strategy:
 
 
 # -- what speaks against it --
-
-
-def _nodes(world: World, deployment: str) -> Mapping[str, Node]:
-    from nodepool_ocb.rollout.selectors import inventory
-
-    unreadable.refuse_inventory(world)
-    return inventory(world, deployment)
 
 
 def _refuse(opened: Session, world: World, deployment: str, rollout: Rollout) -> None:

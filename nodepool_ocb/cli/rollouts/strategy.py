@@ -10,6 +10,7 @@ import click
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.kit.selecting import nodes_meant, selector_option
 from nodepool_ocb.cli.rollouts import stages
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.world import World
@@ -19,6 +20,7 @@ from nodepool_ocb.model.records import Node
 if TYPE_CHECKING:
     from nodepool_ocb.rollout.plan import Plan
     from nodepool_ocb.rollout.strategy import Strategy
+    from nodepool_ocb.store.client.session import Session
 
 name_option = click.option("--name", help="The strategy of this name, where the file holds several.")
 files_argument = click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
@@ -77,7 +79,8 @@ def check(files: Sequence[str], name: str | None) -> None:
 @files_argument
 @one_deployment_option
 @name_option
-def plan(files: Sequence[str], deployment: str | None, name: str | None) -> None:
+@selector_option
+def plan(files: Sequence[str], deployment: str | None, name: str | None, selector: str | None) -> None:
     """Show which nodes each group of a strategy has, and in which order; nothing is begun.
 
     Without a file: one critical group of all nodes, which must all succeed. Fails where a group's criteria cannot be met, or
@@ -85,14 +88,13 @@ def plan(files: Sequence[str], deployment: str | None, name: str | None) -> None
     """
     from nodepool_ocb.rollout import plan as planning
     from nodepool_ocb.rollout import precedence, strategy
-    from nodepool_ocb.rollout.selectors import inventory
     from nodepool_ocb.views.rollouts import strategies
 
     found = chosen(files, name) if files else strategy.without_idle_phases(strategy.WHOLE)
     with session.session() as opened:
         world = session.load(opened)
         deployment = deployment_meant(world, deployment)
-        nodes = inventory(world, deployment)
+        nodes = inventory_meant(opened, world, deployment, selector)
         made, rollout = planning.plan(found, nodes), planning.begin(found, nodes, 0.0)
         sending = stages.planned(opened, world, deployment, rollout) if stages.named(rollout) else None
     if sending is not None:
@@ -125,19 +127,20 @@ def remark(strategy: Strategy, made: Plan) -> None:
         output.say(f"note: {note}")
 
 
-def _nodes(deployment: str) -> Mapping[str, Node]:
+def inventory_meant(opened: Session, world: World, deployment: str, selector: str | None) -> Mapping[str, Node]:
+    """The machines of a deployment that a rollout is about: all, or those that a selector means."""
     from nodepool_ocb.rollout.selectors import inventory
 
-    world = session.world()
-    deployment_of(world, deployment)
-    return inventory(world, deployment)
+    meant = nodes_meant(opened, world, selector)
+    return {name: node for name, node in inventory(world, deployment).items() if meant is None or name in meant}
 
 
 @click.command(cls=Verb)
 @click.argument("selectors", nargs=-1, metavar="[SELECTOR]...")
 @deployment_option
-def select(selectors: Sequence[str], deployment: str) -> None:
-    """Say which nodes selectors mean: any of them, each written as in a strategy; all nodes without one.
+@selector_option
+def select(selectors: Sequence[str], deployment: str, selector: str | None) -> None:
+    """Say which nodes selectors mean: any of them, each written as in a strategy; all nodes without one. -l narrows these.
 
     nodepool-ocb rollout select '{node_tags: [control], rack_names: [rack03]}' '{node_names: [ntp01]}' -o name
     """
@@ -154,6 +157,9 @@ def select(selectors: Sequence[str], deployment: str) -> None:
             problems += wrong.problems
     if problems:
         raise Invalid(problems)
-    nodes = _nodes(deployment)
+    with session.session() as opened:
+        world = session.load(opened)
+        deployment_of(world, deployment)
+        nodes = inventory_meant(opened, world, deployment, selector)
     rows = strategies.selected(selecting.select(wanted, nodes), nodes)
     output.things(rows, ("name", "deployment", "rack", "tags", "labels"))

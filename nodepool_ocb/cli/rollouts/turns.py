@@ -15,7 +15,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import NodeState, Rollout
-from nodepool_ocb.views.explanation import RolloutPointer, line
+from nodepool_ocb.views.explanation import RolloutPointer
 from nodepool_ocb.views.rollouts.rows import Key
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def owned(world: World, rollouts: RolloutPointer, vertices: Iterable[Vertex]) ->
     found: dict[str, list[Vertex]] = {}
     own = {deployment: _Own(world, deployment, rollout) for deployment, (_, rollout) in rollouts.items()}
     for vertex in vertices:
-        for deployment in line(world, vertex.record.deployment):
+        for deployment in world.line(vertex.record.deployment):
             if deployment in own and own[deployment].has(vertex):
                 found.setdefault(rollouts[deployment][0], []).append(vertex)
     return found
@@ -92,7 +92,7 @@ def _under_way(opened: Session, world: World, deployments: Iterable[str]) -> Map
     from nodepool_ocb.store import rollouts
 
     found: dict[str, tuple[str, Rollout]] = {}
-    for deployment in dict.fromkeys(each for start in deployments for each in line(world, start)):
+    for deployment in dict.fromkeys(each for start in deployments for each in world.line(start)):
         stored = world.rollouts.get(deployment)
         newest = stored.record.newest if stored is not None and not stored.record.over else None
         read = rollouts.read(opened, deployment, newest) if newest is not None else None

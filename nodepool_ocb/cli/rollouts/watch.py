@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.follow import Following
-from nodepool_ocb.cli.kit.live import Live
+from nodepool_ocb.cli.kit.live import Live, lively
+from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import paths
@@ -95,7 +95,7 @@ def views(key: Key, deadline: float | None) -> Iterator[View]:
 def watch(key: Key) -> None:
     """Show it until it is over; raises NotFound when it is gone."""
     following = views(key, None)
-    if not sys.stdout.isatty():
+    if not lively(sys.stdout):
         _lines(key, following)
         return
     last = None
@@ -144,11 +144,12 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
     now = RolloutProgress(None)
     ended: OcbError | None = None
     try:
-        for last in _shown(key, views(key, deadline)):
-            now = of_rollout(last.rollout, fail_fast)
-            if now.outcome:
-                ended = _error(key, now, last.rollout)
-                break
+        with waits.going_on(f"rollout {key}", lambda: f"rollout wait {key}"):
+            for last in _shown(key, views(key, deadline)):
+                now = of_rollout(last.rollout, fail_fast)
+                if now.outcome:
+                    ended = _error(key, now, last.rollout)
+                    break
     except TimedOut:
         ended = TimedOut(f"rollout {key} goes on beyond the time-out; to wait on: nodepool-ocb rollout wait {key}")
     if last is not None and last.rollout is not None:
@@ -161,27 +162,26 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
 
 
 def _shown(key: Key, following: Iterator[View]) -> Iterator[View]:
-    """With a picture that changes on a terminal; elsewhere a line for each group that has moved on."""
-    with ExitStack() as stack:
-        live = stack.enter_context(Live(sys.stderr)) if sys.stderr.isatty() else None
-        said: set[str] = set()
+    """With a picture that changes on a terminal; elsewhere a line for each group that has moved on, and how far it is."""
+    with waits.Progress() as progress:
         for view in following:
-            if live is not None and view.rollout is not None:
-                _show(live, key, view)
-            elif view.rollout is not None:
-                _say(view, said)
+            if view.rollout is not None:
+                _tell(progress, key, view)
             yield view
 
 
-def _say(view: View, said: set[str]) -> None:
+def _tell(progress: waits.Progress, key: Key, view: View) -> None:
     assert view.rollout is not None, "what is gone says nothing"
-    sentences = moved(view.rollout)
-    if not view.annealers and not view.rollout.over:
-        sentences.append(rolling.NOBODY)
-    for line in sentences:
-        if line not in said:
-            said.add(line)
-            output.say(line)
+    nobody = [] if view.annealers or view.rollout.over else [rolling.NOBODY]
+    document = rows.document(key, view.rollout, view.holder)
+    now = tables.tally(document)
+    if progress.width is None:
+        progress.note([*moved(view.rollout), *nobody])
+        progress.tell(now)
+        return
+    picture = tables.picture(document)
+    table = output.picture(picture.groups, rolling.GROUP_COLUMNS, ("since", "critical"), progress.width)
+    progress.tell(now, picture.head, table, *nobody)
 
 
 def _error(key: Key, now: RolloutProgress, rollout: Rollout | None) -> OcbError | None:

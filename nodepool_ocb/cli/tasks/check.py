@@ -18,7 +18,11 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Pat
 
 @click.command(cls=Verb)
 @files_argument
-@click.option("--release", help="As entries of a deployment over this release's list, which is read from ZooKeeper.")
+@click.option(
+    "--release",
+    shell_complete=completion.releases,
+    help="As entries of a deployment over this release's list, which is read from ZooKeeper.",
+)
 @click.option(
     "--deployment", shell_complete=completion.deployments, help="The same over the list of this deployment's release."
 )

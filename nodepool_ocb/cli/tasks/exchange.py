@@ -21,13 +21,15 @@ from nodepool_ocb.views.tasks import exchange as shown
 
 SETTINGS: Final = "settings.json"
 
-release_option = click.option("--release", metavar="NAME", help="The list of this release.")
+release_option = click.option(
+    "--release", metavar="NAME", shell_complete=completion.releases, help="The list of this release."
+)
 deployment_option = click.option(
     "--deployment", shell_complete=completion.deployments, help="The own list of this deployment."
 )
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, writes=True)
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[DIR|FILE]...")
 @release_option
 @deployment_option
@@ -102,7 +104,7 @@ def _same(place: Path, text: str) -> bool:
     return place.is_file() and place.read_bytes() == text.encode()
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, writes=True)
 @click.option("--dir", "folder", required=True, type=click.Path(), help="For example /etc/puppet.")
 @lists.lenient_option
 @lists.compat_option

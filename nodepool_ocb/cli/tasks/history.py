@@ -13,7 +13,7 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks import runs as shown
 
-run_argument = click.argument("run", metavar="DEPLOYMENT[/RUN]", shell_complete=completion.deployments)
+run_argument = click.argument("run", metavar="DEPLOYMENT[/RUN]", shell_complete=completion.task_runs)
 RUN_COLUMNS = (
     "run",
     "state",
@@ -42,7 +42,9 @@ def runs(deployment: str | None) -> None:
 
 @click.command(cls=Verb)
 @run_argument
-@click.option("--task", "tasks", multiple=True, help="Only this task; may be given again.")
+@click.option(
+    "--task", "tasks", multiple=True, shell_complete=completion.tasks, help="Only this task; may be given again."
+)
 @click.option("--node", "nodes", multiple=True, shell_complete=completion.nodes, help="Only on this node.")
 @click.option("--failed", is_flag=True, help="Only what failed, and what was not run.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV, with a header.")
@@ -67,7 +69,7 @@ def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, 
         output.thing(shown.RunDocument(found.row, tuple(rows)), str(found.key))
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, writes=True)
 @run_argument
 @click.option("--now", is_flag=True, help="Also end what runs; else it is waited for.")
 def stop(run: str, now: bool) -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodepool_ocb.cli.kit import output, session, terminal
-from nodepool_ocb.cli.kit.options import Verb, asked
+from nodepool_ocb.cli.kit import completion, output, session, terminal
+from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.pictures import drawings
 from nodepool_ocb.cli.tasks import lists, planning, running, selecting
 from nodepool_ocb.cli.tasks.lists import Owner
 from nodepool_ocb.cli.tasks.planning import Prepared
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.views.graphs import graphviz
 from nodepool_ocb.views.tasks import drawing, plans
 from nodepool_ocb.views.tasks.runs import Key
-from nodepool_ocb.views.view import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -72,11 +74,25 @@ def _tables(document: plans.PlanDocument) -> Iterator[RenderableType]:
 
 
 @click.command(cls=Verb)
-@click.option("--release", metavar="NAME", help="The tasks of this release's list, without nodes.")
-@click.option("--deployment", help="The instances of a deployment's list, with their states in the newest run.")
+@click.option(
+    "--release",
+    metavar="NAME",
+    shell_complete=completion.releases,
+    help="The tasks of this release's list, without nodes.",
+)
+@click.option(
+    "--deployment",
+    shell_complete=completion.deployments,
+    help="The instances of a deployment's list, with their states in the newest run.",
+)
 @click.option("--tasks-only", is_flag=True, help="Of a deployment: one corner for each task, without nodes.")
 @selecting.part_options
-@click.option("--parents-for", metavar="TASK", help="Only this task, and all that comes before it.")
+@click.option(
+    "--parents-for",
+    metavar="TASK",
+    shell_complete=completion.tasks,
+    help="Only this task, and all that comes before it.",
+)
 @click.option(
     "--remove",
     multiple=True,
@@ -84,28 +100,31 @@ def _tables(document: plans.PlanDocument) -> Iterator[RenderableType]:
     help="Without what is of this type; the rest keeps its order.",
 )
 @click.option("--tred", is_flag=True, help="Without edges that others imply.")
-@click.option("--format", "form", type=click.Choice(["dot", "mermaid", "json"]), help="The default is dot.")
+@drawings.options
 def graph(
     release: str | None, deployment: str | None, tasks_only: bool, parents_for: str | None, remove: Sequence[str],
-    tred: bool, form: str | None, **options: Any,
+    tred: bool, form: str | None, file: Path | None, **options: Any,
 ) -> None:  # fmt: skip
     """Draw which task waits for which.
 
     Groups are light blue, stages red, skipped tasks grey, others green; in a run what is waiting is white, ready yellow,
-    running blue, done green, failed red, and not run orange.
+    running blue, done green, failed red, and not run orange. In a picture (--format svg) of more than 300 instances a box is
+    a task, and says how many of its instances are in which state; with --parents-for it is always an instance.
     """
     owner = lists.owner(release, deployment)
-    if form in ("dot", "mermaid") and asked("output") not in (None, "table"):
-        raise click.UsageError(f"--format {form} is text for people; take --format json, or leave -o away")
+    drawings.checked(form, file)
     part = selecting.asked(**options)
     if (owner.release or tasks_only) and part.words:
         raise click.UsageError(f"{part.words}: chooses instances; give --deployment without --tasks-only")
     drawn = _filtered(_drawn(owner, tasks_only, part), parents_for, remove, tred)
-    if form == "json" and asked("output") is None:
-        terminal.document(plain(drawing.document(drawn)))
-    else:
-        draw = drawing.mermaid if form == "mermaid" else drawing.dot
-        output.text(drawing.document(drawn), draw(drawn))
+    instead = "instances: a box is a task; with --parents-for it is an instance"
+    whole = drawings.whole(form, len(drawn.corners), parents_for is not None, instead)
+    texts = {
+        "dot": lambda: drawing.dot(drawn),
+        "svg": lambda: graphviz.dot(drawing.NAME, (drawing.picture if whole else drawing.collapsed)(drawn)),
+        "mermaid": lambda: drawing.mermaid(drawn),
+    }
+    drawings.show(drawing.document(drawn), texts, form, file)
 
 
 def _drawn(owner: Owner, tasks_only: bool, part: selecting.Asked) -> drawing.Drawing:

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit.names import deployment_of
+from nodepool_ocb.cli.kit.selecting import nodes_meant
 from nodepool_ocb.cli.tasks import lists
 from nodepool_ocb.cli.tasks.lists import Loaded, Owner
 from nodepool_ocb.cli.tasks.remembering import Past
@@ -71,6 +73,7 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked, turns:
         asked = Asked.again(again.head.what or "")
     stored = lists.load(opened, Owner(deployment=deployment))
     everyone = membership.members(world, deployment)
+    asked = _with_nodes(opened, world, everyone, asked)
     parts = _parts(everyone, asked, turns)
     members = [each for own in parts.values() for each in own]
     if not everyone:
@@ -95,6 +98,17 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked, turns:
         parts=tuple(parts) if turns is not None else (),
         sends=sends,
     )
+
+
+def _with_nodes(opened: Session, world: World, everyone: Sequence[Member], asked: Asked) -> Asked:
+    """With the nodes that its selector means; raises Conflict where that is none of these, for nobody named means all."""
+    meant = nodes_meant(opened, world, asked.selector)
+    if meant is None:
+        return asked
+    nodes = tuple(each.name for each in everyone if each.name in meant)
+    if not nodes:
+        raise Conflict(f"selector {asked.selector} means no node on which these tasks could run")
+    return replace(asked, nodes=nodes, selector=None)
 
 
 def _parts(everyone: Sequence[Member], asked: Asked, turns: Turns | None) -> dict[str, list[Member]]:

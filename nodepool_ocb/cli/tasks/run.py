@@ -34,7 +34,7 @@ facts_file_option = click.option(
 )  # fmt: skip
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, writes=True)
 @selecting.deployment_option
 @selecting.run_options
 @facts_file_option

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from nodepool_ocb.cli.kit import completion
+from nodepool_ocb.cli.kit.selecting import selector_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,6 +19,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the options say; each name as it was written: ``TASK`` or ``TASK/NODES``."""
 
     nodes: tuple[str, ...] = ()
+    selector: str | None = None  # instead of nodes: a plan has those that it means
     tasks: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ def names(written: Iterable[str]) -> tuple[str, ...]:
 
 
 def _list(flag: str, help: str, metavar: str = "TASK,...") -> Callable[[F], F]:
-    return click.option(flag, multiple=True, metavar=metavar, help=help)
+    return click.option(flag, multiple=True, metavar=metavar, shell_complete=completion.tasks, help=help)
 
 
 deployment_option = click.option(
@@ -94,6 +96,7 @@ nodes_option = click.option(
     "--nodes",
     multiple=True,
     metavar="UID,...",
+    shell_complete=completion.nodes,
     help="On these nodes alone, by uid or FQDN; groups take them in this order.",
 )
 
@@ -107,7 +110,7 @@ def part_options(command: F) -> F:
         _list("--tasks", "These tasks alone; TASK/1,3-5 on some nodes alone."),
     ):
         command = each(command)
-    return nodes_option(command)
+    return nodes_option(selector_option(command))
 
 
 def run_options(command: F) -> F:
@@ -134,8 +137,12 @@ def asked(**given: Any) -> Asked:
     """The options, with lists taken apart."""
     lists: dict[str, Any] = {name: names(given.get(name, ())) for name in ("tasks", "skip", "start", "end")}
     nodes = tuple(part for each in given.get("nodes", ()) for part in each.split(",") if part)
+    selector = given.get("selector")
+    if selector is not None and (nodes or given.get("retry")):
+        raise click.UsageError(f"-l EXPR goes not with {'--nodes' if nodes else '--retry'}")
     made = Asked(
         nodes=nodes,
+        selector=selector,
         events=tuple(given.get("events", ())),
         force=given.get("force", False),
         noop=given.get("noop", False),

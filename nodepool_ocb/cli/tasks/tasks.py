@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Noun
 from nodepool_ocb.cli.tasks import exchange, lists
 from nodepool_ocb.cli.tasks.check import check
@@ -34,7 +34,7 @@ def list_() -> None:
 
 
 @command.command()
-@click.argument("task")
+@click.argument("task", shell_complete=completion.tasks)
 @exchange.release_option
 @exchange.deployment_option
 def show(task: str, release: str | None, deployment: str | None) -> None:

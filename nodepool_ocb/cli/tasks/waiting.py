@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.follow import Following
-from nodepool_ocb.cli.kit.live import Live
+from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.cli.tasks import running
 from nodepool_ocb.cli.tasks.running import Run
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 TICK_SECONDS: Final = 1.0  # noderoles are looked at so often
 SHARE: Final = 4  # times as long as a read took nothing is read
 LIVE: Final = 30  # instances in a picture
+MOST_FAILED: Final = 20  # that are named while it goes on
 SPARE: Final = (
     "queued",
     "exit_code",
@@ -68,9 +67,10 @@ def wait(key: Key, timeout_seconds: float | None) -> None:
     last: Run | None = None
     ended: OcbError | None = NotFound(f"tasks run {key} was deleted")
     try:
-        for last in _shown(key, _runs(key, deadline)):
-            if last is None or last.head.over:
-                break
+        with waits.going_on(f"tasks run {key}", lambda: f"tasks wait {key}"):
+            for last in _shown(key, _runs(key, deadline)):
+                if last is None or last.head.over:
+                    break
         ended = _error(key, last)
     except TimedOut:
         ended = TimedOut(f"tasks run {key} goes on beyond the time-out; to wait on: nodepool-ocb tasks wait {key}")
@@ -111,23 +111,21 @@ def _runs(key: Key, deadline: float | None) -> Iterator[Run | None]:
 
 
 def _shown(key: Key, runs: Iterator[Run | None]) -> Iterator[Run | None]:
-    """With a picture that changes on a terminal; elsewhere a line for each instance that has moved on."""
-    with ExitStack() as stack:
-        live = stack.enter_context(Live(sys.stderr)) if sys.stderr.isatty() else None
-        said: set[str] = set()
+    """With how far it is, and what failed: in a picture that changes on a terminal, elsewhere in lines."""
+    with waits.Progress() as progress:
         for run in runs:
-            if run is not None and live is not None:
-                _show(live, key, run)
-            elif run is not None:
-                for line in shown.moved(histories.chosen(run.instances)):
-                    if line not in said:
-                        said.add(line)
-                        output.say(line)
+            if run is not None:
+                _tell(progress, key, run)
             yield run
 
 
-def _show(live: Live, key: Key, run: Run) -> None:
+def _tell(progress: waits.Progress, key: Key, run: Run) -> None:
     """What runs and what failed first."""
+    now = shown.tally(run.instances)
+    if progress.width is None:
+        progress.note(shown.failed(run.instances)[:MOST_FAILED])
+        progress.tell(now)
+        return
     rows = sorted(histories.chosen(run.instances), key=lambda row: shown.LIVELY.index(row.state))[:LIVE]
-    table = output.picture(list(map(histories.words, rows)), running.COLUMNS[:-1], SPARE, live.width)
-    live.show(shown.summary(key, run.head, run.instances), table)
+    table = output.picture(list(map(histories.words, rows)), running.COLUMNS[:-1], SPARE, progress.width)
+    progress.tell(now, f"tasks run {key}: {run.head.state}", table)

@@ -15,9 +15,9 @@ built"; seed 001.
 
 from __future__ import annotations
 
-from nodepool_ocb.engine.binding.bind import plan, plan_all
+from nodepool_ocb.engine.binding.bind import plan, plan_all, restore
 from nodepool_ocb.engine.binding.refusals import MOST_PARENTS
-from nodepool_ocb.engine.binding.removal import removable
+from nodepool_ocb.engine.binding.removal import removable, removable_together
 from nodepool_ocb.engine.binding.transaction import Plan
 
-__all__ = ["MOST_PARENTS", "Plan", "plan", "plan_all", "removable"]
+__all__ = ["MOST_PARENTS", "Plan", "plan", "plan_all", "removable", "removable_together", "restore"]

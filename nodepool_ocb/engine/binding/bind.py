@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.binding import refusals
-from nodepool_ocb.engine.binding.parents import Draft, explicit
+from nodepool_ocb.engine.binding.parents import Draft, explicit, standing
 from nodepool_ocb.engine.binding.transaction import Plan, written
 from nodepool_ocb.engine.world import NodeView, Vertex, World, node_of
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Once
 
 
 def plan(
@@ -47,18 +48,49 @@ def plan_all(
     parents: Collection[str] = (),
 ) -> Plan:
     """Bind several roles to one node, which may be one that is only planned."""
+    binder = _binder(world, view, deployment, jigs, explicit(world, parents))
+    for role in list(roles):
+        binder.bind(role)
+    binder.want_attributes()
+    return binder.finished(now, by)
+
+
+def _binder(
+    world: World,
+    view: NodeView,
+    deployment: str | None,
+    jigs: Collection[str] | None,
+    given: Mapping[str, list[Vertex]],
+) -> _Binder:
+    """Raises NotFound, or Conflict where nothing may be bound to the node now."""
     assert view.record is not None, "a node that is bound to exists, or is about to"
-    roles = list(roles)
     chosen = deployment or view.record.deployment
     unreadable.refuse_bind(world, view, chosen)
     if view.record.deleting:
         raise Conflict(f"node {view.name} is being deleted; nothing can be bound to it")
     if chosen not in world.deployments:
         raise NotFound(f"deployment {chosen} does not exist; nodepool-ocb deployment create {chosen}")
-    binder = _Binder(world, view, chosen, jigs, explicit(world, parents))
-    for role in roles:
-        binder.bind(role)
-    binder.want_attributes()
+    return _Binder(world, view, chosen, jigs, given)
+
+
+def restore(
+    world: World,
+    role: str,
+    view: NodeView,
+    parents: Collection[str],
+    *,
+    now: float,
+    by: str | None = None,
+    deployment: str | None = None,
+    jigs: Collection[str] | None = None,
+    once: Once | None = None,
+) -> Plan:
+    """Bind one role below exactly these parents, noderoles and clusters, and bind nothing besides: as a site file says.
+
+    ``once`` is what was done of a destructive role. Raises what ``plan_all`` raises.
+    """
+    binder = _binder(world, view, deployment, jigs, {})
+    binder.put(role, parents, once)
     return binder.finished(now, by)
 
 
@@ -112,6 +144,16 @@ class _Binder:
         refusals.refuse_role(self._draft, role, because, self._jigs)
         self._draft.parents[role], self._draft.because[role] = set(), because
         stack.append((role, iter(sorted(set(definition.requires) - {role}))))
+
+    def put(self, role: str, parents: Iterable[str], once: Once | None) -> None:
+        """Plan the role alone, below these."""
+        self._draft.role(role)
+        if role in self._view.noderoles:
+            return
+        refusals.refuse_role(self._draft, role, None, self._jigs)
+        self._draft.parents[role], self._draft.because[role] = set(standing(self._world, parents)), None
+        if once is not None:
+            self._draft.once[role] = once
 
     # -- what else becomes a parent --
 

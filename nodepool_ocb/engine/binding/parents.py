@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Role
+from nodepool_ocb.model.records import Once, Role
 
 
 def explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
@@ -27,6 +27,16 @@ def explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
     return chosen
 
 
+def standing(world: World, names: Iterable[str]) -> list[str]:
+    """These noderoles and clusters, as a noderole names its parents; raises what ``explicit`` raises."""
+    names = list(names)
+    explicit(world, [name for name in names if paths.split_cluster(name) is None])
+    for name in names:
+        if world.parent(name) is None:
+            raise NotFound(f"cluster {name} has no member; bind one first")
+    return names
+
+
 class Draft:
     """What one bind would make: ``parents`` has for each new role the names of its parents, in the order of binding.
 
@@ -36,6 +46,7 @@ class Draft:
     def __init__(self, world: World, view: NodeView, deployment: str, given: Mapping[str, list[Vertex]]) -> None:
         self.parents: dict[str, set[str]] = {}
         self.because: dict[str, str | None] = {}
+        self.once: dict[str, Once] = {}  # of destructive roles that are bound again: what was done
         self.world, self.view, self.deployment, self._given = world, view, deployment, given
         self._line = lineage(world, deployment)
 

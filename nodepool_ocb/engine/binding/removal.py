@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import State
 
 
-def removable(vertex: Vertex) -> list[Vertex]:
+def removable(vertex: Vertex, besides: Collection[Vertex] = ()) -> list[Vertex]:
     """What goes when a noderole is unbound: it and all below it, children first.
 
     Raises Conflict where something below was committed on another node, or works now, or a record that may be below
-    cannot be read.
+    cannot be read. ``besides``: what is unbound with it.
     """
     below: dict[Vertex, None] = {}
     queue = [vertex]
@@ -23,8 +25,20 @@ def removable(vertex: Vertex) -> list[Vertex]:
         below[each] = None  # again, at the end: children come after all their parents
         queue += each.children
     for each in below:
-        if each is not vertex and each.node is not vertex.node and each.record.state is not State.PROPOSED:
+        if (
+            each is not vertex
+            and each not in besides
+            and each.node is not vertex.node
+            and each.record.state is not State.PROPOSED
+        ):
             raise Conflict(f"{each.name} depends on {vertex.name}; unbind it first")
         if each.record.state is State.TRANSITION:
             raise Conflict(f"{each.name} is in TRANSITION; wait until it ends: nodepool-ocb noderole wait {each.name}")
     return list(reversed(below))
+
+
+def removable_together(vertices: Collection[Vertex]) -> list[Vertex]:
+    """The same of several at once, which may depend on one another."""
+    chosen = set(vertices)
+    found = {each: None for vertex in vertices for each in removable(vertex, chosen)}
+    return sorted(found, key=lambda each: (-each.node.world.depth(each), each.name))

@@ -73,6 +73,7 @@ def _record(draft: Draft, role: str, now: float, by: str | None) -> NodeRole:
         serves=tuple(draft.serves(role)),
         generation=structure.stored(draft.world).record.generation,
         hooks=hooks,
+        once=draft.once.get(role),
     )
 
 

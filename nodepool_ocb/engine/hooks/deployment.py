@@ -7,17 +7,17 @@ role stays, and its refusal says why. A change of the role's attributes asks on_
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from nodepool_ocb.documents.counting import some
-from nodepool_ocb.engine import structure, unreadable
+from nodepool_ocb.engine import attributes, structure, unreadable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Role, Set
+from nodepool_ocb.model.records import Change, Check, Create, Delete, DeploymentRole, Json, Role, Set
 
 CREATE: Final = "on_deployment_create"
 DELETE: Final = "on_deployment_delete"
@@ -29,6 +29,27 @@ def asked_again(record: DeploymentRole, role: Role) -> DeploymentRole:
         return record
     hooks = tuple(name for name in record.hooks if name != CREATE)
     return replace(record, hooks=(*hooks, CREATE), refused=_without(record, CREATE))
+
+
+def configured(world: World, deployment: str, role: str, user: Mapping[str, Json]) -> list[Change]:
+    """The role's attributes in the deployment are to be these; empty where they are, and nothing is refused.
+
+    The deployment is changeable, and its role known. Raises Conflict where the role is to leave.
+    """
+    unreadable.refuse(world, [paths.deployment_role(deployment, role)])
+    path, stored = paths.deployment_role(deployment, role), world.deployment_roles.get((deployment, role))
+    check = Check(paths.deployment(deployment), world.deployments[deployment].version)
+    definition = world.roles[role].record
+    if stored is None:
+        hooks = tuple(hook for hook in definition.hooks if hook == CREATE)
+        return structure.raised(world, [check, Create(path, DeploymentRole(user=user, hooks=hooks))])
+    before = stored.record
+    if before.deleting:
+        raise Conflict(f"role {role} is to leave deployment {deployment}; wait until it has, or unset it with --force")
+    if attributes.same(user, before.user) and CREATE not in before.refused:
+        return []
+    after = replace(asked_again(before, definition), user=user)
+    return [structure.unchanged(world), check, Set(path, after, stored.version)]
 
 
 def refused(record: DeploymentRole, hook: str, reason: str) -> DeploymentRole:

@@ -17,7 +17,7 @@ from nodepool_ocb.model.records import Node
 
 #: Fields that are no change of the node: notes of annealers, and what goes along with another field.
 UNNOTICED: Final = frozenset(
-    {"since", "reason", "mark", "suspicion", "hooks", "changed", "deleting", "dying", "epoch_base", "unknown"}
+    {"since", "reason", "mark", "suspicion", "hold", "hooks", "changed", "deleting", "dying", "epoch_base", "unknown"}
 )
 
 

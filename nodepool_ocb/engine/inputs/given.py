@@ -17,12 +17,14 @@ import msgspec
 
 from nodepool_ocb.engine.attributes import MISSING, at, merge
 from nodepool_ocb.engine.inputs.layers import Blobs, Kind, Layer, Sources, around, visible
+from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Given, Json
 
 UNKNOWN: Final = 1  # the number of what nobody can tell
 LONGEST_TEXT: Final = 200  # characters of a text that is kept; of a longer one its digest is
 MOST_BYTES: Final = 64 << 10  # of all that is kept
 
+_SECRET: Final = f'"{secrecy.KEY}"'.encode()
 _MODULO: Final = 10**15  # model.ranges.Count
 
 
@@ -53,14 +55,26 @@ def judged(sources: Sources, blobs: Blobs, memo: dict[str, list[Mapping[str, Jso
     role = sources.role
     script = _digest(role.script.encode())[:16] if role.script else None
     beside = dict(_beside(sources, blobs, attributes))
-    given = Given(jig=role.jig, script=script, parameters=role.parameters, attributes=attributes, beside=beside)
-    return Judged(_number(given), given)
+    return _numbered(
+        Given(jig=role.jig, script=script, parameters=role.parameters, attributes=attributes, beside=beside)
+    )
+
+
+def _numbered(given: Given) -> Judged:
+    """A secret stands in it as it is told from others: by its id, which a new key does not change, or by its reference."""
+    data = _encoded(given)
+    if _SECRET in data:
+        given = msgspec.structs.replace(
+            given, attributes=secrecy.noted(given.attributes), beside=secrecy.noted(given.beside)
+        )
+        data = _encoded(given)
+    return Judged(_number(data), given)
 
 
 @functools.cache
 def of_instant(jig: str) -> int:
     """The number of a run of which there was nothing to run: only another jig would make of it something else."""
-    return _number(Given(jig=jig, reason="there was nothing to run"))
+    return _number(_encoded(Given(jig=jig, reason="there was nothing to run")))
 
 
 def kept(given: Given) -> Given | None:
@@ -84,7 +98,10 @@ def _parts(layers: Iterable[Layer]) -> list[Mapping[str, Json]]:
 
 def _replaces(below: Mapping[str, Json], above: Mapping[str, Json]) -> bool:
     both = ((below[key], value) for key, value in above.items() if key in below and isinstance(value, dict))
-    return any(not isinstance(one, dict) or _replaces(one, other) for one, other in both)
+    leaf = secrecy.KEY
+    return any(
+        not isinstance(one, dict) or leaf in one or leaf in other or _replaces(one, other) for one, other in both
+    )
 
 
 def _beside(sources: Sources, blobs: Blobs, attributes: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
@@ -101,8 +118,11 @@ def _beside(sources: Sources, blobs: Blobs, attributes: Mapping[str, Json]) -> I
                 yield place, value
 
 
-def _number(given: Given) -> int:
-    data = msgspec.json.encode(given, order="sorted")
+def _encoded(given: Given) -> bytes:
+    return msgspec.json.encode(given, order="sorted")
+
+
+def _number(data: bytes) -> int:
     return 2 + int.from_bytes(hashlib.sha256(data).digest()[:8], "big") % (_MODULO - 2)
 
 

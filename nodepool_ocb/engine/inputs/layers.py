@@ -19,7 +19,7 @@ import msgspec
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.attributes import merge
-from nodepool_ocb.engine.inputs.templates import template, watched
+from nodepool_ocb.engine.inputs.templates import secret, template, watched
 from nodepool_ocb.engine.world import Vertex, World, ancestors
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Role, State
@@ -58,6 +58,37 @@ class Layer(msgspec.Struct, frozen=True):
         return f"{words.get(self.kind, f'{self.kind} of')} {self.subject}"
 
 
+class Origin(StrEnum):
+    """What brings a layer to a noderole."""
+
+    NODE = "node"
+    BESIDE = "beside"  # an ACTIVE noderole of its node
+    ANCESTOR = "ancestor"
+    OWN = "own"
+    RUN = "run"  # of tasks
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """A layer, and what brings it; ``by`` is a noderole, for hints the node, for a task the path of what its run gives."""
+
+    origin: Origin
+    by: str
+    layer: Layer
+
+    def __str__(self) -> str:
+        """Who says it; of another noderole what that is to the one that sees it.
+
+        >>> str(Brought(Origin.ANCESTOR, "ntp@n2", Layer(Kind.TEMPLATE, "ntp", {})))
+        'default of role ntp (ancestor ntp@n2)'
+        >>> str(Brought(Origin.ANCESTOR, "ntp@n2", Layer(Kind.USER, "ntp@n2", {})))
+        'user of ntp@n2 (ancestor)'
+        """
+        if self.origin not in (Origin.BESIDE, Origin.ANCESTOR):
+            return str(self.layer)
+        name = "" if self.by == self.layer.subject else f" {self.by}"
+        return f"{self.layer} ({self.origin}{name})"
+
+
 class Source(msgspec.Struct, frozen=True):
     """A noderole that attributes come from."""
 
@@ -84,6 +115,7 @@ class Sources(msgspec.Struct, frozen=True):
     hints: Mapping[str, Json]
     role: Role
     watched: tuple[str, ...]  # the places that its role declares, or wants
+    secret: tuple[str, ...] = ()  # the places that its role declares as secret
     facts: tuple[str, ...] = ()  # of a task: the paths of what its run gives to all nodes, and to this one
 
     @property
@@ -119,6 +151,9 @@ class Catalogue:
             self._watched[role] = watched(self._roles, role) if role in self._roles else ()
         return self._watched[role]
 
+    def secret(self, role: str) -> tuple[str, ...]:
+        return secret(self._roles, role) if role in self._roles else ()
+
     def _of(self, deployment: str, role: str) -> tuple[Layer, ...]:
         key = deployment, role
         if key not in self._shared:
@@ -153,6 +188,7 @@ def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | Non
         node.record.hints if node.record else {},
         role,
         catalogue.watched(vertex.role),
+        catalogue.secret(vertex.role),
     )
 
 
@@ -160,7 +196,38 @@ def _of_task(vertex: Vertex, role: Role, deployment: str, run: str) -> Sources:
     fqdn = vertex.node.name
     facts = paths.task_facts(deployment, run), paths.task_facts(deployment, run, fqdn)
     own = Source(vertex.name, vertex.role, fqdn, (), unreadable.blobs(vertex))
-    return Sources(own, (), (), {}, role, (), facts)
+    return Sources(own, (), (), {}, role, (), facts=facts)
+
+
+def brought(sources: Sources, blobs: Blobs) -> list[Brought]:
+    """All layers, the weakest first, each with what brings it."""
+    own = _of(Origin.OWN, sources.own, blobs)
+    if sources.facts:
+        return [*(Brought(Origin.RUN, each.subject, each) for each in _facts(sources, blobs)), *own]
+    above = (each for row in sources.above for source in row for each in _of(Origin.ANCESTOR, source, blobs))
+    return [*_around(sources, blobs), *above, *own]
+
+
+def layers(sources: Sources, blobs: Blobs) -> list[Layer]:
+    """All of them, the weakest first."""
+    return [each.layer for each in brought(sources, blobs)]
+
+
+def around(sources: Sources, blobs: Blobs) -> list[Layer]:
+    """What is seen of the node and of the noderoles beside."""
+    return [each.layer for each in _around(sources, blobs)]
+
+
+def _of(origin: Origin, source: Source, blobs: Blobs) -> Iterator[Brought]:
+    return (Brought(origin, source.name, layer) for layer in source.layers(blobs))
+
+
+def _around(sources: Sources, blobs: Blobs) -> list[Brought]:
+    beside = [each for source in sources.beside for each in _of(Origin.BESIDE, source, blobs)]
+    beside.sort(key=lambda each: _STRENGTH[each.layer.kind])
+    fqdn = sources.own.fqdn
+    hints = [Brought(Origin.NODE, fqdn, Layer(Kind.HINTS, fqdn, sources.hints))] if sources.hints else []
+    return [*hints, *beside]
 
 
 def _facts(sources: Sources, blobs: Blobs) -> Iterator[Layer]:
@@ -169,22 +236,6 @@ def _facts(sources: Sources, blobs: Blobs) -> Iterator[Layer]:
         values = dict(blobs.get(path, {}))
         parameters = values.pop("parameters", {}).get(sources.role.task)
         yield Layer(Kind.RUN, path, values | ({"task": {"parameters": parameters}} if parameters else {}))
-
-
-def layers(sources: Sources, blobs: Blobs) -> list[Layer]:
-    """All of them, the weakest first."""
-    if sources.facts:
-        return [*_facts(sources, blobs), *sources.own.layers(blobs)]
-    above = (layer for row in sources.above for each in row for layer in each.layers(blobs))
-    return [*around(sources, blobs), *above, *sources.own.layers(blobs)]
-
-
-def around(sources: Sources, blobs: Blobs) -> list[Layer]:
-    """What is seen of the node and of the noderoles beside."""
-    beside = [layer for each in sources.beside for layer in each.layers(blobs)]
-    beside.sort(key=lambda layer: _STRENGTH[layer.kind])
-    hints = [Layer(Kind.HINTS, sources.own.fqdn, sources.hints)] if sources.hints else []
-    return [*hints, *beside]
 
 
 def visible(layers: Iterable[Layer]) -> dict[str, Json]:

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from nodepool_ocb.engine import unreadable
-from nodepool_ocb.engine.attributes import MISSING, says
+from nodepool_ocb.engine.attributes import MISSING, compared, differ, says
 from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant
 from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, layers, sources
+from nodepool_ocb.engine.noderole import refreshable, renewing
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Given, Json, NodeRole, State
+from nodepool_ocb.model.records import Given, Json, NodeRole
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -31,11 +32,12 @@ class Difference(msgspec.Struct, frozen=True):
 def outdated(record: NodeRole, now: Judged) -> bool:
     """Whether its newest run was given something else; not of one that will run anyway, nor where nobody knows.
 
+    >>> from nodepool_ocb.model.records import State
     >>> record = NodeRole(state=State.ACTIVE, since=0.0, given=7)
     >>> outdated(record, Judged(7, Given(jig="script"))), outdated(record, Judged(8, Given(jig="script")))
     (False, True)
     """
-    if record.state is not State.ACTIVE or record.refresh:
+    if not refreshable(record) or renewing(record):
         return False
     return record.given not in (0, now.number, of_instant(now.given.jig))
 
@@ -57,8 +59,8 @@ def candidates(vertices: Iterable[Vertex]) -> list[Vertex]:
         each
         for each in vertices
         if each.record.given
-        and each.record.state is State.ACTIVE
-        and not each.record.refresh
+        and refreshable(each.record)
+        and not renewing(each.record)
         and not each.unreadable
         and each.role in each.node.world.roles
     ]
@@ -87,10 +89,10 @@ def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None
         return [Difference("everything", now=new.reason)]
     old = before or Given(jig=now.given.jig)
     of_layers = layers(found, blobs)
-    changed = {key: (one, other) for key, one, other in _leaves(old.attributes, new.attributes)}
+    changed = {key: (one, other) for key, one, other in compared(old.attributes, new.attributes)}
     for place in sorted(old.beside.keys() | new.beside.keys()):
         one, other = old.beside.get(place, MISSING), new.beside.get(place, MISSING)
-        if _differ(one, other):
+        if differ(one, other):
             changed.setdefault(tuple(place.split("/")), (one, other))
     different = [
         *_of_role(old, new),
@@ -106,7 +108,7 @@ def _of_role(before: Given, now: Given) -> Iterator[Difference]:
         one, other = getattr(before, what), getattr(now, what)
         if one != other:
             yield Difference(what, one or msgspec.UNSET, other or msgspec.UNSET, "role")
-    for key, one, other in _leaves(before.parameters, now.parameters):
+    for key, one, other in compared(before.parameters, now.parameters):
         yield Difference("/".join(("parameters", *key)), _or_unset(one), _or_unset(other), "role")
 
 
@@ -118,26 +120,6 @@ def _attribute(key: tuple[str, ...], before: Any, now: Any, of_layers: Sequence[
 def _origin(key: tuple[str, ...], of_layers: Sequence[Layer]) -> str | None:
     """The strongest layer that says something there."""
     return next((str(layer) for layer in reversed(of_layers) if says(layer.values, key)), None)
-
-
-def _leaves(one: Any, other: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """The places where two differ, maps opened, with what each has there."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for key in sorted(one.keys() | other.keys()):
-            yield from _leaves(one.get(key, MISSING), other.get(key, MISSING), (*above, key))
-    elif isinstance(one, Mapping) and one and other is MISSING:
-        yield from _leaves(one, {}, above)
-    elif isinstance(other, Mapping) and other and one is MISSING:
-        yield from _leaves({}, other, above)
-    elif _differ(one, other):
-        yield above, one, other
-
-
-def _differ(one: Any, other: Any) -> bool:
-    """As JSON: true is not 1, and 1 is not 1.0."""
-    if one is MISSING or other is MISSING:
-        return one is not other
-    return msgspec.json.encode(one, order="sorted") != msgspec.json.encode(other, order="sorted")
 
 
 def _or_unset(value: Any) -> Any:

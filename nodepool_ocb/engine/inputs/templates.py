@@ -48,3 +48,8 @@ def watched(catalogue: Mapping[str, Role], name: str) -> tuple[str, ...]:
     if wanted:
         found |= {attrib.map for role in catalogue.values() for attrib in role.attribs if attrib.name in wanted}
     return tuple(sorted(found))
+
+
+def secret(catalogue: Mapping[str, Role], name: str) -> tuple[str, ...]:
+    """The places of the attributes of a role that are secret; in order."""
+    return tuple(sorted({attrib.map for each in provided(catalogue, name) for attrib in each.attribs if attrib.secret}))

@@ -27,6 +27,7 @@ class Event(StrEnum):
     LEFT = "LEFT"  # the jig has left the run alone, as it was told to
     UNREAD = "UNREAD"  # ZooKeeper did not give its attributes; nothing was ordered
     SPOILED = "SPOILED"  # its attributes cannot be decoded; nothing was ordered
+    SEALED = "SEALED"  # a secret among its attributes cannot be opened; nothing was ordered
     FAULT = "FAULT"  # this host failed while it asked the machine: the outcome is not known
     UNREACHED = "UNREACHED"  # the machine does not answer
     DOUBTED = "DOUBTED"  # the machine does not answer, but others have not looked yet, or this host may be at fault
@@ -63,6 +64,7 @@ class Do(StrEnum):
     HAND_OVER = "HAND_OVER"  # go on with the noderole that was claimed with the outcome, in the same slot
     LET_GO = "LET_GO"  # tell the jig that the node is not ours any more
     QUARANTINE = "QUARANTINE"  # claim nothing that sees the spoiled attributes until they are mended
+    SET_ASIDE = "SET_ASIDE"  # claim the noderole again after a while that doubles
     BLAME_HOST = "BLAME_HOST"  # hold it against this host
     BLAME_LINK = "BLAME_LINK"  # hold it against the way from this host to the machine
     PUT_BACK = "PUT_BACK"  # give the node back, and the noderole as if it had not been claimed

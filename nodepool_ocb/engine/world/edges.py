@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec.structs
 
-from nodepool_ocb.engine.noderole import satisfied
+from nodepool_ocb.engine.noderole import renewing, satisfied
 from nodepool_ocb.engine.world.refreshing import Refreshing
 from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex
 from nodepool_ocb.model import paths
@@ -73,7 +73,7 @@ class Edges:
         name = f"{role}@{node.name}"
         vertex = Vertex(name, role, node, record, version, mzxid)
         node.noderoles[role] = vertex
-        if record.refresh:
+        if renewing(record):
             self.refreshing.vertices.add(vertex)
         if record.parents:
             self._link(vertex)
@@ -99,7 +99,7 @@ class Edges:
         if joined:
             self._leave(vertex)
         before, vertex.record, vertex.version, vertex.mzxid = vertex.record, record, version, mzxid
-        if record.refresh != before.refresh:
+        if renewing(record) != renewing(before):
             self._refresh(vertex)
         if turned:
             self._turn(vertex.below, turned)
@@ -125,7 +125,7 @@ class Edges:
 
     def _refresh(self, vertex: Vertex) -> None:
         """It is to be run again in place, or is not any more: then those that it went before may be."""
-        if vertex.record.refresh:
+        if renewing(vertex.record):
             self.refreshing.vertices.add(vertex)
         else:
             self.turned |= self.refreshing.end(vertex)

@@ -13,6 +13,7 @@ from nodepool_ocb.engine.world.edges import Edges
 from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import (
     Claim,
     Cluster,
@@ -49,6 +50,7 @@ class World:
         self.structure: Stored[Structure] | None = Stored(Structure(), 0)  # a new tree's; never newer than the rest
         self.roles: dict[str, Stored[Role]] = {}
         self.deployments: dict[str, Stored[Deployment]] = {}
+        self.paused: dict[str, Aside] = {}  # the pauses that stand in deployments, those that are over included
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
         self.nodes: dict[str, NodeView] = {}
         self.daemons: dict[str, dict[str, Daemon]] = {}
@@ -94,6 +96,16 @@ class World:
             return vertex.children
         clusters = (cluster for cluster in self.clusters.values() if self._may_serve(name, cluster.role))
         return [*self.edges.awaiting(name), *(child for cluster in clusters for child in cluster.below)]
+
+    def line(self, deployment: str) -> list[str]:
+        """A deployment and all above it, as far as they are there, itself first."""
+        found = [deployment]
+        while (stored := self.deployments.get(found[-1])) is not None:
+            parent = stored.record.parent
+            if parent is None or parent in found:  # a circle, which only a hand makes
+                break
+            found.append(parent)
+        return found
 
     def vertices(self) -> Iterator[Vertex]:
         for node in self.nodes.values():
@@ -166,9 +178,14 @@ class World:
 
     def put_deployment(self, name: str, stored: Stored[Deployment]) -> None:
         self.deployments[name] = stored
+        if stored.record.pause is not None:
+            self.paused[name] = stored.record.pause
+        else:
+            self.paused.pop(name, None)
 
     def drop_deployment(self, name: str) -> None:
         self.deployments.pop(name, None)
+        self.paused.pop(name, None)
 
     def put_deployment_role(self, deployment: str, role: str, stored: Stored[DeploymentRole]) -> None:
         self.deployment_roles[deployment, role] = stored

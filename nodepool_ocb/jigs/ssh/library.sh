@@ -7,8 +7,19 @@
 # first, by a command of its own: text=$(read_attribute a/b); lines "$text" | put FILE. Where read_attribute or items feeds put
 # itself and fails, put refuses: the pipe is noted in $OCB_RUN.unread before it is closed.
 
+#
+# With --check behind it a script changes nothing: put and put_for show how a file differs from what it is to say, and the
+# script ends with 2 where one does, unless it fails. What a script does beside them is its own to leave away: it asks `checking`.
+
 root=${OCB_ROOT:-$(read_attribute ocb/root /)}
 root=${root%/}
+
+checking() { [ -n "${OCB_CHECK-}" ]; }
+
+ocb_ended() { # CODE: of a check that found a difference
+  [ "$1" -ne 0 ] || [ ! -e "$OCB_RUN.drift" ] || exit 2
+}
+! checking || trap 'ocb_ended $?' EXIT
 
 read_attribute() {
   ocb_watch
@@ -24,9 +35,28 @@ ocb_unread() { # whether what feeds stdin has failed
   [ -e "$OCB_RUN.unread" ] && ocb_pipe=$(readlink /proc/self/fd/0) && grep -qxF "$ocb_pipe" "$OCB_RUN.unread"
 }
 
+ocb_compare() { # FILE MODE: as put, where nothing is to be changed
+  cat >"$OCB_RUN.wanted" || return
+  if ocb_unread; then
+    echo "what $1 is to say could not be read" >&2
+    return 1
+  fi
+  if ! cmp -s "$1" "$OCB_RUN.wanted"; then
+    true >"$OCB_RUN.drift"
+    if [ -e "$1" ]; then diff -u "$1" "$OCB_RUN.wanted" 2>&1 || true; else echo "$1 is not there"; fi
+  elif ocb_mode=$(stat -c %a "$1" 2>/dev/null) && [ "$ocb_mode" != "$2" ]; then
+    true >"$OCB_RUN.drift"
+    echo "$1 has mode $ocb_mode, and is to have $2"
+  fi
+}
+
 # put FILE [MODE]: make FILE what stdin says, and say so; left alone where it says so already.
 # A third argument, of put_for: a file that is made before FILE changes.
 put() {
+  if checking; then
+    ocb_compare "$1" "${2:-644}"
+    return
+  fi
   mkdir -p "${1%/*}" || return
   if ! { cat >"$1.new.$$" && chmod "${2:-644}" "$1.new.$$"; }; then
     rm -f "$1.new.$$"
@@ -53,7 +83,7 @@ put() {
 # where it did not. A reboot clears it: the service began with FILE then. A service that failed meanwhile is not running, and
 # VERB without its "try-" is what starts it.
 put_for() {
-  if [ -n "$root" ] || ! command -v systemctl >/dev/null; then
+  if [ -n "$root" ] || checking || ! command -v systemctl >/dev/null; then
     put "$2"
     return
   fi

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from nodepool_ocb.engine.drift import HONOURED
 from nodepool_ocb.jigs.jig import Order
 from nodepool_ocb.jigs.ssh.attributes import tree
 
@@ -165,6 +166,7 @@ def run(order: Order, token: str, before: int | None, offset: int | None) -> byt
         "1" if order.destructive else "0",
         "-" if before is None else str(before),
         "-" if offset is None else str(offset),
+        HONOURED if order.check and order.definition.check == HONOURED else "-",
     ]
     if sum(map(len, texts)) <= LINES_BYTES and all(text.isascii() and b"\0" not in text for text in texts):
         body = b"".join(text + (b"" if text.endswith(b"\n") or not text else b"\n") + end for text in texts)

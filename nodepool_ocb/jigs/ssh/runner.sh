@@ -291,7 +291,9 @@ act() { # becomes the script; recorded before that, under the lock, so that no r
   interpreter=sh
   IFS= read -r first <"$files.script"
   case $first in '#!'*) interpreter=${first#??} ;; esac
-  exec $apart timeout -k 5 "$timeout" $interpreter "$files.script"
+  [ "$argument" != - ] || argument=
+  [ -z "$argument" ] || export OCB_CHECK=1
+  exec $apart timeout -k 5 "$timeout" $interpreter "$files.script" $argument
 }
 
 hundredths() { # sets $hundredths: the uptime, as a whole number
@@ -468,8 +470,8 @@ give() { # the output that is not known yet, what was written, the exit code
 }
 
 order_run() {
-  epoch=$1 key=$2 run=$3 node=$4 timeout=$5 destructive=$6 before=$7 offset=$8 payload=$9
-  shift 9
+  epoch=$1 key=$2 run=$3 node=$4 timeout=$5 destructive=$6 before=$7 offset=$8 argument=$9 payload=${10}
+  shift 10
   quiet= # a first order: that it was started is no news, and its DONE tells soon enough
   [ "$offset" != - ] || quiet=1 offset=0
   incoming=$state/incoming.$$

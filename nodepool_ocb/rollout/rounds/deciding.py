@@ -10,6 +10,7 @@ The rules, in prose:
   as it cannot be met any more. A group that fails in a phase is not sent in the next.
 - A phase that runs out of time fails its group, or is evaluated (``on_timeout``). One that began in the future, by a clock
   that was wrong, begins to count when that is noticed.
+- While its deployment is paused no group begins, and no phase runs out of time.
 - A critical group that fails stops or cancels the rollout where its strategy says so; too many failed nodes cancel it.
 - The rollout is over when every group is, and no node is in flight. It has failed if a critical group has.
 """
@@ -186,7 +187,7 @@ class _Deciding:
 
     def _phase(self, record: GroupRecord, phase: int) -> dict[str, Any]:
         """The fields of a group that begins this phase now."""
-        return {"phase": phase, "phase_since": self._now, "begun": record.begun + 1}
+        return {"phase": phase, "begun": record.begun + 1, **groups.phase_begins(self._head, self._now)}
 
     def _failed_above(self, record: GroupRecord) -> str | None:
         return next((each for each in record.group.depends_on if groups.failed(self._groups[each])), None)
@@ -205,7 +206,7 @@ class _Deciding:
 
     def _begin(self, name: str) -> bool:
         record = self._groups[name]
-        if record.state is not GS.NOT_STARTED:
+        if record.state is not GS.NOT_STARTED or self._head.aside is not None:
             return False
         if groups.awaited(record.group, self._groups) or self._busy >= self._head.strategy.parallel_groups:
             return False
@@ -240,17 +241,17 @@ class _Deciding:
     def _work(self, name: str, record: GroupRecord) -> bool:
         if ahead(record.phase_since, self._now):
             message = f"{self._phases[record.phase].name} began under a clock that was ahead: its time counts from now"
-            return self._put(name, replace(record, phase_since=self._now), message)
+            return self._put(name, replace(record, **groups.phase_begins(self._head, self._now)), message)
         at = groups.standing(self._rollout, record)
         if at.own:
             self._at_rest[name] = (record, self._head.state)
             return False
-        late = self._now >= groups.deadline(self._phases, record)
+        late = groups.clock(self._head, self._now) >= groups.deadline(self._phases, record)
         unmet, count = groups.judged(self._rollout, record)
         phase = self._phases[record.phase].name
         left = at.unsent + at.others
         if late and self._head.strategy.on_timeout is OnTimeout.FAIL and left + at.unknown:
-            seconds = groups.deadline(self._phases, record) - record.phase_since
+            seconds = groups.allowed_seconds(self._phases, record)
             message = f"{phase} ran out of time after {seconds:g} s: {at.unknown} unknown, {left} not sent; {count}"
             return self._fail(name, record, phase, message, unmet)
         if left and not late and not groups.hopeless(self._rollout, record):

@@ -56,7 +56,7 @@ def _late(rollout: Rollout, now: float) -> dict[str | None, str]:
     return {
         name: f"{phases[record.phase].name} of group {name} ran out of time"
         for name, record in rollout.groups.items()
-        if record.state is GroupState.RUNNING and now >= groups.deadline(phases, record)
+        if record.state is GroupState.RUNNING and groups.clock(rollout.head, now) >= groups.deadline(phases, record)
     }
 
 

@@ -28,7 +28,7 @@ from nodepool_ocb.rollout.strategy import InFlight
 
 def decide(rollout: Rollout, now: float) -> list[Decision]:
     """The nodes that go in flight."""
-    if rollout.head.state not in (RolloutState.RUNNING, RolloutState.STOPPING):
+    if rollout.head.state not in (RolloutState.RUNNING, RolloutState.STOPPING) or rollout.head.aside is not None:
         return []
     room = _Room(rollout)
     found = []
@@ -36,7 +36,7 @@ def decide(rollout: Rollout, now: float) -> list[Decision]:
     for name, record in rollout.groups.items():
         if record.state is not GroupState.RUNNING or groups.lost(rollout, name):
             continue
-        if now >= groups.deadline(rollout.head.strategy.phases, record):
+        if groups.clock(rollout.head, now) >= groups.deadline(rollout.head.strategy.phases, record):
             continue
         phase = rollout.head.strategy.phases[record.phase].name
         for node in to_send(rollout, name):
@@ -58,7 +58,9 @@ def to_send(rollout: Rollout, name: str) -> Iterator[str]:
 
 
 def held_back(rollout: Rollout, name: str, node: str) -> str | None:
-    """Where a group at work may not send a node for the limits of nodes in flight, which limit it is; else None."""
+    """Why a group at work may not send a node: a pause, or a limit of nodes in flight, and which; else None."""
+    if rollout.head.aside is not None:
+        return f"its deployment is paused {rollout.head.aside}"
     return _Room(rollout).full(rollout.groups[name], rollout.nodes[node])
 
 

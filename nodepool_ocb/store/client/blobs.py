@@ -39,6 +39,12 @@ def read(session: Reading, folders: Collection[str], names: Iterable[str]) -> Re
     return Read(blobs, unreadable)
 
 
+def attributes(session: Reading, paths: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The attributes at these paths, but for those that are not there; raises Spoiled, Unavailable or Denied."""
+    found = zip(paths, session.get_many(paths), strict=True)
+    return {path: codec.attributes(znode) for path, znode in found if znode is not None}
+
+
 def given(session: Reading, paths: Sequence[str]) -> list[Given | None]:
     """What is kept of what runs were given; None where nothing is, and why where it cannot be read.
 

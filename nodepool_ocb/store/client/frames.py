@@ -216,6 +216,13 @@ def create(path: str, data: bytes, acl: bytes, ephemeral: bool) -> bytes:
     )
 
 
+def append(parent: str, data: bytes, acl: bytes) -> bytes:
+    """A znode below ``parent`` whose name is the next number there."""
+    return b"".join(
+        (_HEADER.pack(CREATE, False, -1), text(f"{parent}/"), _INT.pack(len(data)), data, acl, _INT.pack(_SEQUENTIAL))
+    )
+
+
 def write(path: str, data: bytes, version: int) -> bytes:
     return b"".join((_HEADER.pack(_SET, False, -1), text(path), _INT.pack(len(data)), data, _INT.pack(version)))
 

@@ -9,7 +9,8 @@ Whoever reads must have synced first. A transaction is all or nothing, so one zn
 
 "Not applied" is certain and goes before "applied", which rests on equal data.
 
-A gate that was raised tells nothing: anybody may raise it. Nor does what one transaction creates and then deletes.
+A gate that was raised tells nothing: anybody may raise it. Nor does what was appended, for nobody knows its name, and what
+one transaction creates and then deletes.
 
 What is absent tells less, for others may have deleted it: it counts only where no znode above tells, and only
 where the absent ones agree. What is left is Unknown.
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from nodepool_ocb.model.records import Change, Check, Create, Delete, Raise, Set
+from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Set
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
 
 
@@ -47,7 +48,7 @@ def find(changes: Sequence[Change], data: Sequence[bytes], found: Sequence[Znode
         (change, znode, _look(change, wrote, znode)) for change, wrote, znode in zip(changes, data, found, strict=True)
     ]
     passing = set(_passing(changes))
-    writes = [each for each in seen if not isinstance(each[0], Check | Raise) and each[0].path not in passing]
+    writes = [each for each in seen if not isinstance(each[0], Check | Raise | Append) and each[0].path not in passing]
     verdicts = {verdict for _, _, verdict in writes}
     if verdicts & {Verdict.LOST, Verdict.REFUSED}:
         moved = next((change.path for change, _, verdict in seen if verdict is Verdict.REFUSED), None)
@@ -89,7 +90,7 @@ def _look(change: Change, wrote: bytes, znode: Znode | None) -> Verdict | None:
     """What this one znode says, None where it says nothing for certain."""
     if isinstance(change, Check):
         return Verdict.REFUSED if znode is None or znode.version != change.version else None
-    if znode is None or isinstance(change, Raise):
+    if znode is None or isinstance(change, Raise | Append):
         return None
     if isinstance(change, Create):
         if znode.version == 0 and znode.data == wrote:

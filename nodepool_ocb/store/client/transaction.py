@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from kazoo.exceptions import InvalidACLError, NoAuthError, NoChildrenForEphemeralsError, NotEmptyError
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
-from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
-from nodepool_ocb.model.records import Change, Check, Create, Delete, Raise, Record, Set
+from nodepool_ocb.model.limits import BLOB_BYTES, ENTRY_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
+from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store.client import codec, frames
 
 ANY_VERSION: Final = -1  # for gates alone: to raise one is right whoever raised it before
@@ -27,7 +27,7 @@ _STALE: Final = {
 }
 NO_RIGHT: Final[int] = NoAuthError.code
 _RIGHTS: Final[Mapping[type[Change], str]] = {
-    Create: "create", Set: "write", Raise: "write", Delete: "delete", Check: "read"
+    Create: "create", Append: "create", Set: "write", Raise: "write", Delete: "delete", Check: "read"
 }  # fmt: skip
 _GIVEN_BY: Final = {"create": " (a right of what is above it)", "delete": " (a right of what is above it)"}
 _LOOK: Final = "check zookeeper.username and the ACL there"
@@ -42,15 +42,18 @@ class Packed(NamedTuple):
 
 
 def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) -> Packed:
-    """``acl`` gives what a path's znode is made with. Raises Invalid for what is too large, too long or not JSON."""
-    if len(changes) > TRANSACTION_CHANGES:
+    """``acl`` gives what a path's znode is made with. Raises Invalid for what is too large, too long or not JSON.
+
+    What is appended comes on top of the limits: it is never the reason why a transaction is too large.
+    """
+    counted = sum(not isinstance(change, Append) for change in changes)
+    if counted > TRANSACTION_CHANGES:
         raise Invalid(
-            f"{len(changes)} changes are more than one transaction may hold ({TRANSACTION_CHANGES});"
-            " change less at once"
+            f"{counted} changes are more than one transaction may hold ({TRANSACTION_CHANGES}); change less at once"
         )
     data = [_data(change) for change in changes]
     members = [_member(change, chroot + change.path, wrote, acl) for change, wrote in zip(changes, data, strict=True)]
-    size = sum(map(len, members))
+    size = sum(len(member) for change, member in zip(changes, members, strict=True) if not isinstance(change, Append))
     if size > TRANSACTION_BYTES:
         raise Invalid(
             f"{changes[0].path} and {len(changes) - 1} other changes: {size} bytes are more than one"
@@ -85,10 +88,11 @@ def failure(code: int, path: str, right: str) -> OcbError:
 
 
 def _data(change: Change) -> bytes:
-    if not isinstance(change, Create | Set | Raise):
+    if not isinstance(change, Create | Set | Raise | Append):
         return b""
     data = codec.encode(change.data)
     limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES
+    limit = ENTRY_BYTES if isinstance(change, Append) else limit
     if len(data) > limit:
         raise Invalid(f"{change.path}: {len(data)} bytes are more than it may hold ({limit}); make it smaller")
     return data
@@ -99,6 +103,8 @@ def _member(change: Change, path: str, data: bytes, acl: Callable[[str], bytes])
         return frames.check(path, change.version)
     if isinstance(change, Create):
         return frames.create(path, data, acl(change.path), change.ephemeral)
+    if isinstance(change, Append):
+        return frames.append(path, data, acl(change.path))
     if isinstance(change, Set):
         return frames.write(path, data, change.version)
     if isinstance(change, Raise):

@@ -115,7 +115,7 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
 def _refuse_another(session: Session, deployment: str, known: TaskRunPointer) -> None:
     if not known.over and known.newest is not None:
         advice = f"nodepool-ocb tasks wait {deployment}, or: nodepool-ocb tasks stop {deployment}"
-        raise Conflict(f"run {known.newest} of tasks of deployment {deployment} is under way; {advice}")
+        raise Conflict(f"tasks run {deployment}/{known.newest} is under way; {advice}")
     refuse_preparing(session, deployment, known)
 
 
@@ -124,9 +124,7 @@ def refuse_preparing(session: Session, deployment: str, known: TaskRunPointer) -
     holder = preparer(session, deployment, known)
     if holder is not None:
         who = f"{holder.daemon} on {holder.host}, process {holder.pid}"
-        raise Conflict(
-            f"run {known.preparing} of tasks of deployment {deployment} is being prepared by {who}; wait for it"
-        )
+        raise Conflict(f"tasks run {deployment}/{known.preparing} is being prepared by {who}; wait for it")
 
 
 def _write_tables(session: Session, running: Running, wanted: Wanted) -> TaskRun:

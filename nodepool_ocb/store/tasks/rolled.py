@@ -29,7 +29,7 @@ from nodepool_ocb.tasks.runs.standing import vertex_of
 ENDS_SECONDS: Final = 15.0  # in which a run ends after its rollout
 LOOK_SECONDS: Final = 0.05
 #: The fields of a run that say how it fared.
-OF_ITS_COURSE: Final = ("state", "ended", "reason", "counts", "stop", "stopped_by", "away")
+OF_ITS_COURSE: Final = ("state", "ended", "reason", "counts", "stop", "stopped_by", "away", "aside", "resumed")
 
 
 def rollout_under_way(session: Session, deployment: str) -> str | None:

@@ -117,9 +117,7 @@ def table(session: Session, deployment: str, identity: str, which: Table) -> lis
     """The rows of a table; none where it is not there. Raises NotFound where the run is not."""
     znode = session.get(paths.task_run(deployment, identity))
     if znode is None or not znode.data:
-        raise NotFound(
-            f"deployment {deployment} has no run {identity} of tasks; see: nodepool-ocb tasks history {deployment}"
-        )
+        raise NotFound(f"there is no tasks run {deployment}/{identity}; see: nodepool-ocb tasks runs {deployment}")
     return _rows(session, deployment, identity, codec.decode(TaskRun, znode), which) or []
 
 
@@ -192,12 +190,10 @@ def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -
         known, version = pointer(session, deployment)
         znode = session.get(paths.task_run(deployment, identity))
         if znode is None or not znode.data:
-            raise NotFound(
-                f"deployment {deployment} has no run {identity} of tasks; see: nodepool-ocb tasks history {deployment}"
-            )
+            raise NotFound(f"there is no tasks run {deployment}/{identity}; see: nodepool-ocb tasks runs {deployment}")
         head = codec.decode(TaskRun, znode)
         if head.over or known.newest != identity:
-            raise Conflict(f"run {identity} of tasks of deployment {deployment} is over: {head.state}")
+            raise Conflict(f"tasks run {deployment}/{identity} is over: {head.state}")
         _refuse_sent(session, deployment, identity, head)
         asked = "now" if now or head.stop == "now" else "asked"
         after = replace(head, stop=asked, stopped_by=head.stopped_by or by, reason=head.reason or f"stopped by {by}")

@@ -5,6 +5,7 @@
   than the run's patience. What waits for all of a group goes on without the nodes that its tolerance bears; more failures
   than it bears end the run. A stage with ``trigger_rule: all_done`` is passed when all before it have ended. When nothing
   moves any more: ENDING.
+  While its deployment is paused the run says so, and no machine is away for too long.
 - STOPPING: what has not begun is taken back, and what runs is waited for, or cancelled. Then ENDING.
 - ENDING: what did not run is taken back, with why; nothing waits for other nodes any more, so that these may be deleted;
   the history is written; the run is over.
@@ -22,6 +23,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.aside import sentence
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import limits
@@ -55,6 +57,8 @@ def decide(world: World, running: Running, now: float, start: int = 0) -> Decisi
     if head.state is RunState.COMMITTING:
         return _commit(world, running, start)
     look = Look(world, running, now)
+    if (after := _paused(look, now)) != head:
+        return Decision(head=after, due=look.due)
     match head.state:
         case RunState.RUNNING:
             return _go_on(look)
@@ -63,6 +67,14 @@ def decide(world: World, running: Running, now: float, start: int = 0) -> Decisi
         case RunState.ENDING:
             return _end(look)
     return Decision(head=head)
+
+
+def _paused(look: Look, now: float) -> TaskRun:
+    """As it is to say that its deployment is paused, and why; or when that was over."""
+    head = look.running.head
+    if look.pauses and not head.over:
+        return replace(head, aside=sentence(look.pauses[0]))
+    return replace(head, aside=None, resumed=now) if head.aside is not None else head
 
 
 def _commit(world: World, running: Running, start: int) -> Decision:

@@ -81,6 +81,8 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     tolerances: tuple[Tolerance, ...] = ()
     patience_seconds: Moment = 900.0  # that a node may not answer before what waits for it is not run
     away: tuple[str, ...] = ()  # the nodes that did not for so long: they failed, whatever becomes of them
+    aside: str | None = None  # by whom, until when and why its deployment is paused
+    resumed: Moment = 0.0  # when that was over last: the patience with nodes counts from here
 
     @property
     def over(self) -> bool:

@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Final
 
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.engine import marks
+from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.records import Node, State
 from nodepool_ocb.tasks.compiling.draft import sorted_out
 from nodepool_ocb.tasks.runs.records import Definition, Running, Tolerance
 
@@ -86,17 +87,26 @@ class Look:
         node = view.record
         if node is None or node.virtual or node.alive or view.claim is not None:
             return None
-        if self._now < node.since + self.running.head.patience_seconds:
+        if self.pauses or self._now < self._patient_until(node):
             return None
         why = marks.why(node)
         return f"node {view.name} does not answer" + (f": {why}" if why else "")
 
+    def _patient_until(self, node: Node) -> float:
+        return max(node.since, self.running.head.resumed) + self.running.head.patience_seconds
+
+    @cached_property
+    def pauses(self) -> list[Aside]:
+        """What pauses its deployment now: then nothing begins, and no machine is away for too long."""
+        return list(aside.pauses(self.world, self.running.deployment, self._now).values())
+
     @property
     def due(self) -> float | None:
-        """When the first machine that is away now has been so for too long."""
+        """When the first machine that is away now has been so for too long, or a pause is over."""
         views = {vertex.node.name: vertex.node for _, vertex in self.of(State.TODO, State.TRANSITION)}
         nodes = [view.record for view in views.values() if view.record is not None]
-        ends = [node.since + self.running.head.patience_seconds for node in nodes if not (node.alive or node.virtual)]
+        ends = [self._patient_until(node) for node in nodes if not (node.alive or node.virtual)]
+        ends += [pause.until for pause in self.pauses if pause.until is not None]
         return min((end for end in ends if end > self._now), default=None)
 
     def exceeded(self) -> str | None:
@@ -175,7 +185,7 @@ class Look:
                 found[at] = (vertex.record.reason or self.unsent or "it was taken back").removeprefix("not run: ")
             elif state in WAITING:
                 above = next((found[each] for each in plan.parents[at] if each in found), None)
-                found[at] = self.failures.get(vertex.node.name) or above or "nothing below it could begin"
+                found[at] = self.failures.get(vertex.node.name) or above or "what it waits for does not begin"
         return found
 
     def _definition(self, at: int) -> Definition:

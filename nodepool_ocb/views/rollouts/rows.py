@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.rollout.records import LOST, GroupRecord, GroupState, NodeState, Rollout, RolloutRecord, RolloutState
+from nodepool_ocb.rollout.records import (
+    LOST,
+    OVER,
+    GroupRecord,
+    GroupState,
+    NodeState,
+    Rollout,
+    RolloutRecord,
+    RolloutState,
+)
 from nodepool_ocb.rollout.report import ORDER, finish, report
 from nodepool_ocb.views.rollouts import lines
 from nodepool_ocb.views.view import View, Whole
@@ -152,6 +161,8 @@ def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDoc
 def _head(key: Key, head: RolloutRecord, groups: Mapping[str, GroupRecord]) -> dict[str, Any]:
     shared = ("state", "reason", "since", "started", "attempt", "by", "again")
     fields = {each: getattr(head, each) for each in shared}
+    if head.aside is not None and head.state not in OVER:
+        fields["reason"] = f"its deployment is paused {head.aside}"
     fields["paused"] = {
         group: record.detail or "pauses" for group, record in groups.items() if record.state is GroupState.PAUSED
     }

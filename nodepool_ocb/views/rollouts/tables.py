@@ -8,6 +8,7 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.rollout.records import NodeState
 from nodepool_ocb.rollout.rounds.deciding import AT_WORK
+from nodepool_ocb.views.pictures.tally import Tally
 from nodepool_ocb.views.rollouts.rows import GroupRow, RolloutDocument, RolloutHead, RolloutRow
 from nodepool_ocb.views.view import View, Whole
 
@@ -120,6 +121,13 @@ def about(document: RolloutDocument) -> AboutRollout:
         driver=_words_of_driver(document.driver),
         nodes=", ".join(f"{len(nodes)} {state}" for state, nodes in document.nodes.items()) or None,
     )
+
+
+def tally(document: RolloutDocument) -> Tally:
+    """How many nodes are in which state."""
+    counts = {str(state): len(nodes) for state, nodes in document.nodes.items()}
+    done = str(NodeState.SUCCESS)
+    return Tally(done, {done: counts.pop(done, 0), **counts})
 
 
 def picture(document: RolloutDocument) -> Picture:

@@ -17,9 +17,14 @@ from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.tasks import patterns
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
 from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+from nodepool_ocb.views.graphs import graphviz
+from nodepool_ocb.views.graphs.graphviz import Box, Picture
+from nodepool_ocb.views.tasks.histories import ORDER
 from nodepool_ocb.views.tasks.plans import BARRIER, kinds, topological
 from nodepool_ocb.views.view import View
 
+NAME: Final = "tasks"
+UNKNOWN: Final = "instances"  # that are in no run
 MOST_EDGES: Final = 200_000  # of a drawing from which corners were taken
 MOST_REDUCED: Final = 20_000  # corners: what is above each is held for all
 
@@ -214,20 +219,28 @@ def label(corner: Corner) -> tuple[str, ...]:
     return tuple(each for each in (corner.task, corner.type, stands) if each)
 
 
+def picture(drawing: Drawing) -> Picture:
+    """For Graphviz."""
+    names = [corner.name for corner in drawing.corners]
+    return Picture(
+        [_box(each) for each in drawing.corners], [(names[parent], names[to]) for parent, to in drawing.edges()]
+    )
+
+
+def collapsed(drawing: Drawing) -> Picture:
+    """For Graphviz: a box for each task, with how many of its instances are in which state."""
+    return graphviz.collapsed(picture(drawing), (*ORDER, UNKNOWN))
+
+
 def dot(drawing: Drawing) -> str:
     """For Graphviz: one cluster a node."""
-    lines = ["digraph tasks {", '  rankdir="LR";', '  node [shape="box", style="filled,rounded"];']
-    for node, corners in _by_node(drawing):
-        if node is not None:
-            lines += [f"  subgraph {json.dumps(f'cluster_{node}')} {{", f"    label={json.dumps(node)};"]
-        for corner in corners:
-            text = json.dumps("\n".join(label(corner)))
-            lines.append(f'    {json.dumps(corner.name)} [label={text}, fillcolor="{fill(corner)}"];')
-        if node is not None:
-            lines.append("  }")
-    names = [json.dumps(corner.name) for corner in drawing.corners]
-    lines += [f"  {names[parent]} -> {names[each]};" for parent, each in drawing.edges()]
-    return "\n".join([*lines, "}"])
+    return graphviz.dot(NAME, picture(drawing))
+
+
+def _box(corner: Corner) -> Box:
+    task, *words = label(corner)
+    state = corner.state or ("skipped" if corner.skipped is not None else UNKNOWN)
+    return Box(corner.name, task, tuple(words), state, fill(corner), corner.node)
 
 
 def mermaid(drawing: Drawing) -> str:

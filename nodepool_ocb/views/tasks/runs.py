@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.tasks.runs.history import Row
 from nodepool_ocb.tasks.runs.records import TaskRun
+from nodepool_ocb.views.pictures.tally import Tally
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks.histories import InstanceRow
 from nodepool_ocb.views.view import View, Whole
@@ -90,7 +90,7 @@ def row(key: Key, head: TaskRun, holder: LockOwner | None) -> RunRow:
         instances=sum(head.counts.values()) - head.skipped if head.over else head.vertices,
         counts=head.counts,
         driver=Whole(holder) if holder else None,
-        reason=head.reason,
+        reason=f"its deployment is paused {head.aside}" if head.aside and not head.over else head.reason,
         again=head.again,
         rollout=f"{key.deployment}/{head.rollout}" if head.rollout else None,
         noop=head.noop,
@@ -138,18 +138,13 @@ def _instance(each: Row) -> InstanceRow:
     )
 
 
-def moved(rows: Sequence[InstanceRow]) -> list[str]:
-    """A sentence for each instance on a node that runs or has ended, as it stands: what failed with why."""
-    return [_moved(row) for row in rows if row.node and row.state not in ("pending", "queued", "skipped")]
+def failed(rows: Iterable[InstanceRow]) -> list[str]:
+    """A sentence for each instance on a node that failed, with why; what was not run for that is left out."""
+    failures = (row for row in rows if row.node and row.state == "failed")
+    return [f"{row.name}: failed{f': {row.why}' if row.why else ''}" for row in failures]
 
 
-def _moved(row: InstanceRow) -> str:
-    why = f": {row.why}" if row.why and row.state in ("failed", "not run") else ""
-    return f"{row.task}@{row.node}: {row.state}{why}"
-
-
-def summary(key: Key, head: TaskRun, rows: Sequence[InstanceRow]) -> str:
-    """How far a run is, in a line."""
-    done = sum(row.state in ("successful", "failed", "not run") for row in rows)
-    todo = [row for row in rows if row.state != "skipped"]
-    return f"tasks run {key}: {head.state}, {done} of {counted(len(todo), 'instance')} done"
+def tally(rows: Iterable[InstanceRow]) -> Tally:
+    """How many instances are in which state, without those that are skipped."""
+    counts = histories.counted(row.state for row in rows if row.state != "skipped")
+    return Tally("successful", {state: counts[state] for state in ("successful", *LIVELY) if state in counts})

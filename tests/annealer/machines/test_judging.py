@@ -18,6 +18,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Outcome, Succeeded, Unreachable
 from nodepool_ocb.model.aliveness import Suspicion
 from nodepool_ocb.model.records import Change, Daemon, Node, State
+from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs.attempts import Answer
@@ -29,6 +30,7 @@ class Context:
     """An annealer called "a" whose every write is taken; ``outcome`` is what each of its runs comes to."""
 
     draining = False
+    resting = False
     identity = "a"
     has_code = staticmethod(lambda _: True)
 
@@ -37,7 +39,7 @@ class Context:
         self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
         self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
         self.jigs: Any = {"noop": SimpleNamespace(instant=False, attaches=True)}
-        self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call())
+        self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call(), Secrets())
         if outcome is not None:
             event = Event.UNREACHED if isinstance(outcome, Unreachable) else Event.ENDED
             answer = Answer(event, outcome, 1.0)

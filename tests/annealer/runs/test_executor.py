@@ -102,7 +102,7 @@ def test_a_run_that_is_to_end_is_left_alone_when_the_session_is_over() -> None:
 def test_a_claim_that_is_not_answered_yet_is_not_given_back() -> None:
     """It may be refused, and the claim that stands then, of the same epoch, is another's."""
     story = Story()
-    story.context.draining = True
+    story.context.draining = story.context.resting = True
     story.held.release()
     assert story.context.asked == ["claim of a@n"]
     story.claim()
@@ -115,7 +115,7 @@ def test_what_is_claimed_with_an_outcome_is_not_started_where_the_annealer_ends_
     story = Story(among("a@n", "b@n"))
     story.claim()
     story.end(Event.ENDED, Succeeded({}))
-    story.context.draining = True
+    story.context.draining = story.context.resting = True
     story.held.release()
     assert story.answer(None) == "end of a@n"
     assert (story.context.asked, story.slot) == (["giving back b@n"], [])

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
+from nodepool_ocb.engine import attributes as blobs
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Given, Json, Node, NodeRole, Set, State
+from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Znode
 from nodepool_ocb_annealer.runs import attributes
@@ -37,7 +39,7 @@ def znode(path: str, content: Any) -> Znode:
 
 def wall(returned: Mapping[str, Json], before: Znode | None = None) -> list[Change]:
     """What is written after a jig was sent ``a`` and gave this back."""
-    return attributes.wall_changes(vertex(), {WALL: before}, {"a": 1}, dict(returned))
+    return attributes.wall_changes(vertex(), {WALL: before}, lambda _: blobs.wall({"a": 1}, returned))
 
 
 def test_what_a_jig_adds_is_written_to_the_wall() -> None:
@@ -89,7 +91,8 @@ def test_of_a_run_that_began_with_something_else_it_is_not_known_what_it_was_giv
     grant = SimpleNamespace(vertex=vertex(), record=vertex().record)
     judged = inputs.Judged(7, Given(jig="script", attributes={"a": 1}))
     read: attributes.Blobs = {WALL: None, GIVEN: None}
-    found = attributes.results(cast("Grant", grant), read, {}, judged, Succeeded({"b": 2}, ordered=ordered))
+    sent = attributes.Sent(Opened(), judged)
+    found = attributes.results(cast("Grant", grant), read, sent, Secrets(), Succeeded({"b": 2}, ordered=ordered))
     assert list(found.wall) == [Create(WALL, {"b": 2})]
     (kept,) = found.given
     if ordered:

@@ -192,9 +192,7 @@ def test_a_stop_at_once_ends_what_runs(zk_session: Session, zk_settings: ZooKeep
 def test_of_two_that_begin_a_run_at_once_one_is_refused(zk_session: Session) -> None:
     build(zk_session, TWO)
     begin(zk_session, LINE, TWO)
-    with pytest.raises(
-        Conflict, match=r"run 0000000000 of tasks of deployment lab is under way; nodepool-ocb tasks wait lab"
-    ):
+    with pytest.raises(Conflict, match=r"tasks run lab/0000000000 is under way; nodepool-ocb tasks wait lab"):
         begin(zk_session, LINE, TWO)
 
 
@@ -283,7 +281,7 @@ def test_a_deployment_whose_tasks_run_is_not_deleted(zk_session: Session) -> Non
     begin(zk_session, LINE, {"n1": ["a"]})
     world = tree.load(zk_session)
     world.drop_node("n1.example.com")
-    with pytest.raises(Conflict, match="run 0000000000 of tasks of deployment lab is under way"):
+    with pytest.raises(Conflict, match="tasks run lab/0000000000 is under way"):
         deployments.deletable(world, LAB)
 
 

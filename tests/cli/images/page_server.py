@@ -12,7 +12,7 @@ from pathlib import Path
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.http.logs import LogPage
 folder, address = Path(sys.argv[1]), sys.argv[2]
-pages = Pages(address, {}, {"logs": LogPage(folder, lambda name: (folder / "ended").exists())})
+pages = Pages(address, {}, {"logs": LogPage(lambda: folder, lambda name: (folder / "ended").exists())})
 print(pages.address, flush=True)
 threading.Event().wait()
 """

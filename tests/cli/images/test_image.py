@@ -25,6 +25,7 @@ from nodepool_ocb.views.times import shown
 from tests.cli.background_command import COMMAND, Later
 from tests.cli.images.page_server import PageServer
 from tests.cli.images.played_builder import HOST, Builder
+from tests.cli.shells.offering import offered
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
@@ -140,12 +141,12 @@ def test_refusals(builder: Builder, ocb: Ocb, line: str, exit_code: int, said: s
     assert "Traceback" not in answer.output
 
 
-def test_completion_offers_images(builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("ocb")
+def test_completion_offers_images_and_their_builds(builder: Builder) -> None:
     assert builder.image == "jammy"
-    monkeypatch.setenv("_NODEPOOL_OCB_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "nodepool-ocb image show j")
-    monkeypatch.setenv("COMP_CWORD", "3")
-    assert ocb().stdout.split() == ["plain,jammy"]
+    build = builder.made(READY)
+    assert offered("image show j") == ["jammy"]
+    assert offered("image log jammy ") == [build]
 
 
 def test_status_locks_and_daemons_show_builders_work(builder: Builder, ask: Ask, ocb: Ocb) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def test_a_run_goes_through_the_list_in_its_order_and_keeps_its_history(ocb: Ocb
     answer = ocb(*run("--nodes", "2,1", "--wait", "--timeout", "120"))
     assert answer.exit_code == 0, answer.output
     assert place.joinpath("order").read_text().split() == ["2", "1", "report", "report"]
-    assert "site@n2.example.com: successful" in answer.stderr
+    assert re.search(r"^\d of \d successful, .*; \d:\d\d$", answer.stderr, re.MULTILINE), answer.stderr
     history = ask("tasks", "history", "lab")
     assert set(states(history).values()) == {"successful"}
     assert (history["state"], history["what"]) == ("successful", "--nodes 2,1")
@@ -87,6 +88,7 @@ def test_what_failed_is_told_and_a_retry_goes_on_with_it(ocb: Ocb, ask: Ask, pla
     answer = ocb(*run("--wait", "--timeout", "120"))
     assert answer.exit_code == 6, answer.output
     assert "nodepool-ocb tasks run --deployment lab --retry" in answer.stderr
+    assert "site@n2.example.com: failed: " in answer.stderr
     failed = states(ask("tasks", "history", "lab", "--failed"))
     assert (failed["site@n2.example.com"], failed["deploy"]) == ("failed", "not run")
     place.joinpath("broken-2").unlink()

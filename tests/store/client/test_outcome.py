@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool_ocb.model.records import Change, Check, Create, Delete, Set
+from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Set, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
 from nodepool_ocb.store.client.outcome import Finding, Verdict, find, stats
@@ -12,6 +12,7 @@ from nodepool_ocb.store.client.outcome import Finding, Verdict, find, stats
 OURS, THEIRS = {"run": "ours"}, {"run": "theirs"}
 CREATE, SET, DELETE = Create("/c", OURS), Set("/s", OURS, 4), Delete("/d", 2)
 CLAIM, CHECK = Create("/e", OURS, ephemeral=True), Check("/k", 7)
+ENTRY = Append("/j", Structure())
 APPLIED, LOST, UNKNOWN = Finding(Verdict.APPLIED), Finding(Verdict.LOST), Finding(Verdict.UNKNOWN)
 
 
@@ -51,6 +52,10 @@ def at(version: int, data: object = OURS) -> Znode:
         ([SET, CLAIM, Delete("/e", 0)], [at(6), at(0, THEIRS), at(0, THEIRS)], UNKNOWN),  # another holds it now
         ([SET, CLAIM, Delete("/e", 0)], [at(5), at(0, THEIRS), at(0, THEIRS)], APPLIED),
         ([SET, CLAIM, Delete("/e", 0)], [at(4), None, None], LOST),
+        ([SET, ENTRY], [at(4), at(0)], LOST),  # it is written anew, and then the entry comes for the first time
+        ([SET, ENTRY], [at(5), at(0)], APPLIED),
+        ([SET, ENTRY], [at(6), at(0)], UNKNOWN),  # what was appended tells nothing
+        ([CREATE, ENTRY], [None, at(0)], LOST),
         ([SET, CLAIM], [at(5), None], APPLIED),  # and the session with the claim is gone
     ],
 )

@@ -6,4 +6,4 @@ set -eu
 file=$root/etc/sysctl.d/90-nodepool-ocb.conf
 settings=$(items sysctl/settings)
 lines "$settings" | put "$file"
-[ -n "$root" ] || sysctl -q -p "$file"
+[ -n "$root" ] || checking || sysctl -q -p "$file"

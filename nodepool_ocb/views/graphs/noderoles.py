@@ -8,7 +8,12 @@ from typing import Final
 
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model.records import State
+from nodepool_ocb.views.graphs import graphviz
+from nodepool_ocb.views.graphs.graphviz import Box, Picture
+from nodepool_ocb.views.nodes import WORST
 from nodepool_ocb.views.view import View
+
+NAME: Final = "noderoles"
 
 FILL: Final = {
     State.PROPOSED: "#e8d5f0",
@@ -54,17 +59,19 @@ def around(vertex: Vertex) -> set[Vertex]:
     return found
 
 
+def picture(vertices: Sequence[Vertex]) -> Picture:
+    """For Graphviz."""
+    return Picture([_box(vertex) for vertex in vertices], _edges(vertices))
+
+
+def collapsed(vertices: Sequence[Vertex]) -> Picture:
+    """For Graphviz: a box for each role, with how many of its noderoles are in which state."""
+    return graphviz.collapsed(picture(vertices), WORST)
+
+
 def dot(vertices: Sequence[Vertex]) -> str:
     """For Graphviz: one cluster a node."""
-    lines = ["digraph noderoles {", '  rankdir="LR";', '  node [shape="box", style="filled,rounded"];']
-    for fqdn, bound in _by_node(vertices):
-        lines += [f"  subgraph {json.dumps(f'cluster_{fqdn}')} {{", f"    label={json.dumps(fqdn)};"]
-        for vertex in bound:
-            label = json.dumps(f"{vertex.role}\n{vertex.record.state}")
-            lines.append(f'    {json.dumps(vertex.name)} [label={label}, fillcolor="{FILL[vertex.record.state]}"];')
-        lines.append("  }")
-    lines += [f"  {json.dumps(parent)} -> {json.dumps(child)};" for parent, child in _edges(vertices)]
-    return "\n".join([*lines, "}"])
+    return graphviz.dot(NAME, picture(vertices))
 
 
 def mermaid(vertices: Sequence[Vertex]) -> str:
@@ -80,6 +87,11 @@ def mermaid(vertices: Sequence[Vertex]) -> str:
     lines += [f"  {numbers[parent]} --> {numbers[child]}" for parent, child in _edges(vertices)]
     lines += [f"  classDef {state} fill:{colour}" for state, colour in FILL.items()]
     return "\n".join(lines)
+
+
+def _box(vertex: Vertex) -> Box:
+    state = vertex.record.state
+    return Box(vertex.name, vertex.role, (state,), state, FILL[state], vertex.node.name)
 
 
 def _by_node(vertices: Iterable[Vertex]) -> Iterable[tuple[str, list[Vertex]]]:

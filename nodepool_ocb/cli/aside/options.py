@@ -1,0 +1,31 @@
+"""What every verb that sets something aside is told: why, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from nodepool_ocb.cli.kit import times
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def aside_options(command: F) -> F:
+    """A decorator: ``--reason``, ``--until`` and ``--for``; the function gets ``reason``, ``until`` and ``seconds``."""
+    reason = click.option("--reason", required=True, metavar="TEXT", help="Why: `status` and `explain` have it.")
+    until = click.option(
+        "--until", type=times.moment, metavar="TIME", help="As 2026-01-31T18:00, or with Z behind it for UTC."
+    )
+    seconds = click.option(
+        "--for", "seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d; then it ends by itself."
+    )
+    return reason(until(seconds(command)))
+
+
+def ends(now: float, until: float | None, seconds: float | None) -> float | None:
+    """When it is over by itself; None where only somebody ends it. Both at once are wrong usage."""
+    if until is not None and seconds is not None:
+        raise click.UsageError("--until and --for contradict each other")
+    return now + seconds if seconds is not None else until

@@ -1,0 +1,99 @@
+"""``nodepool-ocb history``: who did what, from the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from nodepool_ocb.cli.kit import output, session, times
+from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.kit.selecting import noderoles_meant, nodes_meant, selector_option
+from nodepool_ocb.views.history import entries
+from nodepool_ocb.views.history.entries import EntryLine, EntryRow, Wanted
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+LINES: Final = 50  # of a table, unless --limit says otherwise
+NAMED: Final = 5  # entries in a sentence
+AT_ONCE: Final = 200  # entries that are read
+COLUMNS: Final = ("when", "who", "verb", "what", "reason")
+
+
+@click.command(cls=Verb)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--since", metavar="TIME|DURATION", help="Not before this: 2026-01-31T18:00, or 2h for the last two hours."
+)
+@selector_option
+@click.option("--by", metavar="LOGIN", help="Of this person: LOGIN or LOGIN@HOST.")
+@click.option("--verb", metavar="VERB", help='Of this command: "node", or "node set".')
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"The newest N; a table has {LINES} at most.")
+def command(
+    names: Sequence[str], since: str | None, selector: str | None, by: str | None, verb: str | None, limit: int | None
+) -> None:
+    """Who changed what, when and why; the newest last.
+
+    NAME is a node, ROLE@FQDN, a role, a deployment or an image; -l asks for the nodes and noderoles that it means now. The
+    newest 5000 entries are kept, each with the changes of one transaction, as far as there is room. `-o json` has all of what
+    they say.
+    """
+    shown = limit or (LINES if output.chosen() == "table" else None)
+    with session.session() as opened:
+        opened.sync()
+        wanted = Wanted(
+            names=names or None, meant=meant(opened, selector), since=moment(opened, since), by=by, verb=verb
+        )
+        found = entries.newest(newest_first(opened), wanted, shown)
+    output.things(found.sure, COLUMNS, key="number", shown=map(line, found.sure))
+    if shown is not None and len(found.sure) == shown:
+        output.say(f"these are the newest {shown}; --limit N shows more")
+    elif not found.sure:
+        output.say("the journal has no such entry")
+    if found.perhaps:
+        listed = [f"{each.verb} at {each.when}" for each in map(line, found.perhaps[-NAMED:])]
+        output.say(f"these changed more than they have room to name, so this may be among it: {', '.join(listed)}")
+
+
+def newest_first(opened: Session) -> Iterator[EntryRow]:
+    """Every entry; one that cannot be read is named and left out."""
+    from nodepool_ocb.store import journal
+
+    numbers = journal.numbers(opened)[::-1]
+    for start in range(0, len(numbers), AT_ONCE):
+        for read in journal.read(opened, numbers[start : start + AT_ONCE]):
+            if read.entry is None:
+                output.say(f"warning: this entry cannot be read: {read.problem}")
+            else:
+                yield EntryRow(number=read.number, record=read.entry)
+
+
+def meant(opened: Session, selector: str | None) -> frozenset[str] | None:
+    """The names of the nodes and noderoles that a selector means now; None without one."""
+    if selector is None:
+        return None
+    world = session.load(opened)
+    nodes, noderoles = nodes_meant(opened, world, selector), noderoles_meant(opened, world, selector)
+    return frozenset((nodes or set()) | (noderoles or set()))
+
+
+def line(row: EntryRow) -> EntryLine:
+    """A row of the table; times are local."""
+    return entries.line(row, clock(row.record.at))
+
+
+def clock(at: float) -> str:
+    """A moment, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def moment(opened: Session, text: str | None) -> float | None:
+    """Of --since; raises BadParameter for what is neither a time nor a duration."""
+    if text is None:
+        return None
+    if text[-1:] in "dhms" and text[:1].isdigit():
+        return opened.now() - times.duration(text)
+    return times.moment(text)

@@ -1,0 +1,1 @@
+"""Manual pages, made of what the commands say of themselves."""

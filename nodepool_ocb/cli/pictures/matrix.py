@@ -1,0 +1,103 @@
+"""``status --watch``: the states of noderoles, node by node, as they change.
+
+On a terminal a picture that fills it; elsewhere a line whenever it is another, with what failed; with ``-o json`` an object
+a line. Drawn at most some times a second, and only what changed is computed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from nodepool_ocb.cli.kit import output, terminal
+from nodepool_ocb.cli.kit.live import Screen, lively
+from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.pictures.scope import Scope
+from nodepool_ocb.model.records import State
+from nodepool_ocb.views.pictures import layout
+from nodepool_ocb.views.pictures.matrix import Matrix, Moved
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+DRAWN_SECONDS: Final = 0.25  # between two pictures
+SHARE: Final = 4  # times as long as a picture took nothing is drawn
+TICK_SECONDS: Final = 1.0  # the terminal may have another size
+MOST_FAILED: Final = 10  # that are named at once
+
+
+def watch(scope: Scope) -> None:
+    """Show them until somebody interrupts it."""
+    match output.chosen():
+        case "json":
+            _objects(scope)
+        case "table" if lively(sys.stdout):
+            _drawn(scope)
+        case "table":
+            _sentences(scope)
+        case other:
+            raise click.UsageError(f"--watch and -o {other} contradict each other; -o json gives an object a line")
+
+
+def followed(scope: Scope, tick_seconds: float | None = None) -> Iterator[tuple[Matrix, list[Moved]]]:
+    """The matrix at once and after every change, with what moved; at every tick, too."""
+    matrix = Matrix(scope.has)
+    first = True
+    for world, touched in waiting.worlds(None, tick_seconds):
+        begun = time.monotonic()
+        whole = first or touched.deployments or touched.roles
+        moved = scope.look(world) if touched or first else set()
+        names = (world.nodes.keys() | matrix.nodes.keys()) if whole else moved.union(touched.nodes)
+        matrix.now = scope.now
+        yield matrix, matrix.update(world, names)
+        first = False
+        time.sleep(max(DRAWN_SECONDS, SHARE * (time.monotonic() - begun)))
+
+
+def _objects(scope: Scope) -> None:
+    first = True
+    for matrix, moved in followed(scope):
+        if moved or first:
+            output.line(matrix.moment(moved))
+        first = False
+
+
+def _sentences(scope: Scope) -> None:
+    last = ""
+    for matrix, moved in followed(scope):
+        failed = [each for each in moved if each.state is State.ERROR]
+        for each in failed[:MOST_FAILED]:
+            terminal.text(f"{each.noderole} ERROR: {each.reason or 'no reason was recorded'}")
+        if len(failed) > MOST_FAILED:
+            terminal.text(f"... and {len(failed) - MOST_FAILED} more in ERROR")
+        now = " ".join(layout.folded(layout.summary(matrix), output.UNLIMITED)) if matrix.nodes else layout.EMPTY
+        if now != last:
+            terminal.text(now)
+        last = now
+
+
+def _drawn(scope: Scope) -> None:
+    shown: tuple[layout.Line, ...] = ()
+    try:
+        with Screen(sys.stdout) as screen:
+            for matrix, _ in followed(scope, TICK_SECONDS):
+                now = tuple(layout.lines(matrix, *screen.size))
+                before, shown = shown, now  # first: an interrupt may come while it is drawn
+                if now != before or screen.resized:
+                    screen.show([coloured(line) for line in now])
+    finally:  # what was seen last stays there
+        output.render(*map(coloured, shown))
+
+
+def coloured(line: layout.Line) -> Text:
+    """A line with the colours of its states."""
+    from rich.text import Text
+
+    made = Text(no_wrap=True, overflow="crop")
+    for piece in line:
+        made.append(piece.text, style=output.COLOURS[piece.state] if piece.state else "")
+    return made

@@ -1,0 +1,80 @@
+"""How far a wait is, told on stderr: a picture that changes on a terminal, elsewhere a line whenever it moved.
+
+The longer a wait lasts, the rarer are its lines, so that they stay few.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from nodepool_ocb.cli.kit import output
+from nodepool_ocb.cli.kit.live import Live, lively
+from nodepool_ocb.views.pictures.tally import Tally, bar, sentence
+
+TICK_SECONDS: Final = 1.0  # the time that is shown goes on
+LINE_SECONDS: Final = 1.0  # between two lines, at first
+SHARE: Final = 20  # a wait's lines are apart by this part of how long it has lasted
+BAR: Final = 24  # its width
+
+
+class Progress:
+    """A context manager: what it shows on a terminal goes at the end."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._begun = time.monotonic()
+        self._live: Live | None = None
+        self._last: Tally | None = None
+        self._at: float | None = None
+        self._noted: set[str] = set()
+
+    def __enter__(self) -> Progress:
+        self._live = self._stack.enter_context(Live(sys.stderr)) if lively(sys.stderr) else None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def width(self) -> int | None:
+        """Of the terminal on which there is a picture; None where there is none."""
+        return self._live.width if self._live else None
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has lasted."""
+        return time.monotonic() - self._begun
+
+    def tell(self, tally: Tally, *parts: Any) -> None:
+        """How far it is; ``parts``, tables and texts, stand below it in a picture."""
+        line = sentence(tally, self.seconds)
+        if self._live is not None:
+            drawn = f"{bar(tally.done, tally.all, BAR)} {line}" if tally.counts else line
+            self._live.show(drawn, *parts)
+        elif tally != self._last and self._due():
+            self._last, self._at = tally, time.monotonic()
+            output.say(line)
+
+    def note(self, sentences: Iterable[str]) -> None:
+        """What is to be read in any case; each is said once."""
+        for each in sentences:
+            if each not in self._noted:
+                self._noted.add(each)
+                output.say(each)
+
+    def _due(self) -> bool:
+        return self._at is None or time.monotonic() - self._at >= max(LINE_SECONDS, self.seconds / SHARE)
+
+
+@contextmanager
+def going_on(what: str, again: Callable[[], str]) -> Iterator[None]:
+    """Whoever interrupts what is done in it is told that ``what`` goes on, and how to look ``again``: a command's words."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.say(f"interrupted: {what} goes on; to look again: nodepool-ocb {again()}")
+        raise

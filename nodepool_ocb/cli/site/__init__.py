@@ -1,0 +1,1 @@
+"""Site files on the command line: ``apply``, ``export`` and ``node import``."""

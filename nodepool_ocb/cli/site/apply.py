@@ -1,0 +1,36 @@
+"""``nodepool-ocb apply``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from nodepool_ocb.cli.kit.options import Verb, dry_run_option, yes_option
+
+
+@click.command(cls=Verb, writes=True)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE|DIR|-",
+    help="A site file; as many as you like.",
+)
+@click.option(
+    "--prune", is_flag=True, help="Also delete what the files do not have, in the deployments that they have."
+)
+@yes_option
+@dry_run_option
+def command(files: Sequence[str], prune: bool, yes: bool, dry_run: bool) -> None:
+    """Make the cluster as site files say; what they do not say stays as it is.
+
+    The whole is planned first, and refused where anything of it cannot be. Then the plan is written, and nothing else; after
+    an interruption the same command goes on. docs/site.md has the format.
+    """
+    from nodepool_ocb.cli.site import sources
+    from nodepool_ocb.cli.site.carrying import Carrying
+
+    Carrying(sources.wanted(files), prune=prune, yes=yes, dry_run=dry_run).carry()

@@ -1,0 +1,68 @@
+"""The files that people name: one or several, folders of them, and ``-`` for what comes on stdin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from nodepool_ocb.documents import document as documents
+from nodepool_ocb.documents.document import Document
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.site import reading
+from nodepool_ocb.site.wanted import Wanted
+
+STDIN: Final = "-"
+SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+
+def wanted(sources: Iterable[str]) -> Wanted:
+    """What site files say together; raises NotFound, or Invalid with every fault."""
+    found: list[Document] = []
+    problems: list[str] = []
+    for source in dict.fromkeys(sources):
+        for path in _files(source):
+            try:
+                found += _documents(path)
+            except Invalid as wrong:
+                problems += wrong.problems
+    if problems:
+        raise Invalid(problems)
+    if not found:
+        raise Invalid("no document is in these files; nodepool-ocb export prints one")
+    return reading.read(found)
+
+
+def _files(source: str) -> Iterator[Path | None]:
+    path = Path(source)
+    if source == STDIN:
+        yield None
+    elif path.is_dir():
+        files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
+        if not files:
+            raise NotFound(f"{source} holds no site file; a site file is a file *.yaml, *.yml or *.json")
+        yield from files
+    elif path.exists():
+        yield path
+    else:
+        raise NotFound(f"{source} does not exist")
+
+
+def _documents(path: Path | None) -> list[Document]:
+    if path is None:
+        return documents.load_all(text(STDIN), "stdin", most=reading.MOST)
+    return documents.load_all(path, most=reading.MOST)
+
+
+def text(source: str) -> str:
+    """What a file, or stdin, says; raises Invalid where it is too large or no UTF-8."""
+    if source != STDIN:
+        return documents.read(Path(source), reading.MOST.bytes)
+    data = sys.stdin.buffer.read(reading.MOST.bytes + 1)
+    if len(data) > reading.MOST.bytes:
+        raise Invalid(f"stdin: is larger than {reading.MOST.bytes >> 20} MiB; split it")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as wrong:
+        raise Invalid("stdin: is not UTF-8") from wrong

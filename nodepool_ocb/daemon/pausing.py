@@ -1,0 +1,73 @@
+"""Whether somebody has paused the daemons of this kind on this host: then nothing new is begun, and what goes on ends.
+
+The pause is a record of its own, below the name of the host, so it stays over restarts, which give a daemon another id. It
+is read when its watch says so, and after each reconnect; its time ends it without anybody's write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nodepool_ocb.daemon.registration import Registration
+from nodepool_ocb.engine.aside import holds, sentence
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.records import DaemonPause
+from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
+
+
+class Pausing:
+    """On the turn thread. ``registration`` says what this found."""
+
+    def __init__(self, session: Session, kind: Kind, registration: Registration, wake: Callable[[], None]) -> None:
+        self._session, self._registration, self._wake = session, registration, wake
+        self._path = paths.daemon_pause(kind, registration.record.host)
+        self._pause: Aside | None = None
+        self._dirty = True
+        self._connection = 0  # the session's count of connections when it was read
+
+    def load(self) -> None:
+        """Watch, and read it at the next look; in every new session."""
+        self._session.watch(self._path, self._event)
+        self._dirty = True
+
+    def look(self) -> bool:
+        """Read what changed; whether it is paused, or not any more, since the last look. Raises Unavailable or Denied."""
+        if self._dirty or self._connection != self._session.connections:
+            connection, self._dirty = self._session.connections, False
+            try:
+                self._pause = self._read()
+            except BaseException:
+                self._dirty = True
+                raise
+            self._connection = connection
+        before, paused = self.paused, self._pause if holds(self._pause, self._session.now()) else None
+        if (now := sentence(paused) if paused is not None else None) == before:
+            return False
+        self._registration.change(paused=now)
+        return (before is None) != (now is None)
+
+    def _read(self) -> Aside | None:
+        znode = self._session.get(self._path)
+        try:
+            return codec.decode(DaemonPause, znode).pause if znode is not None else None
+        except Invalid:  # what it forbids is not known: it stays as it was
+            return self._pause
+
+    @property
+    def paused(self) -> str | None:
+        """By whom, until when and why; as the last look found it."""
+        return self._registration.record.paused
+
+    @property
+    def seconds(self) -> float:
+        """Until it is over by itself."""
+        ends = self._pause.until if self.paused is not None and self._pause is not None else None
+        return max(ends - self._session.now(), 0.0) if ends is not None else float("inf")
+
+    def _event(self, _kind: str, _path: str) -> None:
+        self._dirty = True
+        self._wake()

@@ -1,0 +1,55 @@
+"""Who may be checked, and whose word on it counts."""
+
+from __future__ import annotations
+
+from nodepool_ocb.engine.noderole import renewing
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model.drift import Checks, Drift
+from nodepool_ocb.model.records import DeploymentState, Role, State
+
+
+def checkable(role: Role) -> bool:
+    """Whether its noderoles can be checked."""
+    return role.check is not None
+
+
+def refusal(world: World, vertex: Vertex) -> str | None:
+    """Why a noderole cannot be checked now, and what to do; None where it can be, or is to be already."""
+    record, name = vertex.record, vertex.name
+    stored = world.roles.get(vertex.role)
+    if stored is None or not checkable(stored.record):
+        return f"role {vertex.role} has no check; give it one in its barclamp (`check:`), and import that"
+    if record.check is not None:
+        return None
+    if record.state is not State.ACTIVE:
+        return f"{name} is {record.state}, and a check is for what is ACTIVE; nodepool-ocb noderole explain {name}"
+    if renewing(record):
+        return f"{name} is to run again anyway; nodepool-ocb noderole explain {name}"
+    deployment = world.deployments.get(record.deployment)
+    if deployment is None or deployment.record.state is not DeploymentState.COMMITTED:
+        commit = f"nodepool-ocb deployment commit {record.deployment} --no-noderoles"
+        return f"{name} is in deployment {record.deployment}, where annealers may not work: {commit}"
+    return None
+
+
+def checks(world: World, deployment: str) -> Checks | None:
+    """What counts in a deployment: its own word, else that of the nearest above it."""
+    found = (stored.record.checks for each in world.line(deployment) if (stored := world.deployments.get(each)))
+    return next((each for each in found if each is not None), None)
+
+
+def to_be_mended(world: World, vertex: Vertex) -> bool:
+    """Whether it has drifted, and its deployment says that what did is run again."""
+    record = vertex.record
+    if record.drift is not Drift.DRIFTED or record.state is not State.ACTIVE or record.refresh:
+        return False
+    wanted, deployment = checks(world, record.deployment), world.deployments.get(record.deployment)
+    committed = deployment is not None and deployment.record.state is DeploymentState.COMMITTED
+    mends = wanted is not None and wanted.refresh and committed
+    return mends and not vertex.destructive and not vertex.unreadable and reachable(vertex)
+
+
+def reachable(vertex: Vertex) -> bool:
+    """Whether its machine can be asked now, as far as is known."""
+    node = vertex.node.record
+    return node is not None and node.alive and node.available and not (node.dying or node.deleting or node.virtual)

@@ -1,0 +1,43 @@
+"""What a check found, and what of it is kept in the noderole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from nodepool_ocb.model.drift import Drift
+from nodepool_ocb.model.records import NodeRole
+
+CHECK: Final = "-check"  # what the name of a check's run ends with
+HONOURED: Final = "--check"  # a role's check that is its own script, with this behind it
+
+#: What the exit code of a check says; any other says that it could not tell.
+FOUND: Final[Mapping[int, Drift]] = {0: Drift.IN_SYNC, 2: Drift.DRIFTED}
+
+
+def found(exit_code: int | None) -> Drift:
+    """What a check that ended so has found; None of one that did not end by itself.
+
+    >>> found(0), found(2), found(1), found(None)
+    (<Drift.IN_SYNC: 'in-sync'>, <Drift.DRIFTED: 'drifted'>, <Drift.UNKNOWN: 'unknown'>, <Drift.UNKNOWN: 'unknown'>)
+    """
+    return Drift.UNKNOWN if exit_code is None else FOUND.get(exit_code, Drift.UNKNOWN)
+
+
+def sentence(record: NodeRole) -> str:
+    """What is said of drift behind "it is ACTIVE".
+
+    >>> from nodepool_ocb.model.records import State
+    >>> sentence(NodeRole(state=State.ACTIVE, since=0.0))
+    ''
+    """
+    if record.drift is Drift.DRIFTED:
+        return ", and a check found its machine changed: `nodepool-ocb noderole drift` shows how"
+    return (
+        ", and the newest check could not tell whether its machine has changed" if record.drift is Drift.UNKNOWN else ""
+    )
+
+
+def epoch(record: NodeRole) -> int:
+    """The highest epoch under which a run or a check of it was claimed, as far as its record says."""
+    return max(record.epoch, record.checked.epoch if record.checked else 0)

@@ -1,0 +1,40 @@
+"""The hook that a noderole gets when it enters a state (seeds 000 and 001)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.model.records import NodeRole, State
+
+if TYPE_CHECKING:  # the state machine asks here
+    from nodepool_ocb.engine.world.placed import Placed
+
+#: The hook that a role may have for each state (seeds 000 and 001).
+HOOK_OF: Final[Mapping[State, str]] = {
+    State.PROPOSED: "on_proposed",
+    State.BLOCKED: "on_blocked",
+    State.TODO: "on_todo",
+    State.TRANSITION: "on_transition",
+    State.ACTIVE: "on_active",
+    State.ERROR: "on_error",
+}
+
+
+def with_hook(vertex: Placed, record: NodeRole, before: State | None = None) -> NodeRole:
+    """The same record, with the hook of the state that it enters, where its role has one.
+
+    ``before``: the state that it leaves, where that is not the one that its noderole holds.
+    """
+    hook = HOOK_OF[record.state]
+    entered = record.state is not (before or vertex.record.state) and not _skipped(vertex.record, record)
+    if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
+        return record
+    return replace(record, hooks=(*record.hooks, hook))
+
+
+def _skipped(before: NodeRole, after: NodeRole) -> bool:
+    """Whether it became ACTIVE by SKIP (a run that ends makes ``once`` "done", and finds "started" there) or CHECKED."""
+    return after.state is State.ACTIVE and (before.once == "done" == after.once or before.check is not None)

@@ -1,0 +1,115 @@
+"""What a selector is once it is read: criteria, joined by and, or, not and has. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from fnmatch import translate
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """What a criterion is about; its text is what people write."""
+
+    NAME = "name"  # a node's, or ROLE@FQDN; also written bare
+    TAG = "tag"
+    LABEL = "label"
+    RACK = "rack"
+    ADMIN = "admin"
+    VIRTUAL = "virtual"
+    ALIVE = "alive"
+    AVAILABLE = "available"
+    HELD = "held"
+    DEPLOYMENT = "deployment"  # of a noderole its own, of a node the node's
+    BELOW = "below"  # the same, or any deployment below it
+    ROLE = "role"
+    STATE = "state"
+    FAILED = "failed"
+    OUTDATED = "outdated"
+    DRIFT = "drift"  # what its newest check found
+
+
+#: What stands alone, without a value.
+FLAGS: Final = frozenset({Kind.HELD, Kind.FAILED, Kind.OUTDATED})
+YES_OR_NO: Final = frozenset({Kind.ALIVE, Kind.AVAILABLE, Kind.ADMIN, Kind.VIRTUAL})
+#: What only a noderole has.
+OF_NODEROLES: Final = frozenset({Kind.ROLE, Kind.STATE, Kind.FAILED, Kind.OUTDATED, Kind.DRIFT})
+
+
+class Word(msgspec.Struct, frozen=True):
+    """A value: a text, or a pattern of texts if ``glob`` is one. ``second``: what follows ``=`` of a label, ``@`` of a name."""
+
+    text: str
+    glob: str | None = None  # in fnmatch's syntax
+    at: int = 0  # its place in the selector, from 1
+    second: Word | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def among(self, texts: Iterable[str]) -> set[str]:
+        """Those that it means; ``second`` has no part in it.
+
+        >>> sorted(Word("n*", "n*").among(["n1", "m1", "n2"]))
+        ['n1', 'n2']
+        """
+        if self.glob is None:
+            return {self.text}.intersection(texts)
+        return set(filter(_matcher(self.glob).match, texts))
+
+
+class Criterion(msgspec.Struct, frozen=True):
+    """Any of the values is enough."""
+
+    kind: Kind
+    values: tuple[Word, ...] = ()
+    at: int = 0
+
+
+class Not(msgspec.Struct, frozen=True):
+    of: Expression
+
+
+class All(msgspec.Struct, frozen=True):
+    parts: tuple[Expression, ...]
+
+
+class Either(msgspec.Struct, frozen=True):
+    parts: tuple[Expression, ...]
+
+
+class Has(msgspec.Struct, frozen=True):
+    """The node has a noderole of which the expression holds."""
+
+    of: Expression
+
+
+Expression: TypeAlias = Criterion | Not | All | Either | Has
+
+
+def of_noderoles(criterion: Criterion) -> bool:
+    """Whether only a noderole can have it: ``ROLE@FQDN`` is such a name."""
+    return criterion.kind in OF_NODEROLES or any(
+        criterion.kind is Kind.NAME and word.second is not None for word in criterion.values
+    )
+
+
+def anchored(expression: Expression) -> bool:
+    """Whether a node must have a noderole for it to hold: a criterion of noderoles says so, and no ``not`` around it."""
+    match expression:
+        case Criterion():
+            return of_noderoles(expression)
+        case All(parts):
+            return any(map(anchored, parts))
+        case Either(parts):
+            return all(map(anchored, parts))
+    return False
+
+
+@lru_cache(256)
+def _matcher(glob: str) -> re.Pattern[str]:
+    return re.compile(translate(glob))

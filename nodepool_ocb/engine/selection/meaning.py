@@ -1,0 +1,262 @@
+"""Which nodes and noderoles of a world an expression means. Pure.
+
+Of a noderole, a criterion of nodes says something of its node. Of a node, what is joined by ``and`` speaks of *one* noderole as
+soon as anything in it needs one: ``role:ntp not state:ACTIVE`` is a node whose ntp is not ACTIVE. Where nothing does,
+``not`` means that there is none: ``not role:ntp`` is a node without ntp. ``has(...)`` speaks of a noderole of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.engine.aside import held
+from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.selection.bits import bits, chosen, flagged, flags
+from nodepool_ocb.engine.selection.expression import (
+    All,
+    Criterion,
+    Either,
+    Expression,
+    Has,
+    Kind,
+    Not,
+    Word,
+    anchored,
+    of_noderoles,
+)
+from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.model.drift import UNCHECKED
+from nodepool_ocb.model.records import Node, State
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What no record says."""
+
+    now: float
+    outdated: Callable[[Sequence[Vertex]], Iterable[Vertex]]  # asked seldom, and of few: it reads attributes
+
+
+def nodes(world: World, expression: Expression, facts: Facts) -> list[NodeView]:
+    """The nodes that are meant, by name; raises NotFound for a value that exists nowhere, and is no pattern."""
+    meaning = _Meaning(world, facts)
+    return chosen(meaning.views, meaning.of_nodes(expression, meaning.every_node))
+
+
+def noderoles(world: World, expression: Expression, facts: Facts) -> list[Vertex]:
+    """The noderoles that are meant, by name; raises as ``nodes``."""
+    meaning = _Meaning(world, facts)
+    return sorted(
+        chosen(meaning.vertices, meaning.of_noderoles(expression, meaning.every_noderole)), key=attrgetter("name")
+    )
+
+
+#: What a node's record says with yes or no.
+TRUTHS: Final[dict[Kind, Callable[[Node], bool]]] = {
+    Kind.ADMIN: lambda node: node.admin,
+    Kind.VIRTUAL: lambda node: node.virtual,
+    Kind.ALIVE: lambda node: node.alive or node.virtual,
+    Kind.AVAILABLE: lambda node: node.available,
+}
+
+
+class _Meaning:
+    """The nodes and noderoles of a world in an order, in which sets of them are bits."""
+
+    def __init__(self, world: World, facts: Facts) -> None:
+        self._world, self._facts = world, facts
+        named = sorted((name, view) for name, view in world.nodes.items() if view.record is not None)
+        self.views = [view for _, view in named]
+        self._records: list[Node] = [view.record for view in self.views if view.record is not None]
+        self.vertices = [vertex for view in self.views for vertex in view.noderoles.values()]
+        self._place = [place for place, view in enumerate(self.views) for _ in view.noderoles]  # of each one's node
+        self.every_node = (1 << len(self.views)) - 1
+        self.every_noderole = (1 << len(self.vertices)) - 1
+        self._found: dict[Criterion, int] = {}
+
+    # -- joining --
+
+    def of_nodes(self, expression: Expression, within: int) -> int:
+        """Those of the nodes ``within`` that are meant."""
+        if anchored(expression):
+            return self._carriers(self.of_noderoles(expression, self._carried(within))) & within
+        match expression:
+            case Has(inner):
+                return self._carriers(self.of_noderoles(inner, self._carried(within))) & within
+            case Not(inner):
+                return within & ~self.of_nodes(inner, within)
+            case Either(parts):
+                return _joined(self.of_nodes(part, within) for part in parts)
+            case All(parts):
+                for part in _in_turn(parts):
+                    within = self.of_nodes(part, within)
+                return within
+            case Criterion():
+                return self._of_node(expression) & within
+
+    def of_noderoles(self, expression: Expression, within: int) -> int:
+        """Those of the noderoles ``within`` that are meant."""
+        match expression:
+            case Has():
+                return self._carried(self.of_nodes(expression, self._carriers(within))) & within
+            case Not(inner):
+                return within & ~self.of_noderoles(inner, within)
+            case Either(parts):
+                return _joined(self.of_noderoles(part, within) for part in parts)
+            case All(parts):
+                for part in _in_turn(parts):
+                    within = self.of_noderoles(part, within)
+                return within
+            case Criterion(Kind.OUTDATED):
+                return self._outdated(within)
+            case Criterion():
+                return self._of_noderole(expression) & within
+
+    def _carried(self, mask: int) -> int:
+        """The noderoles of nodes."""
+        if mask == self.every_node:
+            return self.every_noderole
+        return flagged(map(flags(mask, len(self.views)).__getitem__, self._place)) if mask else 0
+
+    def _carriers(self, mask: int) -> int:
+        """The nodes of noderoles."""
+        return bits(set(chosen(self._place, mask))) if mask else 0
+
+    # -- criteria --
+
+    def _outdated(self, within: int) -> int:
+        found = set(self._facts.outdated(chosen(self.vertices, within)))
+        return flagged(vertex in found for vertex in self.vertices) & within
+
+    def _of_node(self, criterion: Criterion) -> int:
+        if criterion not in self._found:
+            self._found[criterion] = flagged(self._node_truths(criterion))
+        return self._found[criterion]
+
+    def _of_noderole(self, criterion: Criterion) -> int:
+        if criterion.kind in (Kind.DEPLOYMENT, Kind.BELOW):
+            return flagged(map(self._deployments(criterion).__contains__, self._column("deployment")))
+        if not of_noderoles(criterion):
+            return self._carried(self._of_node(criterion))
+        if criterion not in self._found:
+            self._found[criterion] = self._noderole_bits(criterion)
+        return self._found[criterion]
+
+    def _noderole_bits(self, criterion: Criterion) -> int:
+        match criterion.kind:
+            case Kind.NAME:
+                return _joined(map(self._named, criterion.values))
+            case Kind.ROLE:
+                return self._of_roles(criterion.values)
+            case Kind.DRIFT:
+                words = {word.text for word in criterion.values}
+                return flagged((drift or UNCHECKED) in words for drift in self._column("drift"))
+            case Kind.FAILED:
+                wanted = {State.ERROR}
+            case _:
+                wanted = {State(word.text) for word in criterion.values}
+        return flagged(map(wanted.__contains__, self._column("state")))
+
+    def _of_roles(self, words: Iterable[Word]) -> int:
+        roles = [vertex.role for vertex in self.vertices]
+        wanted = _meant("role", words, {*roles, *self._world.roles})
+        return flagged(map(wanted.__contains__, roles))
+
+    def _named(self, word: Word) -> int:
+        """Of ``ROLE@FQDN``, or of a node's name alone."""
+        fqdn = word.second or word
+        found = self._carried(self._of_node(Criterion(Kind.NAME, (msgspec.structs.replace(fqdn, second=None),))))
+        if word.second is None:
+            return found
+        found &= self._of_roles([word])
+        if not found and word.glob is None and fqdn.glob is None:
+            raise NotFound(f"selector, letter {word.at}: noderole {word.text}@{fqdn.text} does not exist")
+        return found
+
+    def _column(self, field: str) -> Iterable[Any]:
+        return map(attrgetter(f"record.{field}"), self.vertices)
+
+    def _deployments(self, criterion: Criterion) -> set[str]:
+        found = _meant("deployment", criterion.values, self._world.deployments)
+        if criterion.kind is Kind.BELOW:
+            found |= {each for name in found for each in below(self._world, name)}
+        return found
+
+    def _node_truths(self, criterion: Criterion) -> Iterable[bool]:
+        kind, words = criterion.kind, criterion.values
+        if kind in TRUTHS:
+            wanted = {word.text == "yes" for word in words}
+            return (truth in wanted for truth in map(TRUTHS[kind], self._records))
+        if kind is Kind.HELD:
+            return (held(node, self._facts.now) for node in self._records)
+        if kind is Kind.NAME:
+            hosts = [(view.name, view.name.partition(".")[0]) for view in self.views]
+            return self._any_of("node", hosts, words)
+        if kind is Kind.TAG:
+            return self._any_of("tag", [node.tags for node in self._records], words)
+        if kind is Kind.RACK:
+            return self._any_of("rack", [(node.rack,) if node.rack else () for node in self._records], words)
+        if kind is Kind.LABEL:
+            labels = _labels(words, [node.labels for node in self._records])
+            return (not labels.isdisjoint(node.labels.items()) for node in self._records)
+        deployments = self._deployments(criterion)
+        return (node.deployment in deployments for node in self._records)
+
+    def _any_of(self, what: str, values: Sequence[Sequence[str]], words: Iterable[Word]) -> Iterable[bool]:
+        wanted = _meant(what, words, set(chain.from_iterable(values)))
+        return (not wanted.isdisjoint(each) for each in values)
+
+
+def _joined(masks: Iterable[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _in_turn(parts: Iterable[Expression]) -> list[Expression]:
+    """What must be asked for is asked last, of those that are left."""
+    return sorted(parts, key=_asks)
+
+
+def _asks(expression: Expression) -> bool:
+    match expression:
+        case Criterion(kind):
+            return kind is Kind.OUTDATED
+        case Not(inner) | Has(inner):
+            return _asks(inner)
+        case All(parts) | Either(parts):
+            return any(map(_asks, parts))
+
+
+def _meant(what: str, words: Iterable[Word], known: Iterable[str]) -> set[str]:
+    """Those known that any of the words means; raises NotFound for a word that is none of them, and no pattern."""
+    known, found = set(known), set[str]()
+    for word in words:
+        own = word.among(known)
+        if not own and word.glob is None:
+            raise NotFound(
+                f"selector, letter {word.at}: {what} {word.text} exists nowhere{did_you_mean(word.text, known)}"
+            )
+        found |= own
+    return found
+
+
+def _labels(words: Iterable[Word], labels: Iterable[Any]) -> set[tuple[str, str]]:
+    """The pairs that are meant, as ``_meant``; a word without a second is every value of its key."""
+    known = {pair for each in labels for pair in each.items()}
+    found = set[tuple[str, str]]()
+    for word in words:
+        keys = _meant("label", [word], {key for key, _ in known})
+        pairs = {pair for pair in known if pair[0] in keys}
+        if word.second is not None:
+            values = _meant(f"label {word.text} with value", [word.second], {value for _, value in pairs})
+            pairs = {pair for pair in pairs if pair[1] in values}
+        found |= pairs
+    return found

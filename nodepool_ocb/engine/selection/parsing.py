@@ -1,0 +1,263 @@
+"""The text of a selector to its expression. Pure.
+
+    either    = all {"or" all}
+    all       = single {["and"] single}
+    single    = "not" single | "(" either ")" | "has" "(" either ")" | criterion
+    criterion = flag | [kind ":"] value {"," value}
+
+A value may have ``*``, ``?`` and ``[...]``, which in quotes, single or double, stand for themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple, NoReturn
+
+from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.engine.selection.expression import (
+    FLAGS,
+    YES_OR_NO,
+    All,
+    Criterion,
+    Either,
+    Expression,
+    Has,
+    Kind,
+    Not,
+    Word,
+)
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.drift import UNCHECKED, Drift
+from nodepool_ocb.model.records import State
+
+LONGEST: Final = 1024  # of a selector, in letters
+PARTS: Final = 200  # values, flags and operators
+DEPTH: Final = 30
+
+_TOKEN: Final = re.compile(r"""\s*(?:(?P<mark>[()])|(?P<word>(?:"[^"]*"|'[^']*'|[^\s()"'])+))""")
+_PIECE: Final = re.compile(r""""([^"]*)"|'([^']*)'|([^"'])""")
+_SPECIAL: Final = frozenset("*?[")
+_FIXED: Final = {
+    Kind.STATE: tuple(map(str, State)),
+    Kind.DRIFT: (*map(str, Drift), UNCHECKED),
+    **dict.fromkeys(YES_OR_NO, ("yes", "no")),
+}
+
+
+class Letter(NamedTuple):
+    """One letter of a word; ``plain``: not quoted, so it may be part of the language."""
+
+    text: str
+    plain: bool
+    at: int
+
+
+class Token(NamedTuple):
+    text: str
+    at: int
+    letters: tuple[Letter, ...]  # none of a parenthesis
+
+    @property
+    def bare(self) -> str:
+        """What it is as a word of the language: nothing where any of it is quoted."""
+        return self.text.lower() if all(letter.plain for letter in self.letters) else ""
+
+
+def parse(text: str) -> Expression:
+    """The expression of a selector; raises Invalid, with the place.
+
+    >>> parse("tag:web role:ntp").parts[1].kind
+    <Kind.ROLE: 'role'>
+    """
+    if len(text) > LONGEST:
+        raise Invalid(f"the selector has {len(text)} letters; {LONGEST} is the most")
+    tokens = list(_tokens(text))
+    if not tokens:
+        raise Invalid("the selector is empty; '*' means everything")
+    if len(tokens) > PARTS:
+        raise Invalid(f"the selector has {len(tokens)} parts; {PARTS} is the most")
+    reader = _Reader(tokens, len(text) + 1)
+    found = reader.either(0)
+    reader.end()
+    return found
+
+
+def _tokens(text: str) -> Iterable[Token]:
+    end = len(text.rstrip())
+    at = 0
+    while at < end:
+        found = _TOKEN.match(text, at)
+        if found is None:
+            wrong(len(text[:at]) + len(text[at:]) - len(text[at:].lstrip()) + 1, "this quote is not closed")
+        group = "mark" if found["mark"] else "word"
+        yield Token(found[group], found.start(group) + 1, tuple(_letters(found, group)))
+        at = found.end()
+
+
+def _letters(found: re.Match[str], group: str) -> Iterable[Letter]:
+    if group == "mark":
+        return
+    for piece in _PIECE.finditer(found.string, found.start(group), found.end(group)):
+        plain = piece[3] is not None
+        inside = piece[3] if plain else piece[1] if piece[1] is not None else piece[2]
+        if not plain and not inside:
+            yield Letter("", False, piece.start() + 1)
+        for offset, letter in enumerate(inside):
+            yield Letter(letter, plain, piece.start() + 1 + offset + (not plain))
+
+
+class _Reader:
+    """The tokens, and how far they are read."""
+
+    def __init__(self, tokens: list[Token], end: int) -> None:
+        self._tokens, self._end, self._next = tokens, end, 0
+
+    def end(self) -> None:
+        if self._next < len(self._tokens):
+            wrong(self._tokens[self._next].at, "this parenthesis closes nothing")
+
+    def either(self, depth: int) -> Expression:
+        parts = [self._all(depth)]
+        while self._peek() == "or":
+            self._next += 1
+            parts.append(self._all(depth))
+        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+
+    def _all(self, depth: int) -> Expression:
+        parts = [self._single(depth)]
+        while self._peek() not in ("or", ")", None):
+            if self._peek() == "and":
+                self._next += 1
+            parts.append(self._single(depth))
+        _refuse_two_of_one(parts)
+        return parts[0] if len(parts) == 1 else All(tuple(parts))
+
+    def _single(self, depth: int) -> Expression:
+        token = self._take()
+        if depth == DEPTH:
+            wrong(token.at, f"nested deeper than {DEPTH}")
+        if token.bare == "not":
+            return Not(self._single(depth + 1))
+        if token.bare == "has" and self._peek() == "(":
+            self._next += 1
+            return Has(self._inside(token, depth))
+        if token.text == "(":
+            return self._inside(token, depth)
+        if token.text == ")" or token.bare in ("and", "or"):
+            wrong(token.at, f"a criterion is missing before {token.text!r}")
+        return _criterion(token)
+
+    def _inside(self, opening: Token, depth: int) -> Expression:
+        found = self.either(depth + 1)
+        if self._peek() != ")":
+            wrong(opening.at, "this parenthesis is not closed")
+        self._next += 1
+        return found
+
+    def _peek(self) -> str | None:
+        if self._next == len(self._tokens):
+            return None
+        token = self._tokens[self._next]
+        return token.bare if token.letters else token.text
+
+    def _take(self) -> Token:
+        if self._next == len(self._tokens):
+            wrong(self._end, "a criterion is missing at the end")
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+
+def _criterion(token: Token) -> Criterion:
+    if token.bare in FLAGS:
+        return Criterion(Kind(token.bare), at=token.at)
+    key, colon, rest = _split(token.letters, ":")
+    if not colon:
+        return Criterion(Kind.NAME, _values(Kind.NAME, token.letters, token.at), token.at)
+    name = "".join(letter.text for letter in key).lower()
+    if name not in {*Kind} - FLAGS:
+        if name in FLAGS:
+            wrong(token.at, f"{name} has no value: write {name}, or not {name}")
+        wrong(token.at, f"there is no criterion {name!r}{did_you_mean(name, Kind) or f'; these are: {_all_kinds()}'}")
+    return Criterion(Kind(name), _values(Kind(name), rest, token.at), token.at)
+
+
+def _all_kinds() -> str:
+    return ", ".join(each if each in FLAGS else f"{each}:" for each in Kind)
+
+
+def _values(kind: Kind, letters: tuple[Letter, ...], at: int) -> tuple[Word, ...]:
+    found: list[Word] = []
+    comma: tuple[Letter, ...] = (Letter(",", True, at),)
+    while comma:
+        one, comma, letters = _split(letters, ",")
+        if not one:
+            wrong(comma[0].at if comma else at, f"a value of {kind}: is missing")
+        word = _word(kind, one)
+        if word.second is None and kind is Kind.LABEL and found and found[-1].second is not None:
+            word = Word(found[-1].text, found[-1].glob, word.at, word)  # zone=a,b: both are values of zone
+        found.append(word)
+    return tuple(found)
+
+
+def _word(kind: Kind, letters: tuple[Letter, ...]) -> Word:
+    separator = {Kind.LABEL: "=", Kind.NAME: "@"}.get(kind)
+    first, divided, rest = _split(letters, separator) if separator else (letters, (), ())
+    if divided and (not first or not (rest or kind is Kind.LABEL)):
+        wrong(
+            letters[0].at,
+            "write ROLE@FQDN; a * on either side means any" if kind is Kind.NAME else "the key is missing",
+        )
+    word = _plain(first, letters[0].at, _plain(rest, divided[0].at + 1) if divided else None)
+    known = _FIXED.get(kind)
+    if known is not None:
+        text = word.text.upper() if kind is Kind.STATE else word.text.lower()
+        if word.glob is not None or text not in known:
+            near = did_you_mean(text, known) or f"; it has: {', '.join(known)}"
+            wrong(word.at, f"{kind}: has no {word.text!r}{near}")
+        return Word(text, at=word.at)
+    return word
+
+
+def _plain(letters: tuple[Letter, ...], at: int, second: Word | None = None) -> Word:
+    text = "".join(letter.text for letter in letters)
+    if not any(letter.plain and letter.text in _SPECIAL for letter in letters):
+        return Word(text, at=at, second=second)
+    glob = "".join(
+        letter.text if letter.plain or letter.text not in _SPECIAL else f"[{letter.text}]" for letter in letters
+    )
+    return Word(text, glob, at, second)
+
+
+def _split(
+    letters: tuple[Letter, ...], separator: str
+) -> tuple[tuple[Letter, ...], tuple[Letter, ...], tuple[Letter, ...]]:
+    """As str.partition, at a separator that is not quoted."""
+    for place, letter in enumerate(letters):
+        if letter.plain and letter.text == separator:
+            return letters[:place], letters[place : place + 1], letters[place + 1 :]
+    return letters, (), ()
+
+
+def _refuse_two_of_one(parts: Iterable[Expression]) -> None:
+    """A noderole has one role and one state: two of them beside one another would mean nothing, ever."""
+    seen: dict[Kind, set[str]] = {}
+    for part in parts:
+        if not isinstance(part, Criterion) or part.kind not in (Kind.ROLE, Kind.STATE):
+            continue
+        texts = {word.text for word in part.values}
+        if any(word.glob is not None for word in part.values):
+            continue
+        before = seen.setdefault(part.kind, texts)
+        if before.isdisjoint(texts):
+            one, other = (f"{part.kind}:{min(each)}" for each in (before, texts))
+            wrong(
+                part.at,
+                f"no noderole is both {one} and {other}; write {one} or {other}; or, of a node with one of each,"
+                f" has({one}) has({other})",
+            )
+
+
+def wrong(at: int, why: str) -> NoReturn:
+    """Raises Invalid; ``at``: the place in the selector, from 1."""
+    raise Invalid(f"selector, letter {at}: {why}")

@@ -1,0 +1,94 @@
+"""Many decisions in one pass over one world: each is made of it as those before will leave it. Pure.
+
+All are made before the first is written, so one that is refused leaves nothing behind. What they write is cut by limits,
+and each part is whole by itself: whoever is stopped between two asks again for all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from nodepool_ocb.engine import structure
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import (
+    Change,
+    Check,
+    Create,
+    Delete,
+    DeploymentRole,
+    Gate,
+    Node,
+    NodeRole,
+    Raise,
+    Set,
+    Structure,
+)
+
+T = TypeVar("T")
+
+
+def decided(world: World, things: Iterable[T], decide: Callable[[T], Sequence[Change]]) -> list[list[Change]]:
+    """The transactions, in their order; the world is then as they will leave it."""
+    version = structure.stored(world).version
+    units: list[list[Change]] = []
+    raised = False
+    gates: set[str] = set()  # that were raised or made so far: their versions are not known any more
+    for thing in things:
+        changes = decide(thing)
+        raised = raised or any(change.path == paths.STRUCTURE for change in changes)
+        units.append([each for each in changes if each.path != paths.STRUCTURE and not _checks_any(each, gates)])
+        gates |= {each.path for each in changes if _of_gate(each)}
+        advance(world, changes)
+    record = structure.stored(world).record
+    beside = [Set(paths.STRUCTURE, record, version)] if raised else []
+    parts = enumerate(limits.parts(filter(None, units), beside))
+    return [[*_once(part), *(Set(each.path, record, version + number) for each in beside)] for number, part in parts]
+
+
+def advance(world: World, changes: Iterable[Change]) -> None:
+    """Bring nodes, noderoles and what is shared by them to where these changes take them."""
+    for change in changes:
+        match change.path.split("/")[2:], change:
+            case ["nodes", fqdn], Delete():
+                world.drop_node(fqdn)
+            case ["nodes", fqdn, "noderoles", role], Delete():
+                world.drop_noderole(fqdn, role)
+            case _, Create(data=data):
+                _put(world, change.path, data, 0)
+            case _, Set(data=data, version=version):
+                _put(world, change.path, data, version + 1)
+
+
+def _put(world: World, path: str, data: object, version: int) -> None:
+    match path.split("/")[2:], data:
+        case ["structure"], Structure():
+            world.put_structure(Stored(data, version))
+        case ["nodes", fqdn], Node():
+            world.put_node(fqdn, data, version)
+        case ["nodes", fqdn, "noderoles", role], NodeRole():
+            world.put_noderole(fqdn, role, data, version)
+        case ["deployments", name, "roles", role], DeploymentRole():
+            world.put_deployment_role(name, role, Stored(data, version))
+        case ["deployments", name, "clusters", role], Gate():
+            world.put_gate(name, role, version)
+
+
+def _of_gate(change: Change) -> bool:
+    return isinstance(change, Raise) or (isinstance(change, Create) and isinstance(change.data, Gate))
+
+
+def _checks_any(change: Change, gates: set[str]) -> bool:
+    return isinstance(change, Check) and change.path in gates
+
+
+def _once(part: Sequence[Change]) -> Iterator[Change]:
+    """Without the checks that stand there already."""
+    seen: set[tuple[str, int]] = set()
+    for change in part:
+        if isinstance(change, Check):
+            if (change.path, change.version) in seen:
+                continue
+            seen.add((change.path, change.version))
+        yield change

@@ -1,0 +1,208 @@
+"""Following a log from wherever it is: at the pages of daemons, or in a file of this host.
+
+What is given out is the log byte for byte: whatever breaks meanwhile, the next piece is asked for at the byte that was
+reached, of whoever has it then. Where another place answers than before, the last bytes that were given out are asked for
+again and compared: so the log of a run that was begun anew elsewhere is not taken for its continuation. Of the log no more
+than a piece is held.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from nodepool_ocb.http import logs
+from nodepool_ocb.http.logs import Missing, Piece, Shorter, Unreached
+
+WAIT_SECONDS: Final = 10.0  # that a daemon may wait with its answer until there is more
+PAUSE_SECONDS: Final = 0.5  # before nobody, or an empty file, is asked again
+PATIENCE_SECONDS: Final = 5.0  # with a daemon that does not answer, where nothing is added any more
+COMPARED_BYTES: Final = 1024
+SURE_BYTES: Final = 256  # of what was given out, to be found again in an end that is recorded
+
+Found: TypeAlias = Piece | Missing | Shorter | Unreached
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where a log is to be had now."""
+
+    name: str
+    addresses: Mapping[str, str] = {}  # HOST:PORT of pages, the likeliest first → HOST:FILE there, where that is known
+    file: str | None = None  # HOST:FILE, where that file is on this host and can be read
+    reason: str = ""  # why there is neither
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anybody to ask, or a file."""
+        return bool(self.addresses or self.file)
+
+    @property
+    def path(self) -> Path | None:
+        """The file on this host."""
+        return Path(self.file.partition(":")[2]) if self.file else None
+
+
+class Source(Protocol):
+    """What is known of a log; as far as was seen when it was looked at last."""
+
+    #: Whether another daemon, which takes over, begins the log anew, and has less of it for a while.
+    regrows: bool
+
+    @property
+    def places(self) -> Places: ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is added to it any more."""
+
+    def look(self) -> bool:
+        """See what is true now; False, and all as before, where that cannot be seen."""
+
+
+class Given(msgspec.Struct):
+    """What came of it: how far the log was given out, and whether that is all there is of it."""
+
+    offset: int = 0
+    place: str = ""  # the address or file that the newest piece came from
+    file: str = ""  # HOST:FILE of the same, where that is known
+    whole: bool = False
+    reason: str = ""  # why it is not
+    end: bytes = b""  # the last bytes that were given out
+
+
+class Follower:
+    """Gives a log to ``out``; ``say`` gets sentences for whoever watches."""
+
+    def __init__(
+        self, source: Source, out: Callable[[bytes], None], say: Callable[[str], None], offset: int = 0
+    ) -> None:
+        self.given = Given(offset=offset)
+        self._source, self._out, self._say = source, out, say
+        self._origin = ("", "")  # of the newest piece: the log's name, and the place
+        self._silent_since: float | None = None
+
+    def give(self, follow: bool) -> Given:
+        """Give out what there is now, or with ``follow`` until nothing is added any more."""
+        target: int | None = None  # without follow: the size at the first answer
+        for piece in self._pieces(follow):
+            self._take(piece)
+            target = piece.size if target is None else target
+            if self.given.offset >= target if not follow else piece.last and self._ended():
+                self.given.whole = True
+                break
+            if not piece.data:
+                self._source.look()  # whoever answers may be the wrong one by now
+            if piece.last or (not piece.data and not self.given.place.startswith("http")):
+                time.sleep(PAUSE_SECONDS)  # nobody waited on our behalf
+        return self.given
+
+    def _take(self, piece: Piece) -> None:
+        self._out(piece.data)
+        self.given.offset = piece.reached
+        self.given.end = (self.given.end + piece.data)[-COMPARED_BYTES:]
+
+    def _pieces(self, follow: bool) -> Iterator[Piece]:
+        """From the byte that was reached on; ``given.reason`` says why there are no more."""
+        while True:
+            found = self._ask(WAIT_SECONDS if follow else 0.0)
+            if isinstance(found, Piece):
+                self._silent_since = None
+                yield found
+            elif isinstance(found, Shorter) and self._growing():
+                self._origin = "", ""  # what it has then is compared
+                time.sleep(PAUSE_SECONDS)
+                self._source.look()
+            elif isinstance(found, Shorter):
+                self._say(f"the log has lost its end, from byte {found.size} on: its host went down; going on there")
+                self.given.offset, self.given.end = found.size, b""
+            elif not self._patient(found, follow):
+                return
+
+    def _ask(self, wait_seconds: float) -> Found:
+        """The next piece, of the first place that has the log; else what the likeliest place said."""
+        offset, given, places = self.given.offset, self.given, self._source.places
+        place, found = _first(self._source, offset, wait_seconds)
+        if isinstance(found, Piece) and given.end and (places.name, place) != self._origin:
+            place, found = _first(self._source, offset - len(given.end), 0.0)
+            if isinstance(found, Piece):
+                found = self._continued(found, place)
+        if isinstance(found, Piece):
+            self._origin = places.name, place
+            given.place = place
+            given.file = places.addresses.get(place.removeprefix("http://"), places.file or "")
+        return found
+
+    def _continued(self, found: Piece, place: str) -> Found:
+        """What comes after the bytes that were given out last, if it begins with those."""
+        end, offset = self.given.end, self.given.offset
+        if found.data.startswith(end):
+            return Piece(found.data[len(end) :], offset, found.size, found.ended)
+        if len(found.data) < len(end) and end.startswith(found.data):
+            return Shorter(found.reached)
+        self._say(f"what {place} has was begun anew; from its first byte on")
+        self.given.offset, self.given.end = 0, b""
+        return Piece(b"", 0, found.size, False)
+
+    def _growing(self) -> bool:
+        return self._source.regrows and not self._source.ended
+
+    def _patient(self, found: Missing | Unreached, follow: bool) -> bool:
+        """Wait for a moment and look again; False where that is of no use any more."""
+        given, source = self.given, self._source
+        given.reason = found.reason if isinstance(found, Unreached) else f"{source.places.name} is not kept any more"
+        if self._silent_since is None:
+            self._silent_since = time.monotonic()
+            if follow and not source.ended:
+                self._say(f"{given.reason}; trying again, from byte {max(given.offset, 0)} on")
+        if not (follow and not source.ended) and (
+            not source.places.known
+            or isinstance(found, Missing)
+            or time.monotonic() >= self._silent_since + PATIENCE_SECONDS
+        ):
+            return False
+        time.sleep(PAUSE_SECONDS)
+        source.look()
+        return True
+
+    def _ended(self) -> bool:
+        """Whether its record agrees that nothing is to come.
+
+        While it cannot be read the daemon's word is taken, unless another may have taken over.
+        """
+        if not self._source.look():
+            return not self._source.regrows
+        return self._source.ended and self._source.places.name == self._origin[0]
+
+
+def _first(source: Source, offset: int, wait_seconds: float) -> tuple[str, Found]:
+    """The answer of the first place that has the log, and that place; else of the likeliest."""
+    places = source.places
+    said: list[tuple[str, Found]] = []
+    for address in places.addresses:
+        answer = logs.ask(address, places.name, offset, wait_seconds)
+        if isinstance(answer, Piece | Shorter):
+            return f"http://{address}", answer
+        said.append((f"http://{address}", answer))
+    if places.file and places.path:
+        source.look()  # a file says nothing of its end: that first, so that what is read then is all of it
+        return str(places.path), logs.read(places.path, offset, source.ended)
+    return said[0] if said else ("", Unreached(places.reason))
+
+
+def rest(given: Given, tail: str) -> bytes | None:
+    """What an end that is recorded adds to what was given out; None where the two do not meet.
+
+    >>> rest(Given(offset=4, end=b"one\\n"), "two\\n")
+    >>> rest(Given(offset=300, end=b"x" * 299 + b"y"), "x" * 299 + "yz")
+    b'z'
+    """
+    whole, known = tail.encode(), given.end[-SURE_BYTES:]
+    if given.offset <= 0:
+        return whole
+    if len(known) < min(SURE_BYTES, given.offset) or whole.count(known) != 1:
+        return None
+    return whole.partition(known)[2]

@@ -1,0 +1,43 @@
+"""The journal: who changed what, when and why. An entry is written with the very changes that it tells of, and never changed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodepool_ocb.model.ranges import Count, Moment
+from nodepool_ocb.model.records import Json, Record
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A field that changed, and its values; one that is left out was not there."""
+
+    field: str
+    old: Json | msgspec.UnsetType = msgspec.UNSET
+    new: Json | msgspec.UnsetType = msgspec.UNSET
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one record."""
+
+    change: str  # create, change or delete
+    kind: str  # of record, as people name it: node, noderole
+    name: str
+    state: str | None = None  # that it has since
+    fields: tuple[Difference, ...] = ()
+    more: Count = 0  # fields that found no room
+
+
+class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``journal/entries/<number>``: one transaction of somebody, at most 4 KiB; numbers rise without a gap."""
+
+    at: Moment
+    login: str  # who did it: a user of that host, or a daemon
+    host: str  # where
+    verb: str  # as it is typed: "node set"
+    subjects: tuple[str, ...] = ()  # the names of all that it changed
+    more: Count = 0  # subjects that found no room
+    reason: str | None = None  # --reason
+    changes: tuple[Effect, ...] = ()
+    left_out: Count = 0  # changes that found no room
+    part: Count = 1  # of a command that writes several transactions: which this is
+    token: str | None = None  # with which somebody came to the API

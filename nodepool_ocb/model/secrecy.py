@@ -1,0 +1,123 @@
+"""Secrets among attributes: a secret's value is the object ``{"$secret": TEXT}``, one leaf wherever layers are merged.
+
+TEXT is ``enc:KEY:ID:TOKEN``, a value that was encrypted by the key of that id, or a reference that an annealer resolves when a
+run needs it: ``file:PATH``, ``env:NAME``, ``vault:PATH#KEY``. ID is drawn when the value is set and stays when it is encrypted
+anew by another key, so it tells values apart without telling them. What is shown to people is ``hidden``. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Json
+
+KEY: Final = "$secret"
+HIDDEN: Final = "(secret)"
+
+_ENCRYPTED: Final = re.compile(r"enc:(?P<key>[0-9a-f]{8}):(?P<id>[0-9a-f]{16}):(?P<token>[A-Za-z0-9_=-]+)")
+_REFERENCE: Final = re.compile(
+    r"file:/[^\x00-\x1f\x7f]+|env:[A-Za-z_][A-Za-z0-9_]*|vault:[^\x00-\x20\x7f#]+#[^\x00-\x20\x7f#]+"
+)
+
+#: What is done with a secret: its place (a/b/c) and the object's text → what stands there instead.
+Replace = Callable[[str, str], Json]
+
+
+def text_of(value: Json) -> str | None:
+    """The text of a secret's value; None where it is none.
+
+    >>> text_of({"$secret": "env:NODEPOOL_OCB_SECRET_DB"}), text_of({"$secret": "x", "more": 1}), text_of("x")
+    ('env:NODEPOOL_OCB_SECRET_DB', None, None)
+    """
+    if isinstance(value, dict) and len(value) == 1 and isinstance(text := value.get(KEY), str):
+        return text
+    return None
+
+
+def is_secret(value: Json) -> bool:
+    """Whether it stands for a secret."""
+    return text_of(value) is not None
+
+
+def holds(value: Json) -> bool:
+    """Whether there is a secret anywhere in it."""
+    return next(found(value), None) is not None
+
+
+def encrypted(text: str) -> tuple[str, str, str] | None:
+    """The key's id, the value's id and the token; None for a reference."""
+    parts = _ENCRYPTED.fullmatch(text)
+    return (parts["key"], parts["id"], parts["token"]) if parts else None
+
+
+def reference(text: str) -> dict[str, Json]:
+    """The value that refers to a secret which stands elsewhere; raises Invalid.
+
+    >>> reference("vault:apps/shop#password")
+    {'$secret': 'vault:apps/shop#password'}
+    """
+    if not _REFERENCE.fullmatch(text):
+        raise Invalid("this refers to no secret; write file:/PATH, env:NAME or vault:PATH#KEY")
+    return {KEY: text}
+
+
+def checked(value: Json) -> None:
+    """Raises Invalid where something in it looks like a secret's value, and is none."""
+    if isinstance(value, Mapping):
+        if KEY in value and text_of(value) is None:
+            raise Invalid(f"{KEY} stands alone in its object, with a text")
+        if (text := text_of(value)) is not None and not encrypted(text):
+            reference(text)
+    for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+        checked(each)
+
+
+def named(value: Json) -> bool:
+    """Whether anything in it could be taken for a secret's value."""
+    if isinstance(value, Mapping):
+        return KEY in value or any(map(named, value.values()))
+    return isinstance(value, list | tuple) and any(map(named, value))
+
+
+def found(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
+    """The place and the text of each secret in it.
+
+    >>> list(found({"db": {"password": {"$secret": "env:A"}, "hosts": [{"$secret": "env:B"}]}}))
+    [('db/password', 'env:A'), ('db/hosts/0', 'env:B')]
+    """
+    if (text := text_of(value)) is not None:
+        yield place, text
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from found(each, f"{place}/{key}" if place else key)
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from found(each, f"{place}/{index}")
+
+
+def replaced(value: Any, replace: Replace, place: str = "") -> Any:
+    """The same with something else in place of each secret; what has none in it is shared."""
+    if (text := text_of(value)) is not None:
+        return replace(place, text)
+    if isinstance(value, Mapping):
+        return {key: replaced(each, replace, f"{place}/{key}" if place else key) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [replaced(each, replace, f"{place}/{index}") for index, each in enumerate(value)]
+    return value
+
+
+def hidden(value: Any) -> Any:
+    """The same as people may see it.
+
+    >>> hidden({"db": {"password": {"$secret": "vault:db#password"}, "name": "shop"}})
+    {'db': {'password': '(secret)', 'name': 'shop'}}
+    """
+    return replaced(value, lambda _, __: HIDDEN)
+
+
+def noted(value: Any) -> Any:
+    """The same as far as values are told apart: of what is encrypted its id, whatever the key."""
+    return replaced(value, lambda _, text: {KEY: f"enc:{parts[1]}" if (parts := encrypted(text)) else text})

@@ -1,0 +1,13 @@
+"""Why a secret cannot be opened, and whose matter that is."""
+
+from __future__ import annotations
+
+from nodepool_ocb.errors import OcbError
+
+
+class Sealed(OcbError):
+    """A secret cannot be opened, or made. ``own``: this host lacks something, and others may have it."""
+
+    def __init__(self, message: str, *, own: bool) -> None:
+        super().__init__(message)
+        self.own = own

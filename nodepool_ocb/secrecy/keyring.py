@@ -1,0 +1,124 @@
+"""A key file, and what its keys encrypt: values that are bound to their place, so that a token moved elsewhere opens nothing.
+
+A line is a key, the newest first; the first encrypts, all decrypt. Others than the owner must not be able to read the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography.fernet import Fernet, InvalidToken
+
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import secrecy
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.secrecy.errors import Sealed
+
+MADE_WITH: Final = "nodepool-ocb secret keygen"
+
+
+class Keyring:
+    """Keys by their ids, the newest first."""
+
+    def __init__(self, keys: Mapping[str, Fernet], origin: str) -> None:
+        self._keys, self._origin = keys, origin
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The newest first."""
+        return tuple(self._keys)
+
+    def encrypt(self, place: str, value: Json, id: str | None = None) -> dict[str, Json]:
+        """A value for one place; ``id`` where it had one before. Raises Sealed where there is no key."""
+        if not self._keys:
+            raise Sealed(f"{self._origin}; {MADE_WITH} FILE makes a key", own=True)
+        newest, id = self.ids[0], id or secrets.token_hex(8)
+        data = json.dumps({"at": place, "id": id, "value": value}).encode()
+        return {secrecy.KEY: f"enc:{newest}:{id}:{self._keys[newest].encrypt(data).decode()}"}
+
+    def decrypt(self, place: str, text: str) -> Json:
+        """The value of the secret that stands at a place; raises Sealed."""
+        parts = secrecy.encrypted(text)
+        if parts is None:
+            raise Sealed("it is neither encrypted nor a reference", own=False)
+        key, id, token = parts
+        if key not in self._keys:
+            raise Sealed(f"it was encrypted by key {key}, which is not here: {self._origin}", own=True)
+        try:
+            held = msgspec.json.decode(self._keys[key].decrypt(token))
+        except (InvalidToken, msgspec.DecodeError):
+            raise Sealed("what is stored was damaged, or encrypted by something else; set it anew", own=False) from None
+        if (held["at"], held["id"]) != (place, id):
+            raise Sealed(f"what is stored was encrypted for {held['at']}, and somebody moved it here", own=False)
+        return held["value"]
+
+    def anew(self, place: str, text: str) -> dict[str, Json] | None:
+        """The same value by the newest key; None where it is so already, or nothing of ours. Raises Sealed."""
+        parts = secrecy.encrypted(text)
+        if parts is None or parts[0] == self.ids[0]:
+            return None
+        return self.encrypt(place, self.decrypt(place, text), parts[1])
+
+
+def load(name: str | None) -> Keyring:
+    """The keys of a file; none where none is named. Raises Sealed where the file cannot be used."""
+    if name is None:
+        return Keyring({}, "secrets.key_file is not set")
+    path = Path(name)
+    try:
+        with path.open() as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise Sealed(f"key file {name} may be used by others than its owner; chmod 600 {name}", own=True)
+            lines = file.read(1 << 20).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Sealed(f"key file {name} cannot be read: {why}", own=True) from None
+    try:
+        keys = {key_id(key): Fernet(key) for line in lines if (key := line.partition("#")[0].strip())}
+    except ValueError:  # whose text may hold a part of a key
+        raise Sealed(f"key file {name}: a line is no key; {MADE_WITH} writes them", own=True) from None
+    return Keyring(keys, f"key file {name} has keys {', '.join(keys) or 'none'}")
+
+
+def key_id(key: str) -> str:
+    """What a key is called: a digest, which does not tell it."""
+    return hashlib.sha256(b"nodepool-ocb key " + key.encode()).hexdigest()[:8]
+
+
+def generate(path: Path) -> str:
+    """Put a new key first in a file, which is made where it is not there; gives the key's id.
+
+    Raises Sealed where the file cannot be used, and Conflict where it cannot be written.
+    """
+    before = ""
+    if path.exists():
+        load(str(path))
+        before = path.read_text()
+    key = Fernet.generate_key().decode()
+    try:
+        made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+        with open(made, "w") as file:
+            file.write(f"{key}\n{before}")
+            file.flush()
+            os.fsync(made)
+        _as_before(path, name)
+        os.replace(name, path)
+    except OSError as error:
+        raise Conflict(f"{path} cannot be written: {error.strerror}") from error
+    return key_id(key)
+
+
+def _as_before(path: Path, name: str) -> None:
+    if path.exists():
+        before = path.stat()
+        os.chown(name, before.st_uid, before.st_gid)
+        os.chmod(name, stat.S_IMODE(before.st_mode))

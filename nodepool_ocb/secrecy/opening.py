@@ -1,0 +1,168 @@
+"""The secrets of one run: opened for its jig, hidden in what it says, sealed again in what it gives back.
+
+``Secrets`` is one for a process, used by any number of threads; a key file that changed is read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.config import SecretsSettings
+from nodepool_ocb.engine import attributes as blobs
+from nodepool_ocb.model import secrecy
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.secrecy import keyring, references
+from nodepool_ocb.secrecy.errors import Sealed
+from nodepool_ocb.secrecy.keyring import Keyring
+from nodepool_ocb.telemetry import masks
+from nodepool_ocb.telemetry.masks import SHORTEST, Mask
+
+SHORT: Final = f"it is shorter than {SHORTEST} characters, and could not be kept out of logs"
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What a jig is given; ``texts`` is what its secrets are stored as, by their values as JSON."""
+
+    attributes: dict[str, Json] = {}
+    mask: Mask = Mask()
+    texts: Mapping[bytes, str] = {}
+
+
+class Secrets:
+    """What this host can open, by its configuration."""
+
+    def __init__(self, settings: SecretsSettings | None = None) -> None:
+        self._settings = settings or SecretsSettings()
+        self._read: tuple[object, Keyring] | None = None  # which file, and its keys
+
+    def configure(self, settings: SecretsSettings) -> None:
+        """Use these from now on."""
+        self._settings = settings
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the key file of the configuration is of no use, in one sentence."""
+        try:
+            self.keys()
+        except Sealed as sealed:
+            return f"secrets: {sealed}"
+        return None
+
+    def keys(self) -> Keyring:
+        """The keys as they stand in the file now; raises Sealed."""
+        name = self._settings.key_file
+        which = name, _state(name)
+        if self._read is None or self._read[0] != which:
+            self._read = which, keyring.load(name)
+        return self._read[1]
+
+    def value(self, place: str, text: str) -> Json:
+        """What the secret at a place is; raises Sealed, which names the place."""
+        try:
+            if secrecy.encrypted(text) or text.startswith("enc:"):
+                value = self.keys().decrypt(place, text)
+            else:
+                value = references.resolve(self._settings, text)
+            if not hideable(value):
+                raise Sealed(SHORT, own=False)
+        except Sealed as sealed:
+            raise Sealed(f"secret {place}: {sealed}", own=sealed.own) from None
+        return value
+
+    def opened(self, attributes: Mapping[str, Json]) -> Opened:
+        """The attributes with the values of their secrets; raises Sealed."""
+        values = [(self.value(place, text), text) for place, text in secrecy.found(attributes)]
+        if not values:
+            return Opened(dict(attributes))
+        given = iter([value for value, _ in values])
+        mask = Mask(frozenset(text for value, _ in values for text in _texts(value)))
+        masks.remember(mask.values)
+        plain = secrecy.replaced(attributes, lambda _, __: next(given))
+        return Opened(plain, mask, {_encoded(value): text for value, text in values})
+
+    def sealed(
+        self, wall: Mapping[str, Json], before: Mapping[str, Json], places: Collection[str], opened: Opened
+    ) -> dict[str, Json]:
+        """What a run gave back, as it may be kept: sealed where its role has a secret, and where one of the run's stands in it.
+
+        ``before``: the wall as it is, whose secrets stay as they are where their values do. Raises Sealed without a key, and
+        for what refers to a secret itself: a machine would be given any that it names.
+        """
+        if secrecy.named(wall):
+            raise Sealed(f"only people refer to secrets ({secrecy.KEY})", own=False)
+        if not places and not opened.mask:
+            return dict(wall)
+        keep = _Keep(self, before, opened)
+        kept: dict[str, Json] = {opened.mask.text(key): keep.safe(key, value) for key, value in wall.items()}
+        for place in places:
+            value = blobs.at(kept, place)
+            if value is not blobs.MISSING and not secrecy.is_secret(value):
+                kept = blobs.write(kept, place, keep.at(place, blobs.at(wall, place)))
+        return kept
+
+
+class _Keep:
+    """Seals values of one wall."""
+
+    def __init__(self, secrets: Secrets, before: Mapping[str, Json], opened: Opened) -> None:
+        self._secrets, self._before, self._opened = secrets, before, opened
+
+    def safe(self, place: str, value: Json) -> Json:
+        """The same, each text with a secret in it sealed."""
+        mask = self._opened.mask
+        if isinstance(value, dict):
+            return {mask.text(key): self.safe(f"{place}/{key}", each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.safe(f"{place}/{index}", each) for index, each in enumerate(value)]
+        text = value if isinstance(value, str) else _encoded(value).decode()
+        return self.at(place, value) if mask.spans(text.encode("utf-8", "surrogatepass")) else value
+
+    def at(self, place: str, value: Json) -> dict[str, Json]:
+        """The value as a secret: as a reference where it is what one refers to, else encrypted for this place."""
+        stored = self._opened.texts.get(_encoded(value))
+        if stored is not None and secrecy.encrypted(stored) is None:
+            return {secrecy.KEY: stored}
+        return resealed(self._secrets, place, value, blobs.at(self._before, place, None))
+
+
+def resealed(secrets: Secrets, place: str, value: Json, before: Json) -> dict[str, Json]:
+    """A value encrypted for its place; as it was before, where that is the same. Raises Sealed without a key."""
+    text = secrecy.text_of(before)
+    if text is not None and secrecy.encrypted(text):
+        try:
+            if _encoded(secrets.keys().decrypt(place, text)) == _encoded(value):
+                return {secrecy.KEY: text}
+        except Sealed:  # what it was does not matter any more
+            pass
+    return secrets.keys().encrypt(place, value)
+
+
+def hideable(value: Json) -> bool:
+    """Whether a value is long enough to be kept out of logs."""
+    return any(_texts(value))
+
+
+def _texts(value: Json) -> Iterator[str]:
+    """The texts in it that can be hidden."""
+    for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
+        yield from _texts(each)
+    text = value if isinstance(value, str) else "" if isinstance(value, bool | dict | list | None) else str(value)
+    if len(text) >= SHORTEST:
+        yield text
+
+
+def _encoded(value: Json) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
+
+
+def _state(name: str | None) -> object:
+    try:
+        found = os.stat(Path(name)) if name else None
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode) if found else None

@@ -1,0 +1,120 @@
+"""Secrets that stand elsewhere: in files and variables of the annealer's host, and in HashiCorp Vault (KV, version 2).
+
+Who may write attributes says what is read here, so only what the configuration names is: files below ``secrets.directory``,
+variables that begin with ``PREFIX``, and what Vault's token opens.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.config import SecretsSettings, VaultSettings
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.secrecy.errors import Sealed
+
+PREFIX: Final = "NODEPOOL_OCB_SECRET_"
+MOST_BYTES: Final = 1 << 20
+TIMEOUT_SECONDS: Final = 10.0
+
+
+def resolve(settings: SecretsSettings, text: str) -> Json:
+    """What a reference refers to; raises Sealed."""
+    kind, _, what = text.partition(":")
+    match kind:
+        case "file":
+            return _file(settings.directory, what)
+        case "env":
+            return _variable(what)
+        case "vault":
+            return _vault(settings.vault, *what.rpartition("#")[::2])
+    raise Sealed(f"{kind!r} is no kind of reference", own=False)
+
+
+def _file(directory: str | None, name: str) -> str:
+    if directory is None:
+        raise Sealed(f"{name} is not read: secrets.directory is not set", own=True)
+    path = Path(os.path.realpath(name))
+    if not path.is_relative_to(os.path.realpath(directory)):
+        raise Sealed(f"{name} is not below secrets.directory ({directory})", own=False)
+    try:
+        with path.open("rb") as file:
+            return _text(file.read(MOST_BYTES), name)
+    except OSError as error:
+        raise Sealed(f"{name} cannot be read: {error.strerror}", own=True) from None
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise Sealed(f"{name} is no text", own=False) from None
+
+
+def _variable(name: str) -> str:
+    if not name.startswith(PREFIX):
+        raise Sealed(f"the variable {name} is not read: its name has to begin with {PREFIX}", own=False)
+    if (value := os.environ.get(name)) is None:
+        raise Sealed(f"the variable {name} is not set here", own=True)
+    return value
+
+
+def _vault(settings: VaultSettings | None, path: str, key: str) -> Json:
+    """One key of a secret of the mount ``settings.mount``, in its newest version."""
+    if settings is None:
+        raise Sealed("secrets.vault is not set", own=True)
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise Sealed(f"{path} is no path in Vault", own=False)
+    url = f"{settings.address.rstrip('/')}/v1/{settings.mount}/data/{urllib.parse.quote(path)}"
+    asked = urllib.request.Request(url, headers={"X-Vault-Token": _token(settings)})
+    try:
+        with _opener(settings).open(asked, timeout=TIMEOUT_SECONDS) as answer:
+            values = msgspec.json.decode(answer.read(MOST_BYTES))["data"]["data"]
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        own = refused.code != 404
+        why = "has no such path" if refused.code == 404 else f"answers {refused.code}"
+        raise Sealed(f"Vault {why}: {path}", own=own) from None
+    except (OSError, HTTPException) as error:
+        raise Sealed(f"Vault at {settings.address} does not answer: {error}", own=True) from None
+    except (msgspec.DecodeError, KeyError, TypeError):
+        raise Sealed(f"Vault at {settings.address} gives something else than a secret for {path}", own=True) from None
+    if not isinstance(values, dict) or key not in values:
+        raise Sealed(f"Vault has no key {key} at {path}", own=False)
+    return values[key]
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A token is sent to the configured address alone."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+def _opener(settings: VaultSettings) -> urllib.request.OpenerDirector:
+    try:
+        context = ssl.create_default_context(cafile=settings.ca)
+    except OSError as error:
+        raise Sealed(f"secrets.vault.ca cannot be used: {error}", own=True) from None
+    return urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect
+    )
+
+
+def _token(settings: VaultSettings) -> str:
+    try:
+        token = Path(settings.token_file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Sealed(f"secrets.vault.token_file {settings.token_file} cannot be read: {why}", own=True) from None
+    if not token.isascii() or not token.isprintable():
+        raise Sealed(f"secrets.vault.token_file {settings.token_file} holds no token", own=True)
+    return token

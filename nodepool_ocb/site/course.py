@@ -1,0 +1,95 @@
+"""A world that goes along with what will be written: copied, and advanced by changes. Pure.
+
+Versions are those that the znodes have when nobody else writes them meanwhile; whoever does refuses the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.model.records import (
+    Append,
+    Change,
+    Check,
+    Create,
+    Delete,
+    Deployment,
+    DeploymentRole,
+    Gate,
+    Node,
+    NodeRole,
+    Raise,
+    Role,
+    Set,
+    Structure,
+)
+
+
+def copied(world: World) -> World:
+    """The same, to be advanced without the other."""
+    made = World()
+    made.spoiled, made.unreadable = dict(world.spoiled), dict(world.unreadable)
+    made.cluster, made.structure = world.cluster, world.structure
+    made.roles |= world.roles
+    made.deployments |= world.deployments
+    made.deployment_roles |= world.deployment_roles
+    made.daemons |= {kind: dict(known) for kind, known in world.daemons.items()}
+    made.rollouts |= world.rollouts
+    made.task_runs |= world.task_runs
+    for fqdn, view in world.nodes.items():
+        if view.record is not None:
+            made.put_node(fqdn, view.record, view.version, view.mzxid)
+        made.put_fence(fqdn, view.fence, view.newest)
+        made.put_claim(fqdn, view.claim, view.claim_owner, view.claim_version)
+    for vertex in world.vertices():
+        made.put_noderole(vertex.node.name, vertex.role, vertex.record, vertex.version, vertex.mzxid)
+    for cluster in world.clusters.values():
+        made.put_gate(cluster.deployment, cluster.role, cluster.gate, cluster.mzxid)
+    return made
+
+
+def advance(world: World, changes: Iterable[Change]) -> None:
+    """Bring the world to where these changes take it."""
+    for change in changes:
+        if isinstance(change, Delete):
+            _gone(world, change.path.split("/")[2:])
+        elif not isinstance(change, Check | Append):
+            _put(world, change)
+
+
+def _gone(world: World, names: list[str]) -> None:
+    match names:
+        case ["roles", name]:
+            world.drop_role(name)
+        case ["deployments", name]:
+            world.drop_deployment(name)
+        case ["deployments", name, "roles", role]:
+            world.drop_deployment_role(name, role)
+        case ["nodes", fqdn]:
+            world.drop_node(fqdn)
+        case ["nodes", fqdn, "noderoles", role]:
+            world.drop_noderole(fqdn, role)
+
+
+def _put(world: World, change: Create | Set | Raise) -> None:
+    version = change.version + 1 if isinstance(change, Set) else 0
+    names = change.path.split("/")[2:]
+    match names, change.data:
+        case _, Structure() as record:
+            world.put_structure(Stored(record, version))
+        case [_, name], Role() as record:
+            world.put_role(name, Stored(record, version))
+        case [_, name], Deployment() as record:
+            world.put_deployment(name, Stored(record, version))
+        case [_, name, _, role], DeploymentRole() as record:
+            world.put_deployment_role(name, role, Stored(record, version))
+        case [_, name, _, role], Gate():
+            before = world.cluster_view(role, name).gate
+            world.put_gate(name, role, before + 1 if isinstance(change, Raise) else 0)
+        case [_, fqdn], Node() as record:
+            world.put_node(fqdn, record, version)
+        case [_, fqdn, "fence"], _:
+            world.put_fence(fqdn, version)
+        case [_, fqdn, _, role], NodeRole() as record:
+            world.put_noderole(fqdn, role, record, version)

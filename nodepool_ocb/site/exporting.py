@@ -1,0 +1,123 @@
+"""A cluster written down as a site file: what people said of it, in one order whatever was done in which.
+
+What machines and annealers found is not in it: states of runs, walls, the attributes of hooks. Nor is what a task list made.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb.engine import deployments, roles, unreadable
+from nodepool_ocb.engine.binding import parents
+from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Deployment, Json, Node, Role, State
+from nodepool_ocb.site.wanted import Blob, Commitment
+
+FORMAT: Final = 1
+
+#: The fields of a node that people set, in the order in which they are written; always, or where they say something.
+ALWAYS: Final = ("deployment", "available", "addresses")
+FIELDS: Final = ("admin", "virtual", "user", "rack", "bootenv", "tags", "labels", "hints", "host_keys")
+
+
+def chosen(world: World) -> list[NodeView]:
+    """The nodes that are people's, by name: none that goes, and none that holds the stages of a task list."""
+    of_tasks = {view.name for name in world.deployments for view in deployments.of_tasks(world, name)}
+    return [
+        view
+        for name, view in sorted(world.nodes.items())
+        if view.record is not None and not view.record.deleting and name not in of_tasks
+    ]
+
+
+def noderoles(view: NodeView) -> list[Vertex]:
+    """Those of a node that people bound, by role."""
+    return [vertex for _, vertex in sorted(view.noderoles.items()) if vertex.record.task_run is None]
+
+
+def document(
+    world: World, views: Collection[NodeView], kept: Mapping[str, Blob], *, whole: bool, catalogue: bool
+) -> Json:
+    """The site file of these nodes; ``kept`` has the attributes that users gave, by their path.
+
+    ``whole``: with every deployment, and to be made again as it is; ``catalogue``: with the roles. Raises Conflict where a
+    record cannot be read.
+    """
+    unreadable.refuse(world, sorted(world.unreadable))
+    lines = {line for view in views for line in _deployments_of(world, view)}
+    names = sorted(world.deployments) if whole else sorted(lines)
+    made: dict[str, Json] = {"site": FORMAT}
+    if whole:
+        made["whole"] = True
+    if catalogue:
+        made["roles"] = {
+            name: _role(world.roles[name].record) for name in sorted(world.roles) if not _of_task(world, name)
+        }
+    bound = {(vertex.record.deployment, vertex.role) for vertex in world.vertices()}
+    found = {name: _deployment(world, name, bound) for name in names}
+    made["deployments"] = {name: said for name, said in found.items() if name != deployments.SYSTEM or said}
+    made["nodes"] = {view.name: _node(view, kept) for view in views if view.record is not None}
+    return made
+
+
+def _deployments_of(world: World, view: NodeView) -> list[str]:
+    own = [vertex.record.deployment for vertex in noderoles(view)]
+    each = dict.fromkeys([view.record.deployment if view.record else deployments.SYSTEM, *own])
+    return [name for start in each for name in parents.lineage(world, start)]
+
+
+def _of_task(world: World, role: str) -> bool:
+    stored = world.roles.get(role)
+    return stored is None or roles.TASK in stored.record.flags or stored.record.task is not None
+
+
+def _role(record: Role) -> Json:
+    plain: dict[str, Json] = msgspec.to_builtins(record)
+    return {key: value for key, value in plain.items() if key not in ("schema", "unknown")}
+
+
+def _deployment(world: World, name: str, bound: Collection[tuple[str, str]]) -> dict[str, Json]:
+    """``bound``: the deployments and roles of all noderoles; these bring their deployment roles along."""
+    record: Deployment = world.deployments[name].record
+    said: dict[str, Json] = {} if name == deployments.SYSTEM else {"parent": record.parent, "state": str(record.state)}
+    if record.checks is not None:
+        said["checks"] = {"schedule": record.checks.schedule, "refresh": record.checks.refresh}
+    configured = {
+        role: {"user": stored.record.user} if stored.record.user else {}
+        for (deployment, role), stored in sorted(world.deployment_roles.items())
+        if deployment == name and not _of_task(world, role) and (stored.record.user or (name, role) not in bound)
+    }
+    return {**said, "roles": configured} if configured else said
+
+
+def _node(view: NodeView, kept: Mapping[str, Blob]) -> Json:
+    record = view.record
+    assert record is not None, "only nodes that exist are written down"
+    plain: dict[str, Any] = msgspec.to_builtins(record)
+    said = {name: plain.get(name, _plain(record, name)) for name in ALWAYS}
+    said |= {name: plain[name] for name in FIELDS if name in plain}
+    return {**said, "noderoles": {vertex.role: _noderole(vertex, record, kept) for vertex in noderoles(view)}}
+
+
+def _plain(record: Node, name: str) -> Json:
+    return msgspec.to_builtins(getattr(record, name))
+
+
+def _noderole(vertex: Vertex, node: Node, kept: Mapping[str, Blob]) -> Json:
+    record = vertex.record
+    proposed = record.state is State.PROPOSED
+    said: dict[str, Json] = {"state": str(Commitment.PROPOSED if proposed else Commitment.COMMITTED)}
+    if record.deployment != node.deployment:
+        said["deployment"] = record.deployment
+    said["parents"] = list(record.parents)
+    user = kept.get(paths.user(vertex.role, vertex.node.name))
+    if user:
+        said["user"] = user
+    if record.once is not None:
+        said["once"] = record.once
+    return said

@@ -1,0 +1,54 @@
+"""The nodes of a plan: made, or changed where they are otherwise. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from nodepool_ocb.engine import liveness, nodes
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model.records import Node
+from nodepool_ocb.site.steps import Planning
+from nodepool_ocb.site.wanted import WantedNode
+
+NOBODY: Final = frozenset[str]()  # with no jig, no role is bound to a new node of its own accord
+
+
+def made_and_changed(plan: Planning) -> None:
+    """Every node is as it is wanted; raises Conflict, Invalid or NotFound with the place."""
+    for fqdn, each in sorted(plan.wanted.nodes.items()):
+        view = plan.world.nodes.get(fqdn)
+        with each.place.blamed():
+            if each.fields.get("deployment", "system") not in plan.world.deployments:
+                raise NotFound(
+                    f"deployment {each.fields['deployment']} does not exist; write it under deployments, or:"
+                    f" nodepool-ocb deployment create {each.fields['deployment']}"
+                )
+            if view is None or view.record is None:
+                _make(plan, each)
+            else:
+                _change(plan, each, view.record)
+
+
+def _make(plan: Planning, each: WantedNode) -> None:
+    about = plan.about
+    reached = () if each.fields.get("virtual") else (each.fqdn,)
+    node = Node(**{"addresses": reached, "available": about.available, **each.fields})
+    jigs = NOBODY if plan.wanted.whole else about.jigs
+    found = nodes.create(
+        plan.world, each.fqdn, node, admin_domain=about.admin_domain, now=about.now, jigs=jigs, by=about.by
+    )
+    plan.take(found.changes, "create", "node", each.fqdn, dict(each.fields))
+    for name, _ in found.noderoles:
+        plan.made.add(name)
+        plan.step("create", "noderole", name)
+    plan.notes += found.elsewhere
+
+
+def _change(plan: Planning, each: WantedNode, node: Node) -> None:
+    fields: dict[str, Any] = dict(each.fields)
+    if fields.pop("virtual", node.virtual) != node.virtual:
+        raise Conflict(f"node {each.fqdn} is {'' if node.virtual else 'not '}virtual, and stays so; delete it first")
+    other = {name: value for name, value in fields.items() if getattr(node, name) != value}
+    if other:
+        changes = liveness.changed(plan.world, plan.world.nodes[each.fqdn], plan.about.now, plan.about.by, **other)
+        plan.take(changes, "change", "node", each.fqdn, other)

@@ -1,0 +1,72 @@
+"""Groups of changes in as few transactions as bear them, each group whole; the world goes along. Pure.
+
+Each transaction carries the version of the structure: it was decided from what is not there, too. In one transaction a
+znode is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodepool_ocb.engine import structure
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.records import Change, Check, Raise, Set
+from nodepool_ocb.site.course import advance
+
+
+class Packing:
+    """``transactions`` are those that are full; ``close`` ends the last one."""
+
+    def __init__(self, world: World) -> None:
+        self.transactions: list[tuple[Change, ...]] = []
+        self._world = world
+        self._begin()
+
+    def _begin(self) -> None:
+        self._part: list[Change] = []
+        self._written: set[str] = set()
+        self._size = 0
+        self._raises = False
+
+    def take(self, changes: Sequence[Change]) -> None:
+        """Put in a group that was decided from the world as it is now; its own change of the structure is one for all."""
+        raises = any(isinstance(change, Set) and change.path == paths.STRUCTURE for change in changes)
+        group = [change for change in changes if change.path != paths.STRUCTURE]
+        fresh = [change for change in group if not self._covered(change)]
+        size = sum(map(limits.size, fresh))
+        twice = any(change.path in self._written for change in fresh)
+        full = len(self._part) + len(fresh) + 1 > limits.MOST_CHANGES or self._size + size > limits.MOST_BYTES
+        if self._part and (twice or full):
+            self.close()
+            fresh, size = group, sum(map(limits.size, group))
+        self._part += fresh
+        self._written |= {change.path for change in fresh if not isinstance(change, Check)}
+        self._size += size
+        self._raises |= raises
+        advance(self._world, fresh)
+
+    def _covered(self, change: Change) -> bool:
+        """Whether the part says it already: it makes, or raises, what would be checked or raised."""
+        return isinstance(change, Check | Raise) and change.path in self._written
+
+    def whole(self, transaction: Sequence[Change]) -> None:
+        """A transaction that was cut already, and to which the world was brought by whoever made it."""
+        self.close()
+        held = () if _has_structure(transaction) else (structure.unchanged(self._world),)
+        self.transactions.append((*held, *transaction))
+
+    def close(self) -> None:
+        """End the transaction that is being filled."""
+        if not self._part:
+            return
+        before = structure.stored(self._world)
+        own = Set(paths.STRUCTURE, before.record, before.version) if self._raises else structure.unchanged(self._world)
+        self.transactions.append((*self._part, own))
+        if self._raises:
+            self._world.put_structure(Stored(before.record, before.version + 1))
+        self._begin()
+
+
+def _has_structure(transaction: Sequence[Change]) -> bool:
+    return any(change.path == paths.STRUCTURE for change in transaction)

@@ -1,0 +1,144 @@
+"""Documents to what they want: judged by the schema ``site.json`` and beside one another. Every fault at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb.documents.document import Bounds, Document
+from nodepool_ocb.documents.plainyaml import Key
+from nodepool_ocb.documents.schema import faults
+from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.drift import Checks
+from nodepool_ocb.model.ranges import is_name, is_node
+from nodepool_ocb.model.records import DeploymentState, Json, Role
+from nodepool_ocb.site.wanted import (
+    Commitment,
+    Source,
+    Wanted,
+    WantedDeployment,
+    WantedNode,
+    WantedNoderole,
+    WantedRole,
+)
+
+SCHEMA: Final = "site.json"
+#: What a file may hold: ten thousand noderoles and more, as ``export`` writes them.
+MOST: Final = Bounds(bytes=32 << 20, nodes=2_000_000)
+LISTS: Final = frozenset({"addresses", "tags", "host_keys"})
+
+
+def read(documents: Iterable[Document]) -> Wanted:
+    """What documents say together; raises Invalid with every fault, also where two of them have the same thing."""
+    reader = _Reader()
+    for document in documents:
+        reader.read(document)
+    if reader.problems:
+        raise Invalid(reader.problems)
+    return Wanted(reader.roles, reader.deployments, reader.nodes, reader.whole)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.roles: dict[str, WantedRole] = {}
+        self.deployments: dict[str, WantedDeployment] = {}
+        self.nodes: dict[str, WantedNode] = {}
+        self.whole = False
+        self.problems: list[str] = []
+
+    def read(self, document: Document) -> None:
+        found = [fault.at(document.name) for fault in faults(document, SCHEMA)]
+        self.problems += found or list(_misnamed(document))
+        if found:
+            return
+        self.whole |= document.value.get("whole", False)
+        for name, raw in _of(document, "roles"):
+            record = self._role(document, name, raw)
+            if record is not None:
+                self._put(self.roles, name, WantedRole(name, place(document, ("roles", name)), record))
+        for name, raw in _of(document, "deployments"):
+            self._put(self.deployments, name, _deployment(name, place(document, ("deployments", name)), raw or {}))
+        for name, raw in _of(document, "nodes"):
+            self._put(self.nodes, name, _node(document, name, raw or {}))
+
+    def _put(self, among: dict[str, Any], name: str, wanted: Any) -> None:
+        before = among.setdefault(name, wanted)
+        if before is not wanted:
+            self.problems.append(wanted.place.fault(f"is in {before.place} already; write it in one place"))
+
+    def _role(self, document: Document, name: str, raw: Mapping[str, Json]) -> Role | None:
+        key: Key = ("roles", name)
+        for word in raw:
+            if word not in Role.__struct_fields__ or word == "unknown":
+                known = did_you_mean(word, Role.__struct_fields__, present=raw)
+                self.problems.append(document.fault((*key, word), f"a role has no {word}{known}"))
+        try:
+            return msgspec.convert({**raw, "schema": 1}, Role)
+        except msgspec.ValidationError as wrong:
+            self.problems.append(document.fault(key, str(wrong)))
+            return None
+
+
+def place(document: Document, key: Key) -> Source:
+    """Where a key of a document is."""
+    return Source(document.name, document.line(key), document.path(key))
+
+
+def _of(document: Document, section: str) -> Iterator[tuple[str, Any]]:
+    yield from (document.value.get(section) or {}).items()
+
+
+def _misnamed(document: Document) -> Iterator[str]:
+    """The schema knows no names."""
+    for section, fits, how in (
+        ("roles", is_name, "small letters, digits, '-', '_' and '.', at most 63"),
+        ("deployments", is_name, "small letters, digits, '-', '_' and '.', at most 63"),
+        ("nodes", is_node, "a fully qualified domain name in small letters, as n1.example.com"),
+    ):
+        for name, _ in _of(document, section):
+            if not fits(name):
+                yield document.fault((section, name), f"{name!r} is no name here; write {how}")
+
+
+def _deployment(name: str, where: Source, raw: Mapping[str, Any]) -> WantedDeployment:
+    state = raw.get("state")
+    roles = {role: (said or {}).get("user") for role, said in (raw.get("roles") or {}).items()}
+    checks = msgspec.convert({**raw["checks"], "since": 0.0}, Checks) if "checks" in raw else None
+    turned = None if state is None else DeploymentState(state)
+    return WantedDeployment(name, where, raw.get("parent"), turned, checks, roles)
+
+
+def _node(document: Document, fqdn: str, raw: Mapping[str, Json]) -> WantedNode:
+    key: Key = ("nodes", fqdn)
+    fields = {
+        name: tuple(value or ()) if name in LISTS else value
+        for name, value in raw.items()
+        if name != "noderoles" and (value is not None or name == "rack")
+    }
+    bound = raw.get("noderoles")
+    if bound is None:
+        return WantedNode(fqdn, place(document, key), fields)
+    listed = dict.fromkeys(bound, None) if isinstance(bound, list) else bound
+    at = (lambda role: (bound.index(role),)) if isinstance(bound, list) else (lambda role: (role,))
+    noderoles = tuple(
+        _noderole(role, fqdn, place(document, (*key, "noderoles", *at(role))), said or {})
+        for role, said in listed.items()
+    )
+    return WantedNode(fqdn, place(document, key), fields, noderoles)
+
+
+def _noderole(role: str, fqdn: str, where: Source, raw: Mapping[str, Json]) -> WantedNoderole:
+    state, parents = raw.get("state"), raw.get("parents")
+    return WantedNoderole(
+        role,
+        fqdn,
+        where,
+        raw.get("deployment"),
+        None if state is None else Commitment(state),
+        None if parents is None else tuple(sorted(parents)),
+        raw.get("user"),
+        raw.get("once"),
+    )

@@ -1,0 +1,47 @@
+"""What a plan does, step by step, and the world that goes along while it is made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model.records import Change, Json, Role
+from nodepool_ocb.site.packing import Packing
+from nodepool_ocb.site.wanted import Circumstances, Kept, Wanted
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing that a plan does; two plans that do the same have equal steps, whenever they were made."""
+
+    change: str  # create, change, commit, propose or delete
+    kind: str
+    name: str
+    to: str = ""  # JSON of what it is to be
+
+
+class Planning:
+    """A plan under way."""
+
+    def __init__(self, world: World, wanted: Wanted, about: Circumstances, kept: Mapping[str, Kept]) -> None:
+        self.world, self.wanted, self.about, self.kept = world, wanted, about, kept
+        self.packing = Packing(world)
+        self.steps: list[Step] = []
+        self.notes: list[str] = []  # what other nodes have to do with
+        self.moved: list[Vertex] = []  # noderoles that are committed, or taken back
+        self.made: set[str] = set()  # noderoles that are new
+
+    @property
+    def catalogue(self) -> dict[str, Role]:
+        return {name: stored.record for name, stored in self.world.roles.items()}
+
+    def take(self, changes: Sequence[Change], change: str, kind: str, name: str, to: Json = None) -> None:
+        """One step, and the changes that it makes, if it makes any."""
+        if changes:
+            self.packing.take(changes)
+            self.step(change, kind, name, to)
+
+    def step(self, change: str, kind: str, name: str, to: Json = None) -> None:
+        text = "" if to is None else msgspec.json.encode(to, order="sorted").decode()
+        self.steps.append(Step(change, kind, name, text))

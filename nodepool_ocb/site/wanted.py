@@ -1,0 +1,130 @@
+"""What site files say, as typed values: each thing with the place where it is written.
+
+What is None is not said, and stays as it is. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from nodepool_ocb.documents.plainyaml import Fault
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.drift import Checks
+from nodepool_ocb.model.records import DeploymentState, Json, Once, Role
+
+Blob = Mapping[str, Json]
+
+
+class Commitment(StrEnum):
+    """Whether annealers are to have a noderole."""
+
+    PROPOSED = "PROPOSED"
+    COMMITTED = "COMMITTED"  # in whichever state it is then
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where something is written."""
+
+    file: str
+    line: int
+    path: str = ""
+
+    def fault(self, text: str) -> str:
+        """``FILE:LINE: PATH: sentence``."""
+        return Fault(self.line, text, self.path).at(self.file)
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Whatever is refused inside says where it was asked for; what is only stale does not."""
+        try:
+            yield
+        except Stale:
+            raise
+        except Invalid as wrong:
+            raise Invalid([self.fault(problem) for problem in wrong.problems]) from wrong
+        except (Conflict, NotFound) as wrong:
+            raise type(wrong)(self.fault(str(wrong))) from wrong
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class WantedRole(msgspec.Struct, frozen=True):
+    """A role, whole."""
+
+    name: str
+    place: Source
+    record: Role
+
+
+class WantedDeployment(msgspec.Struct, frozen=True):
+    """A deployment; ``roles``: the attributes that a role has in it, None where only the role is to be there."""
+
+    name: str
+    place: Source
+    parent: str | None = None
+    state: DeploymentState | None = None
+    checks: Checks | None = None  # ``since`` is not said
+    roles: Mapping[str, Blob | None] = {}
+
+
+class WantedNoderole(msgspec.Struct, frozen=True):
+    """A role on a node."""
+
+    role: str
+    fqdn: str
+    place: Source
+    deployment: str | None = None
+    state: Commitment | None = None
+    parents: tuple[str, ...] | None = None  # all of them, "role@fqdn" or "role@*deployment"; None: as a bind chooses
+    user: Blob | None = None
+    once: Once | None = None  # counts where it is made: what was done of a destructive role
+
+    @property
+    def name(self) -> str:
+        return paths.noderole_name(self.role, self.fqdn)
+
+
+class WantedNode(msgspec.Struct, frozen=True):
+    """A node: the fields of its record that are said; ``noderoles`` is None where nothing is said of them."""
+
+    fqdn: str
+    place: Source
+    fields: Mapping[str, Any] = {}
+    noderoles: tuple[WantedNoderole, ...] | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """All that site files say. ``whole``: a node that is made gets what they say, and no role of its own accord."""
+
+    roles: Mapping[str, WantedRole] = {}
+    deployments: Mapping[str, WantedDeployment] = {}
+    nodes: Mapping[str, WantedNode] = {}
+    whole: bool = False
+
+    def noderoles(self) -> list[WantedNoderole]:
+        """All of them, by node."""
+        return [each for _, node in sorted(self.nodes.items()) for each in node.noderoles or ()]
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The attributes that a noderole's user gave, as they were read; ``version`` is None where there are none."""
+
+    value: Blob
+    version: int | None
+
+
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan is made in: when, by whom, with the jigs of the living annealers (None: nobody is there to ask)."""
+
+    now: float
+    by: str | None = None
+    jigs: frozenset[str] | None = None
+    admin_domain: str | None = None
+    available: bool = True  # a node of which nothing is said, once it is made

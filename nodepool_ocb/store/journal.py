@@ -1,0 +1,93 @@
+"""The journal in ZooKeeper: an entry goes with the transaction that it tells of; the oldest go when there are too many.
+
+Numbers are ZooKeeper's, and rise without a gap: whoever has read up to one knows what came since, and what is lost. No cache
+and no load of the world has the entries; nothing reads or writes here while nobody changes anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from nodepool_ocb.errors import Invalid, OcbError
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.journal import Entry
+from nodepool_ocb.model.records import Append, Change, Delete, Set
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session, Stats
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import ZooKeeperSettings
+
+#: The entry for changes, given what their Sets replace; None for what needs none.
+Note = Callable[[Session, Sequence[Change], Sequence[Znode]], Entry | None]
+
+
+class Journaled(Session):
+    """A session of somebody: whatever it commits stands in the journal, in the same transaction."""
+
+    def __init__(
+        self,
+        settings: ZooKeeperSettings,
+        note: Note,
+        *,
+        noted: Callable[[], None] = lambda: None,
+        on_connected: Callable[[], None] | None = None,
+    ) -> None:
+        """``noted`` is called when an entry is written."""
+        super().__init__(settings, on_connected=on_connected)
+        self._note, self._noted = note, noted
+
+    def commit(self, changes: Sequence[Change]) -> Stats:
+        """As of a session; the stats are those of ``changes``."""
+        wanted = [change.path for change in changes if isinstance(change, Set)]
+        folder, *replaced = self.get_many([paths.JOURNAL_ENTRIES, *wanted])
+        entry = self._note(self, changes, [znode for znode in replaced if znode is not None])
+        if entry is None:
+            return super().commit(changes)
+        if folder is None:  # the cluster is older than the journal
+            self.ensure(paths.JOURNAL_ENTRIES)
+        stats = super().commit([*changes, Append(paths.JOURNAL_ENTRIES, entry)])
+        self._noted()
+        if folder is not None and folder.children >= limits.ENTRIES:
+            trim(self)
+        return stats[:-1]
+
+
+def trim(session: Session) -> None:
+    """Delete the oldest entries where there are more than ``ENTRIES``; what fails is left to whoever writes next.
+
+    That is in no entry.
+    """
+    with contextlib.suppress(OcbError):
+        names = sorted(session.children(paths.JOURNAL_ENTRIES) or ())
+        if len(names) <= limits.ENTRIES:
+            return
+        oldest = [Delete(f"{paths.JOURNAL_ENTRIES}/{name}", 0) for name in names[: -limits.ENTRIES_LEFT]]
+        for deletions in limits.parts(limits.singly(oldest)):
+            Session.commit(session, deletions)  # Stale: another is doing it
+
+
+class Read(NamedTuple):
+    """An entry that was read, or why it cannot be."""
+
+    number: int
+    entry: Entry | None
+    problem: str = ""
+
+
+def numbers(session: Session) -> list[int]:
+    """Of all entries, rising."""
+    return sorted(int(name) for name in session.children(paths.JOURNAL_ENTRIES) or () if name.isdecimal())
+
+
+def read(session: Session, wanted: Sequence[int]) -> Iterator[Read]:
+    """Those of these numbers that are there still, in this order."""
+    for number, znode in zip(wanted, session.stream(map(paths.entry, wanted)), strict=True):
+        if znode is not None:
+            try:
+                yield Read(number, codec.decode(Entry, znode))
+            except Invalid as wrong:
+                yield Read(number, None, str(wrong))

@@ -1,0 +1,171 @@
+"""Secret values are kept out of texts: wherever one stands, plain or in a form that tools give it, HIDDEN stands instead.
+
+Forms: as it is, each of its lines, in base64 (also inside of something longer), for URLs, in JSON, XML and shell words. What
+is shorter than SHORTEST is not looked for. A mask is immutable; ``remember`` has the log lines of this process masked, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import json
+import re
+import shlex
+import threading
+import urllib.parse
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+HIDDEN: Final = "(secret)"
+SHORTEST: Final = 4  # characters
+REMEMBERED: Final = 500  # values, for log lines; the newest
+
+
+class Mask(msgspec.Struct, frozen=True):
+    """Hides some values; those that are too short are left out."""
+
+    values: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "values", frozenset(each for each in self.values if len(each) >= SHORTEST))
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest form of a value."""
+        return _pattern(self.values)[1]
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def spans(self, data: bytes) -> list[tuple[int, int]]:
+        """Where in the data something is to be hidden: in order, and what overlaps as one."""
+        found: list[tuple[int, int]] = []
+        for match in _pattern(self.values)[0].finditer(data) if self.values else ():
+            start, end = match.span(1)
+            if found and start <= found[-1][1]:
+                found[-1] = found[-1][0], max(end, found[-1][1])
+            else:
+                found.append((start, end))
+        return found
+
+    def data(self, data: bytes) -> bytes:
+        """The same without the values."""
+        parts, at = [], 0
+        for start, end in self.spans(data):
+            parts += [data[at:start], HIDDEN.encode()]
+            at = end
+        return b"".join([*parts, data[at:]]) if parts else data
+
+    def text(self, text: str) -> str:
+        """The same without the values.
+
+        >>> Mask(frozenset({"hunter22"})).text("login admin:hunter22, YWRtaW46aHVudGVyMjI=")
+        'login admin:(secret), YWRtaW46(secret)I='
+        """
+        data = text.encode("utf-8", "surrogatepass")
+        return self.data(data).decode("utf-8", "surrogatepass") if self.spans(data) else text
+
+
+class Stream:
+    """Masks bytes that come in pieces: what may be the beginning of a value is held back until it is known."""
+
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self._held = b""
+        self._inside = 0  # so many of the held bytes belong to a value that was hidden already
+
+    def take(self, data: bytes) -> bytes:
+        """What can be told of all that came."""
+        if not self._mask:
+            return data
+        self._held += data
+        return self._known_until(max(0, len(self._held) - self._mask.longest + 1))
+
+    def rest(self) -> bytes:
+        """What is held back, masked; it stays held."""
+        return Stream._copied(self)._known_until(len(self._held))
+
+    def end(self) -> bytes:
+        """What was held back: nothing more comes."""
+        return self._known_until(len(self._held))
+
+    def _copied(self) -> Stream:
+        copy = Stream(self._mask)
+        copy._held, copy._inside = self._held, self._inside
+        return copy
+
+    def _known_until(self, until: int) -> bytes:
+        """The held bytes up to there, masked. A value that begins before is hidden whole."""
+        parts, at = [], self._inside
+        for start, end in self._mask.spans(self._held):
+            if start >= until:
+                break
+            parts.append(self._held[at:start])
+            if start > self._inside or not self._inside:
+                parts.append(HIDDEN.encode())
+            at = max(at, end)
+        parts.append(self._held[at:until])
+        self._held, self._inside = self._held[until:], max(0, at - until)
+        return b"".join(parts)
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern(values: frozenset[str]) -> tuple[re.Pattern[bytes], int]:
+    """What finds any form of them, the longest at each place; and how long the longest is."""
+    forms = sorted({form for value in values for form in _forms(value)}, key=lambda form: (-len(form), form))
+    return re.compile(b"(?=(" + b"|".join(map(re.escape, forms)) + b"))"), max(map(len, forms), default=0)
+
+
+def _forms(value: str) -> Iterator[bytes]:
+    for text in {value, *(line for line in map(str.strip, value.splitlines()) if len(line) >= 2 * SHORTEST)}:
+        data = text.encode("utf-8", "surrogatepass")
+        yield data
+        for quoted in (urllib.parse.quote(data, safe=""), urllib.parse.quote(data), urllib.parse.quote_plus(data)):
+            yield quoted.encode()
+            yield re.sub("%..", lambda code: code[0].lower(), quoted).encode()
+        for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]):
+            yield escaped.encode("utf-8", "surrogatepass")
+        for escaped in (html.escape(text), html.escape(text, quote=False), shlex.quote(text).strip("'")):
+            yield escaped.encode("utf-8", "surrogatepass")
+        yield from (form for form in (data.hex().encode(), data.hex().upper().encode()))
+        yield from _base64(data)
+
+
+def _base64(data: bytes) -> Iterator[bytes]:
+    """What of it is the same wherever it begins in something longer, and however that goes on; also cut into lines."""
+    for before in range(3):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            whole = encode(bytes(before) + data).rstrip(b"=")
+            own = whole[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+            if len(own) >= SHORTEST:
+                yield own
+
+
+# -- log lines --
+
+_lock = threading.Lock()
+_known: dict[str, None] = {}
+
+
+def remember(values: Iterable[str]) -> None:
+    """Hide these from the log lines of this process, from now on."""
+    with _lock:
+        for value in values:
+            _known.pop(value, None)
+            _known[value] = None
+        for old in list(_known)[:-REMEMBERED]:
+            del _known[old]
+        _current.cache_clear()
+
+
+@functools.lru_cache(maxsize=1)
+def _current() -> Mask:
+    return Mask(frozenset(_known))
+
+
+def masked(text: str) -> str:
+    """A log line without the values that are remembered."""
+    return _current().text(text) if _known else text

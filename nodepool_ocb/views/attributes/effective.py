@@ -1,0 +1,144 @@
+"""The attributes that a noderole's jig would see now, and where two noderoles see others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from nodepool_ocb.engine.inputs.effective import Effective, Said, Unlike
+from nodepool_ocb.engine.inputs.layers import Kind, Origin
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.views.attributes.values import text
+from nodepool_ocb.views.view import View
+
+
+class SaidRow(View, frozen=True, kw_only=True):
+    """What a layer says at a place."""
+
+    place: str
+    value: Json
+    layer: str  # as words
+    kind: Kind
+    subject: (
+        str  # a noderole; for what a deployment sets ROLE of DEPLOYMENT, for hints the node, for a default the role
+    )
+    origin: Origin
+    by: str  # the noderole that brings the layer
+
+
+class EffectiveRow(View, frozen=True, kw_only=True):
+    """A value that the jig sees, and what it hides, the strongest first."""
+
+    row: SaidRow
+    hides: tuple[SaidRow, ...]
+
+
+class ShortRow(View, frozen=True, kw_only=True):
+    """A value in a table."""
+
+    place: str
+    value: str
+    layer: str
+
+
+class EffectiveDocument(View, frozen=True, kw_only=True):
+    """All that the jig sees, and each value with its layer."""
+
+    noderole: str
+    attributes: dict[str, Json]
+    values: tuple[EffectiveRow, ...]
+
+
+class UnlikeRow(View, frozen=True, kw_only=True):
+    """A place at which two noderoles see different values; UNSET for the one that sees nothing there."""
+
+    place: str
+    one: Json | msgspec.UnsetType
+    other: Json | msgspec.UnsetType
+    layer_of_one: str | None
+    layer_of_other: str | None
+
+
+class UnlikeDocument(View, frozen=True, kw_only=True):
+    """How two noderoles differ in what they see."""
+
+    one: str
+    other: str
+    differences: tuple[UnlikeRow, ...]
+
+
+def document(name: str, found: Iterable[Effective]) -> EffectiveDocument:
+    """What the noderole of this name sees."""
+    found = list(found)
+    rows = (EffectiveRow(row=_said(each.said), hides=tuple(map(_said, each.hides))) for each in found)
+    return EffectiveDocument(noderole=name, attributes=_nested(each.said for each in found), values=tuple(rows))
+
+
+def short(shown: EffectiveDocument) -> list[ShortRow]:
+    """The rows of a table."""
+    rows = (each.row for each in shown.values)
+    return [ShortRow(place=each.place, value=text(each.value), layer=each.layer) for each in rows]
+
+
+def explained(shown: EffectiveDocument) -> Iterator[str]:
+    """Each value, who says it, and what it hides, as lines."""
+    for each in shown.values:
+        yield f"{each.row.place}: {text(each.row.value)}"
+        yield f"    {each.row.layer}"
+        for hidden in each.hides:
+            place = "" if hidden.place == each.row.place else f"{hidden.place}: "
+            yield f"    hides {place}{text(hidden.value)}"
+            yield f"        {hidden.layer}"
+
+
+def unlike(one: str, other: str, found: Sequence[Unlike]) -> UnlikeDocument:
+    """How the noderoles of these names differ."""
+    return UnlikeDocument(one=one, other=other, differences=tuple(map(_unlike, found)))
+
+
+def compared(shown: UnlikeDocument) -> Iterator[str]:
+    """Each difference as lines."""
+    for each in shown.differences:
+        yield each.place
+        for name, value, layer in (
+            (shown.one, each.one, each.layer_of_one),
+            (shown.other, each.other, each.layer_of_other),
+        ):
+            yield f"    {name}: {text(value)}"
+            if layer is not None:
+                yield f"        {layer}"
+
+
+def _nested(seen: Iterable[Said]) -> dict[str, Json]:
+    made: dict[str, Json] = {}
+    for said in seen:
+        *above, last = said.steps
+        here = made
+        for step in above:
+            here = here.setdefault(step, {})
+        here[last] = said.value
+    return made
+
+
+def _said(said: Said) -> SaidRow:
+    brought = said.brought
+    return SaidRow(
+        place=said.place,
+        value=said.value,
+        layer=str(brought),
+        kind=brought.layer.kind,
+        subject=brought.layer.subject,
+        origin=brought.origin,
+        by=brought.by,
+    )
+
+
+def _unlike(each: Unlike) -> UnlikeRow:
+    return UnlikeRow(
+        place=each.place,
+        one=each.one.value if each.one else msgspec.UNSET,
+        other=each.other.value if each.other else msgspec.UNSET,
+        layer_of_one=str(each.one.brought) if each.one else None,
+        layer_of_other=str(each.other.brought) if each.other else None,
+    )

@@ -1,0 +1,1 @@
+"""What checks found: one noderole a row, and how many of each."""

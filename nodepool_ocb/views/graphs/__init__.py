@@ -1,0 +1,1 @@
+"""What waits for what, drawn: noderoles here, tasks in views.tasks; and Graphviz' language, for both."""

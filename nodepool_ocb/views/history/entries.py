@@ -1,0 +1,139 @@
+"""Entries of the journal as they are shown, and which of them somebody asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from nodepool_ocb.model.journal import Effect, Entry
+from nodepool_ocb.views.history.differences import FieldRow
+from nodepool_ocb.views.view import View
+
+LISTED = 3  # subjects in a line
+
+
+class EntryRow(View, frozen=True, kw_only=True):
+    """An entry, with its number."""
+
+    number: int
+    record: Entry
+
+
+class EntryLine(View, frozen=True, kw_only=True):
+    """An entry for the eye."""
+
+    when: str
+    who: str
+    verb: str
+    what: str
+    reason: str | None
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which entries; what is None, or no name, leaves all."""
+
+    names: Collection[str] | None = None
+    meant: Collection[str] | None = None  # by a selector: nodes and noderoles, each for itself
+    since: float | None = None
+    by: str | None = None
+    verb: str | None = None
+
+    def has(self, entry: Entry) -> bool:
+        """Whether an entry is one of them.
+
+        >>> bind = Entry(at=5.0, login="anna", host="h", verb="node bind", subjects=("ntp@n1.x",))
+        >>> [Wanted(names=["n1.x"]).has(bind), Wanted(verb="node").has(bind), Wanted(verb="nod").has(bind)]
+        [True, True, False]
+        """
+        return (
+            (self.since is None or entry.at >= self.since)
+            and self.by in (None, entry.login, f"{entry.login}@{entry.host}")
+            and (self.verb is None or f"{entry.verb} ".startswith(f"{self.verb} "))
+            and any(map(self.about, entry.subjects or ("",)))
+        )
+
+    def about(self, subject: str) -> bool:
+        """Whether it has one of the names, and is meant.
+
+        >>> [Wanted(meant={"ntp@n1.x"}).about(each) for each in ("ntp@n1.x", "ntp@n1.x (user)", "n1.x")]
+        [True, True, False]
+        """
+        return (self.names is None or _about(subject, self.names)) and (
+            self.meant is None or subject.removesuffix(" (user)") in self.meant
+        )
+
+    def may_have(self, entry: Entry) -> bool:
+        """Whether it has no room for all its subjects, and may be one of them for those that it does not name.
+
+        >>> commit = Entry(at=5.0, login="anna", host="h", verb="node commit", subjects=("ntp@n1.x",), more=9)
+        >>> [Wanted(names=[name]).may_have(commit) for name in ("n1.x", "n2.x")], Wanted(verb="image").may_have(commit)
+        ([False, True], False)
+        >>> Wanted(meant={"ntp@n2.x"}).may_have(commit)
+        True
+        """
+        return (
+            entry.more > 0 and not self.has(entry) and msgspec.structs.replace(self, names=None, meant=None).has(entry)
+        )
+
+
+def _about(subject: str, names: Collection[str]) -> bool:
+    """Whether it has one of the names, or is on the node, in the deployment or of the noderole of that name.
+
+    >>> [_about(each, ["n1.x"]) for each in ("n1.x", "ntp@n1.x", "ntp@n1.x (user)", "n1.x.y")]
+    [True, True, True, False]
+    >>> _about("lab/0000000001", ["lab"]), _about("ntp in lab", ["lab"]), _about("ntp@n1.x (user)", ["ntp@n1.x"])
+    (True, True, True)
+    """
+    whole = subject.removesuffix(" (user)")
+    parts = {subject, whole, whole.rpartition("@")[2], whole.partition("/")[0], whole.rpartition(" in ")[2]}
+    return not parts.isdisjoint(names)
+
+
+def line(row: EntryRow, when: str) -> EntryLine:
+    """One line: the subjects, or for few of them what became of each."""
+    entry = row.record
+    return EntryLine(
+        when=when, who=f"{entry.login}@{entry.host}", verb=entry.verb, what=_what(entry), reason=entry.reason
+    )
+
+
+def _what(entry: Entry) -> str:
+    if len(entry.changes) == 1 and not entry.left_out:
+        return _effect(entry.changes[0])
+    others = len(entry.subjects) - LISTED + entry.more
+    listed = ", ".join(entry.subjects[:LISTED])
+    return f"{listed} and {others} more" if others > 0 else listed
+
+
+def _effect(effect: Effect) -> str:
+    """What became of it, for a line.
+
+    >>> _effect(Effect(change="delete", kind="node", name="n1.x")), _effect(Effect(change="change", kind="node", name="n1.x"))
+    ('n1.x deleted', 'n1.x')
+    """
+    words = [FieldRow(field=each.field, old=each.old, new=each.new).words for each in effect.fields]
+    fields = "; ".join([*words, f"{effect.more} more"] if effect.more else words)
+    done = {"create": "created", "delete": "deleted"}.get(effect.change, "")
+    return " ".join(each for each in (effect.name, done, f"({fields})" if fields else "") if each)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Entries that are wanted, the newest last, and those of the same time that may be: they do not name all subjects."""
+
+    sure: list[EntryRow]
+    perhaps: list[EntryRow]
+
+
+def newest(rows: Iterable[EntryRow], wanted: Wanted, limit: int | None) -> Found:
+    """Those that are wanted of rows that come newest first, at most ``limit`` of them."""
+    sure: list[EntryRow] = []
+    perhaps: list[EntryRow] = []
+    for row in rows:
+        if limit is not None and len(sure) >= limit:
+            break
+        if wanted.has(row.record):
+            sure.append(row)
+        elif wanted.may_have(row.record):
+            perhaps.append(row)
+    return Found(sure[::-1], perhaps[::-1])

@@ -1,0 +1,76 @@
+"""An entry of the journal from the changes of a transaction: bounded, whatever the changes are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.model.journal import Difference, Effect, Entry
+from nodepool_ocb.model.limits import ENTRY_BYTES
+from nodepool_ocb.model.records import Change, Create, NodeRole
+from nodepool_ocb.views.changes import ChangeRow
+
+T = TypeVar("T")
+
+SUBJECT_BYTES: Final = 1024  # of all names
+TEXT: Final = 300  # characters of a reason, a verb, a name
+SPARE_BYTES: Final = 64  # for what is counted at the end
+
+_encode = msgspec.json.Encoder().encode
+
+
+def entry(bare: Entry, rows: Iterable[ChangeRow]) -> Entry:
+    """``bare`` with what the rows say: as many subjects and changes as there is room for, and how many more there are."""
+    rows = list(rows)
+    names = list(dict.fromkeys(_cut(row.name) for row in rows if row.name))
+    subjects = _fitting(names, SUBJECT_BYTES)
+    made = replace(
+        bare,
+        verb=_cut(bare.verb),
+        login=_cut(bare.login),
+        host=_cut(bare.host),
+        reason=None if bare.reason is None else _cut(bare.reason),
+        subjects=tuple(subjects),
+        more=len(names) - len(subjects),
+    )
+    room = ENTRY_BYTES - len(_encode(made)) - SPARE_BYTES
+    effects = _fitting([_effect(row) for row in rows], room) or [_shortened(_effect(row), room) for row in rows[:1]]
+    return replace(made, changes=tuple(effects), left_out=len(rows) - len(effects))
+
+
+def worth(changes: Iterable[Change]) -> list[Change]:
+    """Without the noderoles that a run of tasks makes: the run itself is told."""
+    return [each for each in changes if not (isinstance(each, Create) and _of_run(each.data))]
+
+
+def _of_run(data: object) -> bool:
+    return isinstance(data, NodeRole) and data.task_run is not None
+
+
+def _effect(row: ChangeRow) -> Effect:
+    fields = tuple(Difference(field=each.field, old=each.old, new=each.new) for each in row.fields or ())
+    return Effect(change=row.change, kind=row.kind, name=_cut(row.name), state=row.state, fields=fields)
+
+
+def _shortened(effect: Effect, room: int) -> Effect:
+    """With as many of its fields as there is room for."""
+    fields = _fitting(effect.fields, room - len(_encode(replace(effect, fields=()))) - SPARE_BYTES)
+    return replace(effect, fields=tuple(fields), more=len(effect.fields) - len(fields))
+
+
+def _fitting(values: Sequence[T], room: int) -> list[T]:
+    """The first of them that fit into so many bytes of JSON."""
+    fitting = []
+    for value in values:
+        room -= len(_encode(value)) + 1
+        if room < 0:
+            break
+        fitting.append(value)
+    return fitting
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT else text[: TEXT - 3] + "..."

@@ -1,0 +1,121 @@
+"""The states of noderoles, node by node and role by role, kept up with a world.
+
+Keeping it up costs what changed, however many nodes there are; so does choosing the rows that are shown, but for the
+nodes of the state in which the choice ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from nodepool_ocb.engine import aside
+from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.model.records import State
+from nodepool_ocb.views.nodes import WORST
+from nodepool_ocb.views.view import View
+
+RANK = {state: rank for rank, state in enumerate(WORST)}
+
+
+class Moved(View, frozen=True, kw_only=True):
+    """A noderole that is in another state than before; None: it is gone."""
+
+    noderole: str
+    state: State | None
+    reason: str | None = None
+
+
+class Moment(View, frozen=True, kw_only=True):
+    """What a watch says in a line of JSON: how many there are, and what moved since the line before; first, all of it."""
+
+    nodes: int
+    roles: int
+    noderoles: Mapping[State, int]
+    changed: tuple[Moved, ...]
+
+
+class Matrix:
+    """The noderoles that are ``wanted``; a node that has none of them is not in it."""
+
+    def __init__(self, wanted: Callable[[Vertex], bool] = lambda _: True) -> None:
+        self._wanted = wanted
+        self._worst: dict[State, set[str]] = {state: set() for state in WORST}
+        self._world = World()
+        self.now = 0.0  # for what ends by itself
+        self.nodes: dict[str, dict[str, State]] = {}  # name → role → state
+        self.roles: dict[str, Counter[State]] = {}
+        self.counts: Counter[State] = Counter()
+
+    def update(self, world: World, names: Iterable[str]) -> list[Moved]:
+        """Look at these nodes again, gone ones too; gives the noderoles that moved."""
+        self._world = world
+        return [moved for name in sorted(names) for moved in self._node(name, world.nodes.get(name))]
+
+    def _node(self, name: str, view: NodeView | None) -> list[Moved]:
+        before = self.nodes.pop(name, {})
+        wanted = {role: each for role, each in view.noderoles.items() if self._wanted(each)} if view else {}
+        now = {role: vertex.record.state for role, vertex in sorted(wanted.items())}
+        if before:
+            self._worst[worst(before)].discard(name)
+        if now:
+            self.nodes[name] = now
+            self._worst[worst(now)].add(name)
+        moved = sorted(role for role in before.keys() | now.keys() if before.get(role) != now.get(role))
+        return [self._moved(name, role, before.get(role), now.get(role), wanted.get(role)) for role in moved]
+
+    def _moved(self, node: str, role: str, before: State | None, now: State | None, vertex: Vertex | None) -> Moved:
+        of_role = self.roles.setdefault(role, Counter())
+        for state, step in ((before, -1), (now, 1)):
+            if state is not None:
+                of_role[state] += step
+                self.counts[state] += step
+        if not any(of_role.values()):
+            del self.roles[role]
+        return Moved(noderole=f"{role}@{node}", state=now, reason=vertex.record.reason if vertex else None)
+
+    # -- looking --
+
+    def note(self, node: str) -> str:
+        """What else is to be said of a node: that it is held, paused, not alive or not available; or nothing."""
+        view = self._world.nodes.get(node)
+        record = view.record if view else None
+        if view is None or record is None:
+            return ""
+        said = ["held"] if aside.held(record, self.now) else []
+        said += ["paused"] if self._world.paused and self._paused(view) else []
+        if not (record.alive or record.virtual):
+            said.append("not alive")
+        elif not record.available:
+            said.append("not available")
+        return ", ".join(said)
+
+    def _paused(self, view: NodeView) -> bool:
+        deployments = {vertex.record.deployment for vertex in view.noderoles.values() if self._wanted(vertex)}
+        return any(aside.pauses(self._world, each, self.now) for each in deployments)
+
+    def first(self, most: int) -> list[str]:
+        """So many nodes: all by name where they are no more; else the worst, those in ERROR before all others."""
+        if len(self.nodes) <= most:
+            return sorted(self.nodes)
+        chosen: list[str] = []
+        for state in WORST:
+            chosen += heapq.nsmallest(most - len(chosen), self._worst[state])
+        errors = self._worst[State.ERROR]
+        return sorted(chosen, key=lambda name: (name not in errors, name))
+
+    def left(self, shown: Iterable[str]) -> dict[State, int]:
+        """How many nodes there are besides, by their worst state."""
+        seen = Counter(worst(self.nodes[name]) for name in shown)
+        return {state: count for state in WORST if (count := len(self._worst[state]) - seen[state])}
+
+    def moment(self, changed: Iterable[Moved]) -> Moment:
+        """As a line of JSON has it."""
+        counts = {state: self.counts[state] for state in WORST}
+        return Moment(nodes=len(self.nodes), roles=len(self.roles), noderoles=counts, changed=tuple(changed))
+
+
+def worst(states: Mapping[str, State]) -> State:
+    """The state that tells of a node."""
+    return min(states.values(), key=RANK.__getitem__)

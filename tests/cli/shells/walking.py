@@ -1,0 +1,23 @@
+"""All commands of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from nodepool_ocb.cli.main import cli
+
+
+def commands() -> Iterator[click.Context]:
+    """The context of each command and group, the root first."""
+    yield from _walk(click.Context(cli, info_name="nodepool-ocb", **cli.context_settings))
+
+
+def _walk(context: click.Context) -> Iterator[click.Context]:
+    yield context
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            below = context.command.get_command(context, name)
+            if below is not None and not below.hidden:
+                yield from _walk(click.Context(below, info_name=name, parent=context))

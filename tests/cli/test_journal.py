@@ -1,0 +1,290 @@
+"""The journal: what every verb that writes tells, in the transaction that it tells of; and how ``history`` shows it."""
+
+from __future__ import annotations
+
+import ast
+import getpass
+import shlex
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.main import cli
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Stale
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.journal import Entry
+from nodepool_ocb.model.records import Change, Create, Json, Set
+from nodepool_ocb.store import journal, tree
+from nodepool_ocb.store.cache import Cache
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session, Stats
+from nodepool_ocb.store.journal import Journaled
+from tests.fixtures.commands import Ocb
+
+Ask = Callable[..., Json]
+N1, N2 = "n1.example.com", "n2.example.com"
+ROOT = Path(__file__).parents[2]
+
+#: What the walk does, in order: the first two words are the verb.
+WALK = [
+    "role delete other --yes", "barclamp import extra.yml", "barclamp delete extra --yes",
+    "deployment set lab middle middle-size=3",
+    "deployment unset lab middle middle-size --yes", "deployment create sub", "deployment delete sub --yes",
+    f"node create {N2}", f"node set {N1} rack=r2", f"node move {N2} lab", f"node unavailable {N1}", f"node available {N1}",
+    f"node dead {N1}", f"node alive {N1}", f"node rename {N2} n3.example.com", "node delete n3.example.com --yes",
+    f"node bind {N1} leaf", f"noderole unbind leaf@{N1} --yes", f"noderole set middle@{N1} middle-size=2",
+    f"noderole unset middle@{N1} middle-size", "deployment commit lab --no-noderoles", f"noderole commit base@{N1}",
+    f"noderole propose base@{N1}", f"node commit {N1}", "deployment propose lab",
+    "image pause jammy", "image unpause jammy", "image build jammy", "record delete /ocb/roles/spoiled --yes",
+    "tasks upload tasks.yaml --deployment lab", f"node bind {N1} leaf",
+    "deployment commit lab --no-noderoles", "rollout start --default --deployment lab", "rollout cancel lab",
+]  # fmt: skip
+
+
+def entries(session: Session) -> list[Entry]:
+    found = list(journal.read(session, journal.numbers(session)))
+    assert all(read.entry for read in found), found
+    return [read.entry for read in found if read.entry is not None]
+
+
+def verbs(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    with click.Context(command) as ctx:
+        for each in command.list_commands(ctx):
+            below = command.get_command(ctx, each)
+            assert below is not None
+            yield from verbs(below, f"{name} {each}".strip())
+
+
+# -- what is noted --
+
+
+def test_every_verb_that_writes_takes_a_reason() -> None:
+    found = dict(verbs(cli))
+    for name, command in found.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        if options & {"--dry-run", "--yes"}:
+            assert "--reason" in options, f"{name}: give its command writes=True"
+    for line in WALK:
+        command = found[" ".join(line.split()[:2])]
+        assert isinstance(command, Verb)
+        assert command.writes, f"{line}: give its command writes=True"
+
+
+def test_no_command_opens_a_session_that_is_not_journaled() -> None:
+    opened = [
+        str(file.relative_to(ROOT))
+        for file in sorted((ROOT / "nodepool_ocb" / "cli").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", getattr(node.func, "attr", "")) in ("Session", "Journaled")
+    ]
+    assert opened == ["nodepool_ocb/cli/kit/session.py"]
+
+
+def test_what_every_kind_of_verb_does_is_noted(
+    world: Session, ocb: Ocb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "extra.yml").write_text("barclamp: {name: extra, version: 1}\nroles: [{name: alone, jig: noop}]\n")
+    (tmp_path / "leaf.yml").write_text("barclamp: {name: leaf, version: 1}\nroles: [{name: leaf, jig: noop}]\n")
+    (tmp_path / "tasks.yaml").write_text("- {id: deploy, type: stage}\n")
+    monkeypatch.chdir(tmp_path)
+    world.ensure(paths.builds("jammy"))
+    assert ocb("barclamp", "import", "leaf.yml").exit_code == 0
+    for line in WALK:
+        if line.startswith("record delete"):
+            world.commit([Create(paths.role("spoiled"), {"schema": 1})])
+        before = len(entries(world))
+        answer = ocb(*line.split(), "--reason", "spring cleaning")
+        assert answer.exit_code == 0, (line, answer.output)
+        noted = entries(world)[before:]
+        assert {(each.verb, each.reason) for each in noted} == {(" ".join(line.split()[:2]), "spring cleaning")}, line
+        assert all(each.subjects and each.changes for each in noted), line
+        assert [each.part for each in noted] == list(range(1, len(noted) + 1)), line
+    first = entries(world)[0]
+    assert (first.login, first.host) == (getpass.getuser(), socket.gethostname())
+
+
+def test_a_change_is_noted_from_what_to_what_and_what_changes_nothing_is_not(
+    world: Session, ocb: Ocb, ask: Ask
+) -> None:
+    before = len(entries(world))
+    assert ocb("node", "set", N1, "rack=r1", "--dry-run").exit_code == 10
+    assert ocb("node", "set", "n9.example.com", "rack=r1").exit_code == 3
+    assert ocb("node", "list").exit_code == 0
+    assert len(entries(world)) == before
+    assert ocb("noderole", "set", f"middle@{N1}", "middle-size=7", "--reason", "more").exit_code == 0
+    assert ocb("noderole", "set", f"middle@{N1}", "middle-size=8").exit_code == 0
+    (noted,) = ask("history", "--limit", "1")
+    assert noted["subjects"] == [f"middle@{N1} (user)"]
+    assert noted["changes"][0]["fields"] == [{"field": "middle/size", "old": 7, "new": 8}]
+    line = ocb("history", "--limit", "2").stdout.splitlines()
+    assert "(middle/size: - -> 7)" in line[1]
+    assert line[1].endswith("more")
+    assert "(middle/size: 7 -> 8)" in line[2]
+
+
+def test_what_was_refused_and_decided_again_is_no_part_of_a_command(
+    world: Session, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, refused = Session.commit, [Stale("moved on", "/x")]
+
+    def refusing(self: Session, changes: Sequence[Change]) -> Stats:
+        if refused:
+            raise refused.pop()
+        return commit(self, changes)
+
+    monkeypatch.setattr(Session, "commit", refusing)
+    assert ocb("node", "set", N1, "rack=r9").exit_code == 0
+    assert refused == []
+    assert (entries(world)[-1].verb, entries(world)[-1].part) == ("node set", 1)
+
+
+def test_of_a_change_that_is_too_long_for_an_entry_as_much_is_told_as_there_is_room_for(
+    world: Session, ocb: Ocb
+) -> None:
+    assert ocb("node", "set", N1, *(f"labels.k{number:02}={'v' * 190}" for number in range(40))).exit_code == 0
+    (effect,) = entries(world)[-1].changes
+    assert effect.name == N1
+    assert len(effect.fields) >= 10
+    assert len(effect.fields) + effect.more == 40
+    assert entries(world)[-1].left_out == 0
+    assert f"; {effect.more} more)" in ocb("history").stdout
+
+
+def test_a_refused_transaction_leaves_no_entry_and_a_full_one_has_room_for_it(
+    zk_settings: ZooKeeperSettings, zk_session: Session
+) -> None:
+    full: list[Create | Set] = [Create(f"/many{n}", {"n": n}) for n in range(limits.TRANSACTION_CHANGES)]
+    note = Entry(at=1.0, login="l", host="h", verb="v", reason="x" * 3000)
+    with Journaled(zk_settings, lambda *_: note) as session:
+        assert len(session.commit(full)) == len(full)
+        with pytest.raises(Exception, match="exists already"):
+            session.commit(full)
+        large = Create("/large", {"text": "x" * (limits.BLOB_BYTES - 500)})
+        session.commit([large])
+    assert len(entries(zk_session)) == 2
+
+
+def test_a_cluster_that_is_older_than_the_journal_gets_one(zk_settings: ZooKeeperSettings, zk_session: Session) -> None:
+    zk_session._client.delete(paths.JOURNAL, recursive=True)
+    with Journaled(zk_settings, lambda *_: Entry(at=1.0, login="l", host="h", verb="v")) as session:
+        session.commit([Create("/thing")])
+    assert len(entries(zk_session)) == 1
+
+
+# -- bounded --
+
+
+def test_two_who_write_at_once_lose_no_entry_and_the_oldest_go(
+    zk_settings: ZooKeeperSettings, zk_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ENTRIES", 100)
+    monkeypatch.setattr(limits, "ENTRIES_LEFT", 90)
+    _write(zk_settings, writers=4, each=50)
+    kept = journal.numbers(zk_session)
+    assert kept == list(range(kept[0], 200)), "200 were written, and what is left are the newest"
+    assert 90 <= len(kept) <= 100
+
+
+@pytest.mark.long
+def test_the_journal_stays_within_its_bound_after_ten_thousand_changes(
+    zk_settings: ZooKeeperSettings, zk_session: Session
+) -> None:
+    _write(zk_settings, writers=4, each=2500)
+    kept = journal.numbers(zk_session)
+    assert kept[-1] == 9999
+    assert limits.ENTRIES_LEFT <= len(kept) <= limits.ENTRIES
+
+
+def _write(settings: ZooKeeperSettings, writers: int, each: int) -> None:
+    def write(writer: int) -> None:
+        note = Entry(at=1.0, login=f"w{writer}", host="h", verb="v")
+        with Journaled(settings, lambda *_: note) as session:
+            for number in range(each):
+                session.commit([Create(f"/thing-{writer}-{number}")])
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300.0)
+        assert not thread.is_alive()
+
+
+def test_entries_wake_no_cache_and_are_read_by_no_load(zk_settings: ZooKeeperSettings, zk_session: Session) -> None:
+    woken, seen = threading.Event(), threading.Event()
+    cache = Cache(zk_session, tree.load(zk_session), woken.set)
+    cache.load()
+    zk_session.watch(paths.JOURNAL, lambda *_: seen.set())
+    with Journaled(zk_settings, lambda *_: Entry(at=1.0, login="l", host="h", verb="v")) as session:
+        session.commit([Create("/elsewhere")])
+    assert seen.wait(20.0), "the entry was made, and the watches were noted"
+    assert not woken.is_set()
+    read: list[str] = []
+    monitored = zk_session.stream
+    zk_session.stream = lambda wanted: monitored([read.append(path) or path for path in wanted])  # type: ignore[method-assign,func-returns-value]
+    tree.load(zk_session)
+    assert read
+    assert not [path for path in read if path.startswith(paths.JOURNAL)]
+
+
+# -- history --
+
+
+def test_history_is_of_names_people_verbs_and_times(world: Session, ocb: Ocb, ask: Ask) -> None:
+    for line in (f"node create {N2}", f"node set {N2} rack=r1", f"noderole commit base@{N1}", "deployment create sub"):
+        assert ocb(*line.split()).exit_code == 0
+
+    def verbs(*asked: str) -> list[str]:
+        return [each["verb"] for each in ask("history", *asked)]
+
+    assert verbs(N2) == ["node create", "node set"]
+    assert verbs(f"base@{N1}")[-1] == "noderole commit"
+    assert verbs("sub") == ["deployment create"]
+    assert verbs("--verb", "node set") == ["node set"]
+    assert set(verbs("--verb", "node")) == {"node create", "node bind", "node set"}
+    assert verbs("--by", "nobody-at-all") == []
+    assert len(verbs("--by", getpass.getuser())) == len(verbs()) == len(entries(world))
+    assert verbs("--since", "1h") == verbs()
+    assert verbs("--since", "2999-01-01T00:00") == []
+    assert verbs("--limit", "2") == ["noderole commit", "deployment create"]
+    assert ocb("history", "--since", "soon").exit_code == 2
+
+
+def test_an_entry_without_room_for_all_names_is_said_to_be_perhaps_about_one(world: Session, ocb: Ocb) -> None:
+    number = journal.numbers(world)[-1]
+    world._client.set(paths.entry(number), codec.encode(replace(entries(world)[-1], more=9)))
+    answer = ocb("history", "n99.example.com")
+    assert "may be among it: " in answer.stderr
+    assert "may be among it" not in ocb("history", "--verb", "image").stderr
+    assert "the journal has no such entry" in ocb("history", "--verb", "image").stderr
+
+
+def test_an_entry_that_cannot_be_read_is_named_and_left_out(world: Session, ocb: Ocb, ask: Ask) -> None:
+    numbers = journal.numbers(world)
+    world._client.set(paths.entry(numbers[0]), b"\x1b[2J{oops")
+    answer = ocb("history")
+    assert answer.exit_code == 0
+    assert paths.entry(numbers[0]) in answer.stderr
+    assert "\x1b" not in answer.output
+    assert len(ask("history")) == len(numbers) - 1
+
+
+def test_the_page_about_history_works_as_printed(ocb: Ocb) -> None:
+    block = (ROOT / "docs/history.md").read_text().split("```")[1]
+    lines = [shlex.split(line, comments=True)[1:] for line in block.strip().splitlines()]
+    assert len(lines) == 9
+    for line in lines:
+        answer = ocb(*line)
+        assert answer.exit_code == 0, (line, answer.output)
+    assert "was carried over" in ocb("history", "n7.example.com").stdout

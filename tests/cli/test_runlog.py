@@ -1,0 +1,170 @@
+"""The log of a run on the command line: where it comes from, what is said of it, and what it never does."""
+
+from __future__ import annotations
+
+import pty
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.noderoles.runlog import Seen, succeeding
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.http.server import Pages
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Claim, Create, Daemon, Delete, Json, NodeRole, Run, State
+from nodepool_ocb.store.client.session import Session
+from tests.cli.background_command import COMMAND, begun
+from tests.fixtures.commands import Ocb
+
+N1 = "n1.example.com"
+BASE = f"base@{N1}"
+RUN = Run(annealer="far-1-2", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=1, exit_code=0)
+Becomes = Callable[..., None]
+Ask = Callable[..., Json]
+
+
+class Annealer:
+    """On the host ``far``, with pages that other hosts reach; it plays the run r1 of base."""
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.session, self.folder, self.idle, self.gone = session, folder, False, False
+        self.file = folder / N1 / "base-r1.log"
+        self.file.parent.mkdir(parents=True)
+        self._pages = Pages("0x7f000001:0", {}, {"logs": LogPage(lambda: folder, lambda _: self.idle)})
+        self.pages = self._pages.address
+        session.ensure(paths.daemons("annealer"))
+
+    def registers(self, pages: str | None) -> None:
+        record = Daemon(host="far", pid=1, version="1", started=1.0, pages=pages, log_dir=str(self.folder))
+        self.session.commit([Create(paths.daemon("annealer", "far-1-2"), record)])
+
+    def leaves(self) -> None:
+        self.session.commit([Delete(paths.daemon("annealer", "far-1-2"), 0)])
+
+    def claims(self) -> None:
+        claim = Claim(annealer="far-1-2", noderole=BASE, run="r1", epoch=1, since=1.0)
+        self.session.commit([Create(paths.claim(N1), claim, ephemeral=True)])
+
+    def ends(self, **fields: object) -> None:
+        self.idle = not self.gone  # who is gone says no more
+        self.session.commit([Create(paths.run("base", N1, "r1"), replace(RUN, **fields))])
+
+    def close(self) -> None:
+        self.gone = True
+        self._pages.close()
+
+
+@pytest.fixture
+def annealer(world: Session, tmp_path: Path) -> Iterator[Annealer]:
+    made = Annealer(world, tmp_path / "runs")
+    yield made
+    made.close()
+
+
+def test_the_output_of_a_run_comes_from_the_pages_of_its_annealer_with_the_path_there(
+    annealer: Annealer, ocb: Ocb, ask: Ask
+) -> None:
+    annealer.registers(annealer.pages)
+    annealer.file.write_bytes(b"the whole \xff\x1b[2J\n")
+    annealer.ends(tail="the end")
+    answer = ocb("noderole", "log", BASE)
+    assert answer.stdout == "the whole \\xff\\x1b[2J\n", "shown, not sent"
+    assert f"succeeded, exit code 0; from http://{annealer.pages}" in answer.stderr
+    assert f"whole output in far:{annealer.file}" in answer.stderr
+    assert ocb("noderole", "log", BASE, "r1", "--raw").stdout_bytes == b"the whole \xff\x1b[2J\n"
+    assert ocb("noderole", "log", BASE, "--path").stdout == f"far:{annealer.file}\n"
+    document = ask("noderole", "log", BASE)
+    assert (document["whole"], document["log"]) == (True, f"far:{annealer.file}")
+    assert document["output"] == "the whole \ufffd\x1b[2J\n"
+
+
+def test_pages_on_a_loopback_address_of_another_host_are_not_asked_and_the_recorded_end_is_shown(
+    annealer: Annealer, ocb: Ocb
+) -> None:
+    annealer.registers("127.0.0.1:1")
+    annealer.ends(tail="the end\n", log="far:/var/log/run.log")
+    answer = ocb("noderole", "log", BASE)
+    assert answer.stdout == "the end\n"
+    assert "serves its pages to that host alone, on 127.0.0.1:1: set http.listen to an address of it" in answer.stderr
+    assert "the end, as recorded; whole output in far:/var/log/run.log" in answer.stderr
+    answer = ocb("noderole", "log", BASE, "--path")
+    assert (answer.exit_code, answer.stdout) == (0, "far:/var/log/run.log\n")
+    assert "warning: nobody could be asked" in answer.stderr
+
+
+def test_an_annealer_that_is_gone_leaves_the_end_of_what_was_given_already(
+    annealer: Annealer, becomes: Becomes, zk_settings: ZooKeeperSettings
+) -> None:
+    annealer.registers(annealer.pages)
+    annealer.claims()
+    becomes(BASE, State.TRANSITION, run="r1")
+    lines = [f"line {number}\n" for number in range(200)]
+    annealer.file.write_text("".join(lines[:100]))
+    with begun(zk_settings.hosts, "noderole", "log", BASE, "-f") as (_, printed, said):
+        got = [printed.readline() for _ in range(100)]
+        annealer.close()
+        annealer.leaves()
+        annealer.ends(tail="".join(lines[50:]))
+        becomes(BASE, State.ACTIVE, run="r1")
+        got += printed.readlines()
+        assert got == lines, "nothing twice, and no gap"
+        assert "no annealer runs on far now that could be asked; the rest, as recorded" in said.read()
+
+
+def test_log_of_a_noderole_that_waits_says_so_and_begins_with_its_run(
+    annealer: Annealer, becomes: Becomes, zk_settings: ZooKeeperSettings
+) -> None:
+    annealer.registers(annealer.pages)
+    becomes(BASE, State.TODO)
+    with begun(zk_settings.hosts, "noderole", "log", BASE, "-f") as (following, printed, said):
+        assert said.readline() == f"{BASE} waits (TODO): its output comes when it runs\n"
+        assert "explain" in said.readline()
+        annealer.claims()
+        becomes(BASE, State.TRANSITION, run="r1")
+        annealer.file.write_text("begun\n")
+        assert printed.readline() == "begun\n"
+        annealer.ends(outcome="failed", exit_code=3)
+        becomes(BASE, State.ERROR, run="r1")
+        assert printed.read() == ""
+        assert "failed, exit code 3; from http://" in said.readlines()[-1]
+    assert following.returncode == 0
+
+
+def test_whoever_stops_following_is_told_that_the_run_goes_on(
+    annealer: Annealer, becomes: Becomes, zk_settings: ZooKeeperSettings
+) -> None:
+    annealer.registers(annealer.pages)
+    annealer.claims()
+    becomes(BASE, State.TRANSITION, run="r1")
+    annealer.file.write_text("begun\n")
+    with begun(zk_settings.hosts, "noderole", "log", BASE, "-f") as (following, printed, said):
+        assert printed.readline() == "begun\n"
+        following.send_signal(signal.SIGINT)
+        assert f"{BASE} goes on; nodepool-ocb noderole cancel {BASE} would end what runs" in said.read()
+    assert following.returncode == 130
+
+
+@pytest.mark.parametrize("verb", ["noderole log base@n1.example.com", "image log jammy"])
+def test_raw_bytes_are_for_files_and_never_for_a_terminal(verb: str) -> None:
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0), open(theirs, "wb", buffering=0) as terminal:
+        answer = subprocess.run(
+            [*COMMAND, *verb.split(), "--raw"], stdout=terminal, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert answer.returncode == 2
+    assert "send it to a file or a pipe" in answer.stderr
+
+
+def test_a_run_is_gone_on_with_only_where_it_was_taken_over_in_its_generation() -> None:
+    taken = replace(RUN, outcome="abandoned")
+    now = NodeRole(state=State.TRANSITION, since=1.0, run="r2", generation=1)
+    assert succeeding(Seen("r1", now, None, taken)) == "r2"
+    assert succeeding(Seen("r1", now, None, RUN)) is None, "it ended, and another began"
+    assert succeeding(Seen("r1", replace(now, generation=2), None, taken)) is None, "somebody meant another"
+    assert succeeding(Seen("r2", now, None, taken)) is None
+    assert succeeding(Seen("r1", None, None, taken)) is None

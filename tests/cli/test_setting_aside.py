@@ -1,0 +1,121 @@
+"""``node hold``, ``deployment pause``, ``pause``, and where people read of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from nodepool_ocb.cli.kit.session import me
+from nodepool_ocb.engine import claim
+from nodepool_ocb.errors import Stale
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import State
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client.session import Session
+from tests.cli.background_command import Later
+
+N1 = "n1.example.com"
+BASE = f"base@{N1}"
+Ask = Callable[..., Any]
+Ocb = Callable[..., Result]
+FOR_LONG = ("--until", "2126-01-31T18:00Z")
+SENTENCE = f"by {me()} until 2126-01-31T18:00:00Z: new disk"
+
+
+@pytest.fixture
+def committed(world: Session, ask: Ask) -> Session:
+    ask("deployment", "commit", "lab")
+    return world
+
+
+@pytest.mark.usefixtures("committed")
+def test_who_holds_a_node_why_and_until_when_is_said_wherever_it_is_shown(ask: Ask, ocb: Ocb) -> None:
+    ask("node", "hold", N1, "--reason", "new disk", *FOR_LONG)
+    assert ask("node", "list")[0]["held"] == ask("node", "show", N1)["held"] == SENTENCE
+    (row,) = ask("status")["aside"]
+    assert (row["what"], row["reason"], row["advice"]) == (f"node {N1}", "new disk", f"nodepool-ocb node release {N1}")
+    said = ocb("status").stdout
+    assert said.index("SET ASIDE") < said.index("NODEROLES"), "it is read first"
+    assert ask("noderole", "explain", BASE)["reasons"][0]["code"] == "NODE_HELD"
+    ask("node", "release", N1)
+    assert ask("node", "list")[0]["held"] is None
+    assert ask("status")["aside"] == []
+    assert ocb("node", "release", N1).stderr == "nothing to do\n"
+
+
+@pytest.mark.usefixtures("committed")
+def test_a_pause_of_a_deployment_and_of_everything_is_shown_and_ended(ask: Ask, ocb: Ocb) -> None:
+    ask("deployment", "pause", "lab", "--reason", "new disk", *FOR_LONG)
+    assert [row["paused"] for row in ask("deployment", "list")] == [None, SENTENCE]
+    ask("pause", "--reason", "storage")
+    assert {row["name"]: row["paused"] for row in ask("deployment", "list")}["lab"] == f"by {me()}: storage"
+    assert [row["what"] for row in ask("status")["aside"]] == ["everything", "deployment lab"]
+    assert "2126-01-31T18:00:00Z" in ocb("status").stdout
+    reasons = ask("noderole", "explain", BASE)["reasons"]
+    assert [reason["advice"] for reason in reasons[:2]] == ["nodepool-ocb resume", "nodepool-ocb deployment resume lab"]
+    ask("resume")
+    ask("deployment", "resume", "lab")
+    assert ask("status")["aside"] == []
+
+
+@pytest.mark.usefixtures("committed")
+def test_another_persons_reason_is_a_conflict_and_stays(ask: Ask, ocb: Ocb, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask("node", "hold", N1, "--reason", "new disk", *FOR_LONG)
+    monkeypatch.setattr("nodepool_ocb.cli.kit.session.me", lambda: "somebody-else")
+    refused = ocb("node", "hold", N1, "--reason", "cables")
+    assert (refused.exit_code, SENTENCE in refused.stderr) == (4, True)
+    assert ask("node", "show", N1)["hold"]["reason"] == "new disk"
+
+
+@pytest.mark.usefixtures("committed")
+@pytest.mark.parametrize(
+    ("line", "exit_code", "said"),
+    [
+        ("--reason x --for 1h --until 2126-01-31", 2, "contradict"),
+        ("--reason x --until 2020-01-31", 1, "still to come"),
+        ("", 2, "--reason"),
+    ],
+)
+def test_a_hold_without_a_reason_or_an_end_to_come_is_refused(ocb: Ocb, line: str, exit_code: int, said: str) -> None:
+    answer = ocb("node", "hold", N1, *line.split())
+    assert (answer.exit_code, said in answer.stderr) == (exit_code, True)
+
+
+def test_a_wait_for_what_is_held_says_so_and_goes_on(committed: Session, ask: Ask, ocb: Ocb, becomes: Any) -> None:
+    ask("node", "hold", N1, "--reason", "new disk", *FOR_LONG)
+    waited = Later(lambda: ocb("noderole", "wait", BASE, "--timeout", "20"))
+    becomes(BASE, State.ACTIVE)
+    assert waited.result().exit_code == 0
+    short = ocb("noderole", "wait", f"top@{N1}", "--timeout", "0.2")
+    assert (short.exit_code, f"waiting: node {N1} is held {SENTENCE}" in short.stderr) == (5, True), short.stderr
+    assert committed.get(paths.node(N1)) is not None
+
+
+@pytest.mark.usefixtures("committed")
+def test_the_daemons_of_a_host_are_paused_and_resumed_by_name_though_none_is_running(ask: Ask, ocb: Ocb) -> None:
+    ask("daemon", "pause", "annealer@host1", "builder@host1", "--reason", "new disk", *FOR_LONG)
+    rows = ask("status")["aside"]
+    assert [row["what"] for row in rows] == ["annealers of host host1", "builders of host host1"]
+    assert rows[0]["advice"] == "nodepool-ocb daemon resume annealer@host1"
+    assert ask("daemon", "resume", "annealer@host1", "builder@host1")["changes"][0]["name"] == "annealer@host1"
+    assert ask("status")["aside"] == []
+    assert ocb("daemon", "pause", "nobody", "--reason", "x").exit_code == 3
+
+
+@pytest.mark.parametrize("line", ["deployment pause lab", "pause", f"node hold {N1}"])
+def test_a_claim_that_was_decided_before_is_refused_by_zookeeper_afterwards(
+    committed: Session, ask: Ask, becomes: Any, line: str
+) -> None:
+    becomes(BASE, State.TODO)
+    seen = tree.load(committed)
+    vertex = seen.vertex(BASE)
+    assert vertex is not None
+    changes = claim.claiming(seen, claim.take(seen, vertex, "a", "0000000001", time.time()))
+    ask(*line.split(), "--reason", "new disk")
+    with pytest.raises(Stale):
+        committed.commit(changes)
+    assert committed.get(paths.claim(N1)) is None

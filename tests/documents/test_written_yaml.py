@@ -1,0 +1,44 @@
+"""YAML that is written is read as the very same, by our own reader of YAML 1.2."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodepool_ocb.documents import document as documents
+from nodepool_ocb.documents import plainyaml, written
+from nodepool_ocb.errors import Invalid
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.from_regex(
+    r"[-+.]?[0-9][0-9_.:eExXo+-]{0,6}", fullmatch=True
+)
+SCALARS = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(-1e300, 1e300) | TEXTS
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=8
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(VALUES, st.booleans())
+def test_what_is_written_comes_back_as_it_was(value: object, exact: bool) -> None:
+    parsed = plainyaml.parse(written.text(value, exact))
+    assert not parsed.faults
+    assert repr(parsed.value) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e3", "0755", "yes", "null", "~", "1:30", "2026-01-31", "<<", "#", "a: b", "=", "!x", " a\n b\n", "\x1b[0m"],
+)
+def test_text_that_looks_like_something_else_stays_text(text: str) -> None:
+    assert plainyaml.parse(written.text({text: text})).value == {text: text}
+
+
+def test_a_file_may_be_as_large_as_its_reader_says() -> None:
+    text = "a: [" + ", ".join(["1"] * 30) + "]\n"
+    assert documents.load_all(text, "f", most=documents.Bounds(bytes=100, nodes=32))
+    with pytest.raises(Invalid, match="makes more than 31 values"):
+        documents.load_all(text, "f", most=documents.Bounds(bytes=100, nodes=31))
+    with pytest.raises(Invalid, match="is larger than"):
+        documents.load_all(text, "f", most=documents.Bounds(bytes=90, nodes=32))

@@ -1,0 +1,85 @@
+"""How selectors are written, and what is refused: with the place, and what was probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool_ocb.engine.selection import parse
+from nodepool_ocb.engine.selection.expression import All, Criterion, Either, Has, Kind, Not
+from nodepool_ocb.errors import Invalid
+
+
+def test_and_binds_more_than_or_and_not_binds_most() -> None:
+    found = parse("tag:a or not tag:b tag:c and tag:d")
+    assert isinstance(found, Either)
+    first, second = found.parts
+    assert isinstance(first, Criterion)
+    assert isinstance(second, All)
+    assert list(map(type, second.parts)) == [Not, Criterion, Criterion]
+
+
+def test_has_needs_its_parenthesis_and_is_a_name_without() -> None:
+    assert isinstance(parse("has(role:ntp)"), Has)
+    found = parse("has")
+    assert isinstance(found, Criterion)
+    assert found.kind is Kind.NAME
+
+
+@pytest.mark.parametrize("text", ['"or"', "'not'", '"failed"'])
+def test_words_of_the_language_are_names_in_quotes(text: str) -> None:
+    found = parse(text)
+    assert isinstance(found, Criterion)
+    assert found.kind is Kind.NAME
+    assert found.values[0].text == text[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "glob"),
+    [
+        ('tag:"a,b (c) *"', "a,b (c) *", None),
+        ("tag:a*", "a*", "a*"),
+        ('tag:"*"*', "**", "[*]*"),
+        ("tag:''", "", None),
+    ],
+)
+def test_in_quotes_every_letter_stands_for_itself(text: str, value: str, glob: str | None) -> None:
+    found = parse(text)
+    assert isinstance(found, Criterion)
+    [word] = found.values
+    assert (word.text, word.glob) == (value, glob)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the selector is empty; '*' means everything"),
+        ("  ", "the selector is empty"),
+        ("tga:web", "letter 1: there is no criterion 'tga'; did you mean `tag`?"),
+        ("tag:web sate:ERROR", "letter 9: there is no criterion 'sate'; did you mean `state`?"),
+        ("x:y", "these are: name:, tag:"),
+        ("tag:", "letter 1: a value of tag: is missing"),
+        ("tag:a,,b", "letter 7: a value of tag: is missing"),
+        ("state:eror", "letter 7: state: has no 'eror'; did you mean `ERROR`?"),
+        ("state:A*", "letter 7: state: has no 'A*'"),
+        ("alive:maybe", "alive: has no 'maybe'; it has: yes, no"),
+        ("outdated:yes", "outdated has no value: write outdated, or not outdated"),
+        ("tag:a or", "letter 9: a criterion is missing at the end"),
+        ("or tag:a", "letter 1: a criterion is missing before 'or'"),
+        ("not", "letter 4: a criterion is missing at the end"),
+        ("(tag:a", "letter 1: this parenthesis is not closed"),
+        ("tag:a)", "letter 6: this parenthesis closes nothing"),
+        ('tag:"a', "this quote is not closed"),
+        ("ntp@", "write ROLE@FQDN"),
+        ("label:=x", "letter 7: the key is missing"),
+        ("role:ntp state:TODO role:dns", "no noderole is both role:ntp and role:dns; write"),
+        ("state:TODO state:ACTIVE", "has(state:TODO) has(state:ACTIVE)"),
+        ("tag:" + "a" * 1021, "the selector has 1025 letters; 1024 is the most"),
+        (" ".join(["x"] * 201), "the selector has 201 parts; 200 is the most"),
+        ("(" * 31 + "x" + ")" * 31, "nested deeper than 30"),
+        ("not " * 31 + "x", "nested deeper than 30"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse(text)
+    assert message in str(refused.value)

@@ -1,0 +1,151 @@
+"""Who is checked, when a schedule wants it, and what of that another annealer sees the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import claim, commands, deployments, drift
+from nodepool_ocb.engine.noderole import Event, apply
+from nodepool_ocb.engine.readiness import Code, why_not
+from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.model.drift import Checked, Checking, Checks, Drift
+from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, Role, State
+
+NAME = "n1.example.com"
+DAY = 86_400.0
+DAILY = Checks(schedule="0 3 * * *", since=0.0)
+FOUND = Checked(drift=Drift.DRIFTED, at=5 * DAY, run="r-check", epoch=7)
+
+
+def world(checks: Checks | None = DAILY, **node: Any) -> World:
+    made = World()
+    made.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true"), 0))
+    made.put_role("plain", Stored(Role(barclamp="b", jig="script"), 0))
+    committed = DeploymentState.COMMITTED
+    made.put_deployment("system", Stored(Deployment(parent=None, state=committed), 0))
+    made.put_deployment("lab", Stored(Deployment(state=committed, checks=checks), 0))
+    made.put_deployment("rack", Stored(Deployment(parent="lab", state=committed), 0))
+    made.put_node(NAME, Node(**{"alive": True, **node}), 0)
+    return made
+
+
+def bound(made: World, role: str = "ntp", **fields: Any) -> Vertex:
+    record = NodeRole(**{"state": State.ACTIVE, "since": 4.5 * DAY, "deployment": "rack", **fields})
+    return made.put_noderole(NAME, role, record, 0)
+
+
+@pytest.mark.parametrize(
+    ("now", "fields", "due"),
+    [
+        (5 * DAY + 3 * 3600, {}, True),
+        (5 * DAY + 3 * 3600 - 1, {}, False),
+        (9 * DAY, {}, True),
+        (5 * DAY + 4 * 3600, {"since": 5 * DAY + 3.5 * 3600}, False),
+        (6 * DAY, {"checked": replace(FOUND, at=5 * DAY + 3.1 * 3600)}, False),
+        (6 * DAY + 3 * 3600, {"checked": replace(FOUND, at=5 * DAY + 3.1 * 3600)}, True),
+        (9 * DAY, {"check": Checking(), "refresh": True}, False),
+        (9 * DAY, {"refresh": True}, False),
+        (9 * DAY, {"state": State.ERROR}, False),
+    ],
+)
+def test_due_is_what_neither_ran_nor_was_checked_since_the_last_tick(
+    now: float, fields: dict[str, Any], due: bool
+) -> None:
+    made = world()
+    assert drift.due(made, bound(made, **fields), now) is due
+
+
+def test_a_tick_before_the_schedule_itself_is_not_made_up_for() -> None:
+    made = world(replace(DAILY, since=5 * DAY + 14 * 3600))
+    vertex = bound(made)
+    assert not drift.due(made, vertex, 6 * DAY)
+    assert drift.due(made, vertex, 6 * DAY + 3 * 3600)
+
+
+def test_the_same_schedule_again_is_no_new_one() -> None:
+    made = world()
+    assert deployments.checked_by(made, "lab", replace(DAILY, since=8 * DAY)) == []
+    [change] = deployments.checked_by(made, "lab", Checks(schedule="0 3 * * *", since=8 * DAY, refresh=True))
+    assert change.data.checks == replace(DAILY, refresh=True)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("node", [{"alive": False}, {"available": False}, {"virtual": True}, {"deleting": True}])
+def test_a_schedule_leaves_machines_alone_that_cannot_be_asked(node: dict[str, Any]) -> None:
+    made = world(**node)
+    assert not drift.due(made, bound(made), 9 * DAY)
+
+
+def test_a_schedule_that_a_hand_spoiled_wants_nothing() -> None:
+    made = world(Checks(schedule="whenever", since=0.0))
+    assert not drift.due(made, bound(made), 9 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("fields", "mended"),
+    [({}, True), ({"once": "done"}, False), ({"refresh": True}, False), ({"checked": None}, False)],
+)
+def test_what_drifted_is_run_again_where_its_deployment_says_so(fields: dict[str, Any], mended: bool) -> None:
+    made = world(replace(DAILY, refresh=True))
+    assert drift.to_be_mended(made, bound(made, **{"checked": FOUND, **fields})) is mended
+    assert not drift.to_be_mended(world(), bound(world(), checked=FOUND))
+
+
+def test_it_says_why_one_cannot_be_checked() -> None:
+    made = world()
+    assert "has no check" in str(drift.refusal(made, bound(made, "plain")))
+    assert "is ERROR" in str(drift.refusal(made, bound(made, state=State.ERROR)))
+    assert "run again anyway" in str(drift.refusal(made, bound(made, refresh=True)))
+    made.put_deployment("rack", Stored(Deployment(parent="lab"), 1))
+    assert "annealers may not work" in str(drift.refusal(made, bound(made)))
+
+
+def test_a_check_waits_for_no_other_and_keeps_no_refresh_waiting() -> None:
+    made = world()
+    above = bound(made, refresh=True, check=Checking())
+    below = made.put_noderole(
+        NAME,
+        "plain",
+        NodeRole(state=State.ACTIVE, since=0.0, deployment="rack", parents=(f"ntp@{NAME}",), refresh=True),
+        0,
+    )
+    assert Code.PARENT_WAITING not in {reason.code for reason in why_not(made, below, 9 * DAY)}
+    made.put_noderole(NAME, "ntp", replace(above.record, check=None), 1)
+    assert Code.PARENT_WAITING in {reason.code for reason in why_not(made, below, 9 * DAY)}
+
+
+def test_a_destructive_noderole_may_be_checked_and_is_not_refreshed() -> None:
+    made = world()
+    made.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true", flags=("destructive",)), 1))
+    vertex = bound(made, once="done")
+    [changes] = list(commands.apply_to(made, [vertex], Event.CHECK, 9 * DAY))
+    assert changes[0].data.once == "done"  # type: ignore[union-attr]
+    assert Code.DESTRUCTIVE_DONE not in {reason.code for reason in why_not(made, vertex, 9 * DAY)}
+
+
+def test_what_drifted_in_a_deployment_that_cannot_be_read_is_left_alone() -> None:
+    made = world(replace(DAILY, refresh=True))
+    vertex = bound(made, checked=FOUND)
+    assert drift.to_be_mended(made, vertex)
+    made.drop_deployment("rack")
+    assert not drift.to_be_mended(made, vertex)
+
+
+def test_the_claim_of_a_check_starts_nothing_destructive() -> None:
+    made = world()
+    made.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true", flags=("destructive",)), 1))
+    vertex = bound(made, once="done", refresh=True, check=Checking())
+    made.put_fence(NAME, 3)
+    assert claim.take(made, vertex, "a", "r-check", 1.0).record.once == "done"
+
+
+def test_a_check_that_ends_calls_no_hook() -> None:
+    made = world()
+    made.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true", hooks=("on_active",)), 1))
+    running = {"state": State.TRANSITION, "refresh": True}
+    ran = bound(made, **running)
+    assert apply({ran: Event.SUCCEED}, 1.0)[ran].hooks == ("on_active",)
+    checked = bound(made, **running, check=Checking())
+    assert apply({checked: Event.CHECKED}, 1.0)[checked].hooks == ()

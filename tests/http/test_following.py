@@ -1,0 +1,179 @@
+"""A log is followed byte for byte, whoever has it and whatever breaks, over real pages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.http import following
+from nodepool_ocb.http.following import Follower, Given, Places, rest
+from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.http.server import Pages
+from nodepool_ocb.testing.proxy import Proxy
+
+LINES = [f"line {number}\n".encode() for number in range(10_000)]
+WHOLE = b"".join(LINES)
+
+
+class Host:
+    """Pages of a daemon with one folder of logs; ``idle``: it writes none of them."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name, self.idle = name, False
+        self.file = folder / f"{name}.log"
+        self.pages = Pages("127.0.0.1:0", {}, {"logs": LogPage(lambda: folder, lambda _: self.idle)})
+
+    @property
+    def port(self) -> int:
+        return int(self.pages.address.rpartition(":")[2])
+
+    def write(self, data: bytes) -> None:
+        with self.file.open("ab") as file:
+            file.write(data)
+
+
+class Played:
+    """A source whose places the test changes; what it says counts once it is looked at."""
+
+    regrows = True
+
+    def __init__(self, places: Places) -> None:
+        self.next, self.over = places, False
+        self.places, self.ended = places, False
+        self.blind = False
+
+    def look(self) -> bool:
+        if not self.blind:
+            self.places, self.ended = self.next, self.over
+        return not self.blind
+
+
+class Reader:
+    """Follows in a thread, and keeps all that it is given and told."""
+
+    def __init__(self, source: Played) -> None:
+        self.parts: list[bytes] = []
+        self.said: list[str] = []
+        self.given: list[Given] = []
+        follower = Follower(source, self.parts.append, self.said.append)
+        self._thread = threading.Thread(target=lambda: self.given.append(follower.give(follow=True)), daemon=True)
+        self._thread.start()
+
+    @property
+    def got(self) -> bytes:
+        return b"".join(self.parts)
+
+    def end(self) -> Given:
+        self._thread.join(30.0)
+        assert self.given, "it does not end"
+        return self.given[0]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30.0
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host]]:
+    monkeypatch.setattr(following, "PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(following, "WAIT_SECONDS", 1.0)
+    made = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        made.append(Host(tmp_path / name, name))
+    yield made
+    for host in made:
+        host.pages.close()
+
+
+def places(host: Host, port: int | None = None) -> Places:
+    address = f"127.0.0.1:{port or host.port}"
+    return Places(host.name, {address: f"{host.name}:{host.file}"})
+
+
+def test_ten_thousand_lines_come_once_over_cuts_and_a_take_over(hosts: list[Host]) -> None:
+    first, second = hosts
+    with Proxy(first.port) as proxy:
+        source = Played(places(first, proxy.port))
+        reader = Reader(source)
+        for cut in range(1, 3):
+            first.write(b"".join(LINES[(cut - 1) * 2000 : cut * 2000]))
+            until(lambda cut=cut: reader.got.count(b"\n") == cut * 2000)  # type: ignore[misc]
+            proxy.cut()
+            until(lambda cut=cut: sum("trying again" in line for line in reader.said) == cut)  # type: ignore[misc]
+            proxy.heal()
+    second.write(WHOLE[:5000])  # it took over, and has less of it yet than was given out
+    source.next = places(second)
+    until(lambda: source.places == source.next)
+    second.write(WHOLE[5000:])
+    until(lambda: reader.got.count(b"\n") == 10_000)
+    second.idle = source.over = True
+    given = reader.end()
+    assert reader.got == WHOLE
+    assert given.whole
+    assert given.file == f"b:{second.file}"
+
+
+def test_the_end_of_whoever_had_it_before_is_not_the_end(hosts: list[Host]) -> None:
+    first, second = hosts
+    first.idle = True
+    first.write(b"one\n")
+    second.write(b"one\ntwo\n")
+    source = Played(places(first))
+    source.next, source.over = places(second), True  # it was taken over, and has ended, since it was looked at
+    second.idle = True
+    reader = Reader(source)
+    reader.end()
+    assert reader.got == b"one\ntwo\n"
+
+
+def test_a_log_that_was_begun_anew_is_given_from_its_first_byte_on(hosts: list[Host]) -> None:
+    first, second = hosts
+    first.write(b"of the first\n")
+    second.write(b"of the second, which began anew\n")
+    source = Played(places(first))
+    reader = Reader(source)
+    until(lambda: bool(reader.got))
+    source.next, source.over, second.idle = places(second), True, True
+    first.pages.close()
+    reader.end()
+    assert reader.got == b"of the first\nof the second, which began anew\n"
+    assert any("was begun anew" in line for line in reader.said)
+
+
+def test_nobody_is_believed_that_a_run_has_ended_while_its_record_cannot_be_read(hosts: list[Host]) -> None:
+    first, _ = hosts
+    first.write(b"one\n")
+    source = Played(places(first))
+    source.blind = first.idle = True  # it lost its session with ZooKeeper, as we did
+    reader = Reader(source)
+    until(lambda: bool(reader.got))
+    first.write(b"two\n")
+    until(lambda: reader.got == b"one\ntwo\n")
+    assert not reader.given
+    source.blind, source.over = False, True
+    assert reader.end().whole
+
+
+@pytest.mark.parametrize(
+    ("end", "offset", "more"),
+    [
+        (WHOLE[-3000:-2000], len(WHOLE) - 2000, WHOLE[-2000:]),
+        (WHOLE[-1024:], len(WHOLE), b""),
+        (WHOLE[-9000:-8000], len(WHOLE) - 8000, None),
+        (b"x" * 1024, 5000, None),
+        (b"", 0, WHOLE[-4096:]),
+    ],
+    ids=["it meets", "all was given", "there is a gap", "it is found nowhere", "nothing was given"],
+)
+def test_an_end_that_is_recorded_goes_on_where_it_meets_what_was_given(
+    end: bytes, offset: int, more: bytes | None
+) -> None:
+    assert rest(Given(offset=offset, end=end), WHOLE[-4096:].decode()) == more

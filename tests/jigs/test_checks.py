@@ -1,0 +1,76 @@
+"""Jig script is asked whether a machine is as a role left it: what it runs then, what it says of it, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.drift import HONOURED
+from nodepool_ocb.jigs import Failed, Order, Succeeded
+
+
+def check_of(machine: Any, script: str, check: str | None, **more: Any) -> Order:
+    order: Order = machine.order(script, **more)
+    return replace(order, check=True, definition=replace(order.definition, check=check))
+
+
+def test_a_check_of_its_own_runs_in_place_of_the_script(machine: Any, annealer: Any) -> None:
+    outcome = annealer.run(check_of(machine, "echo changed", "echo looked; exit 2"))
+    assert isinstance(outcome, Failed)
+    assert (outcome.exit_code, outcome.tail) == (2, "looked\n")
+
+
+def test_a_script_that_honours_it_gets_an_argument_and_only_then(machine: Any, annealer: Any) -> None:
+    script = 'echo "$#:${1-}:${OCB_CHECK-}"'
+    assert annealer.run(check_of(machine, script, HONOURED, generation=1)).tail == "1:--check:1\n"
+    assert annealer.run(machine.order(script, generation=2)).tail == "0::\n"
+    assert annealer.run(check_of(machine, script, "echo $#", generation=3)).tail == "0\n", "its own check gets none"
+
+
+def test_a_role_that_lost_its_check_meanwhile_runs_nothing(machine: Any, annealer: Any) -> None:
+    outcome = annealer.run(check_of(machine, "echo changed >changed", None))
+    assert isinstance(outcome, Failed)
+    assert machine.events() == []
+
+
+def test_a_destructive_role_is_checked_as_often_as_one_likes(machine: Any, annealer: Any) -> None:
+    order = check_of(machine, "exit 1", "echo looked")
+    order = replace(order, definition=replace(order.definition, flags=("destructive",)), previous_epoch=1)
+    assert isinstance(annealer.run(order), Succeeded)
+
+
+LIBRARY = '. "$OCB_LIBRARY"\nplace=$(read_attribute place)\nlines one two | put "$place/file" 640\n'
+
+
+@pytest.mark.parametrize(
+    ("file", "mode", "code", "said"),
+    [
+        ("one\ntwo\n", 0o640, 0, ""),
+        ("one\nmine\n", 0o640, 2, "-mine\n+two\n"),
+        ("one\ntwo\n", 0o600, 2, "has mode 600, and is to have 640"),
+        (None, 0, 2, "is not there"),
+    ],
+)
+def test_the_library_of_scripts_shows_a_difference_and_changes_nothing(
+    machine: Any, annealer: Any, tmp_path: Path, file: str | None, mode: int, code: int, said: str
+) -> None:
+    path = tmp_path / "file"
+    if file is not None:
+        path.write_text(file)
+        path.chmod(mode)
+    order = check_of(machine, LIBRARY, HONOURED, attributes={"place": str(tmp_path)})
+    outcome = annealer.run(order)
+    assert outcome.exit_code == code
+    assert said in outcome.tail
+    assert (path.read_text() if path.exists() else None) == file
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] in ([], ["file"]), "nothing beside it"
+
+
+def test_a_script_that_fails_in_a_check_says_that_and_not_drift(machine: Any, annealer: Any, tmp_path: Path) -> None:
+    script = f"set -eu\n{LIBRARY}read_attribute not/there\n"
+    outcome = annealer.run(check_of(machine, script, HONOURED, attributes={"place": str(tmp_path)}))
+    assert isinstance(outcome, Failed)
+    assert outcome.exit_code not in (0, 2)

@@ -1,0 +1,96 @@
+"""The secrets of a run: opened for its jig, and sealed again in what it gives back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.config import SecretsSettings
+from nodepool_ocb.model import secrecy
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.secrecy import keyring
+from nodepool_ocb.secrecy.errors import Sealed
+from nodepool_ocb.secrecy.opening import Opened, Secrets
+
+PLACE = "db/password"
+REFERENCE = {"$secret": "env:NODEPOOL_OCB_SECRET_API"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SecretsSettings:
+    keyring.generate(tmp_path / "key")
+    monkeypatch.setenv("NODEPOOL_OCB_SECRET_API", "api-token-1")
+    return SecretsSettings(key_file=str(tmp_path / "key"))
+
+
+@pytest.fixture
+def secrets(settings: SecretsSettings) -> Secrets:
+    return Secrets(settings)
+
+
+@pytest.fixture
+def opened(secrets: Secrets) -> Opened:
+    password = secrets.keys().encrypt(PLACE, "hunter22")
+    return secrets.opened({"db": {"password": password, "name": "shop"}, "api": REFERENCE})
+
+
+def open_again(secrets: Secrets, wall: Json) -> Json:
+    return secrets.opened(wall).attributes
+
+
+def test_a_jig_sees_the_values_of_secrets(opened: Opened) -> None:
+    assert opened.attributes == {"db": {"password": "hunter22", "name": "shop"}, "api": "api-token-1"}
+    assert opened.mask.values == {"hunter22", "api-token-1"}
+
+
+def test_what_equals_a_secret_goes_back_as_a_reference_or_encrypted_for_its_place(
+    secrets: Secrets, opened: Opened
+) -> None:
+    wall = secrets.sealed({"seen": {"api": "api-token-1", "db": "hunter22", "n": 1}}, {}, (), opened)
+    assert wall["seen"]["api"] == REFERENCE
+    assert wall["seen"]["n"] == 1
+    assert "hunter22" not in str(wall)
+    assert open_again(secrets, wall)["seen"]["db"] == "hunter22"
+
+
+def test_a_text_or_a_key_that_holds_a_secret_is_never_kept_as_it_is(secrets: Secrets, opened: Opened) -> None:
+    wall = secrets.sealed({"urls": ["https://u:hunter22@h/"], "by hunter22": True}, {}, (), opened)
+    assert "hunter22" not in str(wall)
+    assert open_again(secrets, wall)["urls"] == ["https://u:hunter22@h/"]
+
+
+def test_what_a_script_makes_up_for_a_secret_attribute_is_encrypted(secrets: Secrets) -> None:
+    wall = secrets.sealed({"db": {"password": "made-up-here"}}, {}, (PLACE,), Opened())
+    assert secrecy.is_secret(wall["db"]["password"])
+    assert open_again(secrets, wall)["db"]["password"] == "made-up-here"
+
+
+def test_a_wall_whose_secrets_stay_the_same_is_not_another(secrets: Secrets, opened: Opened) -> None:
+    before = secrets.sealed({"copy": "hunter22"}, {}, (), opened)
+    assert secrets.sealed({"copy": "hunter22"}, before, (), opened) == before
+
+
+@pytest.mark.parametrize("value", [{"$secret": "file:/etc/shadow"}, {"$secret": 1}, [{"$secret": "env:A", "b": 1}]])
+def test_a_machine_is_given_no_secret_that_it_names_itself(secrets: Secrets, value: Json) -> None:
+    with pytest.raises(Sealed, match="only people refer to secrets"):
+        secrets.sealed({"mine": value}, {}, (), Opened())
+
+
+def test_a_secret_that_no_log_could_hide_is_not_opened(secrets: Secrets) -> None:
+    with pytest.raises(Sealed, match="secret db/password: it is shorter than 4 characters"):
+        secrets.opened({"db": {"password": secrets.keys().encrypt(PLACE, "abc")}})
+
+
+def test_a_key_file_that_changed_is_read_again_and_one_that_is_spoiled_is_a_trouble(
+    secrets: Secrets, settings: SecretsSettings
+) -> None:
+    file = Path(str(settings.key_file))
+    assert secrets.trouble is None
+    before = secrets.keys().ids
+    keyring.generate(file)
+    assert secrets.keys().ids[1:] == before
+    file.chmod(0o644)
+    assert "chmod 600" in str(secrets.trouble)
+    file.chmod(0o600)
+    assert secrets.trouble is None

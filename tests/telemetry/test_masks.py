@@ -1,0 +1,99 @@
+"""Secret values are hidden in texts, in whatever form and however they are cut into pieces."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool_ocb.jigs.jig import Failed, bounded
+from nodepool_ocb.jigs.output import Output
+from nodepool_ocb.telemetry import masks
+from nodepool_ocb.telemetry.logs import Lines, Plain
+from nodepool_ocb.telemetry.masks import HIDDEN, Mask, Stream
+
+SECRET = 'hunter22 "&/ü'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        SECRET,
+        urllib.parse.quote(SECRET, safe=""),
+        urllib.parse.quote_plus(SECRET).lower(),
+        json.dumps(SECRET)[1:-1],
+        json.dumps(SECRET, ensure_ascii=False)[1:-1],
+        SECRET.encode().hex(),
+        "hunter22 &quot;&amp;/ü",
+    ],
+)
+def test_a_secret_is_hidden_in_each_form_that_tools_give_it(form: str) -> None:
+    assert Mask(frozenset({SECRET})).text(f"say {form}, again {form}.") == f"say {HIDDEN}, again {HIDDEN}."
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "user:"])
+@pytest.mark.parametrize("after", ["", "!", "@host"])
+def test_a_secret_is_hidden_wherever_it_begins_in_base64(before: str, after: str) -> None:
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        shown = Mask(frozenset({SECRET})).data(encode((before + SECRET + after).encode())).decode()
+        bare = shown.replace(HIDDEN, "")
+        assert HIDDEN in shown
+        assert len(bare) <= len(encode((before + after).encode())) + 4
+
+
+def test_each_line_of_a_key_is_hidden_by_itself() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQEF\n-----END KEY-----"
+    shown = Mask(frozenset({key})).text("+ kqhkiG9w0BAQEF\n+ MIIEvQIBADANBg")
+    assert shown == f"+ {HIDDEN}\n+ {HIDDEN}"
+
+
+@given(
+    st.lists(st.sampled_from(["abcd", "abcdefgh", "cdab", "xyxyx", "a", "x", "-"]), max_size=12),
+    st.lists(st.integers(0, 60), max_size=8),
+)
+def test_however_output_is_cut_into_pieces_it_is_masked_as_a_whole(words: list[str], cuts: list[int]) -> None:
+    mask, whole = Mask(frozenset({"abcd", "abcdefgh", "xyxyx"})), "".join(words).encode()
+    stream, known, at = Stream(mask), b"", 0
+    for cut in [*sorted(cuts), len(whole)]:
+        known += stream.take(whole[at:cut])
+        at = max(at, cut)
+        assert known + stream.rest() == mask.data(whole[:at])
+    assert known + stream.end() == mask.data(whole)
+
+
+def test_a_log_and_a_tail_have_no_secret_that_came_in_two_reads(tmp_path: Path) -> None:
+    with Output(tmp_path / "log", mask=Mask(frozenset({"hunter22"}))) as output:
+        output.take(0, b"password: hunt")
+        output.take(14, b"er22\nmore")
+        assert output.tail == f"password: {HIDDEN}\nmore"
+        output.skip(1000)  # what comes next may be the end of a secret
+        output.take(1000, b"ter22 and what lies beyond is seen")
+    logged = (tmp_path / "log").read_text()
+    assert logged.startswith(f"password: {HIDDEN}\nmore")
+    assert "er22" not in logged
+    assert logged.endswith("beyond is seen")
+    assert logged == output.tail
+
+
+def test_a_reason_has_no_secret_even_where_it_is_shortened() -> None:
+    failed = bounded(Failed("x" * 495 + "hunter22" + "x" * 1000, tail="hunter22"), Mask(frozenset({"hunter22"})))
+    assert isinstance(failed, Failed)
+    assert "hunt" not in failed.reason
+    assert failed.tail == HIDDEN
+
+
+def test_log_lines_and_tracebacks_have_no_secret_that_this_process_opened() -> None:
+    masks.remember(["hunter-of-lines"])
+    try:
+        raise ValueError("cannot log in with hunter-of-lines")
+    except ValueError as error:
+        record = logging.LogRecord("a", logging.DEBUG, "f", 1, "%s failed", ("hunter-of-lines",), None)
+        record.exc_info = type(error), error, error.__traceback__
+        for formatter in (Plain(), Lines()):
+            assert "hunter-of-lines" not in formatter.format(record)
