@@ -41,7 +41,7 @@ class Stored(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     mzxid: int = 0
 
 
-class Places(Protocol):
+class _Places(Protocol):
     """Where each node is, kept by who asks for it often (engine.addressing)."""
 
     def put(self, fqdn: str, record: Node | None) -> None:
@@ -60,7 +60,7 @@ class World:
         self.paused: dict[str, Aside] = {}  # the pauses that stand in deployments, those that are over included
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
         self.nodes: dict[str, NodeView] = {}
-        self.places: Places | None = None  # where somebody has asked for them
+        self.places: _Places | None = None  # where somebody has asked for them
         self.daemons: dict[str, dict[str, Daemon]] = {}
         self.rollouts: dict[str, Stored[RolloutPointer]] = {}  # by deployment
         self.task_runs: dict[str, Stored[TaskRunPointer]] = {}  # by deployment
