@@ -131,7 +131,7 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
     if not builders:
         output.say(images.NOBODY)
     if wait:
-        building.wait(name, request, timeout_seconds, [change], told=not builders)
+        building.wait(name, request, timeout_seconds, [change], nobody=not builders)
         return
     if view.pause is not None and view.pause.on(time.time()):
         output.say(f"{name} is paused: nothing is built before: nodepool-ocb image unpause {name}")
