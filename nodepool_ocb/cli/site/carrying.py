@@ -61,7 +61,7 @@ class Carrying:
             self._tell(opened, world, found)
         else:
             self._refuse_more(found)
-        list(turns.kept(opened, found.world, found.moved, (), force=False))
+        turns.refuse(opened, found.world, found.moved)
         for transaction in found.transactions:
             yield transaction
             self._written += 1
