@@ -168,13 +168,20 @@ def run(order: Order, token: str, before: int | None, offset: int | None) -> byt
         "1" if order.destructive else "0",
         "-" if before is None else str(before),
         "-" if offset is None else str(offset),
-        HONOURED if order.check and order.definition.check == HONOURED else "-",
+        _argument(order),
     ]
     if sum(map(len, texts)) <= LINES_BYTES and all(text.isascii() and b"\0" not in text for text in texts):
         body = b"".join(text + (b"" if text.endswith(b"\n") or not text else b"\n") + end for text in texts)
         return " ".join([*words, "lines\n"]).encode() + body
     sizes = [str(len(text)) for text in texts]
     return " ".join([*words, "bytes", *sizes]).encode() + b"\n" + b"".join(texts) + end
+
+
+def _argument(order: Order) -> str:
+    """Whether it is a check, and what stands behind the script then."""
+    if not order.check:
+        return "-"
+    return HONOURED if order.definition.check == HONOURED else "check"
 
 
 def end(order: Order) -> bytes:
