@@ -120,15 +120,14 @@ def test_a_runner_comes_whole_or_not_at_all_and_is_there_when_there_is_room_agai
     assert another.run(machine.order("echo room", epoch=2)).tail == "room\n"
 
 
-
-
 def test_an_installer_with_a_hole_is_not_run(tmp_path: Path) -> None:
     text, digest = installer()
     with (
         SmallDisk(tmp_path / "state", 1 << 20) as disk,
         subprocess.Popen(["sh", "-c", BOOTSTRAP], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as shell,
     ):
-        assert shell.stdin and shell.stderr
+        assert shell.stdin is not None
+        assert shell.stderr is not None
         disk.fill(but=8192)
         shell.stdin.write(f"token\n{disk.folder}\n{digest}\n{text[:12000]}".encode())
         shell.stdin.flush()

@@ -203,7 +203,7 @@ def installer() -> tuple[str, str]:
     texts = {program: files("nodepool_ocb.jigs.ssh").joinpath(file).read_text() for program, file in PROGRAMS.items()}
     digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
     folder = f"new-{digest}.$1"  # $1: the process that installs
-    lines = ["set -e", f"trap 'rm -rf \"{folder}\" \"runner-{digest}/{folder}\"' 0", f'mkdir -p "{folder}/bin"']
+    lines = ["set -e", f'trap \'rm -rf "{folder}" "runner-{digest}/{folder}"\' 0', f'mkdir -p "{folder}/bin"']
     for program, text in texts.items():
         lines.append(f"cat >\"{folder}/{program}\" <<'{_END}'\n{text}{_END}")
     lines.append(f'chmod 700 "{folder}"/bin/*')
