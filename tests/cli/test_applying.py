@@ -178,7 +178,8 @@ def test_who_is_stopped_in_the_midst_is_told_how_far_it_came(
 def test_what_other_nodes_have_to_do_with_is_noted(ocb: Ocb, world: Session, site: Path, tmp_path: Path) -> None:
     assert world.connected
     (tmp_path / "ring.yml").write_text(
-        "barclamp: {name: ring}\nroles: [{name: member, jig: noop, flags: [cluster]}, {name: all, jig: noop, requires: [member]}]\n"
+        "barclamp: {name: ring}\nroles:\n- {name: member, jig: noop, flags: [cluster]}\n"
+        "- {name: all, jig: noop, requires: [member]}\n"
     )
     assert ocb("barclamp", "import", str(tmp_path / "ring.yml")).exit_code == 0
     text = "site: 1\nnodes:\n  n1.example.com: {noderoles: [member, all]}\n"
@@ -186,7 +187,9 @@ def test_what_other_nodes_have_to_do_with_is_noted(ocb: Ocb, world: Session, sit
     assert "new member" not in ocb("apply", "-f", str(site)).stderr
     site.write_text(f"{text}  n2.example.com: {{deployment: lab, noderoles: [member]}}\n")
     done = ocb("apply", "-f", str(site))
-    assert "all@n1.example.com ← member@n2.example.com: it is a new member of cluster member" in done.stderr, done.output
+    assert "all@n1.example.com ← member@n2.example.com: it is a new member of cluster member" in done.stderr, (
+        done.output
+    )
 
 
 def test_a_hint_of_a_wrong_form_is_told_with_its_line(ocb: Ocb, site: Path) -> None:
