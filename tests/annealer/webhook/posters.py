@@ -93,9 +93,7 @@ class Poster:
     """An annealer in this process, with turns on a thread; it knows no machines."""
 
     def __init__(self, zookeeper: ZooKeeperSettings, identity: str, webhook: WebhookSettings | None) -> None:
-        self.settings = AnnealerSettings(
-            sweep_seconds=3600.0, steal_delay_seconds=0.02, log_dir=None, webhook=webhook
-        )
+        self.settings = AnnealerSettings(sweep_seconds=3600.0, steal_delay_seconds=0.02, log_dir=None, webhook=webhook)
         self.session = Session(
             zookeeper, on_lost=lambda: self.annealer.lost(), on_connected=lambda: self.annealer.turns.wake.set()
         )

@@ -61,9 +61,7 @@ def test_a_journal_that_began_anew_is_sent_from_its_beginning() -> None:
     st.lists(st.sampled_from(["kept", "deleted", "garbage", "late"]), max_size=40),
     st.integers(1, 7),
 )
-def test_whatever_becomes_of_entries_each_is_sent_once_or_missed(
-    delivered: int, fates: list[str], most: int
-) -> None:
+def test_whatever_becomes_of_entries_each_is_sent_once_or_missed(delivered: int, fates: list[str], most: int) -> None:
     """Batch after batch; late: deleted between the list and the reading."""
     first = delivered + 1
     listed = [first + offset for offset, fate in enumerate(fates) if fate != "deleted"]
@@ -72,9 +70,7 @@ def test_whatever_becomes_of_entries_each_is_sent_once_or_missed(
     while left := fresh(at, listed):
         asked = left[:most]
         there = [number for number in asked if fates[number - first] != "late"]
-        made = batch(
-            at, asked, [(n, entry() if fates[n - first] == "kept" else None, "garbage") for n in there]
-        )
+        made = batch(at, asked, [(n, entry() if fates[n - first] == "kept" else None, "garbage") for n in there])
         assert made.last > at
         sent, missed, at = sent + numbers_in(made), missed + made.missed, made.last
     assert sent == [number for number in listed if fates[number - first] == "kept"]

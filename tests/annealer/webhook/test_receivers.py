@@ -103,7 +103,18 @@ def test_an_answer_that_never_ends_is_taken_by_its_status(monkeypatch: pytest.Mo
 
 def test_a_certificate_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    made = (
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    )
     named = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
     subprocess.run([*made, "-keyout", key, "-out", cert, *named], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
