@@ -65,7 +65,7 @@ def test_an_idle_annealer_writes_nothing_and_asks_next_to_nothing(server: Server
 
         sweeps(2)  # the first sees that the webhook has begun, and has ended
         wrote, asked, since = transactions(server), requests(server), time.monotonic()
-        sweeps(6)
+        sweeps(5)
         seconds = time.monotonic() - since
         assert transactions(server) == wrote
         assert (requests(server) - asked) / seconds < 2.0  # though it sweeps thirty times as often as it usually does
