@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import ranges
+from nodepool_ocb.model.records import Node
 
 PORT: Final = 22
 
@@ -114,15 +115,39 @@ Endpoint: TypeAlias = tuple[str, int]
 
 def _elsewhere(world: World, fqdn: str, wanted: frozenset[Endpoint]) -> Iterator[tuple[str, Endpoint]]:
     """The other nodes that are at any of these, each with one where it is."""
-    for name, view in world.nodes.items():
-        if name == fqdn or view.record is None or view.record.virtual:
-            continue
-        there = _endpoints(name, view.record.addresses)
-        if not wanted.isdisjoint(there):
-            yield name, min(wanted & there)
+    if not isinstance(world.places, _Places):
+        world.places = _Places(world)
+    for endpoint in sorted(wanted):
+        for name in world.places.at(endpoint):
+            if name != fqdn:
+                yield name, endpoint
 
 
-@lru_cache(maxsize=65536)  # each new node's are compared with those of all others
+class _Places:
+    """Which nodes are at an endpoint: each new node is looked up, and not compared with all others."""
+
+    def __init__(self, world: World) -> None:
+        self._endpoints: dict[str, frozenset[Endpoint]] = {}
+        self._nodes: dict[Endpoint, dict[str, None]] = {}
+        for name, view in world.nodes.items():
+            self.put(name, view.record)
+
+    def at(self, endpoint: Endpoint) -> Iterable[str]:
+        return self._nodes.get(endpoint, ())
+
+    def put(self, fqdn: str, record: Node | None) -> None:
+        there = frozenset[Endpoint]() if record is None or record.virtual else _endpoints(fqdn, record.addresses)
+        before = self._endpoints.pop(fqdn, frozenset[Endpoint]())
+        for endpoint in before - there:
+            self._nodes[endpoint].pop(fqdn)
+            if not self._nodes[endpoint]:
+                del self._nodes[endpoint]
+        for endpoint in there - before:
+            self._nodes.setdefault(endpoint, {})[fqdn] = None
+        if there:
+            self._endpoints[fqdn] = there
+
+
 def _endpoints(fqdn: str, addresses: tuple[str, ...]) -> frozenset[Endpoint]:
     """Where a node is: at its addresses, and at its own name."""
     found = {(fqdn, PORT)}

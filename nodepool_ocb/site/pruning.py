@@ -41,7 +41,7 @@ def prune(plan: Planning, removal: Removal) -> None:
     noderoles = list(_noderoles(plan, scope))
     allowed = {vertex.name for vertex in noderoles} | {v.name for view in goes for v in view.noderoles.values()}
     _unbind(plan, noderoles, allowed, going)
-    for view in goes:
+    for view in nodes.in_order(goes):
         _refuse_more(allowed, nodes.going(view), f"node {view.name}")
         _delete(plan, view, going)
 
@@ -88,7 +88,7 @@ def _unbind(plan: Planning, vertices: Sequence[Vertex], allowed: set[str], remov
     for vertex in vertices:
         below = binding.removable(vertex)
         _refuse_more(allowed, below, vertex.name)
-        going.update((each.name, None) for each in below if each.name not in going)
+        going.update((each.name, None) for each in below)
     order = sorted(going, key=lambda name: -plan.world.depth(_there(plan, name)))
     groups = (removal(paths.noderole(*paths.split_noderole(name))) for name in order)
     for transaction in structure.in_parts(plan.world, list(groups)):
@@ -112,10 +112,9 @@ def _delete(plan: Planning, view: NodeView, removal: Removal) -> None:
         plan.step("delete", "noderole", vertex.name)
     if asked:
         plan.packing.take(asked)
-        plan.packing.close()
         return
-    elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
-    places = [*(paths.noderole(v.role, v.node.name) for v in elsewhere), paths.node(view.name)]
+    leaves_first = reversed(nodes.going(view))
+    places = [*(paths.noderole(v.role, v.node.name) for v in leaves_first), paths.node(view.name)]
     deletions = [each for place in places for each in removal(place)]
     for transaction in nodes.taking_away(plan.world, view.name, deletions):
         advance(plan.world, transaction)

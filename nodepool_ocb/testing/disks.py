@@ -48,8 +48,8 @@ class SmallDisk:
         self.writable()
         subprocess.run(["umount", "--lazy", str(self.folder)], check=False, capture_output=True)
 
-    def fill(self) -> None:
-        """Leave no room at all."""
+    def fill(self, but: int = 0) -> None:
+        """Leave no room at all, or just so many bytes, in whole pages."""
         with self._ballast.open("ab", buffering=0) as ballast:
             try:
                 while True:
@@ -57,6 +57,7 @@ class SmallDisk:
             except OSError as full:
                 if full.errno != errno.ENOSPC:
                     raise
+            ballast.truncate(ballast.tell() - but)
 
     def free(self) -> None:
         self._ballast.unlink(missing_ok=True)

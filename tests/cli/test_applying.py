@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model.records import State
 from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.journal import Journaled
@@ -150,6 +151,66 @@ def test_what_others_do_meanwhile_is_borne_as_long_as_the_plan_stays_what_it_was
     if exit_code:
         assert "the cluster changed since this was planned" in result.stderr
         assert ask("noderole", "show", "top@n1.example.com")["state"] == "PROPOSED"
+
+
+def test_who_is_stopped_in_the_midst_is_told_how_far_it_came(
+    ocb: Ocb, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodepool_ocb.model.limits.MOST_CHANGES", 6)
+    commits: list[int] = []
+
+    class Late(Interrupted):
+        """Somebody takes a new node away, behind the transaction that made it and more."""
+
+        def commit(self, changes: Any) -> Any:
+            commits.append(len(changes))
+            if len(commits) == 4:
+                with monkeypatch.context() as patch:
+                    patch.setattr(journal, "Journaled", Journaled)
+                    assert ocb("node", "move", "n2.example.com", "system").exit_code == 0
+            return super().commit(changes)
+
+    monkeypatch.setattr(journal, "Journaled", Late)
+    stopped = ocb("apply", "-f", str(site))
+    assert (stopped.exit_code, "; 3 transactions were written" in stopped.stderr) == (4, True), stopped.output
+
+
+def test_what_other_nodes_have_to_do_with_is_noted(ocb: Ocb, world: Session, site: Path, tmp_path: Path) -> None:
+    assert world.connected
+    (tmp_path / "ring.yml").write_text(
+        "barclamp: {name: ring}\nroles:\n- {name: member, jig: noop, flags: [cluster]}\n"
+        "- {name: all, jig: noop, requires: [member]}\n"
+    )
+    assert ocb("barclamp", "import", str(tmp_path / "ring.yml")).exit_code == 0
+    text = "site: 1\nnodes:\n  n1.example.com: {noderoles: [member, all]}\n"
+    site.write_text(text)
+    assert "new member" not in ocb("apply", "-f", str(site)).stderr
+    site.write_text(f"{text}  n2.example.com: {{deployment: lab, noderoles: [member]}}\n")
+    done = ocb("apply", "-f", str(site))
+    assert "all@n1.example.com ← member@n2.example.com: it is a new member of cluster member" in done.stderr, (
+        done.output
+    )
+
+
+def test_a_hint_of_a_wrong_form_is_told_with_its_line(ocb: Ocb, site: Path) -> None:
+    site.write_text("site: 1\nnodes:\n  n1.example.com: {hints: {admin-mac: here}}\n")
+    refused = ocb("apply", "-f", str(site))
+    assert (refused.exit_code, f"{site}:3: nodes.n1.example.com: hint admin-mac=here" in refused.stderr) == (1, True)
+
+
+def test_what_would_be_given_something_else_now_is_said_where_attributes_change(
+    ocb: Ocb, ask: Ask, world: Session, site: Path, becomes: Callable[..., None]
+) -> None:
+    assert world.connected
+    for role in ("base", "middle", "top"):
+        becomes(f"{role}@n1.example.com", State.ACTIVE, given=7)
+    site.write_text("site: 1\nnodes: {n1.example.com: {tags: [db]}}\n")
+    assert "outdated" not in ocb("apply", "-f", str(site)).stderr
+    site.write_text("site: 1\nnodes: {n1.example.com: {noderoles: {middle: {user: {middle: {size: 3}}}}}}\n")
+    assert "outdated" not in ocb("apply", "-f", str(site), "--dry-run").stderr
+    done = ocb("apply", "-f", str(site))
+    assert (done.exit_code, "outdated" in done.stderr) == (0, True), done.stderr
+    assert ask("noderole", "show", "middle@n1.example.com")["attributes"]["user"] == {"middle": {"size": 3}}
 
 
 def _large(folder: Path, nodes: int, roles: int) -> Path:

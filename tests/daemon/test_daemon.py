@@ -30,7 +30,6 @@ class Running:
     def __init__(self, oddity: str, folder: Path, **environment: str) -> None:
         self._systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._systemd.bind(str(folder / "notify"))
-        self._systemd.settimeout(PATIENCE_SECONDS)
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("turning.py")), oddity],
             env=os.environ | {"NOTIFY_SOCKET": str(folder / "notify")} | environment,
@@ -39,14 +38,21 @@ class Running:
             text=True,
         )
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
+        self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._readers = [threading.Thread(target=each) for each in (self._read, self._listen)]
+        for reader in self._readers:
+            reader.start()
         self.pages = re.search(r"http://\S+(?=/metrics)", self.said("serving "))
 
     def _read(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
             self._lines.put(line)
+
+    def _listen(self) -> None:
+        """As systemd does: who does not read holds up the daemon after some messages."""
+        while message := self._systemd.recv(4096):
+            self._messages.put(message.decode())
 
     def said(self, words: str) -> str:
         """The next line with these words."""
@@ -58,7 +64,7 @@ class Running:
     def rest(self) -> list[str]:
         """All the lines that are left, when it has ended."""
         self.exit_status()
-        self._reader.join()
+        self._readers[0].join()
         lines = []
         while not self._lines.empty():
             lines.append(self._lines.get())
@@ -66,15 +72,15 @@ class Running:
 
     def notified(self, word: str) -> str:
         """The next message to systemd with this word, however many others come before it."""
-        while word not in (message := self._systemd.recv(4096).decode()):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while word not in (message := self._messages.get(timeout=deadline - time.monotonic())):
             pass
         return message
 
     def told_nothing_for(self, seconds: float) -> bool:
-        self._systemd.settimeout(seconds)
         try:
-            self._systemd.recv(4096)
-        except TimeoutError:
+            self._messages.get(timeout=seconds)
+        except queue.Empty:
             return True
         return False
 
@@ -96,7 +102,10 @@ class Running:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        self._reader.join()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", self._systemd.getsockname())  # ends what listens
+        for reader in self._readers:
+            reader.join()
         assert self.process.stdout
         self.process.stdout.close()
         self._systemd.close()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
+import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool_ocb.jigs import Failed, Succeeded
-from nodepool_ocb.jigs.ssh.protocol import OUTPUT_BYTES
+from nodepool_ocb.jigs import Failed, Succeeded, Unreachable
+from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, OUTPUT_BYTES, installer
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from tests.jigs.workshop import until
 
@@ -100,3 +105,37 @@ def test_a_run_that_prints_without_end_is_ended_with_that_reason_and_its_output_
 
 def test_the_machine_and_we_agree_on_how_much_a_run_may_print() -> None:
     assert f"\nmost={OUTPUT_BYTES} " in files("nodepool_ocb.jigs.ssh").joinpath("runner.sh").read_text()
+
+
+@pytest.mark.parametrize("room", [0, 4096, 16384, 24576, 40960, 49152])
+def test_a_runner_comes_whole_or_not_at_all_and_is_there_when_there_is_room_again(
+    machine: Any, annealer: Any, another: Any, disk: SmallDisk, room: int
+) -> None:
+    disk.fill(but=room)
+    refused = annealer.run(machine.order("true"))
+    assert isinstance(refused, Unreachable), refused
+    assert f"cannot install the runner in {machine.state}: {machine.state} is " in refused.reason
+    assert sorted(each.name for each in machine.state.iterdir()) == ["ballast", "runs"], "nothing half done stays"
+    disk.free()
+    assert another.run(machine.order("echo room", epoch=2)).tail == "room\n"
+
+
+def test_an_installer_with_a_hole_is_not_run(tmp_path: Path) -> None:
+    text, digest = installer()
+    with (
+        SmallDisk(tmp_path / "state", 1 << 20) as disk,
+        subprocess.Popen(["sh", "-c", BOOTSTRAP], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as shell,
+    ):
+        assert shell.stdin is not None
+        assert shell.stderr is not None
+        disk.fill(but=8192)
+        shell.stdin.write(f"token\n{disk.folder}\n{digest}\n{text[:12000]}".encode())
+        shell.stdin.flush()
+        unread = array.array("i", [1])
+        until(lambda: fcntl.ioctl(shell.stdin, termios.FIONREAD, unread) == 0 and unread[0] == 0)
+        disk.free()
+        shell.stdin.write(f"{text[12000:]}token\n".encode())
+        shell.stdin.close()
+        assert b"cannot install the runner" in shell.stderr.read()
+        assert shell.wait() == 74
+        assert [each.name for each in disk.folder.iterdir()] == ["runs"]

@@ -83,6 +83,12 @@ def test_a_key_file_is_made_for_its_owner_alone_and_refused_where_others_may_rea
         keyring.generate(file)
 
 
+def test_a_key_file_keeps_its_rights_when_it_gets_a_key(file: Path) -> None:
+    file.chmod(0o400)
+    keyring.generate(file)
+    assert (file.stat().st_mode & 0o777, len(keyring.load(str(file)).ids)) == (0o400, 2)
+
+
 def test_a_damaged_key_file_is_told_without_its_text(file: Path) -> None:
     file.write_text(file.read_text().strip()[:-3])
     part = file.read_text()[:20]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.deployments import OF_TASKS
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Delete, State
+from nodepool_ocb.model.records import Delete, Node, NodeRole, State
 from nodepool_ocb.site.course import advance
 from nodepool_ocb.site.plan import Plan, plan
 from tests.site.scenes import NOW, Scene, wanted, with_roles
@@ -48,9 +50,13 @@ def _prune(site: Scene, text: str) -> Plan:
     return plan(site.world, wanted(text), NOW, site.kept, removal)
 
 
+def _gone(found: Plan) -> list[str]:
+    return [change.path for each in found.transactions for change in each if isinstance(change, Delete)]
+
+
 def _left(site: Scene, text: str) -> list[str]:
     found = _prune(site, text)
-    gone = [change.path for each in found.transactions for change in each if isinstance(change, Delete)]
+    gone = _gone(found)
     assert len(gone) == len(set(gone))
     for transaction in found.transactions:
         advance(site.world, transaction)
@@ -134,3 +140,59 @@ def test_what_works_now_is_waited_for() -> None:
 def test_a_role_gives_way_to_its_rival_in_one_apply() -> None:
     text = "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {noderoles: [rival]}, n2.example.com: {}}\n"
     assert _left(_site(), text) == ["base@n2", "base@n3", "base@n4", "rival@n1"]
+
+
+def test_leaves_go_first() -> None:
+    text = "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {noderoles: []}, n2.example.com: {}}\n"
+    gone = [path for path in _gone(_prune(_site(), text)) if not path.endswith("/runs")]
+    assert gone == [paths.noderole(role, "n1.example.com") for role in ("top", "middle", "base")]
+
+
+def test_of_two_nodes_that_go_the_one_goes_first_that_depends_on_the_other() -> None:
+    site = _site()
+    site.apply(
+        "site: 1\nnodes: {n2.example.com: {noderoles: {middle: {state: COMMITTED, parents: [base@n1.example.com]}}}}\n"
+    )
+    assert _left(site, "site: 1\ndeployments: {lab: {}}\n") == ["base@n3", "base@n4"]
+
+
+def test_a_node_on_which_something_depends_that_stays_is_refused() -> None:
+    site = _site()
+    site.apply("site: 1\nnodes: {n3.example.com: {noderoles: {middle: {parents: [base@n2.example.com]}}}}\n")
+    with pytest.raises(
+        Conflict, match=r"node n2.example.com is in no file, and middle@n3.example.com depends on it and stays"
+    ):
+        _prune(site, "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {}}\n")
+
+
+def test_a_node_that_goes_already_is_not_asked_again() -> None:
+    site = _site()
+    record = site.world.nodes["n2.example.com"].record
+    assert record is not None
+    site.world.put_node("n2.example.com", replace(record, deleting=True), 1)
+    assert not _prune(site, "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {}}\n").steps
+
+
+def _with_a_task(site: Scene, fqdn: str, **node: Any) -> None:
+    """A run of the deployment's task list left a noderole there."""
+    made = Node(**node) if node else site.world.nodes[fqdn].record
+    assert made is not None
+    site.world.put_node(fqdn, made, 0)
+    site.world.put_noderole(fqdn, "once", NodeRole(state=State.ACTIVE, since=1.0, deployment="lab", task_run="0001"), 0)
+
+
+def test_what_a_task_list_made_stays() -> None:
+    """Its stages are on a node of their own, and its tasks beside what people bound."""
+    site = _site()
+    of_tasks = {"virtual": True, "deployment": "lab", "labels": {OF_TASKS: "lab"}}
+    _with_a_task(site, "stages.example.com", **of_tasks)
+    _with_a_task(site, "n1.example.com")
+    text = "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {noderoles: [top]}, n2.example.com: {}}\n"
+    assert not _prune(site, text).steps
+
+
+def test_a_node_with_a_task_is_refused() -> None:
+    site = _site()
+    _with_a_task(site, "n2.example.com")
+    with pytest.raises(Conflict, match=r"node n2.example.com is in no file, and once@n2.example.com of deployment lab"):
+        _prune(site, "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {}}\n")

@@ -31,10 +31,29 @@ SECRET = 'hunter22 "&/ü'
         json.dumps(SECRET, ensure_ascii=False)[1:-1],
         SECRET.encode().hex(),
         "hunter22 &quot;&amp;/ü",
+        'hunter22 "&amp;/ü',
+        SECRET.encode().hex().upper(),
     ],
 )
 def test_a_secret_is_hidden_in_each_form_that_tools_give_it(form: str) -> None:
     assert Mask(frozenset({SECRET})).text(f"say {form}, again {form}.") == f"say {HIDDEN}, again {HIDDEN}."
+
+
+@pytest.mark.parametrize(
+    ("secret", "form"), [("ring\x07the bell", r"ring\x07the bell"), ("it's late", "it'\"'\"'s late")]
+)
+def test_a_secret_is_hidden_as_programs_and_shells_quote_it(secret: str, form: str) -> None:
+    assert Mask(frozenset({secret})).text(f"say '{form}'.") == f"say '{HIDDEN}'."
+
+
+def test_the_longest_value_is_hidden_whole_whatever_else_stands_in_it() -> None:
+    mask = Mask(frozenset({"abcd", "abcdefgh", "cdef"}))
+    assert mask.text("-abcdefgh-abcd-") == f"-{HIDDEN}-{HIDDEN}-"
+
+
+def test_what_is_too_short_is_not_looked_for() -> None:
+    assert not Mask(frozenset({"abc"}))
+    assert Mask(frozenset({"abc", "no\nlonger-one"})).text("abc: no") == "abc: no"
 
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "user:"])
@@ -48,17 +67,17 @@ def test_a_secret_is_hidden_wherever_it_begins_in_base64(before: str, after: str
 
 
 def test_each_line_of_a_key_is_hidden_by_itself() -> None:
-    key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQEF\n-----END KEY-----"
+    key = "-----BEGIN KEY-----\n  MIIEvQIBADANBg\n  kqhkiG9w0BAQEF\n-----END KEY-----"
     shown = Mask(frozenset({key})).text("+ kqhkiG9w0BAQEF\n+ MIIEvQIBADANBg")
     assert shown == f"+ {HIDDEN}\n+ {HIDDEN}"
 
 
 @given(
-    st.lists(st.sampled_from(["abcd", "abcdefgh", "cdab", "xyxyx", "a", "x", "-"]), max_size=12),
+    st.lists(st.sampled_from(["abcd", "abcdefgh", "cdab", "xyxyx", "a", "x", "-", "cdef"]), max_size=12),
     st.lists(st.integers(0, 60), max_size=8),
 )
 def test_however_output_is_cut_into_pieces_it_is_masked_as_a_whole(words: list[str], cuts: list[int]) -> None:
-    mask, whole = Mask(frozenset({"abcd", "abcdefgh", "xyxyx"})), "".join(words).encode()
+    mask, whole = Mask(frozenset({"abcd", "abcdefgh", "xyxyx", "cdef"})), "".join(words).encode()
     stream, known, at = Stream(mask), b"", 0
     for cut in [*sorted(cuts), len(whole)]:
         known += stream.take(whole[at:cut])
@@ -97,3 +116,16 @@ def test_log_lines_and_tracebacks_have_no_secret_that_this_process_opened() -> N
         record.exc_info = type(error), error, error.__traceback__
         for formatter in (Plain(), Lines()):
             assert "hunter-of-lines" not in formatter.format(record)
+
+
+def test_log_lines_hide_the_newest_values_and_no_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "_known", {})
+    monkeypatch.setattr(masks, "REMEMBERED", 3)
+    masks.remember(["value-1", "value-2"])
+    assert masks.masked("value-1 value-2") == f"{HIDDEN} {HIDDEN}"
+    masks.remember(["value-3"])
+    assert masks.masked("value-3") == HIDDEN
+    masks.remember(["value-1", "value-4"])
+    assert masks.masked("value-1 value-2 value-3 value-4") == f"{HIDDEN} value-2 {HIDDEN} {HIDDEN}"
+    monkeypatch.undo()
+    masks.remember(())

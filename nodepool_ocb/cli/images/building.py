@@ -50,9 +50,10 @@ def ask(opened: Session, name: str, reason: str | None) -> tuple[Change, int]:
 # -- waiting --
 
 
-def wait(name: str, request: int, timeout_seconds: float | None, changes: list[Change]) -> None:
+def wait(name: str, request: int, timeout_seconds: float | None, changes: list[Change], nobody: bool) -> None:
     """Wait for a build that answers the request, and print how it ended: one document.
 
+    ``nobody``: that no builder is running was said already.
     Raises InError (failed, paused without end, withdrawn), NotFound (the image is gone), or TimedOut.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -60,7 +61,7 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: list[C
     ended: OcbError | None = None
     try:
         with waits.going_on(f"the build of {name}", lambda: f"image show {name}"):
-            for view, now in _standings(name, request, deadline):
+            for view, now in _standings(name, request, deadline, nobody):
                 last = view, now
                 if now.outcome:
                     ended = _error(name, now)
@@ -73,12 +74,14 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: list[C
         raise ended
 
 
-def _standings(name: str, request: int, deadline: float | None) -> Iterator[tuple[ImageView | None, BuildProgress]]:
+def _standings(
+    name: str, request: int, deadline: float | None, nobody: bool
+) -> Iterator[tuple[ImageView | None, BuildProgress]]:
     """With a line that moves on a terminal; elsewhere a line for each thing that is new."""
     builders: Mapping[str, Daemon] = {}
     terminal = lively(sys.stderr)
     with ExitStack() as stack:
-        show = _live(stack) if terminal else _said()
+        show = _live(stack) if terminal else _said({images.NOBODY} if nobody else set())
         for opened, found in imaging.followed(deadline, TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS):
             view = found.get(name)
             now = of_build(view, request, opened.now())
@@ -92,9 +95,7 @@ def _standings(name: str, request: int, deadline: float | None) -> Iterator[tupl
 Show = Callable[[BuildProgress, Mapping[str, Daemon]], None]
 
 
-def _said() -> Show:
-    said: set[str] = set()
-
+def _said(said: set[str]) -> Show:
     def show(now: BuildProgress, builders: Mapping[str, Daemon]) -> None:
         for line in (now.sentence, *([] if builders else [images.NOBODY])):
             if line not in said:

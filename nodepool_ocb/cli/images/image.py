@@ -128,11 +128,11 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
     file = configured.paused().get(name)
     if file is not None:
         output.say(f"{name} is paused in {file}: builders that read the same begin nothing; take `pause` away there")
-    if wait:
-        building.wait(name, request, timeout_seconds, [change])
-        return
     if not builders:
         output.say(images.NOBODY)
+    if wait:
+        building.wait(name, request, timeout_seconds, [change], nobody=not builders)
+        return
     if view.pause is not None and view.pause.on(time.time()):
         output.say(f"{name} is paused: nothing is built before: nodepool-ocb image unpause {name}")
     session.report([change], image=name, request=request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -45,11 +45,11 @@ def check(names: Sequence[str], selector: str | None, wait: bool, timeout_second
     that cannot be checked now.
     """
     meant = Noderoles(names, selector)
-    asked: dict[str, None] = {}
+    asked: dict[str, int] = {}
 
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
         chosen = _checkable(world, meant.of(opened, world), meant.scope)
-        asked.update(dict.fromkeys(vertex.name for vertex in chosen))
+        asked.update({vertex.name: drift.before(vertex.record) for vertex in chosen})
         fresh = [vertex for vertex in chosen if vertex.record.check is None]
         yield from commands.apply_to(world, fresh, Event.CHECK, opened.now(), session.me())
 
@@ -73,8 +73,11 @@ def _checkable(world: World, chosen: list[Vertex], scope: bool) -> list[Vertex]:
     return can
 
 
-def _awaited(asked: Iterable[str], timeout_seconds: float | None) -> list[shown.DriftRow]:
-    """What the checks found, once all have ended; raises TimedOut, or NotFound where one was deleted."""
+def _awaited(asked: Mapping[str, int], timeout_seconds: float | None) -> list[shown.DriftRow]:
+    """What the checks found, once all have ended; raises TimedOut, or NotFound where one was deleted.
+
+    ``asked``: the epoch that the check of each is above. What it found is told from its run where the noderole ran again since.
+    """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     for world, _ in waiting.worlds(deadline):
         found = [world.vertex(name) for name in asked]
@@ -83,7 +86,13 @@ def _awaited(asked: Iterable[str], timeout_seconds: float | None) -> list[shown.
         vertices = [vertex for vertex in found if vertex is not None]
         if all(vertex.record.check is None for vertex in vertices):
             with session.session() as opened:
-                return _rows(opened, vertices)
+                rows = _rows(opened, vertices)
+                gone = {row.noderole for row in rows if row.run is None}
+                newest = {
+                    each: runs.newest_check(opened, each, asked[each.name]) for each in vertices if each.name in gone
+                }
+                since = {vertex.name: shown.of_run(vertex, *found) for vertex, found in newest.items() if found}
+                return [since.get(row.noderole, row) for row in rows]
     raise AssertionError("worlds() ends by an exception")
 
 

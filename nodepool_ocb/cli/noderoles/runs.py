@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine import drift, unreadable
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
@@ -54,6 +54,12 @@ def checks(opened: Session, vertices: Sequence[Vertex]) -> list[Run | None]:
             return None
 
     return [decoded(vertex.name) for vertex in vertices]
+
+
+def newest_check(opened: Session, vertex: Vertex, above: int) -> tuple[str, Run] | None:
+    """The newest check that ended and was claimed under an epoch above this one."""
+    found = [each for each in recorded(opened, vertex) if each[0].endswith(drift.CHECK) and each[1].epoch > above]
+    return found[-1] if found else None
 
 
 def attributes(opened: Session, vertex: Vertex) -> Layers:

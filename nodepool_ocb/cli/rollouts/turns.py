@@ -35,16 +35,21 @@ def kept(
     if force:
         yield from transactions
         return
+    refuse(opened, world, vertices, "; --force moves them out of turn")
+    held = structure.unchanged(world)
+    for transaction in transactions:
+        yield [held, *transaction]
+
+
+def refuse(opened: Session, world: World, vertices: Sequence[Vertex], way_out: str = "") -> None:
+    """Raises Conflict where a rollout under way commits any of these noderoles in its turn."""
     under_way = _under_way(opened, world, {vertex.record.deployment for vertex in vertices})
     for name, found in owned(world, under_way, vertices).items():
         names = some(sorted(vertex.name for vertex in found))
         raise Conflict(
             f"rollout {name} is under way and sends {names} in their turn: leave them to it, or end it:"
-            f" nodepool-ocb rollout cancel {name}; --force moves them out of turn"
+            f" nodepool-ocb rollout cancel {name}{way_out}"
         )
-    held = structure.unchanged(world)
-    for transaction in transactions:
-        yield [held, *transaction]
 
 
 def warn(opened: Session, world: World, deployment: str, what: str) -> None:

@@ -21,7 +21,6 @@ from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.site import plan as plans
-from nodepool_ocb.site.course import advance
 from nodepool_ocb.site.steps import Step
 from nodepool_ocb.site.wanted import Circumstances, Kept, Wanted
 
@@ -62,10 +61,9 @@ class Carrying:
             self._tell(opened, world, found)
         else:
             self._refuse_more(found)
-        list(turns.kept(opened, found.world, found.moved, (), force=False))
+        turns.refuse(opened, found.world, found.moved)
         for transaction in found.transactions:
             yield transaction
-            advance(world, transaction)
             self._written += 1
 
     def _plan(self, opened: Session, world: World) -> plans.Plan:

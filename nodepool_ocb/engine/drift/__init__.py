@@ -5,12 +5,13 @@ asks for it is a person, or the schedule of the deployment. Pure.
 """
 
 from nodepool_ocb.engine.drift.asking import checkable, checks, reachable, refusal, to_be_mended
-from nodepool_ocb.engine.drift.finding import CHECK, HONOURED, epoch, found, sentence
+from nodepool_ocb.engine.drift.finding import CHECK, HONOURED, before, epoch, found, sentence
 from nodepool_ocb.engine.drift.schedule import due, next_tick, previous_tick, wrong
 
 __all__ = [
     "CHECK",
     "HONOURED",
+    "before",
     "checkable",
     "checks",
     "due",

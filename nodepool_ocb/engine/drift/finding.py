@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nodepool_ocb.model.drift import Drift
-from nodepool_ocb.model.records import NodeRole
+from nodepool_ocb.model.records import NodeRole, State
 
 CHECK: Final = "-check"  # what the name of a check's run ends with
 HONOURED: Final = "--check"  # a role's check that is its own script, with this behind it
@@ -27,7 +27,6 @@ def found(exit_code: int | None) -> Drift:
 def sentence(record: NodeRole) -> str:
     """What is said of drift behind "it is ACTIVE".
 
-    >>> from nodepool_ocb.model.records import State
     >>> sentence(NodeRole(state=State.ACTIVE, since=0.0))
     ''
     """
@@ -41,3 +40,12 @@ def sentence(record: NodeRole) -> str:
 def epoch(record: NodeRole) -> int:
     """The highest epoch under which a run or a check of it was claimed, as far as its record says."""
     return max(record.epoch, record.checked.epoch if record.checked else 0)
+
+
+def before(record: NodeRole) -> int:
+    """An epoch that the check which is asked for, or goes on, is above, and no check before it.
+
+    >>> before(NodeRole(state=State.ACTIVE, since=0.0, epoch=7)), before(NodeRole(state=State.TRANSITION, since=0.0, epoch=7))
+    (7, 6)
+    """
+    return epoch(record) - (record.state is State.TRANSITION)

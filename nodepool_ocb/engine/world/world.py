@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec.structs
 
@@ -41,6 +41,13 @@ class Stored(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     mzxid: int = 0
 
 
+class _Places(Protocol):
+    """Where each node is, kept by who asks for it often (engine.addressing)."""
+
+    def put(self, fqdn: str, record: Node | None) -> None:
+        """What is known of a node now; None of one that is gone."""
+
+
 class World:
     """One consistent-enough view of the tree below ``/ocb``."""
 
@@ -53,6 +60,7 @@ class World:
         self.paused: dict[str, Aside] = {}  # the pauses that stand in deployments, those that are over included
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
         self.nodes: dict[str, NodeView] = {}
+        self.places: _Places | None = None  # where somebody has asked for them
         self.daemons: dict[str, dict[str, Daemon]] = {}
         self.rollouts: dict[str, Stored[RolloutPointer]] = {}  # by deployment
         self.task_runs: dict[str, Stored[TaskRunPointer]] = {}  # by deployment
@@ -222,6 +230,8 @@ class World:
     def put_node(self, fqdn: str, record: Node, version: int, mzxid: int = 0) -> NodeView:
         view = self.node(fqdn)
         view.record, view.version, view.mzxid = record, version, mzxid
+        if self.places is not None:
+            self.places.put(view.name, record)
         return view
 
     def drop_node(self, fqdn: str) -> None:
@@ -230,6 +240,8 @@ class World:
             for role in list(view.noderoles):
                 self.drop_noderole(fqdn, role)
             del self.nodes[fqdn]
+            if self.places is not None:
+                self.places.put(fqdn, None)
 
     def put_fence(self, fqdn: str, version: int, newest: Fence | None = None) -> None:
         view = self.node(fqdn)

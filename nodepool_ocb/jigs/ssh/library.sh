@@ -8,18 +8,15 @@
 # itself and fails, put refuses: the pipe is noted in $OCB_RUN.unread before it is closed.
 
 #
-# With --check behind it a script changes nothing: put and put_for show how a file differs from what it is to say, and the
-# script ends with 2 where one does, unless it fails. What a script does beside them is its own to leave away: it asks `checking`.
+# In a check a script changes nothing: put and put_for show how a file differs from what it is to say, and note it at once for
+# the runner, which judges a script that ended with 0 by that: no trap, subshell or exec of the script's own loses what was
+# found. What is noted is the absence of a file that the runner made, which needs no room on a disk that is full. What a script
+# does beside them is its own to leave away: it asks `checking`.
 
 root=${OCB_ROOT:-$(read_attribute ocb/root /)}
 root=${root%/}
 
 checking() { [ -n "${OCB_CHECK-}" ]; }
-
-ocb_ended() { # CODE: of a check that found a difference
-  [ "$1" -ne 0 ] || [ ! -e "$OCB_RUN.drift" ] || exit 2
-}
-! checking || trap 'ocb_ended $?' EXIT
 
 read_attribute() {
   ocb_watch
@@ -36,16 +33,26 @@ ocb_unread() { # whether what feeds stdin has failed
 }
 
 ocb_compare() { # FILE MODE: as put, where nothing is to be changed
+  ocb_differs "$@" && return
+  rm -f "$OCB_RUN.told"
+  return 1
+}
+
+ocb_differs() { # FILE MODE: shows how it does; false if that cannot be told
+  rm -f "$OCB_RUN.wanted"
   cat >"$OCB_RUN.wanted" || return
   if ocb_unread; then
     echo "what $1 is to say could not be read" >&2
     return 1
   fi
   if ! cmp -s "$1" "$OCB_RUN.wanted"; then
-    true >"$OCB_RUN.drift"
+    rm -f "$OCB_RUN.same" || return
     if [ -e "$1" ]; then diff -u "$1" "$OCB_RUN.wanted" 2>&1 || true; else echo "$1 is not there"; fi
-  elif ocb_mode=$(stat -c %a "$1" 2>/dev/null) && [ "$ocb_mode" != "$2" ]; then
-    true >"$OCB_RUN.drift"
+    return 0
+  fi
+  chmod "$2" "$OCB_RUN.wanted" && ocb_due=$(stat -c %a "$OCB_RUN.wanted") && ocb_mode=$(stat -c %a "$1") || return
+  if [ "$ocb_mode" != "$ocb_due" ]; then
+    rm -f "$OCB_RUN.same" || return
     echo "$1 has mode $ocb_mode, and is to have $2"
   fi
 }

@@ -31,9 +31,11 @@ BOOTSTRAP: Final = (
     '[ -d "$d/runs" ] || mkdir -p "$d/runs" || exit 71; '
     'if ! [ -d "$d/runner-$h" ]; then '
     'printf "\\n%s SEND\\n" "$t"; '
-    'while IFS= read -r l && [ "$l" != "$t" ]; do printf "%s\\n" "$l"; done >"$d/install.$$"; '
-    '[ "$l" = "$t" ] || exit 74; '
-    '(cd "$d" && sh "install.$$" "$$"); rm -f "$d/install.$$"; '
+    "w=; "
+    'while IFS= read -r l && [ "$l" != "$t" ]; do printf "%s\\n" "$l" || w=1; done >"$d/install.$$" 2>/dev/null; '
+    '[ -n "$w" ] || [ "$l" != "$t" ] || (cd "$d" && sh "install.$$" "$$"); rm -f "$d/install.$$"; '
+    '[ -d "$d/runner-$h" ] || { set -- $(df -P "$d" | tail -n 1); '
+    'echo "cannot install the runner in $d: ${6-its disk} is ${5-?} full" >&2; exit 74; }; '
     "fi; "
     'OCB_TOKEN=$t exec sh "$d/runner-$h/runner" "$d"'
     "'"
@@ -166,13 +168,20 @@ def run(order: Order, token: str, before: int | None, offset: int | None) -> byt
         "1" if order.destructive else "0",
         "-" if before is None else str(before),
         "-" if offset is None else str(offset),
-        HONOURED if order.check and order.definition.check == HONOURED else "-",
+        _argument(order),
     ]
     if sum(map(len, texts)) <= LINES_BYTES and all(text.isascii() and b"\0" not in text for text in texts):
         body = b"".join(text + (b"" if text.endswith(b"\n") or not text else b"\n") + end for text in texts)
         return " ".join([*words, "lines\n"]).encode() + body
     sizes = [str(len(text)) for text in texts]
     return " ".join([*words, "bytes", *sizes]).encode() + b"\n" + b"".join(texts) + end
+
+
+def _argument(order: Order) -> str:
+    """Whether it is a check, and what stands behind the script then."""
+    if not order.check:
+        return "-"
+    return HONOURED if order.definition.check == HONOURED else "check"
 
 
 def end(order: Order) -> bytes:
@@ -187,16 +196,19 @@ def follow(order: Order, run: str, offset: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def installer() -> tuple[str, str]:
-    """What installs the runner in a state directory, and the name under which it does."""
+    """What installs the runner in a state directory, and the name under which it does.
+
+    Under that name stands a whole one or none, also where the disk fills up or the power fails meanwhile.
+    """
     texts = {program: files("nodepool_ocb.jigs.ssh").joinpath(file).read_text() for program, file in PROGRAMS.items()}
     digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
     folder = f"new-{digest}.$1"  # $1: the process that installs
-    lines = [f'mkdir -p "{folder}/bin"']
+    lines = ["set -e", f'trap \'rm -rf "{folder}" "runner-{digest}/{folder}"\' 0', f'mkdir -p "{folder}/bin"']
     for program, text in texts.items():
         lines.append(f"cat >\"{folder}/{program}\" <<'{_END}'\n{text}{_END}")
     lines.append(f'chmod 700 "{folder}"/bin/*')
     lines.append(f'timeout --version 2>/dev/null | grep -q GNU || : >"{folder}/apart"')
+    lines.append(f'sync "{folder}"/* "{folder}"/bin/* 2>/dev/null || sync')
     # Two may install at once: the first to rename wins, and mv -T is not everywhere.
     lines.append(f'[ -d "runner-{digest}" ] || mv "{folder}" "runner-{digest}"')
-    lines.append(f'rm -rf "{folder}" "runner-{digest}/{folder}"')
     return "\n".join(lines) + "\n", digest

@@ -11,6 +11,7 @@
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
 #   reserve           room for the result of the run that goes on, given up where the disk is full when it ends
 #   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, unread, result; ending, followed, flooded
+#                     of a check: same, told, wanted (see "what a check has found")
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
 # generation that goes on is attached to; one that has finished is adopted; any other is ended, all of it dead, before the
@@ -230,6 +231,7 @@ start() {
 }
 
 store() { # what came with the order, into the run's files
+  [ "$argument" = - ] || { true >"$files.same" && true >"$files.told"; } || return
   if [ "$payload" = lines ]; then
     printf '%s' "$script" >"$files.script" && printf '%s' "$attributes" >"$files.attributes.json" &&
       printf '%s' "$tree" >"$files.tree"
@@ -252,6 +254,7 @@ keep() { # in a process of its own, which outlives the connection: starts the sc
   if kill -s KILL -- "-$c_group" 2>/dev/null; then await group_lives true; fi
   [ -s "$files.ending" ] && exit # whoever ends it writes it down
   [ -e "$files.script" ] || exit # the state directory was removed: the run is lost
+  [ "$code" -ne 0 ] || judge
   hundredths
   word=finished
   case $code in 124 | 137 | 143) [ $((hundredths - begun)) -ge $((timeout * 100)) ] && word=timeout ;; esac
@@ -261,6 +264,17 @@ keep() { # in a process of its own, which outlives the connection: starts the sc
     note end "$epoch" "$key" "$run" "$c_group" "$word $code"
   }
   put "$word $code" "$files.result" || { shed; put "$word $code" "$files.result"; }
+}
+
+# -- what a check has found --
+#
+# The library takes $files.same away where something differs, and $files.told where it cannot tell, at once and whatever the
+# script does afterwards. A check that ends with 0 counts only where both are left.
+
+judge() { # sets $code of a check that ended with 0
+  [ "$argument" != - ] || return 0
+  [ -e "$files.told" ] || code=1
+  [ -e "$files.same" ] || code=2
 }
 
 watch() { # in a process of its own, as long as the keeper lives: ends a run that prints too much
@@ -291,8 +305,8 @@ act() { # becomes the script; recorded before that, under the lock, so that no r
   interpreter=sh
   IFS= read -r first <"$files.script"
   case $first in '#!'*) interpreter=${first#??} ;; esac
-  [ "$argument" != - ] || argument=
-  [ -z "$argument" ] || export OCB_CHECK=1
+  [ "$argument" = - ] || export OCB_CHECK=1
+  [ "$argument" = --check ] || argument=
   exec $apart timeout -k 5 "$timeout" $interpreter "$files.script" $argument
 }
 

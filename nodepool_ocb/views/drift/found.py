@@ -9,7 +9,7 @@ from typing import Final
 
 from nodepool_ocb.engine import drift
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.model.drift import UNCHECKED, Drift
+from nodepool_ocb.model.drift import UNCHECKED, Checked, Drift
 from nodepool_ocb.model.records import Run, State
 from nodepool_ocb.views.view import View
 
@@ -51,7 +51,16 @@ class CheckDocument(View, frozen=True, kw_only=True):
 
 def row(vertex: Vertex, run: Run | None) -> DriftRow:
     """``run``: the record of the newest check, None where it is not there."""
-    checked = vertex.record.checked
+    return _row(vertex, vertex.record.checked, run)
+
+
+def of_run(vertex: Vertex, name: str, run: Run) -> DriftRow:
+    """The same from the record of a check's run alone, for a noderole that ran again since."""
+    found = Drift(run.outcome) if run.outcome in set(Drift) else Drift.UNKNOWN
+    return _row(vertex, Checked(drift=found, at=run.ended, run=name, epoch=run.epoch), run)
+
+
+def _row(vertex: Vertex, checked: Checked | None, run: Run | None) -> DriftRow:
     output = (run.tail or run.reason) if run is not None else None
     return DriftRow(
         noderole=vertex.name,

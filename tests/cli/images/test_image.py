@@ -292,7 +292,7 @@ def test_wait_ends_with_the_failure_and_the_end_of_the_log(builder: Builder, ocb
     assert json.loads(answer.stdout)["outcome"] == "failed"
     assert "failed: exit status 3" in answer.stderr
     assert "| no space left" in answer.stderr
-    assert "no builder is running" in answer.stderr
+    assert answer.stderr.count("no builder is running") == 1
 
 
 def test_wait_outlives_an_aborted_build_and_ends_with_the_next(
@@ -353,7 +353,7 @@ def test_wait_times_out(builder: Builder, ask: Ask, ocb: Ocb) -> None:
     document = ask("image", "build", "jammy", "--wait", "--timeout", "0.3", exit_code=5)
     assert (document["outcome"], document["build"]) == ("timeout", None)
     builder.begins()
-    assert "no builder is running" in ocb("image", "build", "jammy", "--wait", "--timeout", "0.3").stderr
+    assert ocb("image", "build", "jammy", "--wait", "--timeout", "0.3").stderr.count("no builder is running") == 1
 
 
 def test_wait_outlives_an_outage_of_zookeeper(builder: Builder, zookeeper: Server, chroot: str) -> None:

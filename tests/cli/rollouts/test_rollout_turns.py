@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -50,6 +51,20 @@ def test_what_a_rollout_commits_in_its_turn_is_moved_by_hand_only_with_force(
     assert states(site) == before
     assert ocb(*line.split(), "--force").exit_code == 0
     assert states(site) != before
+
+
+def test_a_site_file_moves_nothing_that_a_rollout_sends_and_is_told_what_it_does_to_it(
+    site: Session, ocb: Ocb, ask: Ask, file: str, tmp_path: Path
+) -> None:
+    ask("rollout", "start", file)
+    wanted = tmp_path / "site.yaml"
+    wanted.write_text("site: 1\nnodes: {ntp01.example.com: {noderoles: {os: {state: COMMITTED}}}}\n")
+    refused = ocb("apply", "-f", str(wanted))
+    assert (refused.exit_code, f"rollout {FIRST} is under way and sends {OS}" in refused.stderr) == (4, True)
+    assert "--force" not in refused.stderr, "apply has no such option"
+    wanted.write_text(f"site: 1\ndeployments: {{{LAB}: {{state: PROPOSED}}}}\n")
+    assert f"note: rollout {FIRST} is under way: what it has sent waits" in ocb("apply", "-f", str(wanted)).stderr
+    assert set(states(site).values()) == {State.PROPOSED}
 
 
 def test_annealers_are_let_in_again_and_the_rest_is_left_to_the_rollout(
