@@ -10,7 +10,7 @@ import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model.records import State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import journal, tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.grid import Grid
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
@@ -49,11 +49,23 @@ def test_an_idle_annealer_writes_nothing_and_asks_next_to_nothing(server: Server
     with Session(settings(server)) as session:
         grid.write(session)
         grid.start(session)
-    with DaemonProcess(settings(server), tmp_path, {"annealer": {"sweep_seconds": 1.0}}) as annealer:
+    webhook = {"url": "http://127.0.0.1:1/"}
+    with (
+        Session(settings(server)) as session,
+        DaemonProcess(settings(server), tmp_path, {"annealer": {"sweep_seconds": 1.0, "webhook": webhook}}) as annealer,
+    ):
+        await_that(lambda: journal.cursor(session)[0] is not None, 30.0, "the webhook has begun")
+        swept = annealer.metric("nodepool_ocb_sweeps_total")
+
+        def sweeps(count: int) -> None:
+            wanted = swept + count
+            await_that(
+                lambda: annealer.metric("nodepool_ocb_sweeps_total") >= wanted, 30.0, "sweeps", alive=annealer.running
+            )
+
+        sweeps(2)  # the first sees that the webhook has begun, and has ended
         wrote, asked, since = transactions(server), requests(server), time.monotonic()
-        await_that(
-            lambda: annealer.metric("nodepool_ocb_sweeps_total") >= 4, 30.0, "four sweeps", alive=annealer.running
-        )
+        sweeps(5)
         seconds = time.monotonic() - since
         assert transactions(server) == wrote
         assert (requests(server) - asked) / seconds < 2.0  # though it sweeps thirty times as often as it usually does

@@ -349,7 +349,7 @@ class Session(Reading):
     # -- on the connection's thread --
 
     def _connected_again(self) -> None:
-        for root in self._client.watchers:
+        for root in list(self._client.watchers):
             self._client.submit(frames.add_watch(root), Answer(), first=True)
         if self._clock.ahead is not None:  # this host may have slept, or the leader be another
             write, sent = self._clock_questions()[0], time.monotonic()
