@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from nodepool_ocb.model import ensemble
 from nodepool_ocb.model.rights import Kind
 
 NAME: Final = "nodepool-ocb.yaml"
+RECEIVER: Final = "https://HOST[:PORT]/PATH"
 PLACES: Final = (Path("/etc/nodepool-ocb"), Path("~/.config/nodepool-ocb"))
 
 
@@ -71,6 +73,13 @@ class NodesSettings(Section, frozen=True, kw_only=True):
     available: bool = True  # annealers may work on it
 
 
+class WebhookSettings(Section, frozen=True, kw_only=True):
+    """Where entries of the journal are sent as they come. Each annealer that has it may be the one that sends."""
+
+    url: str  # http or https; may be secret: ``receiver`` says as much of it as may be shown
+    secret_file: str | None = None  # the key of signatures; None: nothing is signed
+
+
 class AnnealerSettings(Section, frozen=True, kw_only=True):
     """How an annealer works."""
 
@@ -85,6 +94,7 @@ class AnnealerSettings(Section, frozen=True, kw_only=True):
     log_keep: int = 10  # runs of a noderole
     log_keep_seconds: float = 30 * 86400.0
     log_total_bytes: int = 1 << 30  # of all outputs
+    webhook: WebhookSettings | None = None
 
 
 class BuilderSettings(Section, frozen=True, kw_only=True):
@@ -211,6 +221,8 @@ def load(path: Path | str | None = None) -> Settings:
         )
     if settings.zookeeper.users is not None and settings.zookeeper.acl is not None:
         raise Invalid(f"{path}: zookeeper.acl: it would give every znode the same rights; leave it out beside users")
+    if settings.annealer.webhook is not None and (odd_url := _odd(settings.annealer.webhook.url)):
+        raise Invalid(document.fault(["annealer", "webhook", "url"], odd_url))
     return _anchored(settings, path.resolve().parent)
 
 
@@ -221,7 +233,9 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         return None if name is None else str(folder / Path(name).expanduser())
 
     tls, ssh, annealer, builder = settings.zookeeper.tls, settings.ssh, settings.annealer, settings.builder
-    vault = settings.secrets.vault
+    vault, webhook = settings.secrets.vault, annealer.webhook
+    if webhook is not None:
+        webhook = replace(webhook, secret_file=absolute(webhook.secret_file))
     if vault is not None:
         vault = replace(vault, token_file=str(absolute(vault.token_file)), ca=absolute(vault.ca))
     if tls is not None:
@@ -230,7 +244,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         settings,
         zookeeper=replace(settings.zookeeper, tls=tls),
         ssh=replace(ssh, key_files=tuple(str(absolute(name)) for name in ssh.key_files)),
-        annealer=replace(annealer, log_dir=absolute(annealer.log_dir)),
+        annealer=replace(annealer, log_dir=absolute(annealer.log_dir), webhook=webhook),
         secrets=replace(
             settings.secrets,
             key_file=absolute(settings.secrets.key_file),
@@ -239,6 +253,30 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         ),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
     )
+
+
+def _odd(url: str) -> str | None:
+    """Why nothing can be posted there; nothing of the URL is told, for it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - it raises
+    except ValueError:
+        return f"this is no URL; write {RECEIVER}"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return f"must begin with http:// or https:// and name a host; write {RECEIVER}"
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return "must be ASCII without blanks; write other characters as %XX"
+    return None
+
+
+def receiver(url: str) -> str:
+    """Where a webhook sends to, without what may be secret.
+
+    >>> receiver("https://ann:secret@hooks.example.com:8443/T0/secret?token=secret")
+    'https://hooks.example.com:8443'
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def user_faults(settings: ZooKeeperSettings) -> list[str]:

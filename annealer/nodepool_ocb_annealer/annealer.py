@@ -1,8 +1,8 @@
 """The annealer's mind: what it knows, and who decides what follows from it. All state here is a cache and can be lost.
 
 The work itself is in rooms: claims (and what follows from them), working (slots and jigs), probing, judging (machines that
-do not answer), settling, hooking, driving (rollouts and runs of tasks), checking (drift), tidying. How a turn goes is in
-``daemon.turns``.
+do not answer), settling, hooking, driving (rollouts and runs of tasks), checking (drift), tidying, posting (the webhook).
+How a turn goes is in ``daemon.turns``.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from nodepool_ocb_annealer.runs.slots import Working
 from nodepool_ocb_annealer.runs.tidying import Tidying
 from nodepool_ocb_annealer.settling import Settling
 from nodepool_ocb_annealer.tasks.taskruns import TaskRuns
+from nodepool_ocb_annealer.webhook.posting import Posting
 from nodepool_ocb_annealer.writing import Writing
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,7 @@ class Annealer:
         self.tasks = Drivers(self, TaskRuns(session))
         self.tidying = Tidying(self)
         self.checking = Checking(self)
+        self.posting = Posting(self)
         self.meetings: Mapping[Matter, Callable[[str], None]] = {
             Matter.CONSIDER: self.claims.consider,
             Matter.WRITE_END: self.claims.held.due,
@@ -97,6 +99,7 @@ class Annealer:
             Matter.PROBE: self.probing.probe,
             Matter.TRIAL: lambda _: self.probing.trial(),
             Matter.TIDY: lambda _: self.tidying.due(),
+            Matter.WEBHOOK: lambda _: self.posting.due(),
             Matter.CHECKS: lambda _: self.checking.look_at_all(),
             Matter.CHECK_SOME: lambda _: self.checking.due(),
             Matter.ROLLOUT: self.rolling.due,
@@ -138,6 +141,7 @@ class Annealer:
         self.claims.void()
         self.rolling.void()
         self.tasks.void()
+        self.posting.void()
         self.cluster = clusters.current(self.session, self.cluster).id
         belonging.of_logs(self.settings.log_dir, self.cluster)
         self.registration.write()
@@ -148,12 +152,14 @@ class Annealer:
         self.rolling.look_at_all()
         self.tasks.look_at_all()
         memory.tidy()
+        self.posting.look()
         self._look(touched)
 
     def refresh(self) -> None:
         """Look at what changed."""
         self._heed_pause()
         self._look(self.cache.refresh())
+        self.posting.look()
 
     def sweep(self) -> None:
         """Read everything and look at everything: what a lost wake-up left lying is found here."""
@@ -168,6 +174,7 @@ class Annealer:
         self.rolling.look_at_all()
         self.tasks.look_at_all()
         self.checking.look_at_all()
+        self.posting.sweep()
         for fqdn in self.world.nodes:
             self.claims.consider(fqdn)
 
@@ -238,9 +245,11 @@ class Annealer:
         if paused:
             self.rolling.release()
             self.tasks.release()
+            self.posting.release()
             return
         self.rolling.look_at_all()
         self.tasks.look_at_all()
+        self.posting.wake()
         for fqdn in self.world.nodes:
             self.claims.consider(fqdn)
 
@@ -265,6 +274,7 @@ class Annealer:
         """Take over other settings; what is under way goes on as it began."""
         self.settings = settings
         self.working.resize(settings)
+        self.posting.configure()
         self.registration.change(slots=settings.slots, log_dir=settings.log_dir)
         self.probing.plan(self.world.nodes)
         self.turns.sweep_soon()  # what was put off for longer than it is now is found there
@@ -301,6 +311,7 @@ class Annealer:
         """Hand over what is driven; nodes held after ``drain_seconds`` are given back, and others attach to their runs."""
         self.rolling.release()
         self.tasks.release()
+        self.posting.release()
         if seconds >= self.settings.drain_seconds:
             self.claims.held.release()
 

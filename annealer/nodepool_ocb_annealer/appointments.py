@@ -19,6 +19,7 @@ class Matter(StrEnum):
     TIDY = "tidy"  # nothing: remove what old runs left
     ROLLOUT = "rollout"  # deployment: go on with its rollout, or begin to drive it
     TASK_RUN = "tasks"  # deployment: go on with its run of tasks, or begin to drive it
+    WEBHOOK = "webhook"  # nothing: send entries of the journal, if it is our turn
     CHECKS = "checks"  # nothing: a schedule of checks has come to its time
     CHECK_SOME = "check"  # nothing: look at more nodes for checks that are due
     NODEROLE_HOOK = "hook-noderole"  # noderole: run its next hook

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from nodepool_ocb.config import Settings
-from nodepool_ocb.daemon import belonging
+from nodepool_ocb.daemon import belonging, preflight
 from nodepool_ocb.daemon.command import Asked
 from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
@@ -29,6 +29,8 @@ def reloading(asked: Asked, settings: Settings, annealer: Annealer, prober: Prob
                 prober.load_keys(fresh.ssh)
             except NoKey as lost:
                 raise Invalid(f"{lost}; the keys that were read before stay in use") from lost
+        if faults := preflight.webhook_faults(fresh):
+            raise Invalid(faults)
         if annealer.cluster:  # else the first turn looks
             belonging.of_logs(fresh.annealer.log_dir, annealer.cluster)
         return Reload(

@@ -62,6 +62,8 @@ def check(offline: bool, nodepool: Path | None) -> None:
     sections = msgspec.to_builtins(settings)
     if sections["zookeeper"]["password"] is not None:
         sections["zookeeper"]["password"] = "***"
+    if settings.annealer.webhook is not None:
+        sections["annealer"]["webhook"]["url"] = config.receiver(settings.annealer.webhook.url)
     document = ConfigDocument(
         file=str(found) if found else None,
         zookeeper_reached=None if offline else True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +14,13 @@ from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.cli.tasks import running
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import paths
 from nodepool_ocb.views import sections, status
+
+if TYPE_CHECKING:
+    from nodepool_ocb.model.journal import Webhook
+    from nodepool_ocb.store.client.session import Session
 
 
 @click.command(cls=Verb)
@@ -59,10 +66,23 @@ def _overview() -> None:
         quarantined |= quarantine.of_locks(opened, imaging.lock_paths(images))
         rollouts = rolling.rows(opened)
         pauses = daemons.pauses(opened)
+        webhook = _webhook(opened, quarantined)
         task_runs = running.rows(opened, None)
         changed = outdated.find(opened, world, world.vertices()).vertices
-    seen = status.overview(world, images, rollouts, builders, quarantined, changed, task_runs, pauses, now=time.time())
+    seen = status.overview(
+        world, images, rollouts, builders, quarantined, changed, task_runs, pauses, webhook, now=time.time()
+    )
     for note in sections.notes(seen):
         output.say(note)
     parts = [(each.title, output.table(each.rows, each.columns), "") for each in sections.sections(seen)]
     output.thing(seen, "status", *(part for three in parts for part in three))
+
+
+def _webhook(opened: Session, quarantined: dict[str, str]) -> Webhook | None:
+    from nodepool_ocb.store import journal
+
+    try:
+        return journal.cursor(opened)[0]
+    except Invalid as unreadable:
+        quarantined[paths.WEBHOOK] = str(unreadable).removeprefix(f"{paths.WEBHOOK}: ")
+        return None

@@ -23,8 +23,9 @@ SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time i
 
 def wrong(settings: Settings, kind: Kind | None = None) -> list[str]:
     """What would keep a daemon from its work: any, or one of this kind. A builder logs in to no machine."""
-    keys = [] if kind is Kind.BUILDER else _keys(settings)
-    return [*keys, *_zookeeper(settings.zookeeper)]
+    of_annealers = (_keys(settings), webhook_faults(settings))
+    found = [each for faults in of_annealers if kind is not Kind.BUILDER for each in faults]
+    return [*found, *_zookeeper(settings.zookeeper)]
 
 
 def doubtful(settings: Settings, file: Path | None, kind: Kind | None = None) -> list[str]:
@@ -92,6 +93,22 @@ def _owned(path: Path) -> str:
         return f"belongs to user {path.stat().st_uid} and"
     except PermissionError:
         return "is in a folder that may not be entered, and"
+
+
+# -- the webhook --
+
+
+def webhook_faults(settings: Settings) -> list[str]:
+    """Why nothing could be signed."""
+    from nodepool_ocb.secrecy import private
+    from nodepool_ocb.secrecy.errors import Sealed
+
+    try:
+        if settings.annealer.webhook is not None:
+            private.webhook_key(settings.annealer.webhook)
+    except Sealed as sealed:
+        return [str(sealed)]
+    return []
 
 
 # -- folders --
@@ -188,7 +205,9 @@ def _day(seconds: float) -> str:
 
 def _shown_passwords(settings: Settings, file: Path | None) -> Iterator[str]:
     """Files with passwords that everybody may read."""
-    files = [file] if file is not None and settings.zookeeper.password else []
+    webhook = settings.annealer.webhook
+    password = settings.zookeeper.password or (webhook is not None and "@" in webhook.url)
+    files = [file] if file is not None and password else []
     files += [Path(settings.builder.secure)] if settings.builder.secure else []
     for each in files:
         try:

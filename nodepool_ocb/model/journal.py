@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from nodepool_ocb.model.ranges import Count, Moment
+from nodepool_ocb.model.ranges import Count, Moment, Number
 from nodepool_ocb.model.records import Json, Record
 
 
@@ -41,3 +41,20 @@ class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     left_out: Count = 0  # changes that found no room
     part: Count = 1  # of a command that writes several transactions: which this is
     token: str | None = None  # with which somebody came to the API
+
+
+class WebhookFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the receiver of the webhook has taken nothing for a while."""
+
+    since: Moment  # no entry was taken
+    at: Moment  # of the newest attempt that is noted
+    host: str  # of the annealer that made it
+    reason: str
+
+
+class Webhook(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``journal/webhook``: how far the journal was delivered; empty before the first annealer with a webhook came."""
+
+    delivered: Number  # of the last entry; -1 for none
+    at: Moment
+    failing: WebhookFailure | None = None

@@ -21,6 +21,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.secrecy import private
 from nodepool_ocb.secrecy.errors import Sealed
 
 MADE_WITH: Final = "nodepool-ocb secret keygen"
@@ -73,15 +74,7 @@ def load(name: str | None) -> Keyring:
     """The keys of a file; none where none is named. Raises Sealed where the file cannot be used."""
     if name is None:
         return Keyring({}, "secrets.key_file is not set")
-    path = Path(name)
-    try:
-        with path.open() as file:
-            if os.fstat(file.fileno()).st_mode & 0o077:
-                raise Sealed(f"key file {name} may be used by others than its owner; chmod 600 {name}", own=True)
-            lines = file.read(1 << 20).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise Sealed(f"key file {name} cannot be read: {why}", own=True) from None
+    lines = private.text(name, "key file").splitlines()
     try:
         keys = {key_id(key): Fernet(key) for line in lines if (key := line.partition("#")[0].strip())}
     except ValueError:  # whose text may hold a part of a key

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.journal import Entry
+from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.records import Append, Change, Delete, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
@@ -91,3 +91,14 @@ def read(session: Session, wanted: Sequence[int]) -> Iterator[Read]:
                 yield Read(number, codec.decode(Entry, znode))
             except Invalid as wrong:
                 yield Read(number, None, str(wrong))
+
+
+def cursor(session: Session) -> tuple[Webhook | None, int]:
+    """How far the webhook has delivered, None where it never did; and the znode's version, -1 where there is none.
+
+    Raises Invalid where it cannot be read.
+    """
+    znode = session.get(paths.WEBHOOK)
+    if znode is None:
+        return None, -1
+    return codec.decode(Webhook, znode) if znode.data else None, znode.version

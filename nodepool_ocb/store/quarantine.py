@@ -13,6 +13,7 @@ from typing import Final
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
+from nodepool_ocb.model.journal import Webhook
 from nodepool_ocb.model.records import Given, LockOwner, Run
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store import rollouts
@@ -51,6 +52,8 @@ def kind(path: str) -> Kind | str | None:
             return GroupRecord
         case ["ocb", "rollouts", _, _, "nodes", _]:
             return NodesRecord
+        case ["ocb", "journal", "webhook"]:
+            return Webhook
         case ["ocb", "tasks", "runs", _, _]:
             return TaskRun
         case ["ocb", "tasks", "runs", _, _, "facts", _]:
@@ -61,7 +64,11 @@ def kind(path: str) -> Kind | str | None:
             return BuildRequest
         case ["nodepool", "image", _, "pause"]:
             return Pause
-        case ["nodepool", "image", *_, "lock", contender] | ["ocb", "rollouts", _, _, "lock", contender]:
+        case (
+            ["nodepool", "image", *_, "lock", contender]
+            | ["ocb", "rollouts", _, _, "lock", contender]
+            | ["ocb", "journal", "webhook", "lock", contender]
+        ):
             return LockOwner if contenders([contender]) else None
         case ["nodepool", "image", _, "builds", build] if build != "lock":
             return Build
@@ -77,8 +84,8 @@ def problem(znode: Znode) -> str | None:
     wrong = misnamed(at) if at is not None else None
     if wrong is not None or belongs is None:
         return wrong
-    if belongs in (RolloutRecord, BuildRequest, Pause) and not znode.data:
-        return None  # a rollout that was never begun, a flag that says nothing
+    if belongs in (RolloutRecord, BuildRequest, Pause, Webhook) and not znode.data:
+        return None  # a rollout that was never begun, a flag that says nothing, a webhook that nobody has
     try:
         if isinstance(belongs, str):
             codec.attributes(znode)

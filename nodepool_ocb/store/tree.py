@@ -348,6 +348,7 @@ def parents(session: Session) -> None:
             paths.ROLLOUTS,
             paths.TASK_RUNS,
             paths.JOURNAL_ENTRIES,
+            paths.WEBHOOK,
             paths.CLOCK,
             paths.daemons("annealer"),
         ),

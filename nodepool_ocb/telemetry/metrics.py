@@ -55,6 +55,16 @@ ROLLOUT_STEP_SECONDS: Final = Histogram(
     "nodepool_ocb_rollout_step_seconds", "How long it took to decide what a rollout does next.", buckets=_FAST
 )
 
+# -- the webhook --
+WEBHOOK_ENTRIES: Final = Counter("nodepool_ocb_webhook_entries", "Entries of the journal that a receiver took.")
+WEBHOOK_MISSED: Final = Counter(
+    "nodepool_ocb_webhook_missed", "Entries passed over: deleted before they were sent, or unreadable."
+)
+WEBHOOK_FAILURES: Final = Counter("nodepool_ocb_webhook_failures", "Attempts to send entries that failed.")
+WEBHOOK_LAG: Final = Gauge(
+    "nodepool_ocb_webhook_lag", "Entries that were there and not sent, at the newest attempt; 0 where others send."
+)
+
 # -- images --
 BUILDS: Final = Counter("nodepool_ocb_builds", "Builds that ended here.", ["outcome"])
 BUILD_SECONDS: Final = Histogram("nodepool_ocb_build_seconds", "How long a build took.", buckets=_LONG)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from nodepool_ocb.engine.hooks.code import Missing
+from nodepool_ocb.model.journal import WebhookFailure
 from nodepool_ocb.model.records import State
 from nodepool_ocb.views import images
 from nodepool_ocb.views.rollouts.tables import words
@@ -64,6 +65,8 @@ def _failures(seen: Overview) -> Iterator[Section]:
     yield Section("UPLOADS AT PROVIDERS THAT NO BUILDER HAS", seen.images.stranded, lost)
     yield Section("IMAGES WHOSE BUILDER IS NOT THERE", seen.images.bereft, ("image", "build", "builder", "since"))
     yield Section("BUILDERS THAT DIFFER", seen.images.differing, ("image", "builders"))
+    webhook = [WebhookRow(seen.webhook)] if seen.webhook is not None else []
+    yield Section("THE WEBHOOK FAILS", webhook, ("since", "host", "reason"))
     yield Section("HOOKS WHOSE CODE NO ANNEALER HAS", hooks, ("role", "hook", "waiting"))
 
 
@@ -97,6 +100,12 @@ class MissingRow(View, frozen=True):
     """A hook that waits, for a table."""
 
     record: Missing
+
+
+class WebhookRow(View, frozen=True):
+    """Why nothing is delivered, for a table."""
+
+    record: WebhookFailure
 
 
 def notes(seen: Overview) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from nodepool_ocb.engine import aside
 from nodepool_ocb.engine.deployments import SYSTEM
@@ -16,6 +16,7 @@ from nodepool_ocb.images.builders import Builders
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.journal import Webhook, WebhookFailure
 from nodepool_ocb.model.records import DaemonPause, State
 from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.tasks.runs.records import OVER as OVER_RUNS
@@ -30,6 +31,8 @@ from nodepool_ocb.views.noderoles import OutdatedIn
 from nodepool_ocb.views.rollouts.rows import RolloutRow
 from nodepool_ocb.views.tasks.runs import RunRow
 from nodepool_ocb.views.view import View
+
+UNTRIED_SECONDS: Final = 1800.0  # several of the longest pauses between two attempts
 
 Images: TypeAlias = Mapping[str, ImageView]
 
@@ -162,6 +165,7 @@ class Overview(View, frozen=True, kw_only=True):
     deployments: tuple[DeploymentRow, ...]
     daemons: tuple[DaemonRow, ...]
     claims: tuple[ClaimRow, ...]
+    webhook: WebhookFailure | None  # where its receiver has taken nothing for a while
     quarantined: tuple[Quarantined, ...]
 
 
@@ -174,6 +178,7 @@ def overview(
     outdated: Sequence[Vertex] = (),
     task_runs: Sequence[RunRow] = (),
     pauses: Mapping[tuple[str, str], DaemonPause] = {},
+    webhook: Webhook | None = None,
     *,
     now: float,
 ) -> Overview:
@@ -196,8 +201,15 @@ def overview(
         deployments=tuple(deployments.rows(world, now)),
         daemons=tuple(daemons.rows({**world.daemons, "builder": running})),
         claims=tuple(locks.claims(world)),
+        webhook=_failing_webhook(webhook, now),
         quarantined=tuple(Quarantined(path, reason) for path, reason in sorted(quarantined.items())),
     )
+
+
+def _failing_webhook(webhook: Webhook | None, now: float) -> WebhookFailure | None:
+    """What nobody has tried for long belongs to a webhook that nobody has any more."""
+    failing = webhook.failing if webhook is not None else None
+    return failing if failing is not None and now - failing.at < UNTRIED_SECONDS else None
 
 
 def _aside(world: World, pauses: Mapping[tuple[str, str], DaemonPause], now: float) -> Iterator[SetAside]:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from nodepool_ocb.model.records import Json, Record
+from nodepool_ocb.model.secrecy import hidden
 
 R_co = TypeVar("R_co", bound=Record, covariant=True)
 
@@ -45,6 +46,12 @@ def plain(view: View) -> dict[str, Json]:
             made |= plain(value)
         else:
             made[name] = _json(value)
+    return made
+
+
+def public(view: View) -> dict[str, Json]:
+    """The view as JSON, without any secret: what leaves a process."""
+    made: dict[str, Json] = hidden(plain(view))
     return made
 
 

@@ -13,12 +13,13 @@ from nodepool_ocb.errors import Denied
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Delete, Deployment, NodeRole, Role, Set, State
 from nodepool_ocb.model.rights import Kind
-from nodepool_ocb.store import acls
+from nodepool_ocb.store import acls, journal
 from nodepool_ocb.store.client.access import Acls
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.tasks.runs.records import RunState
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
 from tests.annealer.tasks.task_staging import begin, build, finished
+from tests.annealer.webhook.posters import Receiver, write
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 
 
@@ -56,9 +57,13 @@ def test_an_annealer_with_a_user_of_its_own_makes_a_node_ready_and_may_write_no_
     above = fleet.bind("first", node)
     fleet.bind("second", node, [above])
     fleet.session.commit([Create(paths.user("first", node), {"a": 1})])
-    annealer = fleet.annealer(session_seconds=20.0)
-    annealer.start(120.0)
-    fleet.until_all_active(120.0)
+    with Receiver() as taker:
+        annealer = fleet.annealer(session_seconds=20.0, webhook={"url": taker.url})
+        annealer.start(120.0)
+        fleet.until_all_active(120.0)
+        write(fleet.session)
+        fleet.until(lambda: taker.numbers == [0], "the webhook's cursor may be written")
+        fleet.until(lambda: journal.cursor(fleet.session)[1] == 2, "it is")
     assert [run.outcome for run in fleet.runs(above).values()] == ["succeeded"]
     build(fleet.session, {"t1": ["a"]})
     tasks = begin(fleet.session, "- {id: first, type: shell, role: [a], parameters: {cmd: x}}", {"t1": ["a"]})
@@ -84,6 +89,7 @@ def refuses(fleet: GuardedFleet, node: str) -> None:
             Create(paths.noderole("evil", node), NodeRole(state=State.TODO, since=1.0, deployment=DEPLOYMENT)),
             Create(paths.node("evil.example.com")),
             Delete(paths.CLUSTER, 0),
+            Create("/ocb/journal/evil"),
             Create("/nodepool/image/evil"),
             Create("/nodepool/evil"),
             Set(paths.IMAGES, None, 0),

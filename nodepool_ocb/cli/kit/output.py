@@ -16,9 +16,8 @@ from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.model.secrecy import hidden
 from nodepool_ocb.telemetry.visible import visible
-from nodepool_ocb.views import view as views
 from nodepool_ocb.views.times import age, universal
-from nodepool_ocb.views.view import View
+from nodepool_ocb.views.view import View, public
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -101,12 +100,6 @@ NARROWEST: Final = 16  # of a column that is folded
 ENOUGH: Final = 24  # of the last column of a picture, to be of use
 
 
-def plain(view: View) -> dict[str, Json]:
-    """The view as JSON, without any secret."""
-    made: dict[str, Json] = hidden(views.plain(view))
-    return made
-
-
 def chosen() -> str:
     """table, json, yaml or name."""
     return str(asked("output") or "table")
@@ -127,7 +120,7 @@ def things(
     if chosen() == "table":
         render(table(rows if shown is None else shown, columns))
     else:
-        made = [plain(row) for row in rows]
+        made = [public(row) for row in rows]
         _write(made, [str(row[key]) for row in made])
 
 
@@ -136,7 +129,7 @@ def thing(value: View, name: str, *shown: RenderableType) -> None:
     if chosen() == "table":
         render(*(shown or (fields(value),)))
     else:
-        _write(plain(value), [name])
+        _write(public(value), [name])
 
 
 def text(value: View, words: str) -> None:
@@ -144,12 +137,12 @@ def text(value: View, words: str) -> None:
     if chosen() == "table":
         terminal.text(words.rstrip("\n"))
     else:
-        _write(plain(value), words.splitlines())
+        _write(public(value), words.splitlines())
 
 
 def line(value: View) -> None:
     """One JSON object in a line, at once, as ``--watch`` gives them."""
-    terminal.document(plain(value), indent=None)
+    terminal.document(public(value), indent=None)
 
 
 def _write(value: Json, names: Iterable[str]) -> None:
@@ -201,7 +194,7 @@ def table(rows: Iterable[View], columns: Sequence[str]) -> Table:
     """
     from rich.table import Table
 
-    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(plain, rows)]
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(public, rows)]
     empty = [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)]
     widths = narrowed(
         {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns}, empty, console().width
@@ -271,7 +264,7 @@ def picture(rows: Iterable[View], columns: Sequence[str], spare: Sequence[str], 
     """
     from rich.table import Table
 
-    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(plain, rows)]
+    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(public, rows)]
     widths = cut(
         {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns},
         [*(each for each in columns if shown and all(str(row[each]) == "-" for row in shown)), *spare],
@@ -323,7 +316,7 @@ def fields(*values: View | Mapping[str, Json], but: Collection[str] = ()) -> Tab
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for key, each in (
-        pair for value in values for pair in (plain(value) if isinstance(value, View) else hidden(value)).items()
+        pair for value in values for pair in (public(value) if isinstance(value, View) else hidden(value)).items()
     ):
         if key not in but:
             made.add_row(visible(key), cell(key, each))

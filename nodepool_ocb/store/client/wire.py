@@ -329,7 +329,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def wake_watchers(self, kind: str, path: str) -> None:
         """Tell who watches this path, or one above it."""
-        for root, wake in self.watchers.items():
+        for root, wake in list(self.watchers.items()):  # another thread may begin to watch
             if path.startswith(root) and (len(path) == len(root) or root == "/" or path[len(root)] == "/"):
                 try:
                     wake(kind, path[len(self.chroot) :] or "/")

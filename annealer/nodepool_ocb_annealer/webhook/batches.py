@@ -1,0 +1,115 @@
+"""What is sent in one request, how it is signed, and when it is tried again. Pure.
+
+A request has entries in the shape of ``history -o json``, in their order. What it does not have of the numbers that it covers
+is counted as missed: entries that were deleted before, and those that cannot be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.model.journal import Entry
+from nodepool_ocb.views.history.entries import EntryRow
+from nodepool_ocb.views.view import public
+
+MOST_ENTRIES: Final = 100
+MOST_BYTES: Final = 256 * 1024  # of entries, unless a single one is larger
+FIRST_SECONDS: Final = 1.0  # from a failure to the next attempt
+LONGEST_SECONDS: Final = 300.0
+JITTER: Final = 0.1  # of the wait, at most, more or less
+SIGNATURE: Final = "X-Nodepool-Ocb-Signature-256"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one request covers: ``entries`` in JSON, all up to the number ``last``."""
+
+    entries: tuple[bytes, ...]
+    last: int
+    missed: int
+    problems: tuple[str, ...] = ()  # of entries that cannot be read
+
+
+def fresh(delivered: int, numbers: Sequence[int]) -> list[int]:
+    """Those of the journal's numbers, which rise, that are above ``delivered``; all of a journal that began anew.
+
+    >>> fresh(7, [6, 7, 8, 9]), fresh(7, [0, 1]), fresh(7, [])
+    ([8, 9], [0, 1], [])
+    """
+    anew = bool(numbers) and numbers[-1] < delivered
+    return [number for number in numbers if anew or number > delivered]
+
+
+def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Entry | None, str]]) -> Batch:
+    """The first that there is room for.
+
+    ``numbers`` are those after ``delivered`` that were asked for; ``found`` is what is there of them, in their order: number,
+    entry, and why there is none. Where all have room the batch ends with the last number.
+    """
+    entries: list[bytes] = []
+    problems: list[str] = []
+    size, last = 0, numbers[-1]
+    before = delivered if delivered < numbers[0] else numbers[0] - 1
+    at = before
+    for number, entry, problem in found:
+        if entry is None:
+            problems.append(problem)
+        else:
+            encoded = _encode(public(EntryRow(number=number, record=entry)))
+            if entries and size + len(encoded) > MOST_BYTES:
+                last = at
+                break
+            size += len(encoded) + 1
+            entries.append(encoded)
+        at = number
+    return Batch(tuple(entries), last, last - before - len(entries), tuple(problems))
+
+
+def body(cluster: str, sent: Batch) -> bytes:
+    """The request's.
+
+    >>> body("c", Batch((b'{"number":7}', b'{"number":8}'), last=8, missed=1))
+    b'{"cluster":"c","missed":1,"entries":[{"number":7},{"number":8}]}'
+    """
+    return b'{"cluster":%s,"missed":%d,"entries":[%s]}' % (_encode(cluster), sent.missed, b",".join(sent.entries))
+
+
+def headers(body: bytes, key: bytes | None, authorization: str | None = None) -> Mapping[str, str]:
+    """With the HMAC-SHA256 of the body where there is a key.
+
+    >>> headers(b"{}", b"key")[SIGNATURE]
+    'sha256=a777724d943eb48dc69bca8a4a6d57a04db3f9ec7e1de4e581e860265bdf3032'
+    """
+    made = {"Content-Type": "application/json", "User-Agent": "nodepool-ocb"}
+    if authorization is not None:
+        made["Authorization"] = authorization
+    if key is not None:
+        made[SIGNATURE] = f"sha256={hmac.new(key, body, hashlib.sha256).hexdigest()}"
+    return made
+
+
+def wait_seconds(failures: int, chance: float) -> float:
+    """Until the next attempt after so many failures in a row; ``chance`` is 0 to 1.
+
+    >>> [wait_seconds(failures, 0.5) for failures in (1, 2, 3, 9, 10, 1000)]
+    [1.0, 2.0, 4.0, 256.0, 300.0, 300.0]
+    >>> wait_seconds(2, 0.0), wait_seconds(2, 1.0)
+    (1.8, 2.2)
+    """
+    wait = min(FIRST_SECONDS * 2.0 ** min(failures - 1, 30), LONGEST_SECONDS)
+    return wait * (1.0 + JITTER * (2.0 * chance - 1.0))
+
+
+def missed_words(sent: Batch) -> str:
+    """For the log.
+
+    >>> missed_words(Batch((), last=8, missed=3))
+    'up to entry 8, 3 were not sent: they are not kept any more, or cannot be read'
+    """
+    return f"up to entry {sent.last}, {sent.missed} were not sent: they are not kept any more, or cannot be read"

@@ -1,0 +1,113 @@
+"""One attempt to deliver, on a thread that may wait: the lock, the journal, the receiver, the cursor.
+
+Whoever has the lock sends. That two never send the same is not promised: a process that was stopped may go on with what it
+began. The cursor's version keeps it from going back, and an entry's number tells a receiver what it has.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.config import WebhookSettings
+from nodepool_ocb.errors import Denied, Invalid
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.journal import Webhook, WebhookFailure
+from nodepool_ocb.model.records import LockOwner, Set
+from nodepool_ocb.secrecy import private
+from nodepool_ocb.secrecy.errors import Sealed
+from nodepool_ocb.store import journal
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.locks import Lock, Locks
+from nodepool_ocb.telemetry import masks
+from nodepool_ocb_annealer.webhook import batches, receiver
+from nodepool_ocb_annealer.webhook.batches import Batch
+
+LONG_SECONDS: Final = 60.0  # after which a failure is noted for all to see
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What is asked of an attempt."""
+
+    settings: WebhookSettings
+    cluster: str  # its id
+    owner: LockOwner  # who we are
+    failing_since: float | None  # since when our attempts fail, by ZooKeeper's clock
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The receiver took a batch, and the cursor says so; None where there was nothing to send. ``left``: entries after it."""
+
+    batch: Batch | None
+    left: int
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Nothing was taken, as far as we know."""
+
+    why: str
+    left: int = 0
+
+
+def held(session: Session, locks: Locks, lock: Lock | None, owner: LockOwner) -> Lock | None:
+    """The lock, ours already or taken now; None where another has it. Raises Unavailable or Denied."""
+    if lock is not None:
+        if lock.held(session) and session.get(lock.contender) is not None:
+            return lock
+        locks.leave(lock)
+    if session.get(paths.WEBHOOK) is None:
+        session.ensure(paths.WEBHOOK)  # a cluster of before
+    return locks.take(paths.WEBHOOK_LOCK, owner)
+
+
+def attempt(session: Session, order: Order) -> Sent | Failed:
+    """Send what comes first of what was not sent. Raises Stale where another moved the cursor, and Unavailable."""
+    try:
+        known, version = journal.cursor(session)
+    except Invalid as unreadable:
+        return Failed(f"is sent nothing, for how far it was is not known: {unreadable}; mend or delete that record")
+    numbers = journal.numbers(session)
+    if known is None:
+        known = Webhook(delivered=numbers[-1] if numbers else -1, at=session.now())
+        session.commit([Set(paths.WEBHOOK, known, version)])
+        return Sent(None, 0)
+    fresh = batches.fresh(known.delivered, numbers)
+    if not fresh:
+        return Sent(None, 0)
+    asked = fresh[: batches.MOST_ENTRIES]
+    batch = batches.batch(known.delivered, asked, journal.read(session, asked))
+    why = _posted(order, batch)
+    if why is None:
+        session.commit([Set(paths.WEBHOOK, Webhook(delivered=batch.last, at=session.now()), version)])
+        return Sent(batch, len([number for number in fresh if number > batch.last]))
+    _note(session, order, known, version, why)
+    return Failed(why, len(fresh))
+
+
+def _posted(order: Order, batch: Batch) -> str | None:
+    settings = order.settings
+    try:
+        key = private.webhook_key(settings)
+    except Sealed as sealed:
+        return f"is sent nothing: {sealed}"
+    masks.remember({*receiver.secrets(settings.url), *([key.decode()] if key is not None else ())})
+    body = batches.body(order.cluster, batch)
+    return receiver.post(settings.url, body, batches.headers(body, key, receiver.authorization(settings.url)))
+
+
+def _note(session: Session, order: Order, known: Webhook, version: int, why: str) -> None:
+    """Have all see that it fails, once it has for long."""
+    now, since = session.now(), order.failing_since
+    if known.failing is not None:
+        since = known.failing.since
+    elif since is None or now - since < LONG_SECONDS:
+        return
+    failing = WebhookFailure(since=since, at=now, host=order.owner.host, reason=why)
+    session.commit([Set(paths.WEBHOOK, replace(known, failing=failing), version)])
+
+
+def denied(refused: Denied) -> str:
+    """What to do about it."""
+    return f"is sent nothing: {refused}; people give annealers their rights: nodepool-ocb acl init"

@@ -1,0 +1,38 @@
+"""Files that hold a secret: nobody but the owner may use them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from nodepool_ocb.config import WebhookSettings
+from nodepool_ocb.secrecy.errors import Sealed
+
+MOST_BYTES: Final = 1 << 20
+
+
+def text(name: str, what: str) -> str:
+    """What is in a file, which errors call ``what``; raises Sealed where it cannot be read, or others may use it."""
+    try:
+        with Path(name).open() as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise Sealed(f"{what} {name} may be used by others than its owner; chmod 600 {name}", own=True)
+            return file.read(MOST_BYTES)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Sealed(f"{what} {name} cannot be read: {why}", own=True) from None
+
+
+def webhook_key(settings: WebhookSettings) -> bytes | None:
+    """The key of signatures as its file has it now, without blanks around it; None without a file. Raises Sealed."""
+    name, setting = settings.secret_file, "annealer.webhook.secret_file"
+    if name is None:
+        return None
+    try:
+        key = text(name, "secret file").strip()
+    except Sealed as sealed:
+        raise Sealed(f"{setting}: {sealed}; the annealer's user needs it, and nobody else", own=True) from None
+    if not key:
+        raise Sealed(f"{setting}: secret file {name} is empty; openssl rand -hex 32 makes a key", own=True)
+    return key.encode()
