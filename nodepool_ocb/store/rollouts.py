@@ -270,7 +270,7 @@ def steer(
     of a deployment above or below is under way.
     """
     for attempt in range(ATTEMPTS):
-        after, changes = steering(session, deployment, identity, ask, now, joined)
+        after, changes = proposal(session, deployment, identity, ask, now, joined)
         try:
             session.commit(changes)
         except Stale:
@@ -282,7 +282,7 @@ def steer(
     raise AssertionError("it returns or raises")
 
 
-def steering(
+def proposal(
     session: Session,
     deployment: str,
     identity: str,

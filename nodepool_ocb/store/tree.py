@@ -369,7 +369,7 @@ def bootstrap(session: Session, *, admin_domain: str | None = None, now: float =
 
 
 def founding(session: Session, admin_domain: str | None) -> list[Create]:
-    """The transaction that ``bootstrap`` would write (at time 0), empty where the cluster is there already; raises what it does."""
+    """The transaction that ``bootstrap`` would write, empty where there is a cluster already; raises what it does."""
     session.sync()
     if session.get(paths.CLUSTER) is not None:
         return []

@@ -158,7 +158,7 @@ def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]
         return stages.goes_on(opened, key.deployment, rollout)
 
     if dry_run:
-        _, would = rollouts.steering(opened, *key, decide, opened.now(), joined)
+        _, would = rollouts.proposal(opened, *key, decide, opened.now(), joined)
         changes = session.decided(opened, lambda: [would] if asked else [], dry_run)
         session.report(changes, dry_run, [_said(key, decision) for decision in asked])
         return
