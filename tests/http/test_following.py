@@ -183,7 +183,7 @@ def test_who_has_it_now_is_looked_for_while_whoever_had_it_waits_for_more(
 A, B = "http://a", "http://b"
 
 
-def told(
+def follow_all(
     monkeypatch: pytest.MonkeyPatch, *answers: tuple[str, following.Found], regrows: bool = True, ended: bool = True
 ) -> tuple[bytes, list[str], bool]:
     """What is given out and said, and whether that was all, where these answers come one after the other."""
@@ -205,7 +205,7 @@ def piece(data: bytes, offset: int, ended: bool = False) -> Piece:
 
 
 def test_who_took_over_and_has_less_than_is_compared_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    got, said, whole = told(
+    got, said, whole = follow_all(
         monkeypatch,
         (A, piece(b"one\n", 0)),
         (B, piece(b"", 4)),
@@ -218,7 +218,7 @@ def test_who_took_over_and_has_less_than_is_compared_is_waited_for(monkeypatch: 
 
 
 def test_a_log_that_shrank_is_compared_when_it_has_grown_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    got, said, _ = told(
+    got, said, _ = follow_all(
         monkeypatch,
         (A, piece(b"one\n", 0)),
         (A, Shorter(2)),
@@ -232,7 +232,7 @@ def test_a_log_that_shrank_is_compared_when_it_has_grown_again(monkeypatch: pyte
 
 
 def test_a_log_that_lost_its_end_and_grows_no_more_is_gone_on_with_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    got, said, _ = told(
+    got, said, _ = follow_all(
         monkeypatch, (A, piece(b"one\ntwo\n", 0)), (A, Shorter(4)), (A, piece(b"end\n", 4, ended=True)), regrows=False
     )
     assert got == b"one\ntwo\nend\n"
@@ -240,7 +240,7 @@ def test_a_log_that_lost_its_end_and_grows_no_more_is_gone_on_with_there(monkeyp
 
 
 def test_a_daemon_that_does_not_answer_once_at_the_end_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    got, _, whole = told(
+    got, _, whole = follow_all(
         monkeypatch, (A, piece(b"one\n", 0)), (A, Unreached("it is away")), (A, piece(b"two\n", 4, ended=True))
     )
     assert (got, whole) == (b"one\ntwo\n", True)
@@ -256,7 +256,14 @@ def test_a_daemon_that_does_not_answer_once_at_the_end_is_asked_again(monkeypatc
         (LINES[9990], 90_000, None),
         (b"", 0, WHOLE[-4096:]),
     ],
-    ids=["it meets", "all was given", "there is a gap", "it is found nowhere", "too little is known", "nothing was given"],
+    ids=[
+        "it meets",
+        "all was given",
+        "there is a gap",
+        "it is found nowhere",
+        "too little is known",
+        "nothing was given",
+    ],
 )
 def test_an_end_that_is_recorded_goes_on_where_it_meets_what_was_given(
     end: bytes, offset: int, more: bytes | None
