@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool_ocb.cli.history import known
-from nodepool_ocb.cli.history.history import clock, line, meant, moment
+from nodepool_ocb.cli.history.history import line, meant, moment
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.follow import Following
 from nodepool_ocb.cli.kit.options import Verb
@@ -17,6 +17,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.views.history import entries, happenings
 from nodepool_ocb.views.history.entries import EntryRow, Wanted
 from nodepool_ocb.views.history.happenings import StateEvent, States
+from nodepool_ocb.views.times import shown as local
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -60,7 +61,7 @@ def _print(event: Event) -> None:
     if output.chosen() == "json":
         output.line(event)
     elif isinstance(event, StateEvent):
-        terminal.text(f"{clock(event.at)}  {event.kind} {event.name}: {event.old or '-'} -> {event.new or '-'}")
+        terminal.text(f"{local(event.at)}  {event.kind} {event.name}: {event.old or '-'} -> {event.new or '-'}")
     else:
         shown = line(event)
         reason = f" ({shown.reason})" if shown.reason else ""

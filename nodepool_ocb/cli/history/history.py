@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.selecting import noderoles_meant, nodes_meant, selector_option
 from nodepool_ocb.views.history import entries
 from nodepool_ocb.views.history.entries import EntryLine, EntryRow, Wanted
+from nodepool_ocb.views.times import shown as local
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -72,12 +72,7 @@ def meant(opened: Session, selector: str | None) -> frozenset[str] | None:
 
 def line(row: EntryRow) -> EntryLine:
     """A row of the table; times are local."""
-    return entries.line(row, clock(row.record.at))
-
-
-def clock(at: float) -> str:
-    """A moment, in local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return entries.line(row, local(row.record.at))
 
 
 def moment(opened: Session, text: str | None) -> float | None:
