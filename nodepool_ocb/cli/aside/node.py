@@ -49,7 +49,7 @@ def hold(
             return together.decided(world, chosen.of(opened, world), one)
 
         connection.report(connection.change(opened, decide, dry_run), dry_run)
-        if not (force or dry_run):
+        if not force:
             _say_what_runs(chosen.again(connection.load(opened)))
 
 
