@@ -440,7 +440,7 @@ def test_explain_tells_the_turn_that_a_noderole_waits_for(started: Session, ask:
         f"rollout {FIRST}: group compute-nodes-1 waits for group control-nodes, which is not started"
     )
     assert (
-        f"→ wait, or look: nodepool-ocb rollout show {FIRST}"
+        f"-> wait, or look: nodepool-ocb rollout show {FIRST}"
         in ocb("noderole", "explain", "os@compute11.example.com").stdout
     )
     jumping = ask("noderole", "explain", "os@compute11.example.com")["reasons"][1]
