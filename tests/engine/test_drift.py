@@ -73,7 +73,9 @@ def test_the_same_schedule_again_is_no_new_one() -> None:
     assert change.data.checks == replace(DAILY, refresh=True)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("node", [{"alive": False}, {"available": False}, {"virtual": True}, {"deleting": True}, {"dying": True}])
+@pytest.mark.parametrize(
+    "node", [{"alive": False}, {"available": False}, {"virtual": True}, {"deleting": True}, {"dying": True}]
+)
 def test_a_schedule_leaves_machines_alone_that_cannot_be_asked(node: dict[str, Any]) -> None:
     made = world(replace(DAILY, refresh=True), **node)
     assert not drift.due(made, bound(made), 9 * DAY)

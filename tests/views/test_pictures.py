@@ -132,7 +132,7 @@ def test_no_name_acts_on_a_terminal() -> None:
 
 
 def test_where_no_node_is_shown_no_role_is_missed() -> None:
-    seen = drawn(matrix_of(cluster(5)), 30, 4)
+    seen = drawn(matrix_of(cluster(5)), 30, 6)
     assert seen == ["5 nodes, 12 roles,", "60 noderoles: 60 ACTIVE", "... and 5 nodes more:", "5 ACTIVE"]
 
 
