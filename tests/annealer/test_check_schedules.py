@@ -21,13 +21,14 @@ from nodepool_ocb_annealer.checking import Checking
 
 NODES = [f"n{number}.example.com" for number in range(8)]
 DAY = 86_400.0
+DAILY = Checks(schedule="0 3 * * *", since=0.0)
 LATER = 60.0  # seconds, in which an appointment that is for now has come
 
 
 class Annealer:
     """What asking needs of one: a world of nodes that have each a noderole of the role ntp, all due."""
 
-    def __init__(self, checks: Checks | None = Checks(schedule="0 3 * * *", since=0.0)) -> None:
+    def __init__(self, checks: Checks | None = DAILY) -> None:
         self.world, self.agenda, self.ranking = World(), Agenda[Appointment](), Ranking("a")
         self.identity, self.resting, self.session = "a", False, self
         self.asked: list[str] = []
@@ -112,8 +113,7 @@ def test_without_a_schedule_no_node_is_looked_at() -> None:
     annealer.checking.look(NODES)
     assert annealer.matters(400 * DAY) == []
     stored = annealer.world.deployments["lab"]
-    checks = Checks(schedule="0 3 * * *", since=0.0)
-    annealer.world.put_deployment("lab", Stored(replace(stored.record, checks=checks), 1))
+    annealer.world.put_deployment("lab", Stored(replace(stored.record, checks=DAILY), 1))
     annealer.checking.look_at_all()
     annealer.meets()
     assert annealer.asked == NODES
