@@ -175,7 +175,7 @@ class Posting:
             daemon=context.identity,
             host=record.host,
             pid=record.pid,
-            purpose="webhook",
+            purpose=f"sends the journal to {receiver(settings.url)}",
             since=context.session.now(),
         )
         self._order = Order(settings, context.cluster, owner, self._failing_since)

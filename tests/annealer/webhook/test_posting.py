@@ -23,6 +23,7 @@ from nodepool_ocb.model.journal import Webhook
 from nodepool_ocb.model.records import Create, DaemonPause, Delete
 from nodepool_ocb.store import clusters, journal
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry import masks
 from nodepool_ocb_annealer.webhook import batches, delivery, posting
 from tests.annealer.webhook.posters import Poster, Receiver, entry, write, write_all
 
@@ -76,7 +77,7 @@ def ranked(*names: str) -> list[str]:
 
 
 def test_what_was_there_before_is_not_sent_and_what_comes_is_once_in_order_by_one_of_two(
-    start: Start, zk_session: Session, taker: Receiver, until: Until
+    start: Start, zk_session: Session, taker: Receiver, until: Until, ocb: Any
 ) -> None:
     write(zk_session, 3)
     both = [start("a"), start("b")]
@@ -89,6 +90,10 @@ def test_what_was_there_before_is_not_sent_and_what_comes_is_once_in_order_by_on
     assert taker.numbers == list(range(3, 258))
     assert max(len(each.numbers) for each in taker.got) == batches.MOST_ENTRIES
     assert [each.sends for each in both].count(True) == 1
+    (lock,) = json.loads(ocb("lock", "list", "-o", "json").stdout)
+    where = taker.url.removesuffix("/hook")
+    assert (lock["kind"], lock["name"], lock["purpose"]) == ("webhook", "journal", f"sends the journal to {where}")
+    assert lock["owner"] == next(each.annealer.identity for each in both if each.sends)
     shown = taker.got[0].document
     assert shown["cluster"] == clusters.current(zk_session).id
     assert shown["missed"] == 0
@@ -275,8 +280,10 @@ def test_a_cursor_that_cannot_be_read_sends_nothing_and_is_named(
 
 
 def test_bodies_are_signed_with_the_key_as_its_file_has_it_and_nothing_is_sent_without_one(
-    start: Start, zk_session: Session, taker: Receiver, until: Until, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    start: Start, zk_session: Session, taker: Receiver, until: Until, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(delivery, "LONG_SECONDS", 0.0)
     file = tmp_path / "key"
     file.write_text("first-key\n")
     file.chmod(0o600)
@@ -297,6 +304,8 @@ def test_bodies_are_signed_with_the_key_as_its_file_has_it_and_nothing_is_sent_w
     until(
         lambda: any(f"may be used by others than its owner; chmod 600 {file}" in m.getMessage() for m in caplog.records)
     )
+    until(lambda: cursor(zk_session).failing)  # type: ignore[union-attr]
+    assert "annealer.webhook.secret_file" in cursor(zk_session).failing.reason  # type: ignore[union-attr]
     assert len(taker.got) == 1
     file.write_text("second-key")
     file.chmod(0o600)
@@ -304,6 +313,7 @@ def test_bodies_are_signed_with_the_key_as_its_file_has_it_and_nothing_is_sent_w
     assert signed(b"second-key")
     for word in ("first-key", "second-key", "hunter22"):
         assert word not in caplog.text
+        assert masks.masked(f"whatever says {word}") == "whatever says (secret)"
 
 
 def test_an_idle_cluster_is_neither_read_nor_written(
@@ -318,6 +328,7 @@ def test_an_idle_cluster_is_neither_read_nor_written(
     version = journal.cursor(zk_session)[1]
     for each in both:
         _count(each, asked)
+    zk_session.commit([Delete(paths.entry(0), 0)])  # as whoever writes deletes old ones
     time.sleep(0.2)
     assert asked == []
     assert journal.cursor(zk_session)[1] == version
@@ -352,6 +363,28 @@ def test_a_paused_annealer_does_not_send_and_goes_on_when_it_may(
     assert not taker.got
     zk_session.commit([Delete(path, 0)])
     until(lambda: taker.numbers == [0])
+
+
+def test_an_annealer_that_is_paused_while_it_sends_notes_what_was_taken_and_lets_go(
+    start: Start, zk_session: Session, taker: Receiver, until: Until
+) -> None:
+    def answer(_: object) -> int:
+        taker.free.wait(20.0)
+        return 200
+
+    taker.answer = answer
+    one = start()
+    until(lambda: begun(zk_session))
+    write(zk_session)
+    until(lambda: taker.got)
+    path = paths.daemon_pause("annealer", one.annealer.registration.record.host)
+    zk_session.ensure(path.rpartition("/")[0])
+    zk_session.commit([Create(path, DaemonPause(pause=Aside(by="ann", since=1.0)))])
+    until(lambda: one.annealer.resting)
+    assert zk_session.children(paths.WEBHOOK_LOCK), "nobody else may send that now"
+    taker.free.set()
+    until(lambda: not zk_session.children(paths.WEBHOOK_LOCK))
+    assert cursor(zk_session).delivered == 0  # type: ignore[union-attr]
 
 
 def test_a_reload_adds_changes_and_takes_away_the_webhook(
