@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from nodepool_ocb.config import WebhookSettings, ZooKeeperSettings
 from nodepool_ocb.daemon.rendezvous import Ranking
@@ -266,6 +268,52 @@ def test_entries_that_were_deleted_or_cannot_be_read_are_counted_and_hold_up_not
     assert taker.got[-1].document["missed"] == 0
 
 
+def test_an_entry_that_somebody_deletes_brings_nothing_again_and_a_journal_made_anew_is_sent_whole(
+    start: Start, zk_session: Session, taker: Receiver, until: Until
+) -> None:
+    one = start("a")
+    until(lambda: begun(zk_session))
+    write(zk_session, 3)
+    until(lambda: cursor(zk_session).delivered == 2)  # type: ignore[union-attr]
+    zk_session.commit([Delete(paths.entry(2), 0)])
+    write(zk_session)
+    until(lambda: cursor(zk_session).delivered == 3)  # type: ignore[union-attr]
+    assert taker.numbers == [0, 1, 2, 3]
+    zk_session.commit([Delete(paths.entry(3), 0)])
+    one.die()
+    again = start("b")
+    until(lambda: again.sends and not again.annealer.posting._under_way)
+    assert taker.numbers == [0, 1, 2, 3]
+    zk_session._client.delete(paths.JOURNAL_ENTRIES, recursive=True)
+    zk_session.ensure(paths.JOURNAL_ENTRIES)
+    write(zk_session, 2)
+    until(lambda: taker.numbers == [0, 1, 2, 3, 0, 1])
+    assert [each.document["missed"] for each in taker.got if each.document["missed"]] == []
+
+
+def test_annealers_that_may_not_make_the_cursor_say_what_to_do_and_send_when_it_is_there(
+    start: Start,
+    zk_session: Session,
+    taker: Receiver,
+    until: Until,
+    caplog: pytest.LogCaptureFixture,
+    kazoo: KazooClient,
+) -> None:
+    kazoo.delete(paths.WEBHOOK, recursive=True)
+    kazoo.set_acls(paths.JOURNAL, [make_acl("world", "anyone", read=True, admin=True)])
+    start()
+    until(
+        lambda: any(
+            "people give annealers their rights: nodepool-ocb acl init" in m.getMessage() for m in caplog.records
+        )
+    )
+    kazoo.set_acls(paths.JOURNAL, [make_acl("world", "anyone", all=True)])
+    zk_session.ensure(paths.WEBHOOK)
+    until(lambda: begun(zk_session))
+    write(zk_session)
+    until(lambda: taker.numbers == [0])
+
+
 def test_a_cursor_that_cannot_be_read_sends_nothing_and_is_named(
     start: Start, zk_session: Session, taker: Receiver, until: Until, caplog: pytest.LogCaptureFixture, ocb: Any
 ) -> None:
@@ -482,8 +530,6 @@ def test_a_session_that_is_lost_loses_no_entry(
 
 def _expire(session: Session) -> None:
     """As the server would: another connection takes the session over and ends it."""
-    from kazoo.client import KazooClient
-
     client = KazooClient(session.hosts, client_id=session._client.client_id)
     client.start()
     client.stop()
