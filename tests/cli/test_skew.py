@@ -215,7 +215,10 @@ def test_a_transaction_that_forgets_to_raise_the_structure_is_not_sent(lab: Sess
     assert lab.get(paths.deployment("hidden")) is None
 
 
-def test_nothing_comes_or_goes_while_the_structure_cannot_be_read(lab: Session, ocb: Ocb) -> None:
+def test_nothing_comes_or_goes_while_the_structure_cannot_be_read(
+    lab: Session, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LONGEST_PAUSE_SECONDS", 0.02)  # it tries forty times
     lab.commit([Set(paths.STRUCTURE, {"schema": 9}, _version(lab))])
     result = ocb("node", "bind", N2, "left")
     assert result.exit_code == 4, result.output

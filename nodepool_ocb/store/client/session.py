@@ -278,17 +278,21 @@ class Session(Reading):
         """Make empty persistent znodes, with what is above them and the chroot, where they are absent."""
         chroot: str = self._client.chroot
         wanted = dict.fromkeys(prefix for path in paths for prefix in _prefixes(chroot + path))
-        for path in wanted:
-            if not self._there(path):
-                acl = self._acls.packed(path.removeprefix(chroot) if path.startswith(chroot) else "/")
-                request = frames.multi([frames.create(path, b"", acl, False)])
-                refused = frames.unpack_multi(self._reply(self._send(request)), [0])
-                if isinstance(refused, frames.Refused) and refused.code != frames.EXISTS:
-                    raise transaction.refusal([Create(path)], refused)
+        looks = [(path, self._send(frames.read_data([path], ""))) for path in wanted]
+        absent = [path for path, answer in looks if not self._there(path, answer)]
+        made = [(path, self._send(self._bare(path, chroot))) for path in absent]
+        for path, answer in made:  # what is above was sent before, and ZooKeeper keeps the order
+            refused = frames.unpack_multi(self._reply(answer), [0])
+            if isinstance(refused, frames.Refused) and refused.code != frames.EXISTS:
+                raise transaction.refusal([Create(path)], refused)
 
-    def _there(self, path: str) -> bool:
+    def _bare(self, path: str, chroot: str) -> frames.Raw:
+        acl = self._acls.packed(path.removeprefix(chroot) if path.startswith(chroot) else "/")
+        return frames.multi([frames.create(path, b"", acl, False)])
+
+    def _there(self, path: str, answer: Answer) -> bool:
         """Whether there is a znode; what may not be read is there. The path is one with the chroot."""
-        reply = self._reply(self._send(frames.read_data([path], "")))
+        reply = self._reply(answer)
         try:
             return frames.unpack_data(reply, [path])[0] is not None
         except frames.Unreadable as refused:

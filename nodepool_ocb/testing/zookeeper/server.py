@@ -66,6 +66,7 @@ class Server:
         self.tls = tls
         self._heap = heap
         self._properties = {"zookeeper.forceSync": "yes" if fsync else "no", **(properties or {})}
+        self._tiers = [] if fsync else ["-XX:TieredStopAtLevel=1"]  # of a short life most would be compiling
         listen = f"{'secureClientPort' if tls else 'clientPort'}={self.port}\n"
         listen += f"{'secureClientPortAddress' if tls else 'clientPortAddress'}=127.0.0.1"
         text = CONFIG.format(directory=self.directory, listen=listen, tick=tick_ms)
@@ -125,7 +126,7 @@ class Server:
             **self._properties,
         }
         return [
-            *("java", f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
+            *("java", f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:-UsePerfData", *self._tiers),
             *(f"-D{key}={value}" for key, value in properties.items()),
             *("-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain"),
             str(self.directory / "zoo.cfg"),
