@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool_ocb.cli.kit import journal, output, session
-from nodepool_ocb.cli.kit.options import Noun
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Denied
 from nodepool_ocb.views.cluster import RightsRow
@@ -30,7 +30,8 @@ def command() -> None:
 
 
 @command.command(writes=True)
-def init() -> None:
+@dry_run_option
+def init(dry_run: bool) -> None:
     """Give every znode its rights, and make those that daemons need and may not make; says what was changed.
 
     For people's user alone. It may be stopped and repeated at any time; daemons may go on.
@@ -42,6 +43,9 @@ def init() -> None:
     access.refuse_all_but_people(zookeeper)
     with session.session() as opened:
         walk = acls.Walk(opened, access.Acls(zookeeper))
+        if dry_run:
+            _report_dry(walk, [path for path in tree.PARENTS if opened.get(path) is None])
+            return
         changed = list(walk.mended())
         _tell(changed)
         if changed:
@@ -67,6 +71,20 @@ def check() -> None:
             f"{counted(len(found), 'znode has', 'znodes have')} other rights; to set them: nodepool-ocb acl init"
         )
         raise click.exceptions.Exit(1)
+
+
+def _report_dry(walk: Walk, absent: Sequence[str]) -> None:
+    """What would be set and made; exits with 10 where there is any."""
+    would = list(walk.differing())
+    _tell(would)
+    _refuse_unseen(walk)
+    for path in absent:
+        output.say(f"{path} would be made")
+    if not would and not absent:
+        output.say("nothing to do")
+        return
+    output.say(f"{counted(len(would), 'znode')} would be given other rights")
+    raise click.exceptions.Exit(10)
 
 
 def _tell(differences: Iterable[Difference]) -> None:

@@ -42,8 +42,10 @@ def printer(raw: bool) -> Iterator[Out]:
         yield terminal.raw
         return
     shown = terminal.Printer()
-    yield shown.take
-    shown.close()
+    try:
+        yield shown.take
+    finally:
+        shown.close()
 
 
 # -- who may be asked --

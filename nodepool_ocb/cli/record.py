@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli import deleting
 from nodepool_ocb.cli.kit import journal, output, session
-from nodepool_ocb.cli.kit.options import Noun, confirm, yes_option
+from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
@@ -62,13 +62,16 @@ def show(path: str) -> None:
 @click.argument("path")
 @click.option("--force", is_flag=True, help="Also what can be read.")
 @yes_option
-def delete(path: str, force: bool, yes: bool) -> None:
+@dry_run_option
+def delete(path: str, force: bool, yes: bool, dry_run: bool) -> None:
     """Delete a record that cannot be read, with all below it; refused while somebody works there or depends on it."""
     from nodepool_ocb.store import tree
 
     with session.session() as opened:
         znodes = _judged(opened, session.load(opened), path, force)
         names = [line(znode.path) for znode in reversed(znodes)]
+        if dry_run:
+            session.report_rows(journal.named("delete", "record", names), dry_run)
         confirm(f"delete {some(names, NAMED)}, for good", yes)
         asked = {znode.path: znode.mzxid for znode in znodes}
 

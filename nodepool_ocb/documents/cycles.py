@@ -15,14 +15,14 @@ class Component(msgspec.Struct, frozen=True):
     circle: tuple[str, ...]  # begins and ends with the same name
 
     def __str__(self) -> str:
-        return " → ".join(self.circle)
+        return " -> ".join(self.circle)
 
 
 def components(graph: Mapping[str, Iterable[str]]) -> list[Component]:
-    """Every knot of a graph (name → the names that it leads to), by name; names that are no key lead nowhere.
+    """Every knot of a graph (name -> the names that it leads to), by name; names that are no key lead nowhere.
 
     >>> [str(component) for component in components({"a": ["b"], "b": ["c", "a"], "c": ["a"], "d": ["d", "a"]})]
-    ['a → b → a', 'd → d']
+    ['a -> b -> a', 'd -> d']
     """
     import networkx as nx  # here: it takes long to import, and few commands come so far
 

@@ -188,8 +188,7 @@ def _first(source: Source, offset: int, wait_seconds: float) -> tuple[str, Found
             return f"http://{address}", answer
         said.append((f"http://{address}", answer))
     if places.file and places.path:
-        source.look()  # a file says nothing of its end: that first, so that what is read then is all of it
-        return str(places.path), logs.read(places.path, offset, source.ended)
+        return str(places.path), logs.read(places.path, offset, source.ended)  # the end as it was looked at before
     return said[0] if said else ("", Unreached(places.reason))
 
 

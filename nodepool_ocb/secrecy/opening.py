@@ -100,9 +100,9 @@ class Secrets:
         keep = _Keep(self, before, opened)
         kept: dict[str, Json] = {opened.mask.text(key): keep.safe(key, value) for key, value in wall.items()}
         for place in places:
-            value = blobs.at(kept, place)
-            if value is not blobs.MISSING and not secrecy.is_secret(value):
-                kept = blobs.write(kept, place, keep.at(place, blobs.at(wall, place)))
+            value = blobs.at(wall, place)
+            if value is not blobs.MISSING:
+                kept = blobs.write(kept, place, keep.at(place, value))
         return kept
 
 

@@ -73,7 +73,7 @@ def _parents_first(plan: Planning) -> Iterator[WantedNoderole]:
     except CycleError as circle:
         names = [name for name in circle.args[1] if name in wanted]
         raise Conflict(
-            wanted[names[0]].place.fault(f"noderoles wait for each other in a circle: {' → '.join(names)}")
+            wanted[names[0]].place.fault(f"noderoles wait for each other in a circle: {' -> '.join(names)}")
         ) from circle
     return (wanted[name] for name in order if name in wanted)
 

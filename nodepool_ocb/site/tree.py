@@ -71,7 +71,7 @@ def _parents_first(plan: Planning) -> Iterator[WantedDeployment]:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as circle:
         first = wanted[circle.args[1][0]]
-        raise Invalid(first.place.fault(f"deployments below each other: {' → '.join(circle.args[1])}")) from circle
+        raise Invalid(first.place.fault(f"deployments below each other: {' -> '.join(circle.args[1])}")) from circle
     return (wanted[name] for name in order)
 
 

@@ -270,16 +270,9 @@ def steer(
     of a deployment above or below is under way.
     """
     for attempt in range(ATTEMPTS):
-        found = read(session, deployment, identity)
-        if found is None:
-            raise NotFound(f"deployment {deployment} has no rollout {identity}; see: nodepool-ocb rollout list")
-        rollout, versions = found
-        after = records.apply(rollout, ask(rollout))
-        changes = steered(deployment, identity, rollout, after, versions, now)
-        goes_on = rollout.over and not after.over
-        alone = [*joined(rollout), *lines.entered(session, deployment)] if goes_on else []
+        after, changes = proposal(session, deployment, identity, ask, now, joined)
         try:
-            session.commit([*changes, *alone])
+            session.commit(changes)
         except Stale:
             if attempt + 1 == ATTEMPTS:
                 raise
@@ -287,6 +280,25 @@ def steer(
         else:
             return after
     raise AssertionError("it returns or raises")
+
+
+def proposal(
+    session: Session,
+    deployment: str,
+    identity: str,
+    ask: Callable[[Rollout], Sequence[Decision]],
+    now: float,
+    joined: Callable[[Rollout], Sequence[Change]],
+) -> tuple[Rollout, list[Change]]:
+    """The rollout after what ``steer`` would write, and that transaction; raises what ``steer`` does."""
+    found = read(session, deployment, identity)
+    if found is None:
+        raise NotFound(f"deployment {deployment} has no rollout {identity}; see: nodepool-ocb rollout list")
+    rollout, versions = found
+    after = records.apply(rollout, ask(rollout))
+    changes = steered(deployment, identity, rollout, after, versions, now)
+    goes_on = rollout.over and not after.over
+    return after, [*changes, *([*joined(rollout), *lines.entered(session, deployment)] if goes_on else [])]
 
 
 def steered(

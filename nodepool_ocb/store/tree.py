@@ -13,7 +13,7 @@ import contextlib
 import gc
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, Stale
@@ -338,22 +338,17 @@ def load(session: Session) -> World:
     return tree.world
 
 
+#: What daemons need and may not make themselves.
+PARENTS: Final = (
+    *(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.ROLLOUTS, paths.TASK_RUNS, paths.JOURNAL_ENTRIES),
+    *(paths.WEBHOOK, paths.CLOCK, paths.daemons("annealer")),
+    *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS)),
+)
+
+
 def parents(session: Session) -> None:
-    """Make what daemons need and may not make themselves, where it is absent; raises Unavailable or Denied."""
-    session.ensure(
-        *(
-            paths.ROLES,
-            paths.DEPLOYMENTS,
-            paths.NODES,
-            paths.ROLLOUTS,
-            paths.TASK_RUNS,
-            paths.JOURNAL_ENTRIES,
-            paths.WEBHOOK,
-            paths.CLOCK,
-            paths.daemons("annealer"),
-        ),
-        *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS)),
-    )
+    """Make ``PARENTS`` where they are absent; raises Unavailable or Denied."""
+    session.ensure(*PARENTS)
 
 
 def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> bool:
@@ -363,21 +358,41 @@ def bootstrap(session: Session, *, admin_domain: str | None = None, now: float =
     there is part of a tree without an id, Unavailable or Denied.
     """
     parents(session)
+    try:
+        session.commit(_first(admin_domain, now))
+    except Stale as there:
+        session.sync()
+        if session.get(paths.CLUSTER) is None:
+            raise _torn(there.path) from None
+        return False
+    return True
+
+
+def founding(session: Session, admin_domain: str | None) -> list[Create]:
+    """The transaction that ``bootstrap`` would write, empty where there is a cluster already; raises what it does."""
+    session.sync()
+    if session.get(paths.CLUSTER) is not None:
+        return []
+    first = _first(admin_domain, 0.0)
+    for there in session.get_many([each.path for each in first]):
+        if there is not None:
+            raise _torn(there.path)
+    return first
+
+
+def _first(admin_domain: str | None, now: float) -> list[Create]:
+    """All that a cluster must have."""
     system = Deployment(parent=None, state=DeploymentState.COMMITTED, since=now)
-    first = [
+    return [
         Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),
         Create(paths.STRUCTURE, Structure()),
         Create(paths.deployment("system"), system),
         Create(paths.deployment_roles("system")),
     ]
-    try:
-        session.commit(first)
-    except Stale as there:
-        session.sync()
-        if session.get(paths.CLUSTER) is None:
-            raise Conflict(
-                f"{there.path} is there, and {paths.CLUSTER} is not: a part of a cluster was lost; restore it"
-                " (each builder's images-dir has the id in cluster_id.txt)"
-            ) from None
-        return False
-    return True
+
+
+def _torn(path: str) -> Conflict:
+    return Conflict(
+        f"{path} is there, and {paths.CLUSTER} is not: a part of a cluster was lost; restore it"
+        " (each builder's images-dir has the id in cluster_id.txt)"
+    )

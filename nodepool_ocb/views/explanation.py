@@ -225,7 +225,7 @@ def words(document: ExplanationDocument, now: float) -> str:
     """For people: what was said above is not said again below."""
     lines = [f"{document.noderole} is {document.state}{_since(document.since, now)}"]
     for number, reason in enumerate(document.reasons, 1):
-        lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   → {reason.advice}"]
+        lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   -> {reason.advice}"]
     if not document.reasons:
         lines.append("nothing holds it back: an annealer may start it at any moment")
     if document.outdated:
@@ -243,7 +243,7 @@ def _words_of_causes(document: ExplanationDocument) -> Iterator[str]:
     for cause in document.causes:
         yield f"waits for: {' ← '.join(cause.chain)} ({cause.state})"
         fresh = [reason for reason in cause.reasons if (reason.code, reason.subject) not in shown]
-        yield from (f"   {reason.code}: {reason.text}\n   → {reason.advice}" for reason in fresh)
+        yield from (f"   {reason.code}: {reason.text}\n   -> {reason.advice}" for reason in fresh)
         shown |= {(reason.code, reason.subject) for reason in fresh}
 
 

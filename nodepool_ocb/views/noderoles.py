@@ -160,7 +160,7 @@ def difference(row: DifferenceRow) -> str:
     """From what to what, and who says so.
 
     >>> difference(DifferenceRow(what="ntp/zone", before="UTC", now=msgspec.UNSET, layer=None))
-    'ntp/zone: "UTC" → not set'
+    'ntp/zone: "UTC" -> not set'
     """
     if row.what == "everything":
         return f"what its newest run was given is not known: {row.before if row.now is msgspec.UNSET else row.now}"
@@ -169,7 +169,7 @@ def difference(row: DifferenceRow) -> str:
     origin = f" ({row.layer})" if row.layer else ""
     if row.before == row.now == HIDDEN:
         return f"{row.what}: the secret was changed{origin}"
-    return f"{row.what}: {_value(row.before)} → {_value(row.now)}{origin}"
+    return f"{row.what}: {_value(row.before)} -> {_value(row.now)}{origin}"
 
 
 def _value(value: Json | msgspec.UnsetType) -> str:

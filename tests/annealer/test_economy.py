@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.drift import Checks
+from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, Role, Set, State
 from nodepool_ocb.store import journal, tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.grid import Grid
@@ -44,16 +48,37 @@ def test_a_thousand_noderoles_take_at_most_2_2_transactions_each(server: Server,
     assert {vertex.record.generation for vertex in world.vertices()} == {1}, "each ran once"
 
 
+#: Nobody looks at the machines, which are not there; sweeps come thirty times as often as they usually do.
+IDLE = {"annealer": {"sweep_seconds": 1.0, "probe_seconds": 600.0, "webhook": {"url": "http://127.0.0.1:1/"}}}
+
+
+def set_aside(session: Session, fqdn: str) -> None:
+    """A node is held, a deployment paused, both for an hour, and what is ACTIVE is checked next year."""
+    world, now = tree.load(session), session.now()
+    stored, view = world.deployments["bench"], world.nodes[fqdn]
+    assert view.record is not None
+    aside = Aside(by="ann", reason="cables", since=now, until=now + 3600.0)
+    checks = Checks(schedule="0 0 1 1 *", since=now)
+    session.commit(
+        [
+            Set(paths.deployment("bench"), replace(stored.record, checks=checks), stored.version),
+            Set(paths.node(fqdn), replace(view.record, hold=aside), view.version),
+            Create(paths.deployment("desk"), Deployment(state=DeploymentState.COMMITTED, pause=aside)),
+            Create(paths.deployment_roles("desk")),
+        ]
+    )
+
+
 def test_an_idle_annealer_writes_nothing_and_asks_next_to_nothing(server: Server, tmp_path: Path) -> None:
-    grid = Grid(nodes=200, lanes=5, depth=10, active=True)
+    """Though its checks come by a schedule, a node is held, and a deployment is paused."""
+    role = Role(barclamp="bench", jig="noop", check="true")
+    machines = [(f"n{number}.bench.example.com", Node()) for number in range(200)]
+    grid = Grid(nodes=200, lanes=5, depth=10, active=True, role=role, machines=machines)
     with Session(settings(server)) as session:
         grid.write(session)
         grid.start(session)
-    webhook = {"url": "http://127.0.0.1:1/"}
-    with (
-        Session(settings(server)) as session,
-        DaemonProcess(settings(server), tmp_path, {"annealer": {"sweep_seconds": 1.0, "webhook": webhook}}) as annealer,
-    ):
+        set_aside(session, grid.fqdn(0))
+    with Session(settings(server)) as session, DaemonProcess(settings(server), tmp_path, IDLE) as annealer:
         await_that(lambda: journal.cursor(session)[0] is not None, 30.0, "the webhook has begun")
         swept = annealer.metric("nodepool_ocb_sweeps_total")
 
@@ -68,4 +93,4 @@ def test_an_idle_annealer_writes_nothing_and_asks_next_to_nothing(server: Server
         sweeps(5)
         seconds = time.monotonic() - since
         assert transactions(server) == wrote
-        assert (requests(server) - asked) / seconds < 2.0  # though it sweeps thirty times as often as it usually does
+        assert (requests(server) - asked) / seconds < 2.0

@@ -289,7 +289,7 @@ def test_a_circle_is_named_once_by_its_shortest_way_and_its_roles_are_refused(tm
     )
     found = imported(tmp_path, circle)
     (problem,) = found.problems
-    assert "4: roles[b].requires[0]: roles require each other in a circle: b → c → b; take one" in problem
+    assert "4: roles[b].requires[0]: roles require each other in a circle: b -> c -> b; take one" in problem
     assert found.roles.keys() == {"e", "f"}
 
 
@@ -300,7 +300,7 @@ def test_many_roles_that_all_require_each_other_are_told_in_no_time(tmp_path: Pa
     )
     found = imported(tmp_path, "".join(lines))
     assert len(found.problems) == 1
-    assert "r0 → r1 → r0" in found.problems[0]
+    assert "r0 -> r1 -> r0" in found.problems[0]
 
 
 def test_what_is_wrong_with_the_whole_document_refuses_it_and_no_other(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_hooks_stay_where_their_package_is_not_installed_unless_the_document_nam
 def test_a_circle_with_a_known_role_refuses_only_the_new_one(tmp_path: Path) -> None:
     known = {"old": Role(barclamp="o", jig="noop", requires=("r",))}
     found = imported(tmp_path, "  - {name: r, jig: noop, requires: [old]}\n", known)
-    assert "old → r → old" in found.problems[0]
+    assert "old -> r -> old" in found.problems[0]
     assert not found.roles
 
 

@@ -92,7 +92,7 @@ def test_a_part_of_a_value_is_checked_as_it_is_on_top_of_what_is_below() -> None
 def test_check_tells_problems_as_sentences() -> None:
     assert rules.check(CATALOGUE) == []
     assert rules.check({"a": role(requires=("b",)), "b": role(requires=("a",)), "c": role(conflicts=("c",))}) == [
-        "role a: roles require each other in a circle: a → b → a; take one of these requirements away",
+        "role a: roles require each other in a circle: a -> b -> a; take one of these requirements away",
         "role c: a role that conflicts itself says nothing; take it away",
     ]
 

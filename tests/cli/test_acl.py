@@ -149,6 +149,9 @@ def test_the_tree_of_one_user_becomes_that_of_many(as_: As, world: Guarded, chro
         "expected": ["sasl:ocb:cdrwa", "sasl:ocb-annealer:r", "sasl:ocb-api:cdrw", "sasl:ocb-launcher:r"],
     }
     assert {"/", "/nodepool", "/nodepool/image", "/ocb/cluster", "/ocb/deployments/system/roles"} <= set(found)
+    dry = as_(settings, "acl init --dry-run -o json")
+    assert (dry.exit_code, json.loads(dry.stdout)) == (10, json.loads(checked.stdout))
+    assert json.loads(as_(settings, "acl check -o json").stdout) == json.loads(checked.stdout)
     made = as_(settings, "acl init -o json")
     assert made.exit_code == 0, made.output
     assert {row["path"] for row in json.loads(made.stdout)} == set(found)
@@ -173,8 +176,12 @@ def test_acl_init_makes_what_daemons_need_and_may_not_make(as_: As, people: Sess
     missing = paths.daemons("builder")
     for path in (missing, missing.rpartition("/")[0]):
         people.commit(removal(people, path))
+    dry = as_(Kind.PEOPLE, "acl init --dry-run")
+    assert (dry.exit_code, f"{missing} would be made" in dry.stderr) == (10, True)
+    assert people.get(missing) is None
     assert as_(Kind.PEOPLE, "acl init").exit_code == 0
     assert people.get(missing) is not None
+    assert as_(Kind.PEOPLE, "acl init --dry-run").exit_code == 0
     assert as_(Kind.PEOPLE, "acl check").exit_code == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,26 @@ def test_init_makes_the_chroot_and_a_cluster_once(at: Callable[..., Result], zoo
     assert world.cluster.record.id == first.stdout.strip()
     assert set(world.deployments) == {"system"}
     assert at("deployment", "create", "lab").exit_code == 0
+
+
+def test_a_dry_run_of_init_makes_nothing_and_says_what_would_be_made(
+    at: Callable[..., Result], zk_session: Session
+) -> None:
+    dry = at("init", "--dry-run", "-o", "json")
+    assert dry.exit_code == 10, dry.output
+    assert [row["kind"] for row in json.loads(dry.stdout)["changes"]] == ["cluster", "deployment"]
+    assert zk_session.get("/new") is None
+    assert at("init").exit_code == 0
+    again = at("init", "--dry-run")
+    assert again.exit_code == 0
+    assert "there already" in again.stderr
+    with Session(ZooKeeperSettings(hosts=f"{zk_session.hosts}/new")) as session:
+        znode = session.get(paths.CLUSTER)
+        assert znode is not None
+        session.commit([Delete(paths.CLUSTER, znode.version)])
+    torn = at("init", "--dry-run")
+    assert torn.exit_code == 4
+    assert "a part of a cluster was lost" in torn.stderr
 
 
 def test_a_repeated_init_does_not_pretend_to_have_set_another_admin_domain(at: Callable[..., Result]) -> None:

@@ -26,6 +26,7 @@ from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.journal import Journaled
+from nodepool_ocb.store.subtree import subtree
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
@@ -65,6 +66,12 @@ def verbs(command: click.Command, name: str = "") -> Iterator[tuple[str, click.C
             yield from verbs(below, f"{name} {each}".strip())
 
 
+def everything(session: Session) -> dict[str, int]:
+    """Every znode, and what last changed it; but the clock, which is set to be read."""
+    there = [znode for root in ("/ocb", "/nodepool") for znode in subtree(session, root)]
+    return {znode.path: znode.mzxid for znode in there if znode.path not in (paths.CLOCK, paths.POOL_CLOCK)}
+
+
 # -- what is noted --
 
 
@@ -78,6 +85,13 @@ def test_every_verb_that_writes_takes_a_reason() -> None:
         command = found[" ".join(line.split()[:2])]
         assert isinstance(command, Verb)
         assert command.writes, f"{line}: give its command writes=True"
+
+
+def test_every_verb_that_writes_takes_dry_run() -> None:
+    for name, command in verbs(cli):
+        options = {option for parameter in command.params for option in parameter.opts}
+        if getattr(command, "writes", False):
+            assert "--dry-run" in options, f"{name}: show what it would change, with options.dry_run_option"
 
 
 def test_no_command_opens_a_session_that_is_not_journaled() -> None:
@@ -103,7 +117,10 @@ def test_what_every_kind_of_verb_does_is_noted(
     for line in WALK:
         if line.startswith("record delete"):
             world.commit([Create(paths.role("spoiled"), {"schema": 1})])
-        before = len(entries(world))
+        before, there = len(entries(world)), everything(world)
+        answer = ocb(*line.removesuffix(" --yes").split(), "--dry-run")
+        assert answer.exit_code == 10, (line, answer.output)
+        assert everything(world) == there, f"{line} --dry-run changed something"
         answer = ocb(*line.split(), "--reason", "spring cleaning")
         assert answer.exit_code == 0, (line, answer.output)
         noted = entries(world)[before:]

@@ -84,16 +84,18 @@ def test_the_output_of_a_run_comes_from_the_pages_of_its_annealer_with_the_path_
 
 
 def test_pages_on_a_loopback_address_of_another_host_are_not_asked_and_the_recorded_end_is_shown(
-    annealer: Annealer, ocb: Ocb
+    annealer: Annealer, ocb: Ocb, tmp_path: Path
 ) -> None:
     annealer.registers("127.0.0.1:1")
-    annealer.ends(tail="the end\n", log="far:/var/log/run.log")
+    file = tmp_path / "run.log"
+    file.write_text("of this host, and of something else\n")
+    annealer.ends(tail="the end\n", log=f"far:{file}")
     answer = ocb("noderole", "log", BASE)
     assert answer.stdout == "the end\n"
     assert "serves its pages to that host alone, on 127.0.0.1:1: set http.listen to an address of it" in answer.stderr
-    assert "the end, as recorded; whole output in far:/var/log/run.log" in answer.stderr
+    assert f"the end, as recorded; whole output in far:{file}" in answer.stderr
     answer = ocb("noderole", "log", BASE, "--path")
-    assert (answer.exit_code, answer.stdout) == (0, "far:/var/log/run.log\n")
+    assert (answer.exit_code, answer.stdout) == (0, f"far:{file}\n")
     assert "warning: nobody could be asked" in answer.stderr
 
 
@@ -116,13 +118,14 @@ def test_an_annealer_that_is_gone_leaves_the_end_of_what_was_given_already(
         assert "no annealer runs on far now that could be asked; the rest, as recorded" in said.read()
 
 
+@pytest.mark.parametrize(("state", "refresh"), [(State.TODO, False), (State.ACTIVE, True)])
 def test_log_of_a_noderole_that_waits_says_so_and_begins_with_its_run(
-    annealer: Annealer, becomes: Becomes, zk_settings: ZooKeeperSettings
+    annealer: Annealer, becomes: Becomes, zk_settings: ZooKeeperSettings, state: State, refresh: bool
 ) -> None:
     annealer.registers(annealer.pages)
-    becomes(BASE, State.TODO)
+    becomes(BASE, state, refresh=refresh)
     with begun(zk_settings.hosts, "noderole", "log", BASE, "-f") as (following, printed, said):
-        assert said.readline() == f"{BASE} waits (TODO): its output comes when it runs\n"
+        assert said.readline() == f"{BASE} waits ({state}): its output comes when it runs\n"
         assert "explain" in said.readline()
         annealer.claims()
         becomes(BASE, State.TRANSITION, run="r1")
@@ -133,6 +136,26 @@ def test_log_of_a_noderole_that_waits_says_so_and_begins_with_its_run(
         assert printed.read() == ""
         assert "failed, exit code 3; from http://" in said.readlines()[-1]
     assert following.returncode == 0
+
+
+def test_a_noderole_that_is_deleted_before_it_runs_has_no_log_to_wait_for(
+    annealer: Annealer, becomes: Becomes, zk_settings: ZooKeeperSettings
+) -> None:
+    top = f"top@{N1}"
+    becomes(top, State.TODO)
+    with begun(zk_settings.hosts, "noderole", "log", top, "-f") as (following, _, said):
+        assert "waits (TODO)" in said.readline()
+        path = paths.noderole("top", N1)
+        annealer.session.commit([Delete(f"{path}/runs", 0), Delete(path, 1)])
+        assert f"{top} was deleted before it ran" in said.read()
+    assert following.returncode == 3
+
+
+def test_a_run_that_was_not_is_told_with_those_that_were(annealer: Annealer, ocb: Ocb) -> None:
+    annealer.ends()
+    answer = ocb("noderole", "log", BASE, "r9")
+    assert (answer.exit_code, f"{BASE} has no run r9; it has: r1" in answer.stderr) == (3, True), answer.output
+    assert ocb("noderole", "log", BASE, "--path", "-f").exit_code == 2
 
 
 def test_whoever_stops_following_is_told_that_the_run_goes_on(
@@ -168,3 +191,11 @@ def test_a_run_is_gone_on_with_only_where_it_was_taken_over_in_its_generation() 
     assert succeeding(Seen("r1", replace(now, generation=2), None, taken)) is None, "somebody meant another"
     assert succeeding(Seen("r2", now, None, taken)) is None
     assert succeeding(Seen("r1", None, None, taken)) is None
+
+
+def test_what_is_claimed_now_says_nothing_of_a_run_before() -> None:
+    now = NodeRole(state=State.TRANSITION, since=1.0, run="r2", generation=1)
+    claim = Claim(annealer="near-3-4", noderole=BASE, run="r2", epoch=2, since=1.0)
+    seen = Seen("r1", now, claim, RUN)
+    assert (seen.ended, seen.annealer) == (True, "far-1-2")
+    assert (Seen("r2", now, claim).ended, Seen("r2", now, claim).annealer) == (False, "near-3-4")

@@ -103,7 +103,30 @@ def test_the_daemons_of_a_host_are_paused_and_resumed_by_name_though_none_is_run
     assert rows[0]["advice"] == "nodepool-ocb daemon resume annealer@host1"
     assert ask("daemon", "resume", "annealer@host1", "builder@host1")["changes"][0]["name"] == "annealer@host1"
     assert ask("status")["aside"] == []
-    assert ocb("daemon", "pause", "nobody", "--reason", "x").exit_code == 3
+    for nobody in ("nobody", "annealer@", "annealer@a/b", "clock@host1"):
+        assert ocb("daemon", "pause", nobody, "--reason", "x").exit_code == 3
+
+
+def test_a_pause_of_daemons_is_written_once_and_not_by_a_dry_run(world: Session, ocb: Ocb) -> None:
+    pause = ("daemon", "pause", "annealer@host1", "--reason", "new disk", *FOR_LONG)
+    assert ocb(*pause, "--dry-run").exit_code == 10
+    assert world.get(paths.daemon_pauses("annealer")) is None
+    assert ocb(*pause).exit_code == 0
+    assert ocb(*pause).stderr == "nothing to do\n"
+    znode = world.get(paths.daemon_pause("annealer", "host1"))
+    assert znode is not None
+    assert znode.version == 0
+
+
+@pytest.mark.usefixtures("committed")
+def test_who_holds_a_node_is_told_what_goes_on_there(ocb: Ocb, becomes: Any) -> None:
+    becomes(BASE, State.TRANSITION, run="r1")
+    hold = ("node", "hold", N1, "--reason", "new disk")
+    said = f"{BASE} goes on to its end; to end it now: nodepool-ocb noderole cancel {BASE}\n"
+    assert said not in ocb(*hold, "--dry-run").stderr
+    assert said in ocb(*hold).stderr
+    becomes(BASE, State.TRANSITION, run="r1", cancel_reason="enough")
+    assert said not in ocb(*hold).stderr, "it is to end already"
 
 
 @pytest.mark.parametrize("line", ["deployment pause lab", "pause", f"node hold {N1}"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +17,9 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.kit import output, terminal
+from nodepool_ocb.cli.kit.live import Live
 from nodepool_ocb.cli.main import NOUNS, cli
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
@@ -323,6 +327,39 @@ class Line(View, frozen=True):
 
     name: str
     reason: str
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_what_is_said_after_half_a_line_begins_a_line_on_a_terminal_and_a_pipe_gets_the_bytes_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    def print_half_a_line() -> str:
+        with suppress(KeyboardInterrupt), logs.printer(raw=False) as out:
+            out(b"one\ntw")
+            out(b"")
+            if interrupted:
+                raise KeyboardInterrupt
+        return capsys.readouterr().out
+
+    assert print_half_a_line() == "one\ntw"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert print_half_a_line() == "one\ntw\n"
+
+
+def test_the_first_column_of_a_table_stays_however_narrow_the_terminal_is() -> None:
+    widths = {"deployment": 16, "drifted": 7, "unknown": 7, "unchecked": 9, "in_sync": 7, "advice": 57}
+    assert list(output.narrowed(widths, [], 80)) == ["deployment", "drifted", "unknown", "advice"]
+
+
+def test_a_line_of_a_picture_is_cut_to_the_terminal() -> None:
+    drawn = io.StringIO()
+    drawn.isatty = lambda: True  # type: ignore[method-assign]
+    with Live(drawn) as live:
+        live._live.console.width = 20
+        live.show("12 of 16 ACTIVE, 3 running, 1 ERROR")
+        shown = drawn.getvalue()
+    assert "12 of 16 ACTIVE, 3 " in shown
+    assert "ERROR" not in shown
 
 
 def test_a_table_is_as_wide_as_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:

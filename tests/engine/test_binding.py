@@ -138,7 +138,7 @@ def test_a_wanted_attribute_orders_after_who_declares_it_and_binds_nothing() -> 
         ({"b": role(), "a": role(flags=("abstract",)), "c": role(provides=("a",))}, "b", "a", "bind one .* first: c"),
         ({"b": role(), "a": role(flags=("task",))}, "b", "a", "a is a task of a task list; nodepool-ocb tasks run"),
         ({"b": role(), "a": role("gone")}, "b", "a", "a requires gone, which no imported barclamp defines"),
-        ({"b": role(), "a": role("x"), "x": role("y"), "y": role("a")}, "b", "a", "a → x → y → a"),
+        ({"b": role(), "a": role("x"), "x": role("y"), "y": role("a")}, "b", "a", "a -> x -> y -> a"),
     ],
 )
 def test_what_the_seeds_forbid_is_refused_and_nothing_is_left(

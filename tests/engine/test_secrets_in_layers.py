@@ -59,7 +59,7 @@ def test_what_is_outdated_for_a_secret_says_that_it_changed_and_nothing_else() -
     assert row.different == f"p: the secret was changed (user of db@{NODE})"
     assert "enc:" not in str(row)
     first = noderoles.outdated(of, [Difference("p", "old", {"$secret": "env:A"}, None)])
-    assert first.different == 'p: "old" → "(secret)"'
+    assert first.different == 'p: "old" -> "(secret)"'
 
 
 def test_people_are_shown_no_part_of_a_secret() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from nodepool_ocb.http import following
 from nodepool_ocb.http.following import Follower, Given, Places, rest
-from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.http.logs import LogPage, Piece, Shorter, Unreached
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.testing.proxy import Proxy
 
@@ -119,6 +119,7 @@ def test_ten_thousand_lines_come_once_over_cuts_and_a_take_over(hosts: list[Host
     assert reader.got == WHOLE
     assert given.whole
     assert given.file == f"b:{second.file}"
+    assert given.end == WHOLE[-following.COMPARED_BYTES :], "of what was given no more is held"
 
 
 def test_the_end_of_whoever_had_it_before_is_not_the_end(hosts: list[Host]) -> None:
@@ -162,6 +163,89 @@ def test_nobody_is_believed_that_a_run_has_ended_while_its_record_cannot_be_read
     assert reader.end().whole
 
 
+def test_who_has_it_now_is_looked_for_while_whoever_had_it_waits_for_more(
+    hosts: list[Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "WAIT_SECONDS", 0.05)
+    first, second = hosts
+    first.write(b"one\n")
+    second.write(b"one\ntwo\n")
+    source = Played(places(first))
+    reader = Reader(source)
+    until(lambda: bool(reader.got))
+    source.next, source.over, second.idle = places(second), True, True
+    reader.end()
+    assert reader.got == b"one\ntwo\n"
+
+
+# -- whoever answers in whichever order: A and B are places --
+
+A, B = "http://a", "http://b"
+
+
+def follow_all(
+    monkeypatch: pytest.MonkeyPatch, *answers: tuple[str, following.Found], regrows: bool = True, ended: bool = True
+) -> tuple[bytes, list[str], bool]:
+    """What is given out and said, and whether that was all, where these answers come one after the other."""
+    monkeypatch.setattr(following, "PAUSE_SECONDS", 0.0)
+    left = iter(answers)
+    monkeypatch.setattr(following, "_first", lambda *_: next(left))
+    source = Played(Places("log", {"a": ""}))
+    source.regrows, source.over = regrows, True
+    source.ended = ended
+    parts: list[bytes] = []
+    said: list[str] = []
+    given = Follower(source, parts.append, said.append).give(follow=True)
+    assert not [*left], "all of them were asked for"
+    return b"".join(parts), said, given.whole
+
+
+def piece(data: bytes, offset: int, ended: bool = False) -> Piece:
+    return Piece(data, offset, offset + len(data), ended)
+
+
+def test_who_took_over_and_has_less_than_is_compared_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    got, said, whole = follow_all(
+        monkeypatch,
+        (A, piece(b"one\n", 0)),
+        (B, piece(b"", 4)),
+        (B, piece(b"on", 0)),  # what it has of the bytes that were given out
+        (B, piece(b"two\n", 4, ended=True)),
+        (B, piece(b"one\ntwo\n", 0, ended=True)),
+        ended=False,
+    )
+    assert (got, said, whole) == (b"one\ntwo\n", [], True)
+
+
+def test_a_log_that_shrank_is_compared_when_it_has_grown_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    got, said, _ = follow_all(
+        monkeypatch,
+        (A, piece(b"one\n", 0)),
+        (A, Shorter(2)),
+        (A, piece(b"zwei\n", 4)),
+        (A, piece(b"ein\nzwei\n", 0)),
+        (A, piece(b"ein\nzwei\n", 0, ended=True)),
+        ended=False,
+    )
+    assert got == b"one\nein\nzwei\n"
+    assert "was begun anew" in said[0]
+
+
+def test_a_log_that_lost_its_end_and_grows_no_more_is_gone_on_with_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    got, said, _ = follow_all(
+        monkeypatch, (A, piece(b"one\ntwo\n", 0)), (A, Shorter(4)), (A, piece(b"end\n", 4, ended=True)), regrows=False
+    )
+    assert got == b"one\ntwo\nend\n"
+    assert "has lost its end, from byte 4 on" in said[0]
+
+
+def test_a_daemon_that_does_not_answer_once_at_the_end_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    got, _, whole = follow_all(
+        monkeypatch, (A, piece(b"one\n", 0)), (A, Unreached("it is away")), (A, piece(b"two\n", 4, ended=True))
+    )
+    assert (got, whole) == (b"one\ntwo\n", True)
+
+
 @pytest.mark.parametrize(
     ("end", "offset", "more"),
     [
@@ -169,9 +253,17 @@ def test_nobody_is_believed_that_a_run_has_ended_while_its_record_cannot_be_read
         (WHOLE[-1024:], len(WHOLE), b""),
         (WHOLE[-9000:-8000], len(WHOLE) - 8000, None),
         (b"x" * 1024, 5000, None),
+        (LINES[9990], 90_000, None),
         (b"", 0, WHOLE[-4096:]),
     ],
-    ids=["it meets", "all was given", "there is a gap", "it is found nowhere", "nothing was given"],
+    ids=[
+        "it meets",
+        "all was given",
+        "there is a gap",
+        "it is found nowhere",
+        "too little is known",
+        "nothing was given",
+    ],
 )
 def test_an_end_that_is_recorded_goes_on_where_it_meets_what_was_given(
     end: bytes, offset: int, more: bytes | None

@@ -139,6 +139,6 @@ def test_each_knot_of_parents_is_told_once() -> None:
     found = [(finding.name, finding.key, finding.text) for finding in problems(family)]
     assert found == [
         ("lost", "parent", "diskimage gone does not exist; define it, or take the line away"),
-        ("a", "parent", "is its own parent in the end: a → b → c → a; take one of these parents away"),
-        ("f", "parent", "is its own parent in the end: f → g → f; take one of these parents away"),
+        ("a", "parent", "is its own parent in the end: a -> b -> c -> a; take one of these parents away"),
+        ("f", "parent", "is its own parent in the end: f -> g -> f; take one of these parents away"),
     ]

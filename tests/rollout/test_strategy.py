@@ -197,7 +197,7 @@ def group(line: str) -> str:
         (group("depends_on: [b]"), '3: groups[a].depends_on[0]: must name a group, and is text "b"; groups here: a'),
         (
             group("depends_on: [a]"),
-            "3: groups[a].depends_on[0]: must not lead back to its own group, and does: a → a; remove one of these",
+            "3: groups[a].depends_on[0]: must not lead back to its own group, and does: a -> a; remove one of these",
         ),
         (group("depends_on: [7]"), "3: groups[a].depends_on[0]: must be text, and is 7"),
         (group("selectors:"), "3: groups[a].selectors: must be a list, and is nothing"),
@@ -455,8 +455,8 @@ def test_each_knot_of_groups_is_told_once_with_a_shortest_circle() -> None:
     )
     lead = "must not lead back to its own group, and does:"
     assert problems(text) == [
-        f"f.yaml:3: groups[b].depends_on[0]: {lead} b → c → b; remove one of these (3 groups are in this knot)",
-        f"f.yaml:5: groups[d].depends_on[0]: {lead} d → e → d; remove one of these",
+        f"f.yaml:3: groups[b].depends_on[0]: {lead} b -> c -> b; remove one of these (3 groups are in this knot)",
+        f"f.yaml:5: groups[d].depends_on[0]: {lead} d -> e -> d; remove one of these",
     ]
 
 

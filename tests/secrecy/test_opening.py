@@ -12,6 +12,7 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.secrecy import keyring
 from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.opening import Opened, Secrets
+from nodepool_ocb.telemetry.masks import masked
 
 PLACE = "db/password"
 REFERENCE = {"$secret": "env:NODEPOOL_OCB_SECRET_API"}
@@ -55,9 +56,22 @@ def test_what_equals_a_secret_goes_back_as_a_reference_or_encrypted_for_its_plac
 
 
 def test_a_text_or_a_key_that_holds_a_secret_is_never_kept_as_it_is(secrets: Secrets, opened: Opened) -> None:
-    wall = secrets.sealed({"urls": ["https://u:hunter22@h/"], "by hunter22": True}, {}, (), opened)
+    given = {"urls": ["https://u:hunter22@h/", "https://h/"], "by hunter22": True, "of": {"hunter22": 1}}
+    wall = secrets.sealed(given, {}, (), opened)
     assert "hunter22" not in str(wall)
-    assert open_again(secrets, wall)["urls"] == ["https://u:hunter22@h/"]
+    assert wall["urls"][1] == "https://h/", "what holds none stays"
+    assert open_again(secrets, wall)["urls"] == ["https://u:hunter22@h/", "https://h/"]
+
+
+def test_log_lines_hide_what_was_opened(opened: Opened) -> None:
+    assert opened.mask
+    assert masked("they are hunter22 and api-token-1") == "they are (secret) and (secret)"
+
+
+def test_what_stood_there_and_cannot_be_opened_is_replaced(secrets: Secrets, opened: Opened, tmp_path: Path) -> None:
+    keyring.generate(tmp_path / "other")
+    before = {"copy": keyring.load(str(tmp_path / "other")).encrypt("copy", "hunter22")}
+    assert open_again(secrets, secrets.sealed({"copy": "hunter22"}, before, (), opened)) == {"copy": "hunter22"}
 
 
 def test_what_a_script_makes_up_for_a_secret_attribute_is_encrypted(secrets: Secrets) -> None:

@@ -15,6 +15,7 @@ from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.references import resolve
 
 TOKEN = "hvs.test-token"
+VALUES = {"/v1/secret/data/apps/shop": {"password": "hunter22"}, "/v1/secret/data/apps/odd": ["password"]}
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -27,11 +28,11 @@ class Answers(BaseHTTPRequestHandler):
             self.end_headers()
             return
         allowed = self.headers["X-Vault-Token"] == TOKEN
-        there = self.path == "/v1/secret/data/apps/shop"
+        there = self.path in VALUES
         self.send_response(403 if not allowed else 200 if there else 404)
         self.end_headers()
         if allowed and there:
-            self.wfile.write(json.dumps({"data": {"data": {"password": "hunter22"}}}).encode())
+            self.wfile.write(json.dumps({"data": {"data": VALUES[self.path]}}).encode())
 
     def log_message(self, *_: object) -> None: ...
 
@@ -59,9 +60,26 @@ def test_a_key_of_a_secret_in_vault_is_looked_up_with_the_token_of_this_host(vau
     assert resolve(vault, "vault:apps/shop#password") == "hunter22"
 
 
+def test_vault_is_asked_directly_whatever_the_environment_names_as_a_proxy(
+    vault: SecretsSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy would see the token."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert resolve(vault, "vault:apps/shop#password") == "hunter22"
+
+
+def test_a_token_file_that_holds_something_else_is_told_without_its_text(
+    vault: SecretsSettings, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("one\ntwo: three")
+    refused = refusal(vault, "vault:apps/shop#password")
+    assert (refused.own, "holds no token" in str(refused), "two" in str(refused)) == (True, True, False)
+
+
 def test_what_vault_does_not_have_is_no_fault_of_this_host(vault: SecretsSettings) -> None:
     assert not refusal(vault, "vault:apps/shop#user").own
     assert not refusal(vault, "vault:apps/none#password").own
+    assert not refusal(vault, "vault:apps/odd#password").own
 
 
 def test_a_vault_that_refuses_or_is_away_is_a_matter_of_this_host(vault: SecretsSettings, tmp_path: Path) -> None:

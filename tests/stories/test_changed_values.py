@@ -93,7 +93,7 @@ def test_a_changed_attribute_of_a_deployment_is_run_again_by_exactly_those_that_
     (changed,) = site.ask("noderole", "attributes", min(seen_by), "--changed")
     assert (changed["what"], changed["before"], changed["now"]) == ("a2/text", "old", "new")
     planned = site.ask("deployment", "commit", "lab", "--dry-run", exit_code=10)
-    why = 'runs again: a2/text: "old" → "new" (deployment: role a2 of lab)'
+    why = 'runs again: a2/text: "old" -> "new" (deployment: role a2 of lab)'
     assert sorted(planned["explanations"]) == sorted(f"{name} {why}" for name in seen_by)
     assert {row["name"] for row in planned["changes"] if row["kind"] == "noderole"} == seen_by
     assert site.ran_again(before) == set()
@@ -117,11 +117,11 @@ def test_what_a_barclamp_says_otherwise_is_run_again(site: Lab) -> None:
     (row,) = site.ask("status")["outdated"]
     assert (row["deployment"], row["noderoles"]) == ("lab", 2)
     explained = site.ask("noderole", "explain", f"b3@{site.nodes[0]}")["outdated"]
-    assert explained["different"] == "parameters/delay: not set → 0.01 (role)"
+    assert explained["different"] == "parameters/delay: not set -> 0.01 (role)"
     said = site("noderole", "explain", f"b3@{site.nodes[0]}")
     assert "1. DONE: it is ACTIVE" in said
-    assert "→ nodepool-ocb deployment commit lab\n" in said
-    assert "parameters/delay: not set → 0.01 (role)" in said
+    assert "-> nodepool-ocb deployment commit lab\n" in said
+    assert "parameters/delay: not set -> 0.01 (role)" in said
     site.commit()
     assert site.ran_again(before) == site.on_all("b3")
 

@@ -286,6 +286,6 @@ def test_a_circle_is_refused_with_one_shortest_way_and_its_places() -> None:
     with pytest.raises(Invalid) as refused:
         compile(tasks, nodes(n1=""))
     assert str(refused.value) == (
-        "tasks wait for one another: d@n1 (tasks.yaml:d) → e@n1 (tasks.yaml:e) → d@n1 (tasks.yaml:d); "
+        "tasks wait for one another: d@n1 (tasks.yaml:d) -> e@n1 (tasks.yaml:e) -> d@n1 (tasks.yaml:d); "
         "take one of these relations away"
     )

@@ -168,7 +168,7 @@ def test_a_strategy_follows_what_is_in_order_anyway() -> None:
         task("other", roles="*", requires="base", strategy=ONE_BY_ONE),
     )
     members = nodes(n1="", n2="")
-    with pytest.raises(Invalid, match=r"(base|slow)@n3.* → (slow|base)@n3"):  # it waits for itself
+    with pytest.raises(Invalid, match=r"(base|slow)@n3.* -> (slow|base)@n3"):  # it waits for itself
         compile(tasks, [*members, *nodes(n3="last")])
     tasks = listing(
         task("slow", roles="*", strategy=ONE_BY_ONE, version=(2, 0, 0)),
@@ -230,7 +230,7 @@ def test_a_circle_of_groups_is_refused() -> None:
     tasks = listing(group("a", requires="b"), group("b", requires="a"), task("work", roles="a"))
     with pytest.raises(Invalid) as refused:
         compile(tasks, nodes(n1="a"))
-    assert str(refused.value).startswith("tasks wait for one another: a.start → a.end → b.start → b.end → a.start")
+    assert str(refused.value).startswith("tasks wait for one another: a.start -> a.end -> b.start -> b.end -> a.start")
 
 
 def test_no_vertex_has_too_many_parents_and_relations_take_n_plus_m_edges() -> None:

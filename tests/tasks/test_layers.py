@@ -50,7 +50,7 @@ def test_an_empty_list_of_its_own_changes_nothing() -> None:
         (
             "- {id: hiera, type: shell, role: [x], requires: [netconfig], parameters: {cmd: a}}",
             "lab/tasks.yaml:1: hiera.requires[0]: must not make a task wait for itself, and does on nodes with role x:"
-            " hiera (lab/tasks.yaml:1) → netconfig (9.0/net/tasks.yaml:3) → hiera; take one of these away",
+            " hiera (lab/tasks.yaml:1) -> netconfig (9.0/net/tasks.yaml:3) -> hiera; take one of these away",
         ),
     ],
 )

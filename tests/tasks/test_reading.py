@@ -459,7 +459,7 @@ def test_a_circle_is_told_by_one_shortest_way_with_places() -> None:
     (problem,) = problems(text)
     assert problem == (
         "f.yaml:1: a.requires[0]: must not make a task wait for itself, and does on nodes with role x:"
-        " a (f.yaml:1) → b (f.yaml:2) → c (f.yaml:3) → a; take one of these away"
+        " a (f.yaml:1) -> b (f.yaml:2) -> c (f.yaml:3) -> a; take one of these away"
     )
 
 

@@ -58,7 +58,7 @@ def test_an_explanation_is_shown_with_its_causes_and_the_newest_failed_run() -> 
     assert lines[:3] == [
         "r2@n is BLOCKED (since 1m)",
         "1. PARENT_ERROR: r0@n, 2 levels above, failed: bang (since 1m)",
-        "   → mend the cause, then: nodepool-ocb noderole retry r0@n",
+        "   -> mend the cause, then: nodepool-ocb noderole retry r0@n",
     ]
     assert lines[-5:] == [
         "waits for: r2@n ← r1@n ← r0@n (ERROR)",

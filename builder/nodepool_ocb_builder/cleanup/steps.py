@@ -51,7 +51,7 @@ def do(context: Context, image: str, step: Step) -> None:
 
 def _mark_build(context: Context, image: str, step: MarkBuild) -> None:
     build, instead = step.build, step.instead
-    log.info("%s: %s → %s: %s", named(image, build.id), build.record.state, step.state, step.reason)
+    log.info("%s: %s -> %s: %s", named(image, build.id), build.record.state, step.state, step.reason)
     record = replace(build.record, state=step.state, state_time=context.session.now(), reason=step.reason)
     unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
     context.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
@@ -60,7 +60,7 @@ def _mark_build(context: Context, image: str, step: MarkBuild) -> None:
 def _mark_upload(context: Context, image: str, step: MarkUpload) -> None:
     upload, instead = step.upload, step.instead
     name = f"{named(image, upload.build)} at {upload.provider}"
-    log.info("%s: %s → %s: %s", name, upload.record.state, step.state, step.reason)
+    log.info("%s: %s -> %s: %s", name, upload.record.state, step.state, step.reason)
     record = replace(upload.record, state=step.state, state_time=context.session.now(), reason=step.reason)
     unless = [Check(_path(image, instead), instead.version)] if instead else []
     context.session.commit([*unless, Set(_path(image, upload), record, upload.version)])

@@ -31,20 +31,25 @@ TERMINAL_TICK_SECONDS: Final = 1.0  # a line that moves
 LINES: Final = 20  # of a failed build's log
 
 
-def ask(opened: Session, name: str, reason: str | None) -> tuple[Change, int]:
-    """Raise the flag, also where one stands already; gives what was written, and the request's number."""
+def flag(opened: Session, name: str, reason: str | None) -> Change:
+    """What raises the flag, also where one stands already."""
     record = BuildRequest(by=session.me(), reason=reason, at=opened.now())
     path = paths.request_build(name)
+    znode = opened.get(path)
+    return Create(path, record) if znode is None else Set(path, record, znode.version)
+
+
+def ask(opened: Session, name: str, reason: str | None) -> tuple[Change, int]:
+    """Raise the flag; gives what was written, and the request's number."""
     for _ in range(session.ATTEMPTS):
-        znode = opened.get(path)
-        change = Create(path, record) if znode is None else Set(path, record, znode.version)
+        change = flag(opened, name, reason)
         try:
             stat = opened.commit([change])[0]
         except Stale:
             continue  # another asked, or a build became ready, at this moment
         assert stat is not None, "a flag that was written has a stat"
         return change, stat.mzxid
-    raise Stale(f"others keep asking for builds of {name}; try again", path)
+    raise Stale(f"others keep asking for builds of {name}; try again", paths.request_build(name))
 
 
 # -- waiting --

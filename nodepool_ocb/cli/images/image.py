@@ -117,12 +117,17 @@ def _held_back(view: ImageView) -> float | None:
 @click.option("--reason", help="Why; builders log it, and `image show` has it.")
 @click.option("--wait", is_flag=True, help="Wait until a build that began after this is ready, or has failed.")
 @timeout_option
-def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | None) -> None:
+@dry_run_option
+def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     """Ask for a build now, off the schedule; a build that is under way already does not count."""
     from nodepool_ocb.cli.images import building
 
     with session.session() as opened:
         view = imaging.image_of(imaging.load(opened), name)
+        if dry_run:
+            flag = building.flag(opened, name, reason)
+            session.report(session.decided(opened, lambda: [[flag]], dry_run), dry_run, image=name)
+            return
         change, request = building.ask(opened, name, reason)
         builders = imaging.builders(opened)
     file = configured.paused().get(name)
@@ -146,7 +151,8 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
 @click.option("--reason", help="Why; `image show` has it.")
 @click.option("--until", type=times.moment, metavar="TIME", help="As 2026-01-31T18:00, or with Z behind it for UTC.")
 @click.option("--for", "seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d.")
-def pause(name: str, reason: str | None, until: float | None, seconds: float | None) -> None:
+@dry_run_option
+def pause(name: str, reason: str | None, until: float | None, seconds: float | None, dry_run: bool) -> None:
     """Let no build of an image begin; one that is under way goes on, and uploads too."""
     if until is not None and seconds is not None:
         raise click.UsageError("--until and --for contradict each other")
@@ -162,12 +168,13 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
         if ends is not None and ends <= now:
             raise click.UsageError(f"--until {shown_time(ends)} is over")
         record = Pause(by=session.me(), reason=reason, at=now, until=ends)
-        session.report(imaging.change(opened, decide))
+        session.report(imaging.change(opened, decide, dry_run), dry_run)
 
 
 @command.command(writes=True)
 @name_argument
-def unpause(name: str) -> None:
+@dry_run_option
+def unpause(name: str, dry_run: bool) -> None:
     """Let builds of an image begin again; a pause in the configuration stays."""
 
     def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
@@ -176,7 +183,7 @@ def unpause(name: str) -> None:
             yield [Delete(paths.pause(name), there.version)]
 
     with session.session() as opened:
-        session.report(imaging.change(opened, decide))
+        session.report(imaging.change(opened, decide, dry_run), dry_run)
 
 
 # -- deleting --

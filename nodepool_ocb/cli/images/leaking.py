@@ -32,7 +32,7 @@ def found(opened: Session, name: str | None) -> list[tuple[Kept, LeakRow]]:
     ]
 
 
-def delete(opened: Session, provider: str, external_id: str, cluster: str | None, *, yes: bool) -> None:
+def delete(opened: Session, provider: str, external_id: str, cluster: str | None, *, yes: bool, dry_run: bool) -> None:
     """Delete one of them at its provider. Raises Conflict where its stamp is of another cluster than ``cluster`` (ours,
     unless it is given), or its upload may still be going on; and NotFound.
     """
@@ -49,11 +49,14 @@ def delete(opened: Session, provider: str, external_id: str, cluster: str | None
         )
     if opened.get(paths.upload(stamp.image, stamp.build, stamp.provider, stamp.upload)) is not None and cluster is None:
         raise Conflict(f"an attempt to send {external_id} may still be going on; builders delete it when that is over")
-    confirm(f"delete {external_id} at {provider}", yes)
+    name = f"{external_id} at {provider}"
+    if dry_run:
+        session.report_rows(journal.named("delete", "leak", [name]), dry_run)
+    confirm(f"delete {name}", yes)
     refused = _uploaders(provider)[provider].delete(external_id, stamp)
     if refused is not None:
         raise OcbError(refused.reason)
-    journal.done(opened, "delete", "leak", [f"{external_id} at {provider}"])
+    journal.done(opened, "delete", "leak", [name])
     output.say(f"{external_id} is deleted at {provider}")
 
 

@@ -83,7 +83,8 @@ def delete(
 @click.option("--delete", "external_id", metavar="EXTERNAL-ID", help="Delete this one at PROVIDER.")
 @click.option("--cluster", help="The cluster that its stamp must name, by id; the default is this one.")
 @yes_option
-def leaks(provider: str | None, external_id: str | None, cluster: str | None, yes: bool) -> None:
+@dry_run_option
+def leaks(provider: str | None, external_id: str | None, cluster: str | None, yes: bool, dry_run: bool) -> None:
     """What providers have with a stamp and no record names: of this cluster, or of another one with a provider of this name.
 
     This host asks them, as its nodepool.yaml says. Builders delete those of this cluster, but for those that may still be
@@ -93,7 +94,7 @@ def leaks(provider: str | None, external_id: str | None, cluster: str | None, ye
         if external_id is not None and provider is None:
             raise click.UsageError("--delete needs PROVIDER")
         if external_id is not None and provider is not None:
-            leaking.delete(opened, provider, external_id, cluster, yes=yes)
+            leaking.delete(opened, provider, external_id, cluster, yes=yes, dry_run=dry_run)
             return
         rows = [row for _, row in leaking.found(opened, provider)]
     output.things(rows, ("provider", "external_id", "since", "whose", "cluster", "image", "build"))

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from nodepool_ocb.cli.kit import output
+from nodepool_ocb.telemetry.visible import visible
 
 
 def lively(file: Any) -> bool:
@@ -48,10 +49,14 @@ class Live(_Picture):
         return int(self._live.console.width)
 
     def show(self, *parts: Any) -> None:
-        """One below the other: texts, and tables of ``output.picture``."""
+        """One below the other: lines, which are cut to the width, and tables of ``output.picture``."""
         from rich.console import Group
+        from rich.text import Text
 
-        self._live.update(Group(*parts), refresh=True)
+        lines = (
+            Text(visible(part), no_wrap=True, overflow="ellipsis") if isinstance(part, str) else part for part in parts
+        )
+        self._live.update(Group(*lines), refresh=True)
 
 
 class Screen(_Picture):

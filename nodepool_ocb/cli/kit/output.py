@@ -93,7 +93,7 @@ SPARE: Final = (
     ),
     *("cluster", "whose", "labels", "tags", "flags", "requires", "rack", "exit_code", "external_id", "log", "took"),
     *("started", "batch", "phase", "critical", "groups", "strategy", "what", "rollout_id", "driver", "slots", "by"),
-    *("deployment", "builder", "host", "since"),
+    *("unchecked", "in_sync", "deployment", "builder", "host", "since"),
 )
 LEAST: Final = 4  # letters of a column
 NARROWEST: Final = 16  # of a column that is folded
@@ -219,10 +219,12 @@ def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict
     >>> narrowed({"name": 9, "pause": 5, "reason": 60}, ["pause"], 50)
     {'name': 9, 'reason': 39}
 
-    then the columns of ``SPARE`` go in turn; and last, the widest are folded, whatever they hold.
+    then the columns of ``SPARE`` go in turn, but for the first; and last, the widest are folded, whatever they hold.
 
     >>> narrowed({"name": 45, "version": 8, "reason": 60}, [], 65)
     {'name': 45, 'reason': 18}
+    >>> narrowed({"deployment": 16, "in_sync": 7, "advice": 60}, [], 65)
+    {'deployment': 16, 'advice': 47}
     >>> narrowed({"name": 45, "state": 5, "reason": 60}, [], 40)
     {'name': 15, 'state': 5, 'reason': 16}
     """
@@ -232,7 +234,7 @@ def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict
     for spare in SPARE:
         if _total(folded := _folded(kept, room)) <= room:
             return folded
-        if len(kept) > 1:
+        if spare != next(iter(kept)):  # what a row is about stays
             kept.pop(spare, None)
     return _squeezed(_folded(kept, room), room)
 

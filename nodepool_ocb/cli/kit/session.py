@@ -25,7 +25,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change
-from nodepool_ocb.views.changes import ChangesDocument, DetailedRow
+from nodepool_ocb.views.changes import ChangeRow, ChangesDocument, DetailedRow
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
@@ -168,13 +168,23 @@ def report(
 
     ``notes`` are those of the explanations that are said though it is no dry run; ``more`` are fields of the document.
     """
+    report_rows(journal.rows(changes), dry_run, explanations, notes, **more)
+
+
+def report_rows(
+    rows: Sequence[ChangeRow],
+    dry_run: bool = False,
+    explanations: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    **more: Any,
+) -> None:
+    """As ``report``, of changes that are named already."""
     from nodepool_ocb.cli.kit import output
 
-    rows = journal.rows(changes)
     if output.chosen() == "name":
         output.things(rows, ("name",))
     elif output.chosen() != "table":
-        document = ChangesDocument(dry_run=dry_run, changes=rows, explanations=tuple(explanations), **more)
+        document = ChangesDocument(dry_run=dry_run, changes=tuple(rows), explanations=tuple(explanations), **more)
         output.thing(document, "")
     elif rows:
         for explanation in explanations if dry_run else ():

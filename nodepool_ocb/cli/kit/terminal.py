@@ -52,11 +52,18 @@ class Printer:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._within_line = False
 
     def take(self, data: bytes) -> None:
         """Print these bytes; of a letter that is cut in two nothing is printed before it is whole."""
-        text(self._decoder.decode(data), end=False)
+        self._print(self._decoder.decode(data))
 
     def close(self) -> None:
-        """There is no more."""
-        text(self._decoder.decode(b"", final=True), end=False)
+        """There is no more; what is said next on this terminal begins a line."""
+        self._print(self._decoder.decode(b"", final=True))
+        if self._within_line and sys.stdout.isatty():
+            self._print("\n")
+
+    def _print(self, words: str) -> None:
+        text(words, end=False)
+        self._within_line = not words.endswith("\n") if words else self._within_line

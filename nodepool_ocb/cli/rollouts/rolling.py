@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output
+from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import unknown
 from nodepool_ocb.cli.rollouts import stages
 from nodepool_ocb.documents.suggest import did_you_mean
@@ -144,8 +144,8 @@ def parts(document: RolloutDocument) -> list[RenderableType]:
 # -- commands --
 
 
-def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]]) -> Rollout:
-    """Write what somebody asks of a rollout, and print how it stands then: one document."""
+def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]], dry_run: bool = False) -> None:
+    """Write what somebody asks of a rollout, and print how it stands then: one document; or what a dry run would change."""
     from nodepool_ocb.store import rollouts
 
     asked: list[Decision] = []
@@ -157,13 +157,21 @@ def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]
     def joined(rollout: Rollout) -> Sequence[Change]:
         return stages.goes_on(opened, key.deployment, rollout)
 
+    if dry_run:
+        _, would = rollouts.proposal(opened, *key, decide, opened.now(), joined)
+        changes = session.decided(opened, lambda: [would] if asked else [], dry_run)
+        session.report(changes, dry_run, [_said(key, decision) for decision in asked])
+        return
     after = rollouts.steer(opened, *key, decide, opened.now(), joined)
     if not asked:
         output.say("nothing to do")
     for decision in asked:
-        output.say(f"{f'group {decision.name}' if decision.name else f'rollout {key}'}: {decision.reason}")
+        output.say(_said(key, decision))
     holder = driver(opened, key)
     print_row(shown.row(key, after.head, holder, after.groups))
     if not after.over:
         warn_of_nobody(opened)
-    return after
+
+
+def _said(key: Key, decision: Decision) -> str:
+    return f"{f'group {decision.name}' if decision.name else f'rollout {key}'}: {decision.reason}"

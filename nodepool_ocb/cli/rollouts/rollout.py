@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
-from nodepool_ocb.cli.kit.options import Noun, timeout_option
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.cli.rollouts import watch as rolloutwatch
 from nodepool_ocb.cli.rollouts.rolling import deployment_option, rollout_argument
@@ -105,29 +105,32 @@ def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_s
 @rollout_argument
 @deployment_option
 @reason_option
-def cancel(rollout: str | None, deployment: str | None, reason: str | None) -> None:
+@dry_run_option
+def cancel(rollout: str | None, deployment: str | None, reason: str | None, dry_run: bool) -> None:
     """Send nothing more, take back what has not begun, and end what runs."""
     with session.session() as opened:
         key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: commands.cancel(found, opened.now(), session.me(), reason))
+        rolling.steer(opened, key, lambda found: commands.cancel(found, opened.now(), session.me(), reason), dry_run)
 
 
 @command.command(writes=True)
 @rollout_argument
 @deployment_option
 @attempt_option
-def resume(rollout: str | None, deployment: str | None, attempt: int) -> None:
+@dry_run_option
+def resume(rollout: str | None, deployment: str | None, attempt: int, dry_run: bool) -> None:
     """Go on where a rollout was stopped or cancelled; what failed stays failed."""
     with session.session() as opened:
         key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: commands.resume(found, opened.now(), session.me(), attempt))
+        rolling.steer(opened, key, lambda found: commands.resume(found, opened.now(), session.me(), attempt), dry_run)
 
 
 @command.command(writes=True)
 @rollout_argument
 @deployment_option
 @attempt_option
-def retry(rollout: str | None, deployment: str | None, attempt: int) -> None:
+@dry_run_option
+def retry(rollout: str | None, deployment: str | None, attempt: int, dry_run: bool) -> None:
     """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
     with session.session() as opened:
         key = rolling.find(opened, rollout, deployment)
@@ -137,7 +140,7 @@ def retry(rollout: str | None, deployment: str | None, attempt: int) -> None:
                 raise Conflict(f"nothing failed in rollout {key}; {lines.instead_of_retry(str(key))}")
             return commands.retry(found, opened.now(), session.me(), attempt)
 
-        rolling.steer(opened, key, ask)
+        rolling.steer(opened, key, ask, dry_run)
 
 
 @command.command(writes=True)
@@ -146,7 +149,8 @@ def retry(rollout: str | None, deployment: str | None, attempt: int) -> None:
 @deployment_option
 @click.option("--batch", type=click.IntRange(1), required=True, help="The batch after which it pauses.")
 @attempt_option
-def promote(group: str, rollout: str | None, deployment: str | None, batch: int, attempt: int) -> None:
+@dry_run_option
+def promote(group: str, rollout: str | None, deployment: str | None, batch: int, attempt: int, dry_run: bool) -> None:
     """Let a group that pauses after a batch go on with the next. `show` and `wait` print the command."""
     with session.session() as opened:
         key = rolling.find(opened, rollout, deployment)
@@ -154,6 +158,7 @@ def promote(group: str, rollout: str | None, deployment: str | None, batch: int,
             opened,
             key,
             lambda found: commands.promote(found, rolling.group_of(found, group), batch, session.me(), attempt),
+            dry_run,
         )
 
 
@@ -163,7 +168,8 @@ def promote(group: str, rollout: str | None, deployment: str | None, batch: int,
 @deployment_option
 @click.option("--reason", required=True, help="Why its failure may count as success.")
 @attempt_option
-def accept(group: str, rollout: str | None, deployment: str | None, reason: str, attempt: int) -> None:
+@dry_run_option
+def accept(group: str, rollout: str | None, deployment: str | None, reason: str, attempt: int, dry_run: bool) -> None:
     """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout."""
     with session.session() as opened:
         key = rolling.find(opened, rollout, deployment)
@@ -172,4 +178,5 @@ def accept(group: str, rollout: str | None, deployment: str | None, reason: str,
             opened,
             key,
             lambda found: commands.accept(found, rolling.group_of(found, group), reason, opened.now(), by, attempt),
+            dry_run,
         )

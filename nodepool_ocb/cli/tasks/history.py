@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
-from nodepool_ocb.cli.kit.options import Verb, timeout_option
+from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
 from nodepool_ocb.cli.tasks import running, waiting
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.views.tasks import histories
@@ -72,12 +72,17 @@ def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, 
 @click.command(cls=Verb, writes=True)
 @run_argument
 @click.option("--now", is_flag=True, help="Also end what runs; else it is waited for.")
-def stop(run: str, now: bool) -> None:
+@dry_run_option
+def stop(run: str, now: bool, dry_run: bool) -> None:
     """Begin nothing more. What runs ends, or is ended; what has not begun is not run."""
     from nodepool_ocb.store.tasks import runs as store
 
     with session.session() as opened:
         key = running.find(opened, run)
+        if dry_run:
+            _, would = store.stopping(opened, *key, session.me(), now)
+            session.report(session.decided(opened, lambda: [would], dry_run), dry_run)
+            return
         store.stop(opened, *key, session.me(), now)
         found = running.load(opened, key)
     output.thing(found.row, str(key), output.fields(shown.words(found.row), but=("started",)))

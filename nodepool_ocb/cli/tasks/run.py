@@ -39,7 +39,11 @@ facts_file_option = click.option(
 @selecting.run_options
 @facts_file_option
 @click.option(
-    "--plan", "only_plan", is_flag=True, help="Show what would run, and begin nothing; exit 10 if anything would."
+    "--plan",
+    "--dry-run",
+    "only_plan",
+    is_flag=True,
+    help="Show what would run, and begin nothing; exit 10 if anything would.",
 )
 @click.option("--all", "everything", is_flag=True, help="With --plan: groups, stages and barriers, too.")
 @click.option("--wait", is_flag=True, help="Wait until it is over; then print how it ended.")

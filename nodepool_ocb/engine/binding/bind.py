@@ -123,7 +123,7 @@ class _Binder:
                 continue
             pending = [name for name, _ in stack]
             if need in pending:
-                circle = " → ".join([*pending[pending.index(need) :], need])
+                circle = " -> ".join([*pending[pending.index(need) :], need])
                 raise Conflict(f"roles require each other in a circle: {circle}; take one of these requirements away")
             self._draft.role(need, name)
             names, why = self._draft.find(need, pending)

@@ -176,7 +176,7 @@ class _Meaning:
             return found
         found &= self._of_roles([word])
         if not found and word.glob is None and fqdn.glob is None:
-            raise NotFound(f"selector, letter {word.at}: noderole {word.text}@{fqdn.text} does not exist")
+            raise NotFound(f"selector, character {word.at}: noderole {word.text}@{fqdn.text} does not exist")
         return found
 
     def _column(self, field: str) -> Iterable[Any]:
@@ -242,7 +242,7 @@ def _meant(what: str, words: Iterable[Word], known: Iterable[str]) -> set[str]:
         own = word.among(known)
         if not own and word.glob is None:
             raise NotFound(
-                f"selector, letter {word.at}: {what} {word.text} exists nowhere{did_you_mean(word.text, known)}"
+                f"selector, character {word.at}: {what} {word.text} exists nowhere{did_you_mean(word.text, known)}"
             )
         found |= own
     return found

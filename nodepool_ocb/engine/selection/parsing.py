@@ -31,7 +31,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.drift import UNCHECKED, Drift
 from nodepool_ocb.model.records import State
 
-LONGEST: Final = 1024  # of a selector, in letters
+LONGEST: Final = 1024  # of a selector, in characters
 PARTS: Final = 200  # values, flags and operators
 DEPTH: Final = 30
 
@@ -71,7 +71,7 @@ def parse(text: str) -> Expression:
     <Kind.ROLE: 'role'>
     """
     if len(text) > LONGEST:
-        raise Invalid(f"the selector has {len(text)} letters; {LONGEST} is the most")
+        raise Invalid(f"the selector has {len(text)} characters; {LONGEST} is the most")
     tokens = list(_tokens(text))
     if not tokens:
         raise Invalid("the selector is empty; '*' means everything")
@@ -213,8 +213,9 @@ def _word(kind: Kind, letters: tuple[Letter, ...]) -> Word:
     if known is not None:
         text = word.text.upper() if kind is Kind.STATE else word.text.lower()
         if word.glob is not None or text not in known:
-            near = did_you_mean(text, known) or f"; it has: {', '.join(known)}"
-            wrong(word.at, f"{kind}: has no {word.text!r}{near}")
+            near = did_you_mean(text, known) or f"; there is: {', '.join(known)}"
+            what = f"no {kind} is called {word.text!r}" if kind is Kind.STATE else f"{kind}: is never {word.text!r}"
+            wrong(word.at, f"{what}{near}")
         return Word(text, at=word.at)
     return word
 
@@ -260,4 +261,4 @@ def _refuse_two_of_one(parts: Iterable[Expression]) -> None:
 
 def wrong(at: int, why: str) -> NoReturn:
     """Raises Invalid; ``at``: the place in the selector, from 1."""
-    raise Invalid(f"selector, letter {at}: {why}")
+    raise Invalid(f"selector, character {at}: {why}")

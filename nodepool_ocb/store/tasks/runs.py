@@ -187,25 +187,11 @@ def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -
     Raises NotFound where there is no such run, Conflict where it is over, or a rollout that is under way sends it.
     """
     for attempt in range(ATTEMPTS):
-        known, version = pointer(session, deployment)
-        znode = session.get(paths.task_run(deployment, identity))
-        if znode is None or not znode.data:
-            raise NotFound(f"there is no tasks run {deployment}/{identity}; see: nodepool-ocb tasks runs {deployment}")
-        head = codec.decode(TaskRun, znode)
-        if head.over or known.newest != identity:
-            raise Conflict(f"tasks run {deployment}/{identity} is over: {head.state}")
-        _refuse_sent(session, deployment, identity, head)
-        asked = "now" if now or head.stop == "now" else "asked"
-        after = replace(head, stop=asked, stopped_by=head.stopped_by or by, reason=head.reason or f"stopped by {by}")
-        if after == head:
-            return head
+        after, changes = stopping(session, deployment, identity, by, now)
+        if not changes:
+            return after
         try:
-            session.commit(
-                [
-                    Set(paths.task_runs(deployment), replace(known, since=session.now()), version),
-                    Set(znode.path, after, znode.version),
-                ]
-            )
+            session.commit(changes)
         except Stale:
             if attempt + 1 == ATTEMPTS:
                 raise
@@ -213,6 +199,24 @@ def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -
         else:
             return after
     raise AssertionError("it returns or raises")
+
+
+def stopping(session: Session, deployment: str, identity: str, by: str, now: bool) -> tuple[TaskRun, list[Change]]:
+    """The head after what ``stop`` would write, and that transaction, empty where nothing is to do; raises what it does."""
+    known, version = pointer(session, deployment)
+    znode = session.get(paths.task_run(deployment, identity))
+    if znode is None or not znode.data:
+        raise NotFound(f"there is no tasks run {deployment}/{identity}; see: nodepool-ocb tasks runs {deployment}")
+    head = codec.decode(TaskRun, znode)
+    if head.over or known.newest != identity:
+        raise Conflict(f"tasks run {deployment}/{identity} is over: {head.state}")
+    _refuse_sent(session, deployment, identity, head)
+    asked = "now" if now or head.stop == "now" else "asked"
+    after = replace(head, stop=asked, stopped_by=head.stopped_by or by, reason=head.reason or f"stopped by {by}")
+    if after == head:
+        return head, []
+    pointed = Set(paths.task_runs(deployment), replace(known, since=session.now()), version)
+    return after, [pointed, Set(znode.path, after, znode.version)]
 
 
 def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun) -> None:

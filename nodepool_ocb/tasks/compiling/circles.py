@@ -20,7 +20,7 @@ def refuse(parents: Sequence[Sequence[int]], order: Sequence[int], describe: Cal
         return
     circle = _shortest(parents, _knotted(parents, order))
     names = [name for name in map(describe, circle[:-1]) if name]
-    ways = " → ".join([*names, names[0]])
+    ways = " -> ".join([*names, names[0]])
     raise Invalid(f"tasks wait for one another: {ways}; take one of these relations away")
 
 

@@ -145,7 +145,7 @@ def _note(circle: Component, edges: Edges, by_id: Mapping[str, Entry], notes: No
     roles = sorted({role for _, _, role in (name.partition("@") for name in circle.circle) if role not in ("", ANY)})
     steps = [f"{name} ({by_id[name].place})" for name in names[:-1]]
     left_out = [f"{len(steps) - SHOWN} more"] if len(steps) > SHOWN else []
-    way = " → ".join([*steps[:SHOWN], *left_out, names[-1]])
+    way = " -> ".join([*steps[:SHOWN], *left_out, names[-1]])
     on = f" on nodes with role {roles[0]}" if roles else ""
     entry, key = edges[names[0]][names[1]]
     notes.fault(entry, key, f"must not make a task wait for itself, and does{on}: {way}; take one of these away")

@@ -96,6 +96,24 @@ def test_a_check_that_is_cancelled_ends_as_unknown_and_not_in_error(fleet: Fleet
         assert fleet.record(noderole).run == run
 
 
+class Hasty(Looking):
+    """One that answers what it has when it is stopped."""
+
+    def run(self, order: Order, stop: threading.Event) -> Outcome:
+        outcome = super().run(order, stop)
+        return outcome if isinstance(outcome, Succeeded) else Failed("exit code 2", exit_code=2)
+
+
+def test_a_check_that_ends_while_it_is_cancelled_has_found_nothing(fleet: Fleet) -> None:
+    noderole, jig = fleet.bind("looking", NODES[0]), Hasty()
+    with Proxy(*fleet.server.ports) as proxy, annealing(fleet, proxy, jig, SLOTS):
+        fleet.until_state(noderole, State.ACTIVE)
+        fleet.happens(noderole, Event.CHECK)
+        fleet.until(lambda: bool(jig.at_work), "it is checked")
+        fleet.happens(noderole, Event.CANCEL)
+        checked(fleet, noderole, Drift.UNKNOWN)
+
+
 def test_a_refresh_that_is_asked_for_during_a_check_runs_behind_it(fleet: Fleet) -> None:
     noderole, jig = fleet.bind("looking", NODES[0]), Looking()
     with Proxy(*fleet.server.ports) as proxy, annealing(fleet, proxy, jig, SLOTS):

@@ -75,7 +75,9 @@ def test_leaks_are_shown_with_their_age_and_deleted_by_hand_in_the_cluster_that_
     refused = ocb("upload", "leaks", "shelf", "--delete", foreign, "--yes")
     assert (refused.exit_code, "name it with --cluster" in refused.stderr) == (4, True)
     assert ocb("upload", "leaks", "shelf", "--delete", named, "--yes").exit_code == 3, "a record names it"
-    assert ocb("upload", "leaks", "shelf", "--delete", leak, "--yes").exit_code == 0
+    dry = ocb("upload", "leaks", "shelf", "--delete", leak, "--dry-run")
+    assert (dry.exit_code, leak in dry.stdout) == (10, True)
+    assert ocb("upload", "leaks", "shelf", "--delete", leak, "--yes").exit_code == 0, "it is still there"
     assert ocb("upload", "leaks", "shelf", "--delete", foreign, "--cluster", "another", "--yes").exit_code == 0
     assert [shelf.has(each) for each in (leak, foreign, named)] == [False, False, True]
 

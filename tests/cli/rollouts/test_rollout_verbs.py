@@ -39,6 +39,12 @@ def states(session: Session) -> dict[str, State]:
     return {vertex.name: vertex.record.state for vertex in tree.load(session).vertices()}
 
 
+def says(document: Json) -> list[str]:
+    """The rollout's state before and after, of a dry run."""
+    fields = [field for row in document["changes"] if row["name"] == FIRST for field in row["fields"]]
+    return next([field["old"], field["new"]] for field in fields if field["field"] == "state")
+
+
 # -- starting --
 
 
@@ -325,11 +331,14 @@ def test_cancel_takes_back_what_has_not_begun(started: Session, ask: Ask, ocb: O
 def test_resume_goes_on_and_retry_sends_what_failed_again(started: Session, ask: Ask, ocb: Ocb) -> None:
     assert ocb("rollout", "resume").exit_code == 4
     assert ocb("rollout", "retry").exit_code == 4
+    assert says(ask("rollout", "cancel", "--dry-run", exit_code=10)) == ["running", "cancelling"]
     ask("rollout", "cancel")
     Driver(started).run()
+    assert says(ask("rollout", "resume", FIRST, "--dry-run", exit_code=10)) == ["cancelled", "running"]
     ask("rollout", "resume", FIRST)
     assert Driver(started, failing("work@compute21")).run().nodes["compute21.example.com"].state is NodeState.FAILURE
     assert ocb("rollout", "resume").exit_code == 4
+    assert says(ask("rollout", "retry", "--attempt", "2", "--dry-run", exit_code=10)) == ["success", "running"]
     ask("rollout", "retry", "--attempt", "2")
     ended = Driver(started).run()
     assert {each.state for each in ended.nodes.values()} == {NodeState.SUCCESS}
@@ -359,6 +368,8 @@ def test_promote_lets_a_group_that_pauses_go_on(site: Session, ask: Ask, ocb: Oc
     unknown = ocb("rollout", "promote", "monitoring-node", "--batch", "1")
     assert (unknown.exit_code, "did you mean `monitoring-nodes`?" in unknown.stderr) == (3, True)
     assert ocb("rollout", "promote", "ntp-node", "--batch", "1").exit_code == 4
+    dry = ask("rollout", "promote", "monitoring-nodes", "--batch", "1", "--dry-run", exit_code=10)
+    assert "promoted by" in dry["explanations"][0]
     assert "promoted by" in ocb("rollout", "promote", "monitoring-nodes", "--batch", "1").stderr
     assert "nothing to do" in ocb(*line.split()[1:]).stderr
     assert driver.run().head.state is RolloutState.SUCCESS
@@ -369,7 +380,9 @@ def test_accept_lets_those_that_depend_on_a_failed_group_go_on(started: Session,
     assert ocb("rollout", "accept", "control-nodes").exit_code == 2
     never = ocb("rollout", "accept", "compute-nodes-1", "--reason", "because")
     assert (never.exit_code, "was never sent" in never.stderr) == (4, True)
-    message = ask("rollout", "accept", "control-nodes", "--reason", "two are enough")
+    accept = ("rollout", "accept", "control-nodes", "--reason", "two are enough")
+    assert says(ask(*accept, "--dry-run", exit_code=10)) == ["failed", "running"]
+    message = ask(*accept)
     assert message["state"] == "running"
     ended = Driver(started).run()
     assert ended.head.state is RolloutState.SUCCESS
@@ -427,7 +440,7 @@ def test_explain_tells_the_turn_that_a_noderole_waits_for(started: Session, ask:
         f"rollout {FIRST}: group compute-nodes-1 waits for group control-nodes, which is not started"
     )
     assert (
-        f"→ wait, or look: nodepool-ocb rollout show {FIRST}"
+        f"-> wait, or look: nodepool-ocb rollout show {FIRST}"
         in ocb("noderole", "explain", "os@compute11.example.com").stdout
     )
     jumping = ask("noderole", "explain", "os@compute11.example.com")["reasons"][1]

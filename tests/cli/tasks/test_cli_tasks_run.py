@@ -142,6 +142,8 @@ def test_a_run_that_is_stopped_says_so_and_begins_nothing_more(
     assert (other.exit_code, "nodepool-ocb tasks stop lab" in other.stderr) == (4, True)
     assert ask("tasks", "history", "lab")["state"] == "running"
     assert ocb("tasks", "wait", "lab", "--timeout", "0.2").exit_code == 5
+    dry = ask("tasks", "stop", "lab", "--now", "--dry-run", exit_code=10)
+    assert {"field": "stop", "old": None, "new": "now"} in dry["changes"][-1]["fields"]
     assert ocb("tasks", "stop", "lab", "--now").exit_code == 0
     answer = ocb("tasks", "wait", "lab", "--timeout", "60", "-o", "json")
     assert (answer.exit_code, json.loads(answer.stdout)["outcome"]) == (6, "stopped")

@@ -141,8 +141,8 @@ def test_outdated_is_asked_last_and_only_of_what_is_left() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tag:wbe", "selector, letter 5: tag wbe exists nowhere; did you mean `web`?"),
-        ("rack:r1 role:nto", "selector, letter 14: role nto exists nowhere; did you mean `ntp`?"),
+        ("tag:wbe", "selector, character 5: tag wbe exists nowhere; did you mean `web`?"),
+        ("rack:r1 role:nto", "selector, character 14: role nto exists nowhere; did you mean `ntp`?"),
         ("deployment:shpo", "deployment shpo exists nowhere; did you mean `shop`?"),
         ("below:x", "deployment x exists nowhere"),
         ("rack:r9", "rack r9 exists nowhere"),
