@@ -141,7 +141,6 @@ class Annealer:
         self.claims.void()
         self.rolling.void()
         self.tasks.void()
-        self.posting.void()
         self.cluster = clusters.current(self.session, self.cluster).id
         belonging.of_logs(self.settings.log_dir, self.cluster)
         self.registration.write()

@@ -26,13 +26,14 @@ def command() -> None:
 
 @command.command("list")
 def list_() -> None:
-    """Every claim on a node, and every lock: on a rollout, a run of tasks, an image's builds, a build's uploads."""
+    """Every claim on a node, and every lock: on a rollout, a run of tasks, an image's builds, a build's uploads, the webhook."""
     with session.session() as opened:
         world = session.load(opened)
         found = [
             *shown.claims(world),
             *rollout_locks(opened),
             *task_locks(opened),
+            *webhook_lock(opened),
             *locks(opened, imaging.load(opened)),
         ]
     output.things(found, ("kind", "name", "owner", "host", "purpose", "since"))
@@ -50,6 +51,14 @@ def locks(opened: Session, images: imaging.Images) -> list[LockRow]:
     for (name, build, provider), holder in zip(uploads, found, strict=True):
         held["upload", f"{name}-{build} {provider}"] = holder
     return shown.locks({key: held[key] for key in sorted(held)})
+
+
+def webhook_lock(opened: Session) -> list[LockRow]:
+    """Which annealer sends the journal to a receiver."""
+    from nodepool_ocb.store.locks import holders
+
+    (holder,) = holders(opened, [paths.WEBHOOK_LOCK])
+    return shown.locks({("webhook", "journal"): holder})
 
 
 def task_locks(opened: Session) -> list[LockRow]:

@@ -63,7 +63,7 @@ def _overview() -> None:
         images = imaging.load(opened, quarantined)
         builders = imaging.builders(opened, quarantined)
         quarantined |= world.unreadable | quarantine.of_rollouts(opened) | quarantine.of_task_runs(opened)
-        quarantined |= quarantine.of_locks(opened, imaging.lock_paths(images))
+        quarantined |= quarantine.of_locks(opened, [paths.WEBHOOK_LOCK, *imaging.lock_paths(images)])
         rollouts = rolling.rows(opened)
         pauses = daemons.pauses(opened)
         webhook = _webhook(opened, quarantined)

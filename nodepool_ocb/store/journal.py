@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.journal import Entry, Webhook
@@ -93,12 +95,18 @@ def read(session: Session, wanted: Sequence[int]) -> Iterator[Read]:
                 yield Read(number, None, str(wrong))
 
 
-def cursor(session: Session) -> tuple[Webhook | None, int]:
-    """How far the webhook has delivered, None where it never did; and the znode's version, -1 where there is none.
+class Cursor(NamedTuple):
+    """How far the webhook has delivered; ``record`` is None where it never did, the version -1 where there is no znode."""
 
-    Raises Invalid where it cannot be read.
-    """
-    znode = session.get(paths.WEBHOOK)
-    if znode is None:
-        return None, -1
-    return codec.decode(Webhook, znode) if znode.data else None, znode.version
+    record: Webhook | None
+    version: int
+
+
+def cursor(session: Session) -> Cursor:
+    """With nothing delivered of a journal that was made anew since. Raises Invalid where it cannot be read."""
+    znode, folder = session.get_many([paths.WEBHOOK, paths.JOURNAL_ENTRIES])
+    if znode is None or not znode.data:
+        return Cursor(None, -1 if znode is None else znode.version)
+    record = codec.decode(Webhook, znode)
+    anew = folder is not None and folder.czxid > znode.mzxid
+    return Cursor(replace(record, delivered=-1) if anew else record, znode.version)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.journal import Webhook, WebhookFailure
 from nodepool_ocb.model.records import Daemon, ImageSettings
 from nodepool_ocb.rollout.records import RolloutState
 from nodepool_ocb.views import sections, status
@@ -116,3 +117,18 @@ def test_notes_name_who_is_missing_and_what_to_do() -> None:
     assert list(sections.notes(alone)) == [
         "no builder is running: nothing is built or uploaded; systemctl start nodepool-ocb-builder"
     ]
+
+
+def test_a_webhook_that_fails_is_shown_as_long_as_somebody_tries_it() -> None:
+    failing = WebhookFailure(since=10.0, at=100.0, host="h1", reason="answers 500")
+
+    def shown(webhook: Webhook | None, now: float) -> Overview:
+        return overview(small(), {}, [], {}, {}, webhook=webhook, now=now)
+
+    noted = Webhook(delivered=7, at=5.0, failing=failing)
+    found = shown(noted, 100.0 + 1700.0)
+    assert found.webhook == failing
+    (section,) = [each for each in sections.sections(found) if each.title == "THE WEBHOOK FAILS"]
+    assert plain(section.rows[0]) == {"since": 10.0, "at": 100.0, "host": "h1", "reason": "answers 500"}
+    for webhook, now in ((noted, 100.0 + 1900.0), (replace(noted, failing=None), 100.0), (None, 100.0)):
+        assert shown(webhook, now).webhook is None

@@ -36,16 +36,6 @@ class Batch(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()  # of entries that cannot be read
 
 
-def fresh(delivered: int, numbers: Sequence[int]) -> list[int]:
-    """Those of the journal's numbers, which rise, that are above ``delivered``; all of a journal that began anew.
-
-    >>> fresh(7, [6, 7, 8, 9]), fresh(7, [0, 1]), fresh(7, [])
-    ([8, 9], [0, 1], [])
-    """
-    anew = bool(numbers) and numbers[-1] < delivered
-    return [number for number in numbers if anew or number > delivered]
-
-
 def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Entry | None, str]]) -> Batch:
     """The first that there is room for.
 
@@ -55,8 +45,7 @@ def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Ent
     entries: list[bytes] = []
     problems: list[str] = []
     size, last = 0, numbers[-1]
-    before = delivered if delivered < numbers[0] else numbers[0] - 1
-    at = before
+    at = delivered
     for number, entry, problem in found:
         if entry is None:
             problems.append(problem)
@@ -68,7 +57,7 @@ def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Ent
             size += len(encoded) + 1
             entries.append(encoded)
         at = number
-    return Batch(tuple(entries), last, last - before - len(entries), tuple(problems))
+    return Batch(tuple(entries), last, last - delivered - len(entries), tuple(problems))
 
 
 def body(cluster: str, sent: Batch) -> bytes:

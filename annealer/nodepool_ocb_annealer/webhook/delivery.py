@@ -73,7 +73,7 @@ def attempt(session: Session, order: Order) -> Sent | Failed:
         known = Webhook(delivered=numbers[-1] if numbers else -1, at=session.now())
         session.commit([Set(paths.WEBHOOK, known, version)])
         return Sent(None, 0)
-    fresh = batches.fresh(known.delivered, numbers)
+    fresh = [number for number in numbers if number > known.delivered]
     if not fresh:
         return Sent(None, 0)
     asked = fresh[: batches.MOST_ENTRIES]

@@ -61,7 +61,7 @@ class Posting:
         self._context = context
         self._settings: WebhookSettings | None = context.settings.webhook
         self._locks = Locks(context.session)
-        self._lock: Lock | None = None
+        self._lock: Lock | None = None  # as it was left by the newest attempt; the next one looks whether it stands
         self._workers = WorkerPool("webhook", 1, lambda: context.post(self._ended))
         self._result: tuple[Lock | None, Ended] = (None, None)  # of the attempt that has ended
         self._order: Order | None = None  # the newest
@@ -78,12 +78,6 @@ class Posting:
         self._why = ""  # it failed the last time
 
     # -- what wakes --
-
-    def void(self) -> None:
-        """The session is over, and the lock with it, or so we are told."""
-        if self._lock is not None:
-            self._locks.leave(self._lock)
-            self._lock = None
 
     def look(self) -> None:
         """Watch, and look at what a reconnect may have hidden. Raises Unavailable."""
@@ -175,7 +169,7 @@ class Posting:
             daemon=context.identity,
             host=record.host,
             pid=record.pid,
-            purpose="webhook",
+            purpose=f"sends the journal to {receiver(settings.url)}",
             since=context.session.now(),
         )
         self._order = Order(settings, context.cluster, owner, self._failing_since)

@@ -40,7 +40,7 @@ def pause(daemons: Sequence[str], reason: str, until: float | None, seconds: flo
                 yield from _pausing(opened, kind, host, reason, end, dry_run)
 
         connection.report(connection.decided(opened, decide, dry_run), dry_run)
-        for kind, host in () if dry_run else _meant(opened, daemons):
+        for kind, host in _meant(opened, daemons):
             say(f"{aside.daemons(kind, host)} begin nothing new", end, aside.resuming_daemons(kind, host))
 
 

@@ -53,7 +53,7 @@ def paused(names: Sequence[str], reason: str, until: float | None, seconds: floa
                     yield changes
 
         connection.report(connection.change(opened, decide, dry_run), dry_run)
-    for name in () if dry_run else dict.fromkeys(names):
+    for name in dict.fromkeys(names):
         where = "" if name == SYSTEM else " there"
         say(f"{aside.deployment(name)} is paused: annealers begin nothing new{where}", end, aside.resuming(name))
 

@@ -51,10 +51,9 @@ def hold(
             return together.decided(world, chosen.of(opened, world), one)
 
         connection.report(connection.change(opened, decide, dry_run), dry_run)
-        if not dry_run:
-            held = chosen.again(connection.load(opened))
-            _say_how_it_ends([view.name for view in held], end)
-            _say_what_runs([] if force else held)
+        held = chosen.again(connection.load(opened))
+        _say_how_it_ends([view.name for view in held], end)
+        _say_what_runs([] if force else held)
 
 
 def _say_how_it_ends(held: Sequence[str], end: float | None) -> None:

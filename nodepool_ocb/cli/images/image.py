@@ -170,8 +170,7 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
             raise click.UsageError(f"--until {shown_time(ends)} is over")
         record = Pause(by=session.me(), reason=reason, at=now, until=ends)
         session.report(imaging.change(opened, decide, dry_run), dry_run)
-        if not dry_run:
-            say_aside(f"image {name} is paused: no build of it begins", ends, f"nodepool-ocb image unpause {name}")
+        say_aside(f"image {name} is paused: no build of it begins", ends, f"nodepool-ocb image unpause {name}")
 
 
 @command.command(writes=True)

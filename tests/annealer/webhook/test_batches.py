@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.model.journal import Difference, Effect, Entry
 from nodepool_ocb_annealer.webhook import batches
-from nodepool_ocb_annealer.webhook.batches import Batch, batch, body, fresh, wait_seconds
+from nodepool_ocb_annealer.webhook.batches import Batch, batch, body, wait_seconds
 from tests.annealer.webhook.posters import entry
 
 
@@ -49,13 +49,6 @@ def test_a_batch_ends_where_its_bytes_do_and_one_entry_goes_however_large_it_is(
     assert (numbers_in(made), made.last) == ([5], 5)
 
 
-def test_a_journal_that_began_anew_is_sent_from_its_beginning() -> None:
-    assert fresh(900, [0, 1]) == [0, 1]
-    made = batch(900, [0, 1], found(0, 1))
-    assert (numbers_in(made), made.last, made.missed) == ([0, 1], 1, 0)
-    assert fresh(900, [899, 900]) == []
-
-
 @given(
     st.integers(-1, 30),
     st.lists(st.sampled_from(["kept", "deleted", "garbage", "late"]), max_size=40),
@@ -67,7 +60,7 @@ def test_whatever_becomes_of_entries_each_is_sent_once_or_missed(delivered: int,
     listed = [first + offset for offset, fate in enumerate(fates) if fate != "deleted"]
     sent: list[int] = []
     missed, at = 0, delivered
-    while left := fresh(at, listed):
+    while left := [number for number in listed if number > at]:
         asked = left[:most]
         there = [number for number in asked if fates[number - first] != "late"]
         made = batch(at, asked, [(n, entry() if fates[n - first] == "kept" else None, "garbage") for n in there])

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from nodepool_ocb.config import WebhookSettings, ZooKeeperSettings
 from nodepool_ocb.daemon.rendezvous import Ranking
@@ -23,6 +25,7 @@ from nodepool_ocb.model.journal import Webhook
 from nodepool_ocb.model.records import Create, DaemonPause, Delete
 from nodepool_ocb.store import clusters, journal
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.telemetry import masks
 from nodepool_ocb_annealer.webhook import batches, delivery, posting
 from tests.annealer.webhook.posters import Poster, Receiver, entry, write, write_all
 
@@ -76,7 +79,7 @@ def ranked(*names: str) -> list[str]:
 
 
 def test_what_was_there_before_is_not_sent_and_what_comes_is_once_in_order_by_one_of_two(
-    start: Start, zk_session: Session, taker: Receiver, until: Until
+    start: Start, zk_session: Session, taker: Receiver, until: Until, ocb: Any
 ) -> None:
     write(zk_session, 3)
     both = [start("a"), start("b")]
@@ -89,6 +92,10 @@ def test_what_was_there_before_is_not_sent_and_what_comes_is_once_in_order_by_on
     assert taker.numbers == list(range(3, 258))
     assert max(len(each.numbers) for each in taker.got) == batches.MOST_ENTRIES
     assert [each.sends for each in both].count(True) == 1
+    (lock,) = json.loads(ocb("lock", "list", "-o", "json").stdout)
+    where = taker.url.removesuffix("/hook")
+    assert (lock["kind"], lock["name"], lock["purpose"]) == ("webhook", "journal", f"sends the journal to {where}")
+    assert lock["owner"] == next(each.annealer.identity for each in both if each.sends)
     shown = taker.got[0].document
     assert shown["cluster"] == clusters.current(zk_session).id
     assert shown["missed"] == 0
@@ -166,9 +173,13 @@ def test_what_is_refused_is_tried_again_in_order_and_said_once_for_each_reason(
     until(lambda: cursor(zk_session).delivered == 2)  # type: ignore[union-attr]
     assert [each.numbers[0] for each in taker.got[:5]] == [0] * 5
     assert sorted(set(taker.numbers)) == [0, 1, 2]
-    said = [each.getMessage() for each in caplog.records if "webhook" in each.getMessage()]
     where = taker.url.removesuffix("/hook")
-    assert [each.partition(";")[0] for each in said] == [
+
+    def said() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "webhook" in each.getMessage()]
+
+    until(lambda: len(said()) >= 4)
+    assert [each.partition(";")[0] for each in said()] == [
         *(f"webhook: {where} answers 500", f"webhook: {where} answers 404"),
         f"webhook: {where} answers 307, and no redirect is followed",
         f"webhook: {where} takes entries again",
@@ -257,6 +268,52 @@ def test_entries_that_were_deleted_or_cannot_be_read_are_counted_and_hold_up_not
     assert taker.got[-1].document["missed"] == 0
 
 
+def test_an_entry_that_somebody_deletes_brings_nothing_again_and_a_journal_made_anew_is_sent_whole(
+    start: Start, zk_session: Session, taker: Receiver, until: Until
+) -> None:
+    one = start("a")
+    until(lambda: begun(zk_session))
+    write(zk_session, 3)
+    until(lambda: cursor(zk_session).delivered == 2)  # type: ignore[union-attr]
+    zk_session.commit([Delete(paths.entry(2), 0)])
+    write(zk_session)
+    until(lambda: cursor(zk_session).delivered == 3)  # type: ignore[union-attr]
+    assert taker.numbers == [0, 1, 2, 3]
+    zk_session.commit([Delete(paths.entry(3), 0)])
+    one.die()
+    again = start("b")
+    until(lambda: again.sends and not again.annealer.posting._under_way)
+    assert taker.numbers == [0, 1, 2, 3]
+    zk_session._client.delete(paths.JOURNAL_ENTRIES, recursive=True)
+    zk_session.ensure(paths.JOURNAL_ENTRIES)
+    write(zk_session, 2)
+    until(lambda: taker.numbers == [0, 1, 2, 3, 0, 1])
+    assert [each.document["missed"] for each in taker.got if each.document["missed"]] == []
+
+
+def test_annealers_that_may_not_make_the_cursor_say_what_to_do_and_send_when_it_is_there(
+    start: Start,
+    zk_session: Session,
+    taker: Receiver,
+    until: Until,
+    caplog: pytest.LogCaptureFixture,
+    kazoo: KazooClient,
+) -> None:
+    kazoo.delete(paths.WEBHOOK, recursive=True)
+    kazoo.set_acls(paths.JOURNAL, [make_acl("world", "anyone", read=True, admin=True)])
+    start()
+    until(
+        lambda: any(
+            "people give annealers their rights: nodepool-ocb acl init" in m.getMessage() for m in caplog.records
+        )
+    )
+    kazoo.set_acls(paths.JOURNAL, [make_acl("world", "anyone", all=True)])
+    zk_session.ensure(paths.WEBHOOK)
+    until(lambda: begun(zk_session))
+    write(zk_session)
+    until(lambda: taker.numbers == [0])
+
+
 def test_a_cursor_that_cannot_be_read_sends_nothing_and_is_named(
     start: Start, zk_session: Session, taker: Receiver, until: Until, caplog: pytest.LogCaptureFixture, ocb: Any
 ) -> None:
@@ -275,8 +332,10 @@ def test_a_cursor_that_cannot_be_read_sends_nothing_and_is_named(
 
 
 def test_bodies_are_signed_with_the_key_as_its_file_has_it_and_nothing_is_sent_without_one(
-    start: Start, zk_session: Session, taker: Receiver, until: Until, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    start: Start, zk_session: Session, taker: Receiver, until: Until, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(delivery, "LONG_SECONDS", 0.0)
     file = tmp_path / "key"
     file.write_text("first-key\n")
     file.chmod(0o600)
@@ -297,6 +356,8 @@ def test_bodies_are_signed_with_the_key_as_its_file_has_it_and_nothing_is_sent_w
     until(
         lambda: any(f"may be used by others than its owner; chmod 600 {file}" in m.getMessage() for m in caplog.records)
     )
+    until(lambda: cursor(zk_session).failing)  # type: ignore[union-attr]
+    assert "annealer.webhook.secret_file" in cursor(zk_session).failing.reason  # type: ignore[union-attr]
     assert len(taker.got) == 1
     file.write_text("second-key")
     file.chmod(0o600)
@@ -304,6 +365,7 @@ def test_bodies_are_signed_with_the_key_as_its_file_has_it_and_nothing_is_sent_w
     assert signed(b"second-key")
     for word in ("first-key", "second-key", "hunter22"):
         assert word not in caplog.text
+        assert masks.masked(f"whatever says {word}") == "whatever says (secret)"
 
 
 def test_an_idle_cluster_is_neither_read_nor_written(
@@ -318,6 +380,7 @@ def test_an_idle_cluster_is_neither_read_nor_written(
     version = journal.cursor(zk_session)[1]
     for each in both:
         _count(each, asked)
+    zk_session.commit([Delete(paths.entry(0), 0)])  # as whoever writes deletes old ones
     time.sleep(0.2)
     assert asked == []
     assert journal.cursor(zk_session)[1] == version
@@ -352,6 +415,42 @@ def test_a_paused_annealer_does_not_send_and_goes_on_when_it_may(
     assert not taker.got
     zk_session.commit([Delete(path, 0)])
     until(lambda: taker.numbers == [0])
+
+
+def test_an_annealer_that_is_paused_while_it_sends_notes_what_was_taken_and_lets_go(
+    start: Start, zk_session: Session, taker: Receiver, until: Until
+) -> None:
+    def answer(_: object) -> int:
+        taker.free.wait(20.0)
+        return 200
+
+    taker.answer = answer
+    one = start()
+    until(lambda: begun(zk_session))
+    write(zk_session)
+    until(lambda: taker.got)
+    path = paths.daemon_pause("annealer", one.annealer.registration.record.host)
+    zk_session.ensure(path.rpartition("/")[0])
+    zk_session.commit([Create(path, DaemonPause(pause=Aside(by="ann", since=1.0)))])
+    until(lambda: one.annealer.resting)
+    assert zk_session.children(paths.WEBHOOK_LOCK), "nobody else may send that now"
+    taker.free.set()
+    until(lambda: not zk_session.children(paths.WEBHOOK_LOCK))
+    assert cursor(zk_session).delivered == 0  # type: ignore[union-attr]
+
+
+def test_an_annealer_that_drains_lets_go_and_another_goes_on(
+    start: Start, zk_session: Session, taker: Receiver, until: Until
+) -> None:
+    both = [start("a"), start("b")]
+    until(lambda: begun(zk_session) and any(each.sends for each in both))
+    one, other = both if both[0].sends else both[::-1]
+    one.annealer.turns.stop.set()
+    one.annealer.turns.wake.set()
+    write(zk_session, 2)
+    until(lambda: other.sends)
+    until(lambda: cursor(zk_session).delivered == 1)  # type: ignore[union-attr]
+    assert sorted(set(taker.numbers)) == [0, 1]
 
 
 def test_a_reload_adds_changes_and_takes_away_the_webhook(
@@ -431,8 +530,6 @@ def test_a_session_that_is_lost_loses_no_entry(
 
 def _expire(session: Session) -> None:
     """As the server would: another connection takes the session over and ends it."""
-    from kazoo.client import KazooClient
-
     client = KazooClient(session.hosts, client_id=session._client.client_id)
     client.start()
     client.stop()

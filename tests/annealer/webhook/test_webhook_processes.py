@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.config import WebhookSettings, ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.store import journal, tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import holders
 from nodepool_ocb.testing.grid import Grid
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
-from tests.annealer.webhook.posters import Got, Receiver, write
+from tests.annealer.webhook.posters import Got, Poster, Receiver, write
 
 
 def annealer(settings: ZooKeeperSettings, folder: Path, webhook: dict[str, Any] | None) -> DaemonProcess:
@@ -36,22 +36,18 @@ def delivered(session: Session) -> int | None:
 def test_when_who_sends_is_killed_another_goes_on_without_a_loss(
     zk_settings: ZooKeeperSettings, zk_session: Session, tmp_path: Path
 ) -> None:
-    with Receiver() as taker:
-        webhook = {"url": taker.url}
-        with (
-            annealer(zk_settings, tmp_path / "a", webhook) as one,
-            annealer(zk_settings, tmp_path / "b", webhook) as other,
-        ):
-            await_that(lambda: delivered(zk_session) == -1, 20.0, "the webhook has begun")
+    with Receiver() as taker, annealer(zk_settings, tmp_path / "a", {"url": taker.url}) as one:
+        await_that(lambda: delivered(zk_session) == -1, 20.0, "the webhook has begun")
+        with Poster(zk_settings, "b", WebhookSettings(url=taker.url)) as other:
             write(zk_session, 2)
             await_that(lambda: delivered(zk_session) == 1, 20.0, "it sends")
-            killed, left = (one, other) if sender(zk_session) == one.pid else (other, one)
-            killed.kill()
+            assert sender(zk_session) == one.pid
+            await_that(lambda: one.metric("nodepool_ocb_webhook_entries_total") == 2, 20.0, "it counts")
+            assert one.metric("nodepool_ocb_webhook_lag") == 0
+            one.kill()
             write(zk_session, 3)
             await_that(lambda: delivered(zk_session) == 4, 20.0, "the other sends")
-            assert sender(zk_session) == left.pid
-            assert left.metric("nodepool_ocb_webhook_entries_total") == 3
-            assert left.metric("nodepool_ocb_webhook_lag") == 0
+            assert other.sends
         assert taker.numbers == [0, 1, 2, 3, 4]
 
 
@@ -68,7 +64,14 @@ def test_a_webhook_that_a_reload_brings_and_whose_receiver_hangs_holds_up_no_nod
         taker.free.wait(60.0)
         return 200
 
-    with Receiver(hang) as taker, annealer(zk_settings, tmp_path / "a", None) as one:
+    with (
+        Receiver(hang) as taker,
+        annealer(zk_settings, tmp_path / "a", {"url": "http://h/", "secret_file": "x"}) as one,
+    ):
+        assert f"annealer.webhook.secret_file: secret file {one.config.parent / 'x'} cannot be read" in one.said
+        one.configure(annealer={"webhook": None})
+        one.reload()
+        await_that(lambda: "reloaded" in one.said, 20.0, "there is no webhook", alive=one.running)
         webhook = {"url": taker.url, "secret_file": str(key)}
         one.configure(annealer={"webhook": webhook})
         one.reload()
