@@ -123,12 +123,12 @@ def _fields(change: Change, before: Before) -> tuple[FieldRow, ...]:
         return differences.fields(old, change.data)
     if isinstance(change.data, Record) and (old or isinstance(change.data, Node | DeploymentRole)):
         new = {name: value for name, value in whole(change.data).items() if name != "unknown"}
-        before = {**_defaults(type(change.data)), **old}
+        was: dict[str, Json] = {**_defaults(type(change.data)), **old}
         if not isinstance(change.data, NodeRole):
-            return differences.fields(before, new, differences.QUIET)
-        if before.get("check") == new.get("check"):
-            return differences.fields(before, new, differences.QUIET | {"checked"})
-        return (_check(new.get("check")), *differences.fields(before, new, differences.QUIET | _OF_CHECK))
+            return differences.fields(was, new, differences.QUIET)
+        if was.get("check") == new.get("check"):
+            return differences.fields(was, new, differences.QUIET | {"checked"})
+        return (_check(new.get("check")), *differences.fields(was, new, differences.QUIET | _OF_CHECK))
     return ()
 
 

@@ -61,8 +61,10 @@ def fields(old: Mapping[str, Json], new: Mapping[str, Json], but: frozenset[str]
     was = {path: value for key in sorted(old.keys() - but) for path, value in _leaves(key, old[key])}
     will = {path: value for key in sorted(new.keys() - but) for path, value in _leaves(key, new[key])}
     pairs = ((path, was.get(path, msgspec.UNSET), will.get(path, msgspec.UNSET)) for path in sorted({*was, *will}))
-    told = ((path, one, other) for path, one, other in pairs if not _same(one, other))
-    return tuple(_row(path, one, other) for path, one, other in told if not _unfolds(path, one, other, {*was, *will}))
+    differing = ((path, one, other) for path, one, other in pairs if not _same(one, other))
+    return tuple(
+        _row(path, one, other) for path, one, other in differing if not _unfolds(path, one, other, {*was, *will})
+    )
 
 
 def _unfolds(path: str, old: Json, new: Json, known: Collection[str]) -> bool:
