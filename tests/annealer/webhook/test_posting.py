@@ -315,8 +315,15 @@ def test_annealers_that_may_not_make_the_cursor_say_what_to_do_and_send_when_it_
 
 
 def test_a_cursor_that_cannot_be_read_sends_nothing_and_is_named(
-    start: Start, zk_session: Session, taker: Receiver, until: Until, caplog: pytest.LogCaptureFixture, ocb: Any
+    start: Start,
+    zk_session: Session,
+    taker: Receiver,
+    until: Until,
+    caplog: pytest.LogCaptureFixture,
+    ocb: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(posting, "PATIENT", 1000)
     assert json.loads(ocb("record", "show", paths.WEBHOOK, "-o", "json").stdout)["cannot_be_read"] is None
     zk_session._client.set(paths.WEBHOOK, b"{oops")
     start()
