@@ -19,6 +19,7 @@ from nodepool_ocb.model.records import (
     Gate,
     Json,
     Node,
+    NodeRole,
     Raise,
     Record,
     Set,
@@ -27,6 +28,7 @@ from nodepool_ocb.views.history import differences
 from nodepool_ocb.views.history.differences import FieldRow
 from nodepool_ocb.views.view import View, whole
 
+_OF_CHECK: Final = frozenset({"check", "checked", "refresh"})
 VERBS: Final = {"Create": "create", "Delete": "delete"}
 KINDS: Final = {
     "NodeRole": "noderole",
@@ -55,7 +57,8 @@ class DetailedRow(View, frozen=True, kw_only=True):
     @classmethod
     def of(cls, row: ChangeRow) -> DetailedRow:
         """A row of a table."""
-        return cls(row=row, fields="; ".join(each.words for each in row.fields or ()))
+        words = (each.made if row.change == "create" else each.words for each in row.fields or ())
+        return cls(row=row, fields="; ".join(words))
 
 
 class ChangesDocument(View, frozen=True, kw_only=True):
@@ -120,8 +123,18 @@ def _fields(change: Change, before: Before) -> tuple[FieldRow, ...]:
         return differences.fields(old, change.data)
     if isinstance(change.data, Record) and (old or isinstance(change.data, Node | DeploymentRole)):
         new = {name: value for name, value in whole(change.data).items() if name != "unknown"}
-        return differences.fields({**_defaults(type(change.data)), **old}, new, differences.QUIET)
+        was: dict[str, Json] = {**_defaults(type(change.data)), **old}
+        if not isinstance(change.data, NodeRole):
+            return differences.fields(was, new, differences.QUIET)
+        if was.get("check") == new.get("check"):
+            return differences.fields(was, new, differences.QUIET | {"checked"})
+        return (_check(new.get("check")), *differences.fields(was, new, differences.QUIET | _OF_CHECK))
     return ()
+
+
+def _check(new: Json) -> FieldRow:
+    """That a check was asked for, or is not any more; how it is kept is nobody's concern."""
+    return FieldRow(field="check", new="asked for") if new is not None else FieldRow(field="check", old="asked for")
 
 
 @cache  # a kind of record is looked at for every change of one

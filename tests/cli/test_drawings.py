@@ -57,6 +57,25 @@ def test_a_drawing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPat
         drawings.svg("digraph {}", timeout_seconds=0.2)
 
 
+def test_what_a_program_says_that_calls_itself_dot_does_not_act_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "dot").write_text("#!/bin/sh\nprintf 'odd\\033[2J%01000d' 0 >&2; exit 1\n")
+    (tmp_path / "dot").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(Invalid) as refused:
+        drawings.svg("digraph {}")
+    assert r"odd\x1b[2J" in str(refused.value)
+    assert len(str(refused.value)) < 600
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("words", ["--format dot -o json", "--format json -o json --file graph.json"])
+def test_two_forms_at_once_are_refused(ocb: Ocb, words: str) -> None:
+    refused = ocb("graph", *words.split())
+    assert (refused.exit_code, "--format json" in refused.stderr) == (2, True), refused.output
+
+
 @graphviz
 def test_a_graph_is_a_picture_in_a_file_and_one_of_many_noderoles_has_a_box_for_each_role(
     ocb: Ocb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

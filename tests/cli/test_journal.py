@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import getpass
+import json
 import shlex
 import socket
 import threading
@@ -281,10 +282,34 @@ def test_history_is_of_names_people_verbs_and_times(world: Session, ocb: Ocb, as
 def test_an_entry_without_room_for_all_names_is_said_to_be_perhaps_about_one(world: Session, ocb: Ocb) -> None:
     number = journal.numbers(world)[-1]
     world._client.set(paths.entry(number), codec.encode(replace(entries(world)[-1], more=9)))
-    answer = ocb("history", "n99.example.com")
-    assert "may be among it: " in answer.stderr
+    assert ocb("node", "create", N2).exit_code == 0
+    answer = ocb("history", N2)
+    first, last = answer.stdout.splitlines()[1:]
+    assert ("(perhaps)" in first, "(perhaps)" in last) == (True, False)
+    assert "may be among it" in answer.stderr
+    assert [row.get("perhaps") for row in json.loads(ocb("history", N2, "-o", "json").stdout)] == [True, None]
+    assert "(perhaps)" in ocb("events", "--after", "-1", N2).stdout
     assert "may be among it" not in ocb("history", "--verb", "image").stderr
+    gone = ocb("history", "n99.example.com")
+    assert (gone.exit_code, "neither the cluster nor the journal has the name n99" in gone.stderr) == (0, True)
     assert "the journal has no such entry" in ocb("history", "--verb", "image").stderr
+
+
+def test_what_nothing_knows_is_an_error_that_names_what_is_near_and_what_was_deleted_is_known(
+    world: Session, ocb: Ocb
+) -> None:
+    for line in (f"node create {N2}", f"node delete {N2} --yes"):
+        assert ocb(*line.split()).exit_code == 0
+    assert ocb("history", N2, "base", f"base@{N1}", "lab").exit_code == 0
+    for asked in (("history", "bsae"), ("events", "--since", "1h", "bsae")):
+        wrong = ocb(*asked)
+        assert (wrong.exit_code, "has the name bsae; did you mean `base`?" in wrong.stderr) == (3, True)
+    assert ocb("history", "--verb", "image pause").exit_code == 0, "nobody did it yet"
+    wrong = ocb("history", "--verb", "node sett")
+    assert (wrong.exit_code, "there is no command 'node sett'; did you mean `node set`?" in wrong.stderr) == (2, True)
+    noted = replace(entries(world)[-1], verb="web console")
+    world.commit([Create(paths.entry(journal.numbers(world)[-1] + 1), noted)])
+    assert ocb("history", "--verb", "web", "--by", "nobody").exit_code == 0, "the journal has it"
 
 
 def test_an_entry_that_cannot_be_read_is_named_and_left_out(world: Session, ocb: Ocb, ask: Ask) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.views.tasks.histories import clock
 from tests.cli.background_command import Later
 
 N1 = "n1.example.com"
@@ -24,6 +26,16 @@ Ask = Callable[..., Any]
 Ocb = Callable[..., Result]
 FOR_LONG = ("--until", "2126-01-31T18:00Z")
 SENTENCE = f"by {me()} until 2126-01-31T18:00:00Z: new disk"
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time is nine hours ahead of UTC."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "JST-9")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture
@@ -54,12 +66,50 @@ def test_a_pause_of_a_deployment_and_of_everything_is_shown_and_ended(ask: Ask, 
     ask("pause", "--reason", "storage")
     assert {row["name"]: row["paused"] for row in ask("deployment", "list")}["lab"] == f"by {me()}: storage"
     assert [row["what"] for row in ask("status")["aside"]] == ["everything", "deployment lab"]
-    assert "2126-01-31T18:00:00Z" in ocb("status").stdout
+    assert "2126-01-31 18:00:00" in ocb("status").stdout
     reasons = ask("noderole", "explain", BASE)["reasons"]
     assert [reason["advice"] for reason in reasons[:2]] == ["nodepool-ocb resume", "nodepool-ocb deployment resume lab"]
     ask("resume")
     ask("deployment", "resume", "lab")
     assert ask("status")["aside"] == []
+
+
+@pytest.mark.usefixtures("committed", "tokyo")
+@pytest.mark.parametrize(
+    ("line", "what", "lift"),
+    [
+        (f"node hold {N1}", f"node {N1} is held: nothing new begins there", f"node release {N1}"),
+        (
+            "deployment pause lab",
+            "deployment lab is paused: annealers begin nothing new there",
+            "deployment resume lab",
+        ),
+        ("pause", "everything is paused: annealers begin nothing new", "resume"),
+        ("daemon pause builder@h", "builders of host h begin nothing new", "daemon resume builder@h"),
+        ("image pause jammy", "image jammy is paused: no build of it begins", "image unpause jammy"),
+    ],
+)
+def test_who_sets_something_aside_is_told_what_is_so_until_when_and_how_it_ends(
+    ocb: Ocb, world: Session, line: str, what: str, lift: str
+) -> None:
+    world.ensure(paths.builds("jammy"))
+    given = (*line.split(), "--reason", "new disk")
+    assert what not in ocb(*given, "--dry-run").stderr
+    assert f"{what}, until somebody ends it: nodepool-ocb {lift}\n" in ocb(*given).stderr
+    said = ocb(*given, *FOR_LONG).stderr
+    assert f"{what}, until 2126-02-01 03:00:00; to end it before: nodepool-ocb {lift}\n" in said
+
+
+@pytest.mark.usefixtures("committed", "tokyo")
+def test_tables_have_local_time_and_sentences_that_are_kept_have_utc(ask: Ask, ocb: Ocb) -> None:
+    ask("node", "hold", N1, "--reason", "new disk", *FOR_LONG)
+    assert "2126-02-01 03:00:00" in ocb("status").stdout
+    assert ask("node", "show", N1)["held"] == SENTENCE
+    at = ask("history")[-1]["at"]
+    local = datetime.fromtimestamp(at, timezone(timedelta(hours=9)))
+    assert f"{local:%Y-%m-%d %H:%M:%S}" in ocb("history").stdout.splitlines()[-1]
+    assert f"{local:%Y-%m-%d %H:%M:%S}" in ocb("events", "--since", "1h").stdout.splitlines()[-1]
+    assert clock(45296.789) == "21:34:56.789"
 
 
 @pytest.mark.usefixtures("committed")
@@ -112,7 +162,7 @@ def test_a_pause_of_daemons_is_written_once_and_not_by_a_dry_run(world: Session,
     assert ocb(*pause, "--dry-run").exit_code == 10
     assert world.get(paths.daemon_pauses("annealer")) is None
     assert ocb(*pause).exit_code == 0
-    assert ocb(*pause).stderr == "nothing to do\n"
+    assert ocb(*pause).stderr.startswith("nothing to do\n")
     znode = world.get(paths.daemon_pause("annealer", "host1"))
     assert znode is not None
     assert znode.version == 0
@@ -123,7 +173,6 @@ def test_who_holds_a_node_is_told_what_goes_on_there(ocb: Ocb, becomes: Any) -> 
     becomes(BASE, State.TRANSITION, run="r1")
     hold = ("node", "hold", N1, "--reason", "new disk")
     said = f"{BASE} goes on to its end; to end it now: nodepool-ocb noderole cancel {BASE}\n"
-    assert said not in ocb(*hold, "--dry-run").stderr
     assert said in ocb(*hold).stderr
     becomes(BASE, State.TRANSITION, run="r1", cancel_reason="enough")
     assert said not in ocb(*hold).stderr, "it is to end already"

@@ -16,9 +16,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from nodepool_ocb.cli.pictures import matrix
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model.records import State
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.views.pictures.matrix import Matrix, Moved
 from tests.cli.background_command import COMMAND, begun
 from tests.fixtures.commands import Ocb
 
@@ -77,6 +79,17 @@ def watching(hosts: str, width: int, height: int, *words: str, **environment: st
         finally:
             process.kill()
             os.close(ours)
+
+
+def test_in_a_pipe_many_failures_are_counted_and_what_stays_the_same_is_said_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Matrix()
+    failed = [Moved(noderole=f"r@n{number}", state=State.ERROR, reason="disk full") for number in range(12)]
+    monkeypatch.setattr(matrix, "followed", lambda *_: iter([(shown, failed), (shown, []), (shown, [])]))
+    matrix._sentences(None)  # type: ignore[arg-type]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[9:] == ["r@n9 ERROR: disk full", "... and 2 more in ERROR", "no noderoles"]
 
 
 def test_on_a_terminal_it_follows_states_and_sizes_and_leaves_the_last_picture(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,23 @@ def test_in_a_pipe_many_changes_make_few_lines_and_a_note_is_said_once(capsys: p
             progress.tell(Tally("ACTIVE", {"ACTIVE": number, "running": 1000 - number}))
             progress.note(["base@n1 is in ERROR"])
     assert capsys.readouterr().err.splitlines() == ["0 of 1,000 ACTIVE, 1,000 running; 0:00", "base@n1 is in ERROR"]
+
+
+def test_in_a_pipe_nothing_is_said_twice_and_the_longer_it_lasts_the_rarer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("nodepool_ocb.cli.pictures.waits.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with Progress() as progress:
+        for number in (0, 0, 0, 1):
+            progress.tell(Tally("ACTIVE", {"ACTIVE": number, "TODO": 9 - number}))
+            clock[0] += 10.0
+        clock[0] += 600.0
+        for number in range(2, 9):
+            progress.tell(Tally("ACTIVE", {"ACTIVE": number, "TODO": 9 - number}))
+            clock[0] += 10.0
+    said = [line.partition(" of ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["0", "1", "2", "6"], "ten minutes on, one in half a minute"
 
 
 def test_an_interrupted_wait_says_that_the_work_goes_on_and_how_to_look_again(

@@ -78,7 +78,10 @@ def test_another_reason_is_said_and_is_no_other_pause(daemons: Daemons, zk_sessi
 
 
 def test_what_could_not_be_read_is_read_at_the_next_look(daemons: Daemons, zk_session: Session) -> None:
+    daemons.pausing.load()
+    assert not daemons.pausing.look()
     zk_session.commit([Create(PATH, DaemonPause(pause=PAUSE))])
+    assert daemons.woken.wait(5.0)
     daemons.session.cut = True
     with pytest.raises(Unavailable):
         daemons.pausing.look()

@@ -11,6 +11,7 @@ from nodepool_ocb.engine import claim, commands, deployments, drift
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checked, Checking, Checks, Drift
 from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, Role, State
 
@@ -72,10 +73,21 @@ def test_the_same_schedule_again_is_no_new_one() -> None:
     assert change.data.checks == replace(DAILY, refresh=True)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("node", [{"alive": False}, {"available": False}, {"virtual": True}, {"deleting": True}])
+@pytest.mark.parametrize(
+    "node", [{"alive": False}, {"available": False}, {"virtual": True}, {"deleting": True}, {"dying": True}]
+)
 def test_a_schedule_leaves_machines_alone_that_cannot_be_asked(node: dict[str, Any]) -> None:
-    made = world(**node)
+    made = world(replace(DAILY, refresh=True), **node)
     assert not drift.due(made, bound(made), 9 * DAY)
+    assert not drift.to_be_mended(made, bound(made, checked=FOUND))
+
+
+def test_what_cannot_be_read_is_neither_checked_nor_run_again() -> None:
+    made = world(replace(DAILY, refresh=True))
+    vertex = bound(made, checked=FOUND)
+    made.unreadable[paths.noderole("ntp", NAME)] = "garbage"
+    assert not drift.due(made, vertex, 9 * DAY)
+    assert not drift.to_be_mended(made, vertex)
 
 
 def test_a_schedule_that_a_hand_spoiled_wants_nothing() -> None:
@@ -98,8 +110,16 @@ def test_it_says_why_one_cannot_be_checked() -> None:
     assert "has no check" in str(drift.refusal(made, bound(made, "plain")))
     assert "is ERROR" in str(drift.refusal(made, bound(made, state=State.ERROR)))
     assert "run again anyway" in str(drift.refusal(made, bound(made, refresh=True)))
+    going_on = bound(made, state=State.TRANSITION, refresh=True, check=Checking())
+    assert drift.refusal(made, going_on) is None, "it is checked already"
     made.put_deployment("rack", Stored(Deployment(parent="lab"), 1))
     assert "annealers may not work" in str(drift.refusal(made, bound(made)))
+
+
+def test_nothing_is_run_again_where_annealers_may_not_work() -> None:
+    made = world(replace(DAILY, refresh=True))
+    made.put_deployment("rack", Stored(Deployment(parent="lab"), 1))
+    assert not drift.to_be_mended(made, bound(made, checked=FOUND))
 
 
 def test_a_check_waits_for_no_other_and_keeps_no_refresh_waiting() -> None:

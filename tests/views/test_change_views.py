@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.images import Upload, UploadState
 from nodepool_ocb.model.records import (
     Change,
@@ -91,7 +92,7 @@ def test_attributes_that_change_are_named_leaf_by_leaf_and_a_secret_is_never_sho
         'gone: 1 -> -; ntp/key: (secret) -> (secret); ntp/servers: ["a"] -> ["a", "b"]'
     )
     (made,) = rows([Create(path, {"key": {"$secret": "enc:new"}})], parse)
-    assert DetailedRow.of(made).fields == "key: - -> (secret)"
+    assert DetailedRow.of(made).fields == "key: (secret)"
 
 
 def test_a_kind_of_record_is_looked_at_once_for_a_thousand_changes_of_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +107,15 @@ def test_a_kind_of_record_is_looked_at_once_for_a_thousand_changes_of_such(monke
     found = rows(changes, parse, {(change.path, 1): {"schema": 1, "rack": "r1"} for change in changes})
     assert looked in ([], [Node])
     assert all(row.fields and row.fields[0].words == "rack: r1 -> r2" for row in found)
+
+
+def test_a_check_that_is_asked_for_is_told_without_how_it_is_kept() -> None:
+    path, before = paths.noderole("ntp", "n1.x"), {"schema": 1, "state": "ACTIVE", "since": 1.0}
+    checking = NodeRole(state=State.ACTIVE, since=1.0, refresh=True, check=Checking(run="5", epoch=5))
+    (row,) = rows([Set(path, checking, 1)], parse, {(path, 1): before})
+    assert DetailedRow.of(row).fields == "check: - -> asked for"
+    (row,) = rows([Set(path, NodeRole(state=State.ACTIVE, since=1.0, refresh=True), 1)], parse, {(path, 1): before})
+    assert DetailedRow.of(row).fields == "refresh: false -> true", "it runs again, and is not checked"
 
 
 def test_the_text_that_becomes_a_secret_or_was_one_is_not_told() -> None:

@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_counted_and_errors_are_shown_before_all_others() -
 
 
 @settings(max_examples=50, deadline=None)
-@given(width=st.integers(1, 200), height=st.integers(1, 50), nodes=st.integers(0, 30), roles=st.integers(1, 12))
+@given(width=st.integers(1, 200), height=st.integers(0, 50), nodes=st.integers(0, 30), roles=st.integers(1, 12))
 def test_no_picture_is_wider_or_higher_than_its_terminal(width: int, height: int, nodes: int, roles: int) -> None:
     seen = layout.lines(matrix_of(cluster(nodes, roles)), width, height)
     assert len(seen) <= height
@@ -104,7 +104,7 @@ def test_what_moved_is_told_once_and_what_goes_is_told_too() -> None:
     assert matrix.update(world, {name}) == []
     world.drop_node(name)
     assert matrix.update(world, {name}) == [Moved(noderole=f"{ROLES[0]}@{name}", state=None)]
-    assert matrix.nodes == {}
+    assert (matrix.nodes, matrix.roles) == ({}, {})
 
 
 def test_a_node_on_which_nothing_can_be_done_says_so() -> None:
@@ -113,6 +113,27 @@ def test_a_node_on_which_nothing_can_be_done_says_so() -> None:
     world.put_node("compute-00001.rack1.example.com", Node(alive=True, available=False), 0)
     seen = drawn(matrix_of(world), 80, 24)
     assert [line.split("  ")[-1] for line in seen[2:]] == ["not alive", "not available"]
+
+
+def test_a_virtual_node_is_no_machine_that_could_be_away() -> None:
+    world = cluster(1, roles=1)
+    world.put_node("compute-00000.rack0.example.com", Node(virtual=True), 0)
+    assert drawn(matrix_of(world), 80, 24)[2].endswith("ACTIVE")
+
+
+def test_a_line_leaves_room_for_the_comma_behind_it() -> None:
+    assert layout.folded(["6 nodes", "2 ERROR", "4 ACTIVE"], 16) == ["6 nodes,", "2 ERROR,", "4 ACTIVE"]
+
+
+def test_no_name_acts_on_a_terminal() -> None:
+    for shorten in (layout.cut, layout.middle_cut):
+        assert shorten("a\x1b[2J\nb", 40) == r"a\x1b[2J\nb"
+        assert shorten("\x9b" * 9, 7).isprintable()
+
+
+def test_where_no_node_is_shown_no_role_is_missed() -> None:
+    seen = drawn(matrix_of(cluster(5)), 30, 6)
+    assert seen == ["5 nodes, 12 roles,", "60 noderoles: 60 ACTIVE", "... and 5 nodes more:", "5 ACTIVE"]
 
 
 def test_a_change_among_ten_thousand_nodes_costs_little() -> None:
@@ -135,6 +156,12 @@ def test_a_node_that_is_held_or_paused_says_so_until_that_is_over() -> None:
     matrix.now = 29.0
     assert (matrix.note(first), matrix.note(second)) == ("held, paused, not alive", "paused")
     assert any(line.endswith("  paused") for line in drawn(matrix, 100, 24))
+    assert not any("paused" in line for line in drawn(matrix, 59, 24)), "there is no room for it"
+    other = Matrix(lambda vertex: vertex.record.deployment != "lab")
+    world.put_noderole(second, "else", NodeRole(state=State.ACTIVE, since=1.0, deployment="desk", parents=()))
+    other.update(world, world.nodes)
+    other.now = 29.0
+    assert other.note(second) == "", "what is paused is not shown"
     matrix.now = 31.0
     assert (matrix.note(first), matrix.note(second)) == ("held, not alive", "")
     matrix.now = 60.0

@@ -43,5 +43,5 @@ def test_a_table_has_the_time_of_day_and_how_long_it_took() -> None:
 def test_csv_has_every_field_and_texts_with_quotes_come_back() -> None:
     read = list(csv.DictReader(io.StringIO(histories.as_csv(ROWS))))
     assert list(read[0]) == list(InstanceRow.__struct_fields__)
-    assert (read[1]["why"], read[1]["started"]) == ('a "b", c', "1970-01-01T00:00:10.500000+00:00")
+    assert (read[1]["why"], read[1]["started"]) == ('a "b", c', "1970-01-01T00:00:10.500000Z")
     assert (read[0]["node"], read[0]["exit_code"]) == ("", "")

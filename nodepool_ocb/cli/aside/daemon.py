@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli.aside.options import aside_options, ends
+from nodepool_ocb.cli.aside.options import aside_options, ends, say
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, unknown
@@ -40,6 +40,8 @@ def pause(daemons: Sequence[str], reason: str, until: float | None, seconds: flo
                 yield from _pausing(opened, kind, host, reason, end, dry_run)
 
         connection.report(connection.decided(opened, decide, dry_run), dry_run)
+        for kind, host in _meant(opened, daemons):
+            say(f"{aside.daemons(kind, host)} begin nothing new", end, aside.resuming_daemons(kind, host))
 
 
 def _pausing(

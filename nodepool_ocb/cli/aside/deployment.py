@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from nodepool_ocb.cli.aside.options import aside_options, ends
+from nodepool_ocb.cli.aside.options import aside_options, ends, say
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine import aside
+from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Change
 
@@ -52,6 +53,9 @@ def paused(names: Sequence[str], reason: str, until: float | None, seconds: floa
                     yield changes
 
         connection.report(connection.change(opened, decide, dry_run), dry_run)
+    for name in dict.fromkeys(names):
+        where = "" if name == SYSTEM else " there"
+        say(f"{aside.deployment(name)} is paused: annealers begin nothing new{where}", end, aside.resuming(name))
 
 
 def resumed(names: Sequence[str], dry_run: bool) -> None:

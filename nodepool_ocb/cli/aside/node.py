@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from nodepool_ocb.cli.aside.options import aside_options, ends
+from nodepool_ocb.cli.aside.options import aside_options, ends, say
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.selecting import Nodes, nodes_argument, selector_option
 from nodepool_ocb.cli.nodes.changing import change
-from nodepool_ocb.engine import nodes
+from nodepool_ocb.engine import aside, nodes
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.model.records import Change, State
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
+
+NAMED: Final = 12  # nodes in a command
 
 
 @click.command(cls=Verb, writes=True)
@@ -49,8 +51,16 @@ def hold(
             return together.decided(world, chosen.of(opened, world), one)
 
         connection.report(connection.change(opened, decide, dry_run), dry_run)
-        if not (force or dry_run):
-            _say_what_runs(chosen.again(connection.load(opened)))
+        held = chosen.again(connection.load(opened))
+        _say_how_it_ends([view.name for view in held], end)
+        _say_what_runs([] if force else held)
+
+
+def _say_how_it_ends(held: Sequence[str], end: float | None) -> None:
+    if held:
+        what = f"node {held[0]} is held" if len(held) == 1 else f"{len(held)} nodes are held"
+        lift = aside.releasing(" ".join(held) if len(held) <= NAMED else "FQDN...")
+        say(f"{what}: nothing new begins there", end, lift)
 
 
 def _say_what_runs(views: Sequence[NodeView]) -> None:

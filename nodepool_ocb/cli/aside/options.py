@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from nodepool_ocb.cli.kit import times
+from nodepool_ocb.cli.kit import output, times
+from nodepool_ocb.views.times import shown as local
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,6 +23,12 @@ def aside_options(command: F) -> F:
         "--for", "seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d; then it ends by itself."
     )
     return reason(until(seconds(command)))
+
+
+def say(what: str, until: float | None, lift: str) -> None:
+    """Say what is so now ("node n1 is held: ..."), until when, and the command that ends it."""
+    end = f"until {local(until)}; to end it before" if until is not None else "until somebody ends it"
+    output.say(f"{what}, {end}: {lift}")
 
 
 def ends(now: float, until: float | None, seconds: float | None) -> float | None:

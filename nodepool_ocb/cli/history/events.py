@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli.history.history import clock, line, meant, moment
+from nodepool_ocb.cli.history import known
+from nodepool_ocb.cli.history.history import line, meant, moment
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.follow import Following
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.views.history import happenings
+from nodepool_ocb.views.history import entries, happenings
 from nodepool_ocb.views.history.entries import EntryRow, Wanted
 from nodepool_ocb.views.history.happenings import StateEvent, States
+from nodepool_ocb.views.times import shown as local
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -27,7 +29,7 @@ Event = EntryRow | StateEvent
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until somebody ends it.")
 @click.option("--after", type=int, metavar="NUMBER", help="Begin with the entries above this number, of those kept.")
-@click.option("--since", metavar="TIME|DURATION", help="Begin with the entries since then: a time, or 2h.")
+@click.option("--since", metavar="TIME|DURATION", help="Begin with the entries since then: a local time, or 2h.")
 @selector_option
 def command(names: Sequence[str], follow: bool, after: int | None, since: str | None, selector: str | None) -> None:
     """Entries of the journal as they come, and with --follow also changes of states; -o json has one object a line.
@@ -44,6 +46,7 @@ def command(names: Sequence[str], follow: bool, after: int | None, since: str | 
         )
 
     def make(opened: Session, wake: Callable[[], None]) -> _Source:
+        known.names(opened, names, strict=not follow)
         wanted = Wanted(names=names or None, meant=meant(opened, selector), since=moment(opened, since))
         return _Source(opened, wake, wanted, after)
 
@@ -58,7 +61,7 @@ def _print(event: Event) -> None:
     if output.chosen() == "json":
         output.line(event)
     elif isinstance(event, StateEvent):
-        terminal.text(f"{clock(event.at)}  {event.kind} {event.name}: {event.old or '-'} -> {event.new or '-'}")
+        terminal.text(f"{local(event.at)}  {event.kind} {event.name}: {event.old or '-'} -> {event.new or '-'}")
     else:
         shown = line(event)
         reason = f" ({shown.reason})" if shown.reason else ""
@@ -113,8 +116,8 @@ class _Source:
         for read in journal.read(self._opened, fresh):
             if read.entry is None:
                 output.say(f"warning: this entry cannot be read: {read.problem}")
-            elif self._wanted.has(read.entry):
-                found.append(EntryRow(number=read.number, record=read.entry))
+            elif (row := entries.chosen(EntryRow(number=read.number, record=read.entry), self._wanted)) is not None:
+                found.append(row)
         self._last = max([last, *fresh])
         return found
 

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from nodepool_ocb.cli.history import known
 from nodepool_ocb.cli.kit import output, session, times
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.selecting import noderoles_meant, nodes_meant, selector_option
 from nodepool_ocb.views.history import entries
 from nodepool_ocb.views.history.entries import EntryLine, EntryRow, Wanted
+from nodepool_ocb.views.times import shown as local
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 LINES: Final = 50  # of a table, unless --limit says otherwise
-NAMED: Final = 5  # entries in a sentence
-AT_ONCE: Final = 200  # entries that are read
 COLUMNS: Final = ("when", "who", "verb", "what", "reason")
 
 
 @click.command(cls=Verb)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--since", metavar="TIME|DURATION", help="Not before this: 2026-01-31T18:00, or 2h for the last two hours."
+    "--since",
+    metavar="TIME|DURATION",
+    help="Not before this: 2026-01-31T18:00 of local time, or 2h for the last two hours.",
 )
 @selector_option
 @click.option("--by", metavar="LOGIN", help="Of this person: LOGIN or LOGIN@HOST.")
@@ -47,28 +48,17 @@ def command(
         wanted = Wanted(
             names=names or None, meant=meant(opened, selector), since=moment(opened, since), by=by, verb=verb
         )
-        found = entries.newest(newest_first(opened), wanted, shown)
-    output.things(found.sure, COLUMNS, key="number", shown=map(line, found.sure))
-    if shown is not None and len(found.sure) == shown:
+        known.names(opened, names)
+        found = entries.newest(known.newest_first(opened), wanted, shown)
+        if verb is not None and not found:
+            known.verb(opened, verb)
+    output.things(found, COLUMNS, key="number", shown=map(line, found))
+    if shown is not None and len(found) == shown:
         output.say(f"these are the newest {shown}; --limit N shows more")
-    elif not found.sure:
+    elif not found:
         output.say("the journal has no such entry")
-    if found.perhaps:
-        listed = [f"{each.verb} at {each.when}" for each in map(line, found.perhaps[-NAMED:])]
-        output.say(f"these changed more than they have room to name, so this may be among it: {', '.join(listed)}")
-
-
-def newest_first(opened: Session) -> Iterator[EntryRow]:
-    """Every entry; one that cannot be read is named and left out."""
-    from nodepool_ocb.store import journal
-
-    numbers = journal.numbers(opened)[::-1]
-    for start in range(0, len(numbers), AT_ONCE):
-        for read in journal.read(opened, numbers[start : start + AT_ONCE]):
-            if read.entry is None:
-                output.say(f"warning: this entry cannot be read: {read.problem}")
-            else:
-                yield EntryRow(number=read.number, record=read.entry)
+    if any(row.perhaps is True for row in found):
+        output.say(f"{entries.PERHAPS}: it changed more than it has room to name, so this may be among it")
 
 
 def meant(opened: Session, selector: str | None) -> frozenset[str] | None:
@@ -82,12 +72,7 @@ def meant(opened: Session, selector: str | None) -> frozenset[str] | None:
 
 def line(row: EntryRow) -> EntryLine:
     """A row of the table; times are local."""
-    return entries.line(row, clock(row.record.at))
-
-
-def clock(at: float) -> str:
-    """A moment, in local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return entries.line(row, local(row.record.at))
 
 
 def moment(opened: Session, text: str | None) -> float | None:

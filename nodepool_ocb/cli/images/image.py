@@ -9,6 +9,7 @@ from typing import Final
 import click
 from msgspec.structs import replace
 
+from nodepool_ocb.cli.aside.options import say as say_aside
 from nodepool_ocb.cli.images import configured, forgetting, imaging
 from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
@@ -169,6 +170,7 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
             raise click.UsageError(f"--until {shown_time(ends)} is over")
         record = Pause(by=session.me(), reason=reason, at=now, until=ends)
         session.report(imaging.change(opened, decide, dry_run), dry_run)
+        say_aside(f"image {name} is paused: no build of it begins", ends, f"nodepool-ocb image unpause {name}")
 
 
 @command.command(writes=True)

@@ -16,7 +16,8 @@ from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.model.secrecy import hidden
 from nodepool_ocb.telemetry.visible import visible
-from nodepool_ocb.views.times import age, universal
+from nodepool_ocb.views.times import age
+from nodepool_ocb.views.times import shown as local
 from nodepool_ocb.views.view import View, public
 
 if TYPE_CHECKING:
@@ -348,7 +349,7 @@ def _words(column: str, value: Json) -> str:
     if column in AGES and isinstance(value, int | float):
         return age(time.time() - value) if value else "-"
     if column == "until" and isinstance(value, int | float):
-        return universal(value)
+        return local(value)
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

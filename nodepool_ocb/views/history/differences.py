@@ -6,7 +6,7 @@ A secret (``{"$secret": ...}``) is never shown, and a long value is shortened: w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -36,12 +36,23 @@ class FieldRow(View, frozen=True, kw_only=True):
         """
         return f"{self.field}: {_words(self.old)} -> {_words(self.new)}"
 
+    @property
+    def made(self) -> str:
+        """The same of what is made: it was nothing before.
+
+        >>> FieldRow(field="ntp/servers", new=["a"]).made
+        'ntp/servers: ["a"]'
+        """
+        return f"{self.field}: {_words(self.new)}"
+
 
 def fields(old: Mapping[str, Json], new: Mapping[str, Json], but: frozenset[str] = frozenset()) -> tuple[FieldRow, ...]:
     """The leaves that differ, in order; those below a key of ``but`` are left out.
 
     >>> [row.words for row in fields({"a": {"b": 1}, "c": "x"}, {"a": {"b": 2}, "d": None})]
     ['a/b: 1 -> 2', 'c: x -> -', 'd: - -> null']
+    >>> [row.words for row in fields({"hold": None, "a": None}, {"hold": {"by": "ann"}})]
+    ['a: null -> -', 'hold/by: - -> ann']
     >>> [row.words for row in fields({"key": {"$secret": "enc:1"}}, {"key": {"$secret": "enc:2"}})]
     ['key: (secret) -> (secret)']
     >>> [row.words for row in fields({"key": "plain", "new": {"$secret": "env:A"}}, {"key": {"$secret": "env:A"}})]
@@ -50,7 +61,16 @@ def fields(old: Mapping[str, Json], new: Mapping[str, Json], but: frozenset[str]
     was = {path: value for key in sorted(old.keys() - but) for path, value in _leaves(key, old[key])}
     will = {path: value for key in sorted(new.keys() - but) for path, value in _leaves(key, new[key])}
     pairs = ((path, was.get(path, msgspec.UNSET), will.get(path, msgspec.UNSET)) for path in sorted({*was, *will}))
-    return tuple(_row(path, one, other) for path, one, other in pairs if not _same(one, other))
+    differing = ((path, one, other) for path, one, other in pairs if not _same(one, other))
+    return tuple(
+        _row(path, one, other) for path, one, other in differing if not _unfolds(path, one, other, {*was, *will})
+    )
+
+
+def _unfolds(path: str, old: Json, new: Json, known: Collection[str]) -> bool:
+    """Whether it is null on one side, and on the other what is told leaf by leaf."""
+    null = (old is None and new is msgspec.UNSET) or (new is None and old is msgspec.UNSET)
+    return null and any(each.startswith(f"{path}/") for each in known)
 
 
 def _row(path: str, old: Json, new: Json) -> FieldRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 import msgspec
 
@@ -11,6 +12,7 @@ from nodepool_ocb.views.history.differences import FieldRow
 from nodepool_ocb.views.view import View
 
 LISTED = 3  # subjects in a line
+PERHAPS = "(perhaps)"
 
 
 class EntryRow(View, frozen=True, kw_only=True):
@@ -18,6 +20,7 @@ class EntryRow(View, frozen=True, kw_only=True):
 
     number: int
     record: Entry
+    perhaps: bool | msgspec.UnsetType = msgspec.UNSET  # true: it does not name all that it changed, and may be about it
 
 
 class EntryLine(View, frozen=True, kw_only=True):
@@ -59,7 +62,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         >>> [Wanted(meant={"ntp@n1.x"}).about(each) for each in ("ntp@n1.x", "ntp@n1.x (user)", "n1.x")]
         [True, True, False]
         """
-        return (self.names is None or _about(subject, self.names)) and (
+        return (self.names is None or about(subject, self.names)) and (
             self.meant is None or subject.removesuffix(" (user)") in self.meant
         )
 
@@ -77,12 +80,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _about(subject: str, names: Collection[str]) -> bool:
+def about(subject: str, names: Collection[str]) -> bool:
     """Whether it has one of the names, or is on the node, in the deployment or of the noderole of that name.
 
-    >>> [_about(each, ["n1.x"]) for each in ("n1.x", "ntp@n1.x", "ntp@n1.x (user)", "n1.x.y")]
+    >>> [about(each, ["n1.x"]) for each in ("n1.x", "ntp@n1.x", "ntp@n1.x (user)", "n1.x.y")]
     [True, True, True, False]
-    >>> _about("lab/0000000001", ["lab"]), _about("ntp in lab", ["lab"]), _about("ntp@n1.x (user)", ["ntp@n1.x"])
+    >>> about("lab/0000000001", ["lab"]), about("ntp in lab", ["lab"]), about("ntp@n1.x (user)", ["ntp@n1.x"])
     (True, True, True)
     """
     whole = subject.removesuffix(" (user)")
@@ -93,9 +96,8 @@ def _about(subject: str, names: Collection[str]) -> bool:
 def line(row: EntryRow, when: str) -> EntryLine:
     """One line: the subjects, or for few of them what became of each."""
     entry = row.record
-    return EntryLine(
-        when=when, who=f"{entry.login}@{entry.host}", verb=entry.verb, what=_what(entry), reason=entry.reason
-    )
+    what = f"{_what(entry)} {PERHAPS}" if row.perhaps is True else _what(entry)
+    return EntryLine(when=when, who=f"{entry.login}@{entry.host}", verb=entry.verb, what=what, reason=entry.reason)
 
 
 def _what(entry: Entry) -> str:
@@ -118,22 +120,14 @@ def _effect(effect: Effect) -> str:
     return " ".join(each for each in (effect.name, done, f"({fields})" if fields else "") if each)
 
 
-class Found(msgspec.Struct, frozen=True):
-    """Entries that are wanted, the newest last, and those of the same time that may be: they do not name all subjects."""
+def newest(rows: Iterable[EntryRow], wanted: Wanted, limit: int | None) -> list[EntryRow]:
+    """Those that are wanted, or may be, of rows that come newest first: at most ``limit`` of them, the newest last."""
+    found = (row for each in rows if (row := chosen(each, wanted)) is not None)
+    return list(islice(found, limit))[::-1]
 
-    sure: list[EntryRow]
-    perhaps: list[EntryRow]
 
-
-def newest(rows: Iterable[EntryRow], wanted: Wanted, limit: int | None) -> Found:
-    """Those that are wanted of rows that come newest first, at most ``limit`` of them."""
-    sure: list[EntryRow] = []
-    perhaps: list[EntryRow] = []
-    for row in rows:
-        if limit is not None and len(sure) >= limit:
-            break
-        if wanted.has(row.record):
-            sure.append(row)
-        elif wanted.may_have(row.record):
-            perhaps.append(row)
-    return Found(sure[::-1], perhaps[::-1])
+def chosen(row: EntryRow, wanted: Wanted) -> EntryRow | None:
+    """The row if it is wanted, marked where it only may be; None where it is not."""
+    if wanted.has(row.record):
+        return row
+    return msgspec.structs.replace(row, perhaps=True) if wanted.may_have(row.record) else None

@@ -59,8 +59,7 @@ def lines(matrix: Matrix, width: int, height: int) -> list[Line]:
     if not matrix.nodes:
         return list[Line]([(Piece(cut(EMPTY, width)),)])[:height]
     room = height - len(head) - 1
-    most = room if len(matrix.nodes) <= room else room - 1
-    grid = _grid(matrix, matrix.first(max(0, most)), width)
+    grid = _grid(matrix, matrix.first(max(0, room)), width)
     below = _below(matrix, grid, width)
     if len(grid.nodes) > (left := max(0, room - len(below))):
         grid = _grid(matrix, matrix.first(left), width)

@@ -87,16 +87,12 @@ def words(row: InstanceRow) -> InstanceWords:
 
 
 def clock(moment: float | None) -> str | None:
-    """A time of day, UTC.
-
-    >>> clock(45296.789), clock(None)
-    ('12:34:56.789', None)
-    """
-    return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S.%f")[:-3]
+    """A time of day, in local time: 12:34:56.789."""
+    return None if moment is None else datetime.fromtimestamp(moment).strftime("%H:%M:%S.%f")[:-3]
 
 
 def as_csv(rows: Sequence[InstanceRow]) -> str:
-    """With a header; times as ISO 8601, UTC."""
+    """With a header; times as ISO 8601, UTC with Z."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(InstanceRow.__struct_fields__)
@@ -104,7 +100,9 @@ def as_csv(rows: Sequence[InstanceRow]) -> str:
         shown = plain(row)
         for name in ("queued", "started", "ended"):
             moment = shown[name]
-            shown[name] = None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat()
+            shown[name] = (
+                None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
+            )
         writer.writerow(shown.values())
     return written.getvalue()
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from nodepool_ocb.cli.images.buildlog import addresses
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.http import following as patience
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Create, Daemon, Json
@@ -144,15 +148,18 @@ def test_log_says_where_the_file_has_lost_its_end_and_goes_on(
 
 
 def test_log_waits_a_while_for_the_builder_that_has_it_and_names_it(
-    builder: Builder, ocb: Ocb, pages: PageServer
+    builder: Builder, ocb: Ocb, pages: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.7)
     builder.made(READY, tail="the end\n")
     builder.registers(f"127.0.0.1:{free_port()}")
+    began = time.monotonic()
     other = Daemon(host=HOST, pid=1, version="1", started=1.0, pages=pages.address)
     builder.session.commit([Create(paths.daemon("builder", "another"), other)])
     answer = ocb("image", "log", "jammy")
     assert answer.stdout == "the end\n"
     assert "Connection refused; now its end, as recorded" in answer.stderr
+    assert time.monotonic() - began > 0.7
 
 
 def test_log_falls_back_to_the_end_in_the_record(builder: Builder, ocb: Ocb) -> None:

@@ -181,6 +181,15 @@ def test_ensure_makes_what_is_absent_and_writes_nothing_twice(zk_session: Sessio
     assert zk_session.last_zxid == before
 
 
+def test_what_somebody_makes_between_the_look_and_the_making_is_there(
+    zk_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zk_session.ensure("/ocb/x/y")
+    monkeypatch.setattr(zk_session, "_there", lambda *_: False)
+    zk_session.ensure("/ocb/x/y/z")
+    assert zk_session.get("/ocb/x/y/z") is not None
+
+
 def test_a_server_that_is_not_there_is_named_in_one_line() -> None:
     hosts = f"127.0.0.1:{free_port()}"
     with pytest.raises(Unavailable, match=f"does not answer at {hosts} .*refused.*; is it up") as failure:

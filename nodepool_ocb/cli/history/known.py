@@ -1,0 +1,86 @@
+"""Names and commands that ``history`` and ``events`` are asked for: what neither cluster nor journal knows is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from nodepool_ocb.cli.kit import output
+from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.views.history import entries
+from nodepool_ocb.views.history.entries import EntryRow
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+AT_ONCE: Final = 200  # entries that are read
+
+
+def newest_first(opened: Session, warn: bool = True) -> Iterator[EntryRow]:
+    """Every entry; one that cannot be read is named, if ``warn``, and left out."""
+    from nodepool_ocb.store import journal
+
+    numbers = journal.numbers(opened)[::-1]
+    for start in range(0, len(numbers), AT_ONCE):
+        for read in journal.read(opened, numbers[start : start + AT_ONCE]):
+            if read.entry is not None:
+                yield EntryRow(number=read.number, record=read.entry)
+            elif warn:
+                output.say(f"warning: this entry cannot be read: {read.problem}")
+
+
+def names(opened: Session, asked: Sequence[str], strict: bool = True) -> None:
+    """Raises NotFound for a name that is neither in the cluster nor in the journal; says so instead unless ``strict``.
+
+    An entry without room for all names may be about any, so where there is one it is said, too.
+    """
+    if not asked:
+        return
+    there = _there(opened)
+    left = [name for name in asked if name not in there]
+    cut = False
+    for row in newest_first(opened, warn=False) if left else ():
+        left = [name for name in left if not any(entries.about(each, [name]) for each in row.record.subjects)]
+        cut = cut or row.record.more > 0
+        if not left:
+            return
+    for name in left:
+        sentence = f"neither the cluster nor the journal has the name {name}{did_you_mean(name, there)}"
+        if strict and not cut:
+            raise NotFound(sentence)
+        output.say(sentence)
+
+
+def verb(opened: Session, asked: str) -> None:
+    """Raises BadParameter for what is no command, no noun, and in no entry."""
+    root = click.get_current_context().find_root()
+    known = set(_verbs(root.command, root))
+    nouns = {each.partition(" ")[0] for each in known}
+    noted = (row.record.verb for row in newest_first(opened, warn=False))
+    if asked not in known | nouns and not any(f"{each} ".startswith(f"{asked} ") for each in noted):
+        raise click.BadParameter(
+            f"there is no command {asked!r}{did_you_mean(asked, known | nouns)}", param_hint="--verb"
+        )
+
+
+def _there(opened: Session) -> set[str]:
+    """What people may name, of what is there now."""
+    from nodepool_ocb.store import images, tree
+
+    world = tree.load(opened)
+    vertices = {vertex.name for vertex in world.vertices()}
+    return {*world.nodes, *world.roles, *world.deployments, *vertices, *images.names(opened)}
+
+
+def _verbs(command: click.Command, ctx: click.Context) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        return
+    for name in command.list_commands(ctx):
+        below = command.get_command(ctx, name)
+        if isinstance(below, click.Group):
+            yield from (f"{name} {each}" for each in _verbs(below, ctx))
+        elif below is not None:
+            yield name
