@@ -106,7 +106,8 @@ def test_a_changed_file_is_noticed_without_a_signal_and_one_that_lost_its_images
     builders: BuilderFleet,
 ) -> None:
     image, north = builders.image("jammy"), builders.provider("north", "jammy")
-    builder = builders.builder(image, providers=[north]).start()
+    launcher = (str(Path(__file__).with_name("watchful_builder.py")),)
+    builder = builders.builder(image, providers=[north], launcher=launcher).start()
     builders.until_ready("jammy")
     builders.configure(builder, image, providers=[north, builders.provider("south", "jammy")])
     builders.until(lambda: builders.provided("south"), "the new provider has it")

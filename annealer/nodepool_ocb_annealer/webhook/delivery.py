@@ -63,11 +63,15 @@ def held(session: Session, locks: Locks, lock: Lock | None, owner: LockOwner) ->
 
 
 def attempt(session: Session, order: Order) -> Sent | Failed:
-    """Send what comes first of what was not sent. Raises Stale where another moved the cursor, and Unavailable."""
+    """Send what comes first of what was not sent. Raises Invalid where the cursor cannot be read, Stale
+    where another moved it, and Unavailable."""
     try:
         known, version = journal.cursor(session)
     except Invalid as unreadable:
-        return Failed(f"is sent nothing, for how far it was is not known: {unreadable}; mend or delete that record")
+        raise Invalid(
+            f"how far it was is not known: {unreadable}; to go on with what comes: nodepool-ocb record delete"
+            f" {paths.WEBHOOK}"
+        ) from unreadable
     numbers = journal.numbers(session)
     if known is None:
         known = Webhook(delivered=numbers[-1] if numbers else -1, at=session.now())

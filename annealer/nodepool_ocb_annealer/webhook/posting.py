@@ -219,6 +219,7 @@ class Posting:
                 self._appoint(time.monotonic() + AGAIN_SECONDS)
             case _:
                 self._failed(order, Failed(f"is sent nothing: {ended}"))
+                self.release()  # a person has to mend it, and may not where somebody works
         return False
 
     def _sent(self, order: Order, sent: Sent) -> bool:

@@ -315,8 +315,16 @@ def test_annealers_that_may_not_make_the_cursor_say_what_to_do_and_send_when_it_
 
 
 def test_a_cursor_that_cannot_be_read_sends_nothing_and_is_named(
-    start: Start, zk_session: Session, taker: Receiver, until: Until, caplog: pytest.LogCaptureFixture, ocb: Any
+    start: Start,
+    zk_session: Session,
+    taker: Receiver,
+    until: Until,
+    caplog: pytest.LogCaptureFixture,
+    ocb: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(posting, "PATIENT", 1000)
+    assert json.loads(ocb("record", "show", paths.WEBHOOK, "-o", "json").stdout)["cannot_be_read"] is None
     zk_session._client.set(paths.WEBHOOK, b"{oops")
     start()
     write(zk_session)
@@ -325,10 +333,10 @@ def test_a_cursor_that_cannot_be_read_sends_nothing_and_is_named(
     shown = ocb("status")
     assert "CANNOT BE READ" in shown.stdout
     assert paths.WEBHOOK in shown.stdout
-    zk_session._client.set(paths.WEBHOOK, b"")
+    until(lambda: ocb("record", "delete", paths.WEBHOOK, "--yes").exit_code == 0)
     until(lambda: begun(zk_session))
     write(zk_session)
-    until(lambda: taker.numbers == [1])
+    until(lambda: taker.numbers == [journal.numbers(zk_session)[-1]])
 
 
 def test_bodies_are_signed_with_the_key_as_its_file_has_it_and_nothing_is_sent_without_one(
@@ -491,14 +499,30 @@ def test_a_reload_tries_again_at_once_what_waits(
     until(lambda: cursor(zk_session).delivered == 0)  # type: ignore[union-attr]
 
 
-def test_a_lock_that_somebody_deleted_is_taken_again(
+def test_a_wake_up_that_was_lost_is_made_good_by_a_sweep(
     start: Start, zk_session: Session, taker: Receiver, until: Until
+) -> None:
+    one = start()
+    until(lambda: begun(zk_session) and one.sends and not one.annealer.posting._under_way)
+    one.session._client.watchers.pop(one.session.chroot + paths.JOURNAL)
+    write(zk_session)
+    time.sleep(0.1)
+    assert not taker.got
+    one.annealer.turns.sweep_soon()
+    until(lambda: taker.numbers == [0])
+
+
+def test_a_lock_that_somebody_deleted_is_taken_again_and_one_that_somebody_spoiled_is_named(
+    start: Start, zk_session: Session, taker: Receiver, until: Until, ocb: Any
 ) -> None:
     one = start()
     until(lambda: begun(zk_session) and one.sends)
     (name,) = zk_session.children(paths.WEBHOOK_LOCK) or ()
     zk_session.commit([Delete(f"{paths.WEBHOOK_LOCK}/{name}", 0)])
     until(lambda: zk_session.children(paths.WEBHOOK_LOCK) not in ([], [name]))
+    (name,) = zk_session.children(paths.WEBHOOK_LOCK) or ()
+    zk_session._client.set(f"{paths.WEBHOOK_LOCK}/{name}", b"{oops")
+    assert f"{paths.WEBHOOK_LOCK}/{name}" in ocb("status", "-o", "json").stdout
     write(zk_session)
     until(lambda: taker.numbers == [0])
 

@@ -151,6 +151,20 @@ def test_a_watch_tells_of_everything_below(zk_session: Session, until: Any) -> N
     assert seen == [("created", "/ocb/a/b"), ("changed", "/ocb/a"), ("deleted", "/ocb/a/b")]
 
 
+def test_another_watch_may_begin_while_an_event_is_told(zk_session: Session, until: Any) -> None:
+    seen: list[str] = []
+
+    def wake(_kind: str, path: str) -> None:
+        zk_session._client.watchers[f"/later{len(seen)}"] = lambda *_: None
+        seen.append(path)
+
+    zk_session.watch("/ocb", wake)
+    for number in range(3):
+        zk_session.commit([Create(f"/ocb/x{number}")])
+    until(lambda: len(seen) == 3)
+    assert zk_session.connections == 1
+
+
 def test_a_watcher_that_fails_takes_nothing_down(zk_session: Session) -> None:
     zk_session.watch("/ocb", lambda _kind, _path: [][0])
     zk_session.commit([Create("/ocb/a")])
