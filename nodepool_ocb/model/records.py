@@ -207,6 +207,15 @@ class DaemonPause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     pause: Aside
 
 
+class Former(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How what a run was given becomes what the run before it was given."""
+
+    given: Count  # what stood for that in the noderole's record
+    changes: tuple[tuple[tuple[str, ...], Json], ...] = ()  # keys in the document of Given, and what stood there
+    gone: tuple[tuple[str, ...], ...] = ()  # keys at which nothing stood
+    reason: str | None = None  # why that is not known
+
+
 class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``noderoles/<role>/runs/<run>``: what became of one attempt; the last ten are kept, some more for a while."""
 
@@ -221,6 +230,8 @@ class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     reason: str | None = None
     tail: str | None = None  # the end of the output, at most 4 KiB
     log: str | None = None  # HOST:FILE of the whole output
+    given: Count = 0  # one that succeeded: what stands for all that it was given
+    former: Former | None = None  # where that differs from what was given to the one before
 
 
 class Given(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

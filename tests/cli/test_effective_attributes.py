@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Create, Json
+from nodepool_ocb.model.records import Create, Former, Given, Json, NodeRole, Run, Set
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from tests.fixtures.commands import Ocb
 
@@ -83,3 +86,76 @@ def test_a_place_at_which_nothing_is_seen_is_told(ocb: Ocb) -> None:
     answer = ocb("noderole", "attributes", f"middle@{N1}", "middle/sizes")
     assert answer.exit_code == 3
     assert "sees nothing at middle/sizes" in answer.stderr
+
+
+FIRST, FAILED, LAST = "0000000001-a1", "0000000002-a2", "0000000003-a3"
+
+
+def run(outcome: str = "succeeded", **more: Any) -> Run:
+    return Run(annealer="a", started=1.0, ended=2.0, outcome=outcome, generation=1, epoch=1, **more)
+
+
+@pytest.fixture
+def ran(world: Session) -> Session:
+    """base@n1 has run three times: with a/b 1 and no a/c, in vain, and with a/b 2 and a/c 3."""
+    path = paths.noderole("base", N1)
+    znode = world.get(path)
+    assert znode is not None
+    record = replace(codec.decode(NodeRole, znode), given=12)
+    noted = Former(given=11, changes=((("attributes", "a", "b"), 1),), gone=(("attributes", "a", "c"),))
+    runs = {FIRST: run(given=11), FAILED: run("failed"), LAST: run(given=12, former=noted)}
+    world.commit(
+        [
+            Set(path, record, znode.version),
+            Create(paths.given("base", N1), Given(jig="test", attributes={"a": {"b": 2, "c": 3}})),
+            *(Create(paths.run("base", N1, name), each) for name, each in runs.items()),
+        ]
+    )
+    return world
+
+
+@pytest.mark.usefixtures("ran")
+def test_two_runs_are_compared_in_what_they_were_given(ocb: Ocb, ask: Ask) -> None:
+    answer = ocb("noderole", "attributes", f"base@{N1}", "--runs", FIRST, LAST)
+    assert answer.stdout == (f"a/b\n    {FIRST}: 1\n    {LAST}: 2\na/c\n    {FIRST}: not set\n    {LAST}: 3\n"), (
+        answer.output
+    )
+    turned = ask("noderole", "attributes", f"base@{N1}", "--runs", LAST, FIRST)
+    assert [(row["place"], row.get("one"), row.get("other")) for row in turned["differences"]] == [
+        ("a/b", 2, 1),
+        ("a/c", 3, None),
+    ]
+
+
+@pytest.mark.usefixtures("ran")
+@pytest.mark.parametrize(
+    ("line", "exit_code", "said"),
+    [
+        (["--runs", FIRST, "other"], 3, f"has no run other; it has: {FIRST}, {FAILED}, {LAST}"),
+        (["--runs", FAILED, LAST], 3, f"what {FAILED} was given is not kept: it failed"),
+        (["--runs", FIRST, LAST, "--changed"], 2, "stands alone"),
+        (["--runs", FIRST, LAST, "a/b"], 2, "stands alone"),
+        (["--reveal", "--diff", f"base@{N2}"], 2, "leave --diff away"),
+    ],
+)
+def test_what_cannot_be_compared_is_told(ocb: Ocb, line: list[str], exit_code: int, said: str) -> None:
+    answer = ocb("noderole", "attributes", f"base@{N1}", *line)
+    assert (answer.exit_code, said in answer.stderr) == (exit_code, True), answer.output
+
+
+def test_a_run_of_which_it_is_not_known_what_it_was_given_is_told(ran: Session, ocb: Ocb) -> None:
+    znode = ran.get(paths.run("base", N1, LAST))
+    assert znode is not None
+    ran.commit([Set(znode.path, run(given=12, former=Former(given=11, reason="too much")), znode.version)])
+    answer = ocb("noderole", "attributes", f"base@{N1}", "--runs", FIRST, LAST)
+    assert (answer.exit_code, f"what {FIRST} was given is not known: too much" in answer.stderr) == (3, True)
+
+
+def test_two_runs_of_one_number_were_given_the_same_though_that_is_not_known(ran: Session, ocb: Ocb) -> None:
+    name = "0000000002-b1"
+    ran.commit([Create(paths.run("base", N1, name), run(given=11))])
+    znode = ran.get(paths.run("base", N1, LAST))
+    assert znode is not None
+    ran.commit([Set(znode.path, run(given=12, former=Former(given=11, reason="too much")), znode.version)])
+    answer = ocb("noderole", "attributes", f"base@{N1}", "--runs", FIRST, name)
+    assert (answer.exit_code, "were given the same" in answer.stderr) == (0, True), answer.output

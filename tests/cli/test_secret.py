@@ -67,6 +67,9 @@ def test_a_secret_is_encrypted_before_it_is_written_and_shown_to_nobody(world: S
     assert ask("noderole", "show", DB)["attributes"]["user"] == {"db": {"password": "(secret)"}}
     assert "enc:" not in given("", "noderole", "show", DB)
     assert ask("noderole", "show", DB, "--reveal")["attributes"]["user"] == {"db": {"password": SECRET}}
+    assert SECRET not in given("", "noderole", "attributes", DB, "--explain")
+    assert f'db/password  "{SECRET}"' in given("", "noderole", "attributes", DB, "db/password", "--reveal")
+    assert ask("noderole", "attributes", DB, "--reveal")["attributes"]["db"]["password"] == SECRET
 
 
 @pytest.mark.usefixtures("key")

@@ -11,16 +11,18 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import attributes, claim, inputs
 from nodepool_ocb.engine.world import Vertex
-from nodepool_ocb.errors import Spoiled
+from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Given, Json, Set
+from nodepool_ocb.model.records import Change, Create, Former, Given, Json, Set
 from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Znode
 
 Blobs = Mapping[str, Znode | None]
 
+NO_ROOM: Final = "there was no room to keep it"
+NOTHING_KEPT: Final = "nothing of it was kept"
 TAKEN_OVER: Final = "its run was taken over, and had begun with something else than what is given now"
 
 
@@ -38,6 +40,8 @@ class Results(msgspec.Struct, frozen=True):
     wall: Sequence[Change] = ()
     given: Sequence[Create | Set] = ()
     number: int = 0
+    former: Former | None = None  # for the record of the run
+    instant: bool = False  # there was nothing to run, and nothing was given
 
     @property
     def changes(self) -> list[Change]:
@@ -46,12 +50,13 @@ class Results(msgspec.Struct, frozen=True):
     @property
     def smaller(self) -> Results:
         """Without what can be done without, where there is no room for it: what was given is kept as its number alone."""
-        return Results(self.wall, [_brief(change) for change in self.given], self.number)
+        former = self.former and Former(given=self.former.given, reason=NO_ROOM)
+        return Results(self.wall, [_brief(change) for change in self.given], self.number, former)
 
 
 def _brief(change: Create | Set) -> Create | Set:
     jig = change.data.jig if isinstance(change.data, Given) else ""
-    return replace(change, data=Given(jig=jig, reason="there was no room to keep it"))
+    return replace(change, data=Given(jig=jig, reason=NO_ROOM))
 
 
 def read(session: Session, sources: inputs.Sources) -> Blobs:
@@ -70,9 +75,13 @@ def results(grant: claim.Grant, read: Blobs, sent: Sent, secrets: Secrets, outco
     judged = sent.judged
     if not outcome.ordered:
         judged = inputs.Judged(inputs.UNKNOWN, Given(jig=judged.given.jig, reason=TAKEN_OVER))
-    given = given_changes(grant.vertex, read, judged) if judged.number != grant.record.given else []
+    another = judged.number != grant.record.given
+    given = given_changes(grant.vertex, read, judged) if another else []
+    former = former_of(grant.vertex, grant.record.given, read, judged) if another and grant.record.given else None
     added = attributes.wall(sent.opened.attributes, outcome.attributes)
-    return Results(wall_changes(grant.vertex, read, partial(_sealed, secrets, sent, added)), given, judged.number)
+    return Results(
+        wall_changes(grant.vertex, read, partial(_sealed, secrets, sent, added)), given, judged.number, former
+    )
 
 
 def _sealed(secrets: Secrets, sent: Sent, added: Mapping[str, Json], before: Mapping[str, Json]) -> dict[str, Json]:
@@ -86,6 +95,22 @@ def given_changes(vertex: Vertex, read: Blobs, judged: inputs.Judged) -> list[Cr
     if znode is None:
         return [Create(path, keep)] if keep is not None else []
     return [Set(path, keep or Given(jig=judged.given.jig), znode.version)]
+
+
+def former_of(vertex: Vertex, number: int, read: Blobs, judged: inputs.Judged) -> Former:
+    """What a run notes of the one before it, which was given something else; ``number``: what stood for that."""
+    znode = read[paths.given(vertex.role, vertex.node.name)]
+    jig = judged.given.jig
+    if znode is not None:
+        try:
+            then = codec.decode(Given, znode)
+        except Invalid as wrong:
+            return Former(given=number, reason=str(wrong))
+    elif number in (inputs.of_nothing(jig).number, inputs.of_instant(jig)):
+        then = Given(jig=jig)
+    else:
+        return Former(given=number, reason=NOTHING_KEPT)
+    return inputs.former(inputs.kept(judged.given) or Given(jig=jig), then, number)
 
 
 def wall_changes(

@@ -61,6 +61,8 @@ def conclude(
     moved = apply({vertex: event}, now, by=grant.annealer, reason=run.reason)
     if event is Event.SUCCEED and results.number:
         more = {"given": results.number}
+        if not results.instant:
+            run = replace(run, given=results.number, former=results.former)
     if more:
         moved[vertex] = replace(moved[vertex], **more)
     return _of_run(grant, moved, run, event, results.changes)

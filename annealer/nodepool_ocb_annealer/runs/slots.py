@@ -132,7 +132,7 @@ class Working:
     def start(self, attempt: Attempt, done: Done, after_seconds: float = 0.0) -> None:
         """Give the jig its order: ``done`` is called with the answer, at once where there is nothing to run."""
         if self._nothing_to_run(attempt):
-            nothing = attributes.Results(number=inputs.of_instant(attempt.jig))
+            nothing = attributes.Results(number=inputs.of_instant(attempt.jig), instant=True)
             done(Answer(Event.ENDED, INSTANT, self._session.now(), nothing))
             return
         sources = inputs.sources(self._world, attempt.grant.vertex, attempt.role)

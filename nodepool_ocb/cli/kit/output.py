@@ -141,6 +141,14 @@ def text(value: View, words: str) -> None:
         _write(public(value), words.splitlines())
 
 
+def texts(many: Sequence[tuple[View, str]]) -> None:
+    """Things that are texts for people, an empty line between two; a list in JSON and YAML."""
+    if chosen() == "table":
+        terminal.text("\n\n".join(words.rstrip("\n") for _, words in many))
+    else:
+        _write([public(value) for value, _ in many], [line for _, words in many for line in words.splitlines()])
+
+
 def line(value: View) -> None:
     """One JSON object in a line, at once, as ``--watch`` gives them."""
     terminal.document(public(value), indent=None)

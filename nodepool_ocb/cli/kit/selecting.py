@@ -21,6 +21,7 @@ from nodepool_ocb.engine.world import NodeView, Vertex, World
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
+STDIN: Final = "-"
 MOST_LETTERS: Final = 16 * 1024 * 1024  # of a list on stdin
 
 nodes_argument = click.argument("fqdns", nargs=-1, metavar="[FQDN...|-]", shell_complete=completion.nodes)
@@ -170,7 +171,7 @@ def listed(lines: Iterable[str]) -> Iterator[str]:
 
 def _with_stdin(given: Iterable[str]) -> Iterator[str]:
     for name in given:
-        if name != "-":
+        if name != STDIN:
             yield name
             continue
         try:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import catalogue, noderole_of
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.noderoles import outdated
+from nodepool_ocb.cli.kit.sealing import reveal_option
+from nodepool_ocb.cli.noderoles import outdated, runs
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.inputs.effective import Effective, below, effective, unlike
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import NotFound
+from nodepool_ocb.model import paths
 from nodepool_ocb.views.attributes import effective as shown
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
+
+RUNS: Final = "Where two runs that succeeded were given something else."
 
 
 @click.command(cls=Verb)
@@ -27,23 +31,38 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="Each value with what it hides.")
 @click.option("--diff", "other", metavar="ROLE@FQDN", shell_complete=completion.noderoles, help="Only what differs.")
 @click.option("--changed", is_flag=True, help="What its newest run was given otherwise.")
-def attributes(name: str, places: Sequence[str], explain: bool, other: str | None, changed: bool) -> None:
+@click.option("--runs", "two", nargs=2, metavar="RUN RUN", shell_complete=completion.runs, help=RUNS)
+@reveal_option
+def attributes(
+    name: str,
+    places: Sequence[str],
+    explain: bool,
+    other: str | None,
+    changed: bool,
+    two: tuple[str, str] | None,
+    reveal: bool,
+) -> None:
     """The attributes that the jig of a noderole would see now, each with the layer that says it.
 
     PATH: an attribute's name, or a path a/b/c; the default is all.
     """
-    if changed and (other is not None or explain or places):
-        raise click.UsageError("--changed stands alone")
+    if (changed or two) and (other is not None or explain or places or reveal or (changed and two)):
+        raise click.UsageError(f"--{'changed' if changed else 'runs'} stands alone")
+    if reveal and other is not None:
+        raise click.UsageError("--reveal shows one noderole; leave --diff away")
     with session.session() as opened:
         world = session.load(opened)
         vertex = noderole_of(world, name)
         if changed:
             _changed(opened, world, vertex)
             return
+        if two is not None:
+            _compare_runs(opened, vertex, *two)
+            return
         if other is not None:
             _compare(opened, world, (vertex, noderole_of(world, other)), places)
             return
-        document = shown.document(name, _of(opened, world, vertex, places))
+        document = shown.document(name, _of(opened, world, vertex, places, reveal=reveal))
     if explain:
         output.text(document, "\n".join(shown.explained(document)))
     else:
@@ -59,6 +78,29 @@ def _compare(opened: Session, world: World, both: tuple[Vertex, Vertex], places:
     output.text(document, "\n".join(shown.compared(document)))
 
 
+def _compare_runs(opened: Session, vertex: Vertex, one: str, other: str) -> None:
+    from nodepool_ocb.store.client import blobs
+
+    recorded = runs.recorded(opened, vertex)
+    records = dict(recorded)
+    for name in (one, other):
+        if name not in records:
+            raise NotFound(f"{vertex.name} has no run {name}; it has: {', '.join(records) or 'none'}")
+        if records[name].outcome != "succeeded":
+            raise NotFound(f"what {name} was given is not kept: it {records[name].outcome}, and did not succeed")
+    [newest] = blobs.given(opened, [paths.given(vertex.role, vertex.node.name)])
+    succeeded = sorted((each for each in recorded if each[1].outcome == "succeeded"), reverse=True)
+    given = inputs.of_runs(vertex.record, newest, succeeded)
+    same = records[one].given == records[other].given not in (0, inputs.UNKNOWN)
+    for name in (one, other):
+        if given[name].reason and not same:
+            raise NotFound(f"what {name} was given is not known: {given[name].reason}")
+    document = shown.of_runs(one, other, [] if same else inputs.between(given[one], given[other]))
+    if not document.differences:
+        output.say(f"{one} and {other} were given the same")
+    output.text(document, "\n".join(shown.compared(document)))
+
+
 def _changed(opened: Session, world: World, vertex: Vertex) -> None:
     rows = outdated.rows(opened, world, outdated.find(opened, world, [vertex]))
     if not rows:
@@ -68,14 +110,21 @@ def _changed(opened: Session, world: World, vertex: Vertex) -> None:
 
 
 def _of(
-    opened: Session, world: World, vertex: Vertex, places: Sequence[str], *, strict: bool = True
+    opened: Session, world: World, vertex: Vertex, places: Sequence[str], *, strict: bool = True, reveal: bool = False
 ) -> list[Effective]:
-    """What a noderole sees at these places; raises NotFound for one at which there is nothing, where that is ``strict``."""
+    """What a noderole sees at these places; raises NotFound for one at which there is nothing, where that is ``strict``.
+
+    ``reveal``: with what is encrypted in plain text; raises Sealed without the key.
+    """
     from nodepool_ocb.catalogue import rules
+    from nodepool_ocb.cli.kit import sealing
     from nodepool_ocb.store.client import blobs
 
     sources = inputs.sources(world, vertex, world.role_of(vertex))
-    found = effective(inputs.brought(sources, blobs.attributes(opened, sources.blobs)))
+    read = blobs.attributes(opened, sources.blobs)
+    if reveal:
+        read = {path: sealing.revealed(blob) for path, blob in read.items()}
+    found = effective(inputs.brought(sources, read))
     known = catalogue(world)
     wanted = [rules.place(known, vertex.role, each) for each in places]
     for place in wanted if strict else ():

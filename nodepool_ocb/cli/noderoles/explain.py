@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.names import noderole_of
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.kit.selecting import STDIN, Noderoles, noderoles_argument, selector_option
 from nodepool_ocb.cli.noderoles import outdated, runs
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
@@ -18,33 +19,45 @@ from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views import explanation as explaining
 from nodepool_ocb.views.explanation import FailedRun, RolloutPointer, SkippedDocument
 from nodepool_ocb.views.rollouts.rows import Key
+from nodepool_ocb.views.view import View
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
-name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=completion.noderoles)
-
 
 @click.command(cls=Verb)
-@name_argument
-def explain(name: str) -> None:
-    """Why a noderole does not run: every reason, what holds it back, since when, and what to do."""
+@noderoles_argument
+@selector_option
+def explain(names: Sequence[str], selector: str | None) -> None:
+    """Why a noderole does not run: every reason, what holds it back, since when, and what to do.
+
+    Of more than one, each after the other; with -o json and yaml a list.
+    """
+    single = selector is None and len(names) == 1 and names[0] != STDIN  # what a run of tasks skipped has no noderole
+    meant = None if single else Noderoles(names, selector)
     with session.session() as opened:
         world = session.load(opened)
-        now = opened.now()
-        if skipped := _skipped(opened, world, name):
-            output.text(skipped, explaining.skipped_words(skipped))
+        if meant is None:
+            output.text(*_explained(opened, world, names[0]))
             return
-        vertex = noderole_of(world, name)
-        if vertex.record.state is not State.ACTIVE or vertex.record.refresh:
-            world.spoiled |= runs.spoiled(opened, vertex)
-        explanation = explaining.explain(world, vertex, now, _rollouts(opened, world.line(vertex.record.deployment)))
-        failed = explanation.failed
-        last = runs.recorded(opened, failed)[-1:] if failed else []
-        changed = outdated.rows(opened, world, outdated.find(opened, world, [vertex]))
+        chosen = meant.of(opened, world)
+        output.texts([_explained(opened, world, vertex.name) for vertex in chosen])
+
+
+def _explained(opened: Session, world: World, name: str) -> tuple[View, str]:
+    """The explanation, and as words; raises NotFound."""
+    if skipped := _skipped(opened, world, name):
+        return skipped, explaining.skipped_words(skipped)
+    vertex, now = noderole_of(world, name), opened.now()
+    if vertex.record.state is not State.ACTIVE or vertex.record.refresh:
+        world.spoiled |= runs.spoiled(opened, vertex)
+    explanation = explaining.explain(world, vertex, now, _rollouts(opened, world.line(vertex.record.deployment)))
+    failed = explanation.failed
+    last = runs.recorded(opened, failed)[-1:] if failed else []
+    changed = outdated.rows(opened, world, outdated.find(opened, world, [vertex]))
     run = FailedRun(last[0][0], failed.name, last[0][1]) if failed and last else None
     shown = explaining.document(explanation, run, next(iter(changed), None))
-    output.text(shown, explaining.words(shown, now))
+    return shown, explaining.words(shown, now)
 
 
 def _skipped(opened: Session, world: World, name: str) -> SkippedDocument | None:

@@ -1,8 +1,9 @@
 """What a noderole's jig is given: the layers of attributes that it sees, what is kept of them, and what differs since."""
 
-from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant
+from nodepool_ocb.engine.inputs.former import former, of_runs
+from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant, of_nothing
 from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, Sources, brought, layers, sources, visible
-from nodepool_ocb.engine.inputs.outdated import Difference, all_outdated, differences, outdated, read_for
+from nodepool_ocb.engine.inputs.outdated import Difference, all_outdated, between, differences, outdated, read_for
 from nodepool_ocb.engine.inputs.templates import resting_on
 
 __all__ = [
@@ -14,12 +15,16 @@ __all__ = [
     "Layer",
     "Sources",
     "all_outdated",
+    "between",
     "brought",
     "differences",
+    "former",
     "judged",
     "kept",
     "layers",
     "of_instant",
+    "of_nothing",
+    "of_runs",
     "outdated",
     "read_for",
     "resting_on",

@@ -77,6 +77,11 @@ def of_instant(jig: str) -> int:
     return _number(_encoded(Given(jig=jig, reason="there was nothing to run")))
 
 
+def of_nothing(jig: str) -> Judged:
+    """What a run is given of which there is nothing to tell but its jig."""
+    return _numbered(Given(jig=jig))
+
+
 def kept(given: Given) -> Given | None:
     """What is stored of it: long texts by their digest, and nothing of what is too large; None where there is nothing to tell."""
     short = msgspec.structs.replace(given, attributes=_short(given.attributes), beside=_short(given.beside))

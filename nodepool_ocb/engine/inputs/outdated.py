@@ -88,19 +88,27 @@ def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None
     if new.reason:
         return [Difference("everything", now=new.reason)]
     old = before or Given(jig=now.given.jig)
-    of_layers = layers(found, blobs)
+    return between(old, new, layers(found, blobs)) or [
+        Difference("jig", "another", new.jig, "role")
+    ]  # of what was given nothing but the jig is known
+
+
+def between(old: Given, new: Given, of_layers: Sequence[Layer] = ()) -> list[Difference]:
+    """What differs from one to the other, by place; ``of_layers``: who may say what is there now.
+
+    Where what one of them was is not known, that is the one difference.
+    """
+    if old.reason or new.reason:
+        return [Difference("everything", old.reason or msgspec.UNSET, new.reason or msgspec.UNSET)]
     changed = {key: (one, other) for key, one, other in compared(old.attributes, new.attributes)}
     for place in sorted(old.beside.keys() | new.beside.keys()):
         one, other = old.beside.get(place, MISSING), new.beside.get(place, MISSING)
         if differ(one, other):
             changed.setdefault(tuple(place.split("/")), (one, other))
-    different = [
+    return [
         *_of_role(old, new),
         *(_attribute(key, one, other, of_layers) for key, (one, other) in sorted(changed.items())),
     ]
-    return different or [
-        Difference("jig", "another", new.jig, "role")
-    ]  # of what was given nothing but the jig is known
 
 
 def _of_role(before: Given, now: Given) -> Iterator[Difference]:

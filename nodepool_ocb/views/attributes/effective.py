@@ -8,6 +8,7 @@ import msgspec
 
 from nodepool_ocb.engine.inputs.effective import Effective, Said, Unlike
 from nodepool_ocb.engine.inputs.layers import Kind, Origin
+from nodepool_ocb.engine.inputs.outdated import Difference
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.views.attributes.values import text
 from nodepool_ocb.views.view import View
@@ -51,7 +52,7 @@ class EffectiveDocument(View, frozen=True, kw_only=True):
 
 
 class UnlikeRow(View, frozen=True, kw_only=True):
-    """A place at which two noderoles see different values; UNSET for the one that sees nothing there."""
+    """A place at which two noderoles see, or two runs were given, different values; UNSET where there was nothing."""
 
     place: str
     one: Json | msgspec.UnsetType
@@ -61,7 +62,7 @@ class UnlikeRow(View, frozen=True, kw_only=True):
 
 
 class UnlikeDocument(View, frozen=True, kw_only=True):
-    """How two noderoles differ in what they see."""
+    """How two noderoles differ in what they see, or two runs in what they were given."""
 
     one: str
     other: str
@@ -95,6 +96,15 @@ def explained(shown: EffectiveDocument) -> Iterator[str]:
 def unlike(one: str, other: str, found: Sequence[Unlike]) -> UnlikeDocument:
     """How the noderoles of these names differ."""
     return UnlikeDocument(one=one, other=other, differences=tuple(map(_unlike, found)))
+
+
+def of_runs(one: str, other: str, found: Iterable[Difference]) -> UnlikeDocument:
+    """How the runs of these names differ in what they were given; nobody knows any more who said it."""
+    rows = (
+        UnlikeRow(place=each.what, one=each.before, other=each.now, layer_of_one=None, layer_of_other=None)
+        for each in found
+    )
+    return UnlikeDocument(one=one, other=other, differences=tuple(rows))
 
 
 def compared(shown: UnlikeDocument) -> Iterator[str]:

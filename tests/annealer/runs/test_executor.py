@@ -14,7 +14,7 @@ from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Suspicion
-from nodepool_ocb.model.records import Create, Daemon, Given, Node, NodeRole, Set, State
+from nodepool_ocb.model.records import Create, Daemon, Former, Given, Node, NodeRole, Set, State
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from nodepool_ocb_annealer.runs.attributes import Results
@@ -161,7 +161,8 @@ def test_an_outcome_that_stays_too_large_is_logged_once(caplog: pytest.LogCaptur
     assert [record.levelname for record in caplog.records if "too large" in record.message] == ["WARNING"]
 
 
-GIVEN = Results((), [Create(paths.given("a", "n"), Given(jig="noop", attributes={"a": 1}))], 7)
+NOTED = Former(given=6, changes=((("attributes", "a"), 0),))
+GIVEN = Results((), [Create(paths.given("a", "n"), Given(jig="noop", attributes={"a": 1}))], 7, NOTED)
 
 
 def test_what_a_run_was_given_is_written_with_its_end_in_one_transaction() -> None:
@@ -176,6 +177,16 @@ def test_what_a_run_was_given_is_written_with_its_end_in_one_transaction() -> No
     assert isinstance(written.data, NodeRole)
     assert (written.data.state, written.data.given) == (State.ACTIVE, 7)
     assert changes[paths.given("a", "n")] == GIVEN.given[0]
+    run = story.attempt.conclusion.run
+    assert (run.given, run.former) == (7, NOTED)
+
+
+def test_where_there_was_nothing_to_run_the_run_notes_nothing() -> None:
+    story = Story()
+    story.claim()
+    story.end(Event.ENDED, Succeeded({}), results=replace(GIVEN, instant=True))
+    assert story.attempt.conclusion is not None
+    assert (story.attempt.conclusion.run.given, story.attempt.conclusion.run.former) == (0, None)
 
 
 def test_a_run_that_failed_was_given_what_the_one_before_was() -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.engine import attributes as blobs
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Given, Json, Node, NodeRole, Set, State
+from nodepool_ocb.model.records import Change, Create, Former, Given, Json, Node, NodeRole, Set, State
 from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Znode
@@ -99,3 +100,31 @@ def test_of_a_run_that_began_with_something_else_it_is_not_known_what_it_was_giv
         assert (found.number, kept.data) == (7, judged.given)
     else:
         assert (found.number, kept.data) == (inputs.UNKNOWN, Given(jig="script", reason=attributes.TAKEN_OVER))
+
+
+def noted(number: int, now: Given, before: Znode | None) -> Former:
+    return attributes.former_of(vertex(), number, {GIVEN: before}, inputs.Judged(7, now))
+
+
+def test_a_run_notes_how_the_one_before_it_was_given_something_else() -> None:
+    now = Given(jig="script", attributes={"a": 2})
+    before = znode(GIVEN, {"schema": 1, "jig": "script", "attributes": {"a": 1}})
+    assert noted(6, now, before) == Former(given=6, changes=((("attributes", "a"), 1),))
+    nothing = inputs.of_nothing("script").number
+    assert noted(nothing, now, None) == Former(given=nothing, gone=(("attributes",),))
+    assert noted(6, now, None) == Former(given=6, reason=attributes.NOTHING_KEPT)
+    spoiled = noted(6, now, Znode(GIVEN, b"{", 3, 0))
+    assert (spoiled.changes, bool(spoiled.reason)) == ((), True)
+
+
+@pytest.mark.parametrize(("number", "notes"), [(0, False), (7, False), (6, True)])
+def test_it_notes_that_where_there_was_one_and_it_was_given_something_else(number: int, notes: bool) -> None:
+    grant = SimpleNamespace(vertex=vertex(), record=replace(vertex().record, given=number))
+    judged = inputs.Judged(7, Given(jig="script", attributes={"a": 1}))
+    sent = attributes.Sent(Opened(), judged)
+    read: attributes.Blobs = {WALL: None, GIVEN: znode(GIVEN, {"schema": 1, "jig": "script"})}
+    found = attributes.results(cast("Grant", grant), read, sent, Secrets(), Succeeded({}))
+    assert (found.former is not None) is notes
+    if found.former is not None:
+        assert found.smaller.former == Former(given=6, reason=attributes.NO_ROOM)
+        assert found.changes != found.smaller.changes
