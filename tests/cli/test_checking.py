@@ -67,7 +67,7 @@ def check(ocb: Ocb, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
 
     def run(meanwhile: Callable[[], None]) -> Result:
         worlds = waiting.worlds
-        monkeypatch.setattr(waiting, "worlds", lambda deadline: (meanwhile(), worlds(deadline))[1])
+        monkeypatch.setattr(waiting, "worlds", lambda *given: (meanwhile(), worlds(*given))[1])
         return ocb("noderole", "check", NAME, "--wait", "--timeout", "20")
 
     return run
@@ -100,3 +100,25 @@ def test_where_no_check_ran_the_one_before_it_does_not_count(
     becomes(runs=(("4-check", "drifted", 4),), run="5", epoch=5)
     answer = check(lambda: becomes(runs=(("6", "succeeded", 6),), run="6", epoch=6))
     assert (answer.exit_code, "1 unknown" in answer.stderr) == (1, True), answer.output
+
+
+def test_who_waits_for_a_check_is_told_how_far_it_is_and_why_it_waits_again_at_the_time_out(
+    becomes: Callable[..., None], ocb: Ocb
+) -> None:
+    becomes(runs=(("5", "succeeded", 5),), run="5", epoch=5)
+    assert ocb("node", "hold", "n1.example.com", "--reason", "new disk").exit_code == 0
+    answer = ocb("noderole", "check", NAME, "--wait", "--timeout", "0.1")
+    assert answer.exit_code == 5
+    assert "0 of 1 checked, 1 waiting; 0:00" in answer.stderr
+    lines = [line for line in answer.stderr.splitlines() if line.startswith("waiting: node n1.example.com is held by")]
+    assert len(lines) == 2, "when it begins to wait, and at its end"
+
+
+def test_who_waits_for_what_is_held_is_told_why_again_at_the_time_out(becomes: Callable[..., None], ocb: Ocb) -> None:
+    becomes(runs=(("5", "succeeded", 5),), run="5", epoch=5)
+    assert ocb("node", "hold", "n1.example.com", "--reason", "new disk").exit_code == 0
+    answer = ocb("noderole", "refresh", NAME, "--wait", "--timeout", "0.1")
+    assert answer.exit_code == 5
+    *lines, error = answer.stderr.splitlines()
+    assert len([line for line in lines if line.startswith("waiting: node n1.example.com is held by")]) == 2
+    assert error.startswith("error: ")

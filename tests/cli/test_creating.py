@@ -87,3 +87,15 @@ def test_the_hints_that_the_seed_names_are_checked_and_others_are_free(ask: Ask,
     assert ocb("node", "set", N1, "hints.admin-mac=x").exit_code == 1
     ask("node", "set", N1, "hints.admin-mac=")
     assert "admin-mac" not in ask("node", "show", N1)["hints"]
+
+
+def test_a_dry_run_of_many_changes_ends_with_how_many_there_are(ocb: Ocb, tmp_path: Path) -> None:
+    table = tmp_path / "nodes.csv"
+    table.write_text("fqdn,rack\n" + "".join(f"n{number}.example.com,r1\n" for number in range(20)))
+    dry = ocb("node", "import", str(table), "--dry-run")
+    assert dry.exit_code == 10
+    assert dry.stderr.splitlines()[-1] == "in all: 20 nodes to create"
+    assert "rack: r1" in dry.stdout
+    assert "->" not in dry.stdout, "what is made was nothing before"
+    table.write_text("fqdn,rack\nn1.example.com,r1\n")
+    assert "in all" not in ocb("node", "import", str(table), "--dry-run").stderr

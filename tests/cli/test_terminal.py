@@ -344,6 +344,9 @@ def test_what_is_said_after_half_a_line_begins_a_line_on_a_terminal_and_a_pipe_g
     assert print_half_a_line() == "one\ntw"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert print_half_a_line() == "one\ntw\n"
+    with logs.printer(raw=False) as out:
+        out(b"one\n")
+    assert capsys.readouterr().out == "one\n"
 
 
 def test_the_first_column_of_a_table_stays_however_narrow_the_terminal_is() -> None:

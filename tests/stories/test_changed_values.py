@@ -90,6 +90,9 @@ def test_a_changed_attribute_of_a_deployment_is_run_again_by_exactly_those_that_
     said = site("deployment", "set", "lab", "a2", 'a2-text="new"')
     assert f"{len(seen_by)} noderoles are outdated in deployment lab: nodepool-ocb deployment commit lab" in said
     assert site.outdated() == seen_by
+    assert site("noderole", "list", "-l", "outdated") == site("noderole", "list", "--outdated")
+    assert "DIFFERENT" not in site("noderole", "list", "-l", "outdated or state:ACTIVE")
+    assert {row["state"] for row in site.ask("noderole", "list", "-l", "outdated")} == {"ACTIVE"}
     (changed,) = site.ask("noderole", "attributes", min(seen_by), "--changed")
     assert (changed["what"], changed["before"], changed["now"]) == ("a2/text", "old", "new")
     planned = site.ask("deployment", "commit", "lab", "--dry-run", exit_code=10)

@@ -9,6 +9,7 @@ import logging
 import random
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -196,8 +197,18 @@ def report_rows(
         _note(notes)
     if not rows:
         output.say("nothing to do")
+    if dry_run and len(rows) > NOTES and output.chosen() == "table":
+        output.say(f"in all: {_summary(rows)}")
     if dry_run and rows:
         raise click.exceptions.Exit(10)
+
+
+def _summary(rows: Sequence[ChangeRow]) -> str:
+    """How much of what: "3 attributes to change, 20 nodes to create"."""
+    found = sorted(Counter((row.kind, row.change) for row in rows).items())
+    return ", ".join(
+        f"{counted(count, kind, kind if kind.endswith('s') else None)} to {what}" for (kind, what), count in found
+    )
 
 
 def _note(notes: Sequence[str]) -> None:

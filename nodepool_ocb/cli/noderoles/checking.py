@@ -12,14 +12,17 @@ from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
 from nodepool_ocb.cli.kit.selecting import Noderoles, noderoles_argument, selector_option
 from nodepool_ocb.cli.noderoles import runs, waiting
+from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine import commands, drift
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.errors import Conflict, NotFound, TimedOut
 from nodepool_ocb.model.drift import Drift
 from nodepool_ocb.model.records import Change, State
 from nodepool_ocb.views.drift import found as shown
+from nodepool_ocb.views.pictures.tally import Tally
+from nodepool_ocb.views.progress import held_up
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -78,12 +81,7 @@ def _awaited(asked: Mapping[str, int], timeout_seconds: float | None) -> list[sh
 
     ``asked``: the epoch that the check of each is above. What it found is told from its run where the noderole ran again since.
     """
-    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    for world, _ in waiting.worlds(deadline):
-        found = [world.vertex(name) for name in asked]
-        if None in found:
-            raise NotFound(f"{next(name for name in asked if world.vertex(name) is None)} was deleted")
-        vertices = [vertex for vertex in found if vertex is not None]
+    for vertices in _standings(list(asked), timeout_seconds):
         if all(vertex.record.check is None for vertex in vertices):
             with session.session() as opened:
                 rows = _rows(opened, vertices)
@@ -93,7 +91,37 @@ def _awaited(asked: Mapping[str, int], timeout_seconds: float | None) -> list[sh
                 }
                 since = {vertex.name: shown.of_run(vertex, *found) for vertex, found in newest.items() if found}
                 return [since.get(row.noderole, row) for row in rows]
-    raise AssertionError("worlds() ends by an exception")
+    raise AssertionError("what is waited for ends by an exception")
+
+
+def _standings(names: Sequence[str], timeout_seconds: float | None) -> Iterator[list[Vertex]]:
+    """The noderoles at once and after every change, while how far it is and what holds it up is told.
+
+    Raises TimedOut, or NotFound where one was deleted.
+    """
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    last, waits_for = World(), list[str]()
+    try:
+        with waits.going_on("the check", lambda: "noderole drift"), waits.Progress() as progress:
+            for last, _ in waiting.worlds(deadline, waits.TICK_SECONDS):
+                found = [last.vertex(name) for name in names]
+                if None in found:
+                    raise NotFound(f"{next(name for name in names if last.vertex(name) is None)} was deleted")
+                vertices = [vertex for vertex in found if vertex is not None]
+                waits_for = [vertex.name for vertex in vertices if vertex.record.check is not None]
+                progress.note(held_up(last, waits_for, time.time()))
+                progress.tell(_tally(vertices))
+                yield vertices
+    except TimedOut:
+        waiting.say_what_holds_up(last, waits_for)
+        raise
+
+
+def _tally(vertices: Sequence[Vertex]) -> Tally:
+    """How many are checked, and how many checks run."""
+    left = [vertex.record for vertex in vertices if vertex.record.check is not None]
+    running = sum(record.state is State.TRANSITION for record in left)
+    return Tally("checked", {"checked": len(vertices) - len(left), "running": running, "waiting": len(left) - running})
 
 
 def _rows(opened: Session, vertices: Iterable[Vertex]) -> list[shown.DriftRow]:

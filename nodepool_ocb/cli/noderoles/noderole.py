@@ -22,7 +22,7 @@ from nodepool_ocb.cli.noderoles.explain import explain
 from nodepool_ocb.cli.noderoles.log import log
 from nodepool_ocb.cli.noderoles.setting import set_, unset
 from nodepool_ocb.cli.rollouts import turns
-from nodepool_ocb.engine import claim, commands, unreadable
+from nodepool_ocb.engine import claim, commands, selection, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
@@ -101,12 +101,19 @@ def list_(
                 find(world, name)
         meant = noderoles_meant(opened, world, selector)
         found = [each for each in world.vertices() if wanted(each) and (meant is None or each.name in meant)]
-        if only_outdated:
-            changed = outdated.rows(opened, world, outdated.find(opened, world, found))
+        among = outdated.find(opened, world, found) if only_outdated or _asks_outdated(selector) else None
+        if among is not None and (only_outdated or 0 < len(found) == len(among.vertices)):
+            changed = outdated.rows(opened, world, among)
             output.things(changed, ("noderole", "deployment", "different", "advice"), key="noderole")
             return
     rows = [shown.row(vertex) for vertex in sorted(found, key=lambda each: each.name)]
     output.things(rows, ("noderole", "state", "deployment", "since", "reason"), key="noderole")
+
+
+def _asks_outdated(selector: str | None) -> bool:
+    """Whether a table may say what differs, as all that a selector means may be outdated."""
+    asks = selector is not None and selection.asks_outdated(selection.parse(selector))
+    return asks and output.chosen() == "table"
 
 
 def _watch(wanted: Callable[[Vertex], bool]) -> None:

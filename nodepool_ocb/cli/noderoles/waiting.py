@@ -73,8 +73,16 @@ def wait(
     except TimedOut as error:
         ended = error
     _tell(last, ended, changes, time.monotonic() - begun)
+    if isinstance(ended, TimedOut) and last is not None:
+        say_what_holds_up(last[0], last[1].waiting)
     if ended is not None:
         raise ended
+
+
+def say_what_holds_up(world: World, names: Iterable[str]) -> None:
+    """Say again, to somebody whose time is up, what only a person or a machine's return can end."""
+    for each in held_up(world, names, time.time()):
+        output.say(each)
 
 
 def _again(last: tuple[World, WaitProgress] | None) -> str:

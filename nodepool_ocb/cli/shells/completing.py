@@ -77,7 +77,7 @@ class Completing(ShellComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """An option that waits for its value does not hide what stands before it."""
-        waiting = bool(args) and args[-1].startswith("-") and args[-1] != "--"
+        waiting = bool(args) and args[-1].startswith("-")
         ctx = _resolve_context(self.cli, self.ctx_args, self.prog_name, args[:-1] if waiting else args)
         parameter, start = _resolve_incomplete(ctx, args, incomplete)
         return parameter.shell_complete(ctx, start)

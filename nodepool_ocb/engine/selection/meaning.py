@@ -222,17 +222,18 @@ def _joined(masks: Iterable[int]) -> int:
 
 def _in_turn(parts: Iterable[Expression]) -> list[Expression]:
     """What must be asked for is asked last, of those that are left."""
-    return sorted(parts, key=_asks)
+    return sorted(parts, key=asks_outdated)
 
 
-def _asks(expression: Expression) -> bool:
+def asks_outdated(expression: Expression) -> bool:
+    """Whether it asks what is outdated."""
     match expression:
         case Criterion(kind):
             return kind is Kind.OUTDATED
         case Not(inner) | Has(inner):
-            return _asks(inner)
+            return asks_outdated(inner)
         case All(parts) | Either(parts):
-            return any(map(_asks, parts))
+            return any(map(asks_outdated, parts))
 
 
 def _meant(what: str, words: Iterable[Word], known: Iterable[str]) -> set[str]:

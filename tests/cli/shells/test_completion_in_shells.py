@@ -28,11 +28,14 @@ SHELLS = {
     "fish": ["fish", "--no-config", "-i"],
 }
 
+BACK, LAST = "\x02", "\x05"  # by a letter, and to the end of the line
+
 #: What is typed, with a tab where it is to be completed → the words that the command is run with.
 LINES = {
     "noderole show middle@n\t": f"noderole show middle@{N1}",
     f"noderole set middle@{N1} middle-s\t7": f"noderole set middle@{N1} middle-size=7",
     "node list --tag=w\t": "node list --tag=web",
+    f"noderole show middle@n -q{3 * BACK}\t{LAST}": f"noderole show middle@{N1} -q",
 }
 OF_BASH = {
     "noderole show mid\t": f"noderole show middle@{N1}",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 import pytest
+from click.shell_completion import CompletionItem
 
 from nodepool_ocb.cli.kit import selecting
 from nodepool_ocb.cli.kit.options import Verb
@@ -35,6 +36,7 @@ def lab(world: Session, ocb: Ocb, becomes: Callable[..., None]) -> Session:
     world.commit([Create(paths.run("middle", N1, "0000000001-a"), run)])
     world.commit([Create(paths.rollouts("lab"), None), Create(paths.rollout("lab", "0000000000"), None)])
     world.commit([Create(paths.rollout("lab", "0000000000", part), None) for part in ("groups", "groups/controllers")])
+    world.ensure(paths.build("jammy", "0000000001"))
     return world
 
 
@@ -56,6 +58,8 @@ OFFERS = {
     "node create n2.example.com --rack ": ["r1"],
     f"node set {N1} al": ["alive="],
     "node lst ": [],
+    "node show -- n": [N1],
+    "image delete jammy --build ": ["0000000001"],
     "noderole set nobody ": [],
 }
 
@@ -65,12 +69,28 @@ def test_what_exists_is_offered() -> None:
     assert {line: offered(line) for line in OFFERS} == OFFERS
 
 
+def test_an_answer_is_one_line_whatever_a_help_text_holds() -> None:
+    fish = completing.Fish(cli, {}, "nodepool-ocb", completing.VARIABLE)
+    assert fish._answer(CompletionItem("x", help="one\n  two\tthree"), "x") == "plain\tx\tone two three"
+
+
+@pytest.mark.usefixtures("lab")
+def test_no_more_is_offered_than_a_person_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completing, "MOST", 2)
+    assert len(offered("")) == 2
+
+
 @pytest.mark.usefixtures("lab")
 def test_bash_replaces_what_is_behind_the_last_letter_at_which_it_divides_words() -> None:
     divided = {completing.BREAKS: BREAKS}
     assert offered(f"noderole show {MIDDLE[:-3]}", "bash", **divided) == [f"@{N1}"]
     assert offered(f"noderole show '{MIDDLE[:-3]}", "bash", **divided) == [MIDDLE]
     assert offered("node list --label=room=", "bash", **divided) == ["1"]
+
+
+def test_no_name_is_offered_that_is_written_otherwise_than_it_looks(world: Session) -> None:
+    world.commit([Create(paths.node("n2\u202e1.example.com"), Node())])
+    assert offered("node show n") == [N1]
 
 
 def test_of_very_many_nodes_the_role_is_offered_first(world: Session) -> None:
