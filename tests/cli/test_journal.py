@@ -15,6 +15,7 @@ import click
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.cli.kit.journal import done, note, noted
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
@@ -149,6 +150,18 @@ def test_a_change_is_noted_from_what_to_what_and_what_changes_nothing_is_not(
     assert "(middle/size: - -> 7)" in line[1]
     assert line[1].endswith("more")
     assert "(middle/size: 7 -> 8)" in line[2]
+
+
+def test_what_is_done_elsewhere_than_in_a_transaction_is_noted_once(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    before = len(entries(world))
+    with (
+        click.Context(click.Command("acl"), info_name="acl", parent=click.Context(cli, info_name="ocb")),
+        Journaled(zk_settings, note, noted=noted) as session,
+    ):
+        done(session, "change", "rights", ["/ocb"])
+    assert [(each.verb, each.subjects) for each in entries(world)[before:]] == [("acl", ("/ocb",))]
 
 
 def test_what_was_refused_and_decided_again_is_no_part_of_a_command(
