@@ -15,7 +15,7 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit.journal import done, note, noted
+from nodepool_ocb.cli.kit.journal import done, me, note, noted
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
@@ -162,6 +162,17 @@ def test_what_is_done_elsewhere_than_in_a_transaction_is_noted_once(
     ):
         done(session, "change", "rights", ["/ocb"])
     assert [(each.verb, each.subjects) for each in entries(world)[before:]] == [("acl", ("/ocb",))]
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_who_has_no_name_on_this_host_is_noted_as_unknown(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def getuser() -> str:
+        raise error("no such user")
+
+    monkeypatch.setattr(getpass, "getuser", getuser)
+    assert me() == "unknown"
 
 
 def test_what_was_refused_and_decided_again_is_no_part_of_a_command(
