@@ -15,10 +15,11 @@ import click
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.cli.kit.journal import done, me, note, noted
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Stale
+from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.records import Change, Create, Json, Set
@@ -151,6 +152,29 @@ def test_a_change_is_noted_from_what_to_what_and_what_changes_nothing_is_not(
     assert "(middle/size: 7 -> 8)" in line[2]
 
 
+def test_what_is_done_elsewhere_than_in_a_transaction_is_noted_once(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    before = len(entries(world))
+    with (
+        click.Context(click.Command("acl"), info_name="acl", parent=click.Context(cli, info_name="ocb")),
+        Journaled(zk_settings, note, noted=noted) as session,
+    ):
+        done(session, "change", "rights", ["/ocb"])
+    assert [(each.verb, each.subjects) for each in entries(world)[before:]] == [("acl", ("/ocb",))]
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_who_has_no_name_on_this_host_is_noted_as_unknown(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def getuser() -> str:
+        raise error("no such user")
+
+    monkeypatch.setattr(getpass, "getuser", getuser)
+    assert me() == "unknown"
+
+
 def test_what_was_refused_and_decided_again_is_no_part_of_a_command(
     world: Session, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +236,43 @@ def test_two_who_write_at_once_lose_no_entry_and_the_oldest_go(
     kept = journal.numbers(zk_session)
     assert kept == list(range(kept[0], 200)), "200 were written, and what is left are the newest"
     assert 90 <= len(kept) <= 100
+
+
+def test_whoever_writes_one_too_many_takes_the_oldest_away_and_fails_by_nothing_of_that(
+    zk_settings: ZooKeeperSettings, zk_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ENTRIES", 10)
+    monkeypatch.setattr(limits, "ENTRIES_LEFT", 5)
+    with Journaled(zk_settings, lambda *_: Entry(at=1.0, login="l", host="h", verb="v")) as session:
+        for number in range(10):
+            session.commit([Create(f"/thing-{number}")])
+        journal.trim(session)
+        assert journal.numbers(session) == [*range(10)]
+        with monkeypatch.context() as patch:
+            patch.setattr(session, "children", _unavailable)
+            assert len(session.commit([Create("/thing-10")])) == 1
+        assert journal.numbers(session) == [*range(11)]
+        session.commit([Create("/thing-11")])
+    assert journal.numbers(zk_session) == [*range(7, 12)]
+    zk_session.commit([Create(f"{paths.JOURNAL_ENTRIES}/by-hand")])
+    assert journal.numbers(zk_session) == [*range(7, 12)]
+
+
+def test_the_bound_is_held_by_the_entry_that_would_pass_it(
+    zk_settings: ZooKeeperSettings, zk_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ENTRIES", 3)
+    monkeypatch.setattr(limits, "ENTRIES_LEFT", 2)
+    counts = []
+    with Journaled(zk_settings, lambda *_: Entry(at=1.0, login="l", host="h", verb="v")) as session:
+        for number in range(6):
+            session.commit([Create(f"/thing-{number}")])
+            counts.append(len(journal.numbers(zk_session)))
+    assert counts == [1, 2, 3, 2, 3, 2]
+
+
+def _unavailable(_: str) -> list[str]:
+    raise Unavailable("it is away")
 
 
 @pytest.mark.long

@@ -59,6 +59,7 @@ def test_a_pause_holds_for_its_deployment_and_all_below_it(paused: str) -> None:
     assert codes(made, vertex) == [Code.PAUSED]
     assert runnable(made, other, NOW, {"noop"}) is (paused != "system")
     assert runnable(made, vertex, NOW + 60, {"noop"}), "it ends by itself"
+    assert NOW < (aside.ends(made, vertex, NOW) or 0.0) <= NOW + 60, "and whoever waits for it knows when"
 
 
 def test_that_it_is_set_aside_is_the_first_reason_with_who_why_until_when_and_the_command_that_lifts_it() -> None:

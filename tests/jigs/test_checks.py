@@ -118,6 +118,16 @@ def test_a_mode_is_compared_as_what_it_comes_to(
     assert annealer.run(check_of(machine, script, HONOURED, attributes={"place": str(tmp_path)})).exit_code == code
 
 
+def test_a_mode_has_nothing_from_the_file_before(machine: Any, annealer: Any, tmp_path: Path) -> None:
+    for name, mode in (("first", 0o600), ("second", 0o744)):
+        (tmp_path / name).write_text("x\n")
+        (tmp_path / name).chmod(mode)
+    script = '. "$OCB_LIBRARY"\nplace=$(read_attribute place)\n'
+    script += 'lines x | put "$place/first" 600\nlines x | put "$place/second" u+x\n'
+    outcome = annealer.run(check_of(machine, script, HONOURED, attributes={"place": str(tmp_path)}))
+    assert (outcome.exit_code, outcome.tail) == (0, "")
+
+
 def test_what_a_check_leaves_does_not_judge_the_next_run(machine: Any, annealer: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine\n")
     attributes = {"place": str(tmp_path)}

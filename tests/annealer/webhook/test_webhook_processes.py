@@ -51,7 +51,7 @@ def test_when_who_sends_is_killed_another_goes_on_without_a_loss(
         assert taker.numbers == [0, 1, 2, 3, 4]
 
 
-def test_a_webhook_that_a_reload_brings_and_whose_receiver_hangs_holds_up_no_noderole(
+def test_a_webhook_that_a_reload_brings_and_whose_receiver_hangs_holds_up_no_noderole_and_no_end(
     zk_settings: ZooKeeperSettings, zk_session: Session, tmp_path: Path
 ) -> None:
     key = tmp_path / "key"
@@ -90,3 +90,9 @@ def test_a_webhook_that_a_reload_brings_and_whose_receiver_hangs_holds_up_no_nod
         taker.free.set()
         await_that(lambda: delivered(zk_session) == 0, 20.0, "it went on", alive=one.running)
         assert taker.url not in one.said
+        taker.free.clear()
+        write(zk_session)
+        await_that(lambda: len(taker.got) == 2, 20.0, "it hangs again", alive=one.running)
+        one.terminate()
+        assert one.wait(8.0) == 0, "it ends in time, without force"
+        assert delivered(zk_session) == 0
