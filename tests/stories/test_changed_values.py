@@ -106,8 +106,8 @@ def test_a_changed_attribute_of_a_deployment_is_run_again_by_exactly_those_that_
     assert site.ask("status")["outdated"] == []
     name = min(seen_by)
     first, second = (run["run"] for run in site.ask("noderole", "show", name)["runs"])
-    told = site.ask("noderole", "attributes", name, "--runs", first, second)
-    assert [(row["place"], row["one"], row["other"]) for row in told["differences"]] == [("a2/text", "old", "new")]
+    compared = site.ask("noderole", "attributes", name, "--runs", first, second)
+    assert [(row["place"], row["one"], row["other"]) for row in compared["differences"]] == [("a2/text", "old", "new")]
     assert "were given the same" in site("noderole", "attributes", name, "--runs", second, second)
 
 

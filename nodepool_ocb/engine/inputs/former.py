@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from nodepool_ocb.engine.attributes import MISSING, differ, is_secret
+from nodepool_ocb.engine.attributes import MISSING, differ
 from nodepool_ocb.model.records import Former, Given, Json, NodeRole, Run
+from nodepool_ocb.model.secrecy import is_secret
 
 MOST_BYTES: Final = 4 << 10  # of what a run notes of the one before it
 TOO_MUCH: Final = "too much was changed by a later run to be kept"
