@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.engine import inputs
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Former, Given, Json, NodeRole, Run, Set
 from nodepool_ocb.store.client import codec
@@ -159,3 +160,17 @@ def test_two_runs_of_one_number_were_given_the_same_though_that_is_not_known(ran
     ran.commit([Set(znode.path, run(given=12, former=Former(given=11, reason="too much")), znode.version)])
     answer = ocb("noderole", "attributes", f"base@{N1}", "--runs", FIRST, name)
     assert (answer.exit_code, "were given the same" in answer.stderr) == (0, True), answer.output
+
+
+def test_of_two_runs_that_were_taken_over_it_is_not_said_that_they_were_given_the_same(ran: Session, ocb: Ocb) -> None:
+    one, other = "0000000004-b1", "0000000005-b2"
+    given = ran.get(paths.given("base", N1))
+    assert given is not None
+    ran.commit(
+        [
+            Set(given.path, Given(jig="test", reason="it was taken over"), given.version),
+            *(Create(paths.run("base", N1, name), run(given=inputs.UNKNOWN)) for name in (one, other)),
+        ]
+    )
+    answer = ocb("noderole", "attributes", f"base@{N1}", "--runs", one, other)
+    assert (answer.exit_code, f"what {one} was given is not known" in answer.stderr) == (3, True), answer.output

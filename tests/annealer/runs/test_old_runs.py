@@ -57,6 +57,7 @@ def test_a_hundred_refreshes_leave_the_records_of_the_newest_ten_runs(bare: Flee
     fleet.until(lambda: len(fleet.runs(noderole)) <= RUNS_KEPT, "the old ones go")
     runs = list(fleet.runs(noderole).values())
     assert [run.generation for run in runs] == list(range(REFRESHES + 2 - RUNS_KEPT, REFRESHES + 2))
+    assert {bool(run.given) for run in runs} == {jig == "test"}, "where there is nothing to run nothing was given"
 
 
 @pytest.mark.parametrize("times", [25, pytest.param(REFRESHES, marks=pytest.mark.long)])
