@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.config import AnnealerSettings, Settings
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.run import Event
 from nodepool_ocb.jigs.noop import NoopJig
@@ -18,7 +18,7 @@ from nodepool_ocb_annealer.runs.slots import Working
 def test_it_ends_at_once_and_was_given_nothing() -> None:
     session: Any = SimpleNamespace(now=lambda: 5.0)
     working = Working(
-        session, cast("Any", None), AnnealerSettings(), {"noop": NoopJig()}, lambda call: call(), Secrets()
+        session, cast("Any", None), AnnealerSettings(), {"noop": NoopJig(Settings())}, lambda call: call(), Secrets()
     )
     attempt: Any = SimpleNamespace(checking=False, role=Role(barclamp="b", jig="noop"), jig="noop")
     answers: list[Answer] = []
