@@ -173,7 +173,6 @@ class Posting:
             since=context.session.now(),
         )
         self._order = Order(settings, context.cluster, owner, self._failing_since)
-        self._result = self._lock, Failed("is sent nothing: an error of this program, which is in the log")
         self._our_turn, self._again, self._under_way = None, False, True
         if not self._workers.start("webhook", partial(self._work, self._order, self._lock)):
             self._under_way = False
@@ -181,7 +180,7 @@ class Posting:
 
     def _work(self, order: Order, lock: Lock | None) -> None:
         """On its thread."""
-        ended: Ended
+        ended: Ended = Failed("is sent nothing: an error of this program, which is in the log")
         try:
             lock = delivery.held(self._context.session, self._locks, lock, order.owner)
             ended = delivery.attempt(self._context.session, order) if lock is not None else None
@@ -189,7 +188,8 @@ class Posting:
             ended = Failed(delivery.denied(refused))
         except OcbError as refused:
             ended = refused
-        self._result = lock, ended
+        finally:  # a lock that was taken and forgotten would keep everybody out, us too
+            self._result = lock, ended
 
     # -- what came of it --
 

@@ -64,7 +64,8 @@ def _answer(
     connection: HTTPConnection, target: str, body: bytes, headers: Mapping[str, str], too_late: threading.Event
 ) -> int:
     """The status; ``too_late`` is set where that did not come in time."""
-    timer = threading.Timer(TIMEOUT_SECONDS, _abort, [connection, too_late])
+    sock = connection.sock  # which http.client forgets at an answer of HTTP/1.0, and may still read
+    timer = threading.Timer(TIMEOUT_SECONDS, _abort, [sock, too_late])
     timer.daemon = True
     timer.start()
     try:
@@ -90,8 +91,8 @@ def _words(error: Exception) -> str:
     return words[:WORDS]
 
 
-def _abort(connection: HTTPConnection, too_late: threading.Event) -> None:
+def _abort(sock: socket.socket, too_late: threading.Event) -> None:
     """Wake who waits for it."""
     too_late.set()
-    with contextlib.suppress(OSError, AttributeError):  # it has just ended
-        connection.sock.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # it has just ended
+        sock.shutdown(socket.SHUT_RDWR)

@@ -569,3 +569,20 @@ def test_a_cluster_that_is_older_than_the_webhook_gets_its_cursor(
     zk_session.ensure(paths.JOURNAL_ENTRIES)
     write(zk_session)
     until(lambda: taker.numbers == [0])
+
+
+def test_an_error_of_the_program_in_the_first_attempt_does_not_lose_the_lock(
+    start: Start, taker: Receiver, zk_session: Session, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt, left = delivery.attempt, [RuntimeError("can't start new thread")]
+
+    def breaks_once(*arguments: Any) -> Any:
+        if left:
+            raise left.pop()
+        return attempt(*arguments)
+
+    monkeypatch.setattr(delivery, "attempt", breaks_once)
+    start()
+    until(lambda: begun(zk_session))
+    write(zk_session)
+    until(lambda: len(taker.numbers) == 1)

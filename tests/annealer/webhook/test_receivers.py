@@ -103,6 +103,34 @@ def test_an_answer_that_never_ends_is_taken_by_its_status(monkeypatch: pytest.Mo
         thread.join()
 
 
+def test_one_that_took_it_and_then_drips_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver, "TIMEOUT_SECONDS", 0.3)
+    done = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")  # 1.0: http.client forgets the socket here
+            for _ in range(60):
+                if done.wait(0.05):
+                    return
+                try:
+                    connection.sendall(b"x")
+                except OSError:
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        began = time.monotonic()
+        why = receiver.post(f"http://127.0.0.1:{listener.getsockname()[1]}/", b"{}", {})
+        took = time.monotonic() - began
+        done.set()
+        thread.join()
+    assert why is None, "its status is known"
+    assert took < 2.0
+
+
 def test_a_certificate_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = (
