@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodepool_ocb.engine.inputs import former, kept, of_runs
+from nodepool_ocb.engine.inputs import former, kept, of_instant, of_runs
 from nodepool_ocb.engine.inputs.former import MOST_BYTES, NOT_KEPT, TOO_MUCH, UNREADABLE
 from nodepool_ocb.model.records import Former, Given, NodeRole, Run, State
 
+INSTANT = of_instant("noop")
 Runs = list[tuple[str, Run]]
 
 _leaves = st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from([0.0, 1.0, "a", "b"])
@@ -47,13 +48,13 @@ def recorded(history: list[tuple[int, Given]]) -> Runs:
     for place, (mine, now) in enumerate(history):
         noted = former(now, last or Given(jig=now.jig), number) if number and mine and mine != number else None
         runs.append((f"{place:010d}-x", succeeded(mine, noted)))
-        last, number = (now if mine else last), mine or 1
+        last, number = (now if mine else last), mine or INSTANT
     return runs
 
 
 def found(history: list[tuple[int, Given]], runs: Runs, number: int | None = None) -> dict[str, Given]:
     newest = next((now for mine, now in reversed(history) if mine), None)
-    record = NodeRole(state=State.ACTIVE, since=0.0, given=history[-1][0] or 1 if number is None else number)
+    record = NodeRole(state=State.ACTIVE, since=0.0, given=history[-1][0] or INSTANT if number is None else number)
     return of_runs(record, newest, reversed(runs))
 
 
@@ -124,3 +125,10 @@ def test_a_secret_is_noted_whole_so_that_it_is_hidden_wherever_it_is_shown() -> 
     one, other = ({"a": {"$secret": f"id:{each}"}} for each in "12")
     noted = former(Given(jig="script", attributes=other), Given(jig="script", attributes=one), 10)
     assert noted.changes == ((("attributes", "a"), one["a"]),)
+
+
+def test_behind_a_run_of_an_earlier_version_nothing_is_known() -> None:
+    history = plain(1, 2, 3)
+    runs = recorded(history)
+    runs[1] = runs[1][0], succeeded(0)
+    assert [each.reason for each in found(history, runs).values()] == [None, NOT_KEPT, UNREADABLE]

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from nodepool_ocb.engine.attributes import MISSING, differ
+from nodepool_ocb.engine.inputs.given import of_instant
 from nodepool_ocb.model.records import Former, Given, Json, NodeRole, Run
 from nodepool_ocb.model.secrecy import is_secret
 
@@ -58,7 +59,8 @@ def of_runs(record: NodeRole, newest: Given | None, runs: Iterable[tuple[str, Ru
     number: int | None = record.given
     for name, run in runs:
         if not run.given:
-            found[name], number = _unknown(NOT_KEPT), None
+            found[name] = _unknown(NOT_KEPT)
+            number = None if number == of_instant("noop") else number  # else an earlier version wrote what is kept
             continue
         if number not in (None, run.given):
             lost = lost or UNREADABLE
