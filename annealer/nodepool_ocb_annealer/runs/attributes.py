@@ -51,7 +51,7 @@ class Results(msgspec.Struct, frozen=True):
     def smaller(self) -> Results:
         """Without what can be done without, where there is no room for it: what was given is kept as its number alone."""
         former = self.former and Former(given=self.former.given, reason=NO_ROOM)
-        return Results(self.wall, [_brief(change) for change in self.given], self.number, former)
+        return replace(self, given=[_brief(change) for change in self.given], former=former)
 
 
 def _brief(change: Create | Set) -> Create | Set:
