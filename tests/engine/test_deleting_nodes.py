@@ -6,7 +6,7 @@ import pytest
 
 from nodepool_ocb.engine import nodes
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.errors import Stale
+from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Delete, Node, Role, Set, State, Structure
 from tests.engine import worlds
@@ -42,6 +42,17 @@ def test_a_node_whose_deletion_has_hooks_is_marked_and_waits_for_them() -> None:
     assert nodes.delete(made, N1) == []
     made.put_role("watched", Stored(Role(barclamp="b", jig="noop", hooks=("on_node_delete",)), 0))
     assert marks(nodes.delete(made, N1), ("on_node_delete",))
+
+
+@pytest.mark.parametrize(
+    "record", [Node(alive=True, available=True), Node(alive=True, virtual=True)], ids=["alive", "virtual"]
+)
+def test_a_node_with_a_run_whose_claim_is_gone_is_not_deleted(record: Node) -> None:
+    made = world(0)
+    made.put_node(N1, record, 5)
+    worlds.put(made, f"os@{N1}", State.TRANSITION)
+    with pytest.raises(Conflict, match=f"os@{N1} is in TRANSITION; wait until it ends"):
+        nodes.delete(made, N1)
 
 
 def test_a_small_node_goes_in_one_transaction() -> None:

@@ -179,6 +179,23 @@ def test_anothers_write_among_own_ones_is_not_missed(zk_session: Session, other:
     assert (vertex.record.state, vertex.version) == (State.ACTIVE, 2)
 
 
+def test_an_answer_that_comes_late_does_not_hide_a_newer_record(zk_session: Session, other: Session) -> None:
+    cache = Counted(zk_session)
+    zk_session.commit(machine("n1", "os"))
+    cache.load()
+    path = paths.noderole("os", "n1")
+    changes: list[Change] = [Set(path, NodeRole(state=State.TRANSITION, since=2.0), 0)]
+    cache.expect(changes)
+    stats = zk_session.commit(changes)
+    other.commit([Set(path, NodeRole(state=State.ACTIVE, since=3.0), 1)])
+    zk_session.sync()
+    cache.load()
+    cache.committed(changes, stats)
+    vertex = cache.world.vertex("os@n1")
+    assert vertex is not None
+    assert (vertex.record.state, vertex.version) == (State.ACTIVE, 2)
+
+
 def test_a_refused_write_leaves_the_others_to_be_read(zk_session: Session, other: Session) -> None:
     cache = Counted(zk_session)
     zk_session.commit(machine("n1", "os"))

@@ -1,0 +1,139 @@
+"""The guards of a driver, each on its own: an annealer that lost a lock or a pointer writes nothing of that execution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodepool_ocb.config import AnnealerSettings, ZooKeeperSettings
+from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Change, Check, Create, Pointer, RolloutPointer, Set
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import pointers
+from nodepool_ocb.store.touched import Touched
+from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.driving.drivers import Drivers
+from nodepool_ocb_annealer.driving.work import Move
+
+LAB, ID, ME = "lab", "0000000001", "annealer-1"
+POINTER = paths.rollouts(LAB)
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """An execution without content: its driver has one transaction to write."""
+
+    pointer: Pointer
+    version: int
+    deployment: str = LAB
+    id: str = ID
+    name: str = "rollout lab/1"
+    over: bool = False
+
+
+class Executions:
+    """The ``Work`` of a driver: executions as they stand in ZooKeeper."""
+
+    what = "rollout"
+    matter = Matter.ROLLOUT
+    root = paths.ROLLOUTS
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def pointers(self, _world: World) -> Mapping[str, Stored[Pointer]]:
+        pointer, version = pointers.read(self.session, POINTER, RolloutPointer)
+        return {LAB: Stored(pointer, version)}
+
+    def concerns(self, _touched: Touched) -> bool:
+        return True
+
+    def lock(self, _deployment: str, identity: str) -> str:
+        return f"{POINTER}/{identity}/lock"
+
+    def read(self, _deployment: str, _identity: str) -> Execution:
+        return Execution(*pointers.read(self.session, POINTER, RolloutPointer))
+
+    def move(self, _world: World, driven: Execution, _now: float, _quarantined: Iterable[str]) -> Move[Execution]:
+        return Move([Check(POINTER, driven.version)], driven)
+
+    def nodes(self, _driven: Execution) -> frozenset[str]:
+        return frozenset()
+
+    def count(self, driven: int) -> None: ...
+
+    def took(self, seconds: float) -> None: ...
+
+    def wrote(self) -> None: ...
+
+
+class Annealer:
+    """The part of an annealer that a driver needs; ``sent`` has the transactions that the driver wrote."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.world = World()
+        self.cache: Any = SimpleNamespace(quarantined=())
+        self.agenda: Agenda[Appointment] = Agenda()
+        self.ranking: Any = SimpleNamespace(of=lambda _: 0)
+        self.identity = ME
+        self.registration: Any = SimpleNamespace(record=SimpleNamespace(host="h", pid=1))
+        self.settings = AnnealerSettings()
+        self.resting = False
+        self.sent: list[list[Change]] = []
+
+    def send(self, changes: list[Change], _then: Callable[[Any], None], _about: str) -> None:
+        self.sent.append(changes)
+
+
+@pytest.fixture
+def session(zk_settings: ZooKeeperSettings, zk_session: Session) -> Iterator[Session]:
+    zk_session.ensure(paths.ROLLOUTS)
+    zk_session.commit([Create(POINTER, RolloutPointer(newest=ID, over=False)), Create(f"{POINTER}/{ID}")])
+    with Session(zk_settings) as session:
+        yield session
+
+
+def test_a_driver_writes_while_it_holds_its_lock(session: Session) -> None:
+    annealer = Annealer(session)
+    drivers = Drivers(annealer, Executions(session))
+    drivers.due(LAB)
+    drivers.due(LAB)
+    assert [change.path for changes in annealer.sent for change in changes] == [POINTER]
+
+
+def test_a_driver_with_a_lock_of_an_older_session_writes_nothing(session: Session, zk_session: Session) -> None:
+    annealer = Annealer(session)
+    drivers = Drivers(annealer, Executions(session))
+    drivers.due(LAB)
+    assert len(drivers) == 1
+    annealer.session = zk_session
+    drivers.due(LAB)
+    assert annealer.sent == []
+    assert len(drivers) == 0
+
+
+def test_a_driver_leaves_a_pointer_that_another_annealer_took_before_it_could_read(
+    session: Session, zk_session: Session
+) -> None:
+    def another_takes_over() -> None:
+        pointer, version = pointers.read(zk_session, POINTER, RolloutPointer)
+        assert pointer.driver == ME
+        zk_session.commit([Set(POINTER, RolloutPointer(newest=ID, over=False, driver="annealer-2"), version)])
+
+    class Late(Executions):
+        def read(self, _deployment: str, _identity: str) -> Execution:
+            if pointers.read(zk_session, POINTER, RolloutPointer)[0].driver == ME:
+                another_takes_over()
+            return super().read(_deployment, _identity)
+
+    annealer = Annealer(session)
+    drivers = Drivers(annealer, Late(session))
+    drivers.due(LAB)
+    assert len(drivers) == 0
+    assert session.children(f"{POINTER}/{ID}/lock") == []
