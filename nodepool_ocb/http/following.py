@@ -96,8 +96,8 @@ class Follower:
                 break
             if not piece.data:
                 self._source.look()  # whoever answers may be the wrong one by now
-            if piece.last or (not piece.data and not self.given.place.startswith("http")):
-                time.sleep(PAUSE_SECONDS)  # nobody waited on our behalf
+            if piece.last or not piece.data:
+                time.sleep(PAUSE_SECONDS)  # a daemon with many who wait answers at once
         return self.given
 
     def _take(self, piece: Piece) -> None:

@@ -26,12 +26,13 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from nodepool_ocb.http.connections import CONNECTIONS
 from nodepool_ocb.http.page import Answer
 
 PIECE_BYTES: Final = 256 * 1024
 WAIT_SECONDS: Final = 20.0  # that an answer waits for more, at most
 LOOK_SECONDS: Final = 0.1  # a file tells nobody that it grew
-WAITING: Final = 64  # answers that wait at a time; others are given at once
+WAITING: Final = CONNECTIONS // 2  # answers that wait at a time; others are given at once
 PATIENCE_SECONDS: Final = 5.0  # for an answer, beyond what it was asked to wait
 
 _WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9_.+~@-]{0,249}"

@@ -1,16 +1,19 @@
 """The pages that a daemon serves over HTTP: /metrics, /health/live, /health/ready, and those that it brings itself.
 
-A health page answers 200 and ``ok``, or 503 and one sentence that says what is wrong. The pages only read;
-they have no password, so they belong on a loopback or a management address (docs/security.md).
+A health page answers 200 and ``ok``, or 503 and one sentence that names the fault. The pages only read;
+they have no password, so they belong on a loopback or a management address (docs/security.md). However many clients
+connect, the pages leave the daemon its threads and descriptors (``connections``).
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +23,7 @@ from urllib.parse import parse_qsl
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.http.connections import Connections, Request
 from nodepool_ocb.http.page import Answer, Page
 from nodepool_ocb.model import ranges
 
@@ -29,7 +33,8 @@ log = logging.getLogger(__name__)
 Trouble: TypeAlias = Callable[[], str | None]
 
 KEYS: Final = "http.listen, builder.listen"
-TIMEOUT_SECONDS: Final = 5.0  # a client that says nothing for this long is dropped
+ANSWER_SECONDS: Final = 5.0  # that a client may take to read an answer
+SHORTAGE_SECONDS: Final = 0.2  # before the next connection, where the process cannot have one
 
 
 def host_and_port(listen: str) -> tuple[str, int]:
@@ -124,10 +129,42 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
+        self.connections = Connections()
+        super().__init__(*arguments)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """The next connection; a pause where there is no descriptor for it, since it stays the next one."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            self.connections.refused(str(error))
+            time.sleep(SHORTAGE_SECONDS)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve it on a thread of its own, where there is room for it."""
+        if not self.connections.admit(request):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread can be started
+            self.connections.left(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The same, on that thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.left(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """A client that left in the middle is no news."""
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handle_error(request, client_address)
+        error = sys.exc_info()[1]
+        if error is not None and not isinstance(error, OSError):
+            self.connections.refused(f"{type(error).__name__}: {error}", error)
 
 
 def _server(host: str, port: int) -> Callable[[Callable[..., BaseHTTPRequestHandler]], ThreadingHTTPServer]:
@@ -141,14 +178,21 @@ def _reachable(host: str) -> str:
 
 
 class _Request(BaseHTTPRequestHandler):
-    timeout = TIMEOUT_SECONDS
+    server: _Server
 
     def __init__(self, health: Mapping[str, Trouble], pages: Mapping[str, Page], *request: object) -> None:
         self._health = health
         self._pages = pages
         super().__init__(*request)  # type: ignore[arg-type]
 
+    def setup(self) -> None:
+        """Read the request within its time."""
+        super().setup()
+        self.rfile = io.BufferedReader(Request(self.connection))
+
     def do_GET(self) -> None:
+        self.server.connections.asked(self.connection)
+        self.connection.settimeout(ANSWER_SECONDS)
         path, _, query = self.path.partition("?")
         name, _, rest = path.removeprefix("/").partition("/")
         if path == "/metrics":
