@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents import validation
+from nodepool_ocb.documents.allowed import Allowed, keys
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import ensemble
 from nodepool_ocb.model.rights import Kind
@@ -148,6 +149,12 @@ class SecretsSettings(Section, frozen=True, kw_only=True):
     vault: VaultSettings | None = None
 
 
+class TasksSettings(Section, frozen=True, kw_only=True):
+    """What tasks may have of this host."""
+
+    sources: tuple[str, ...] = ()  # the directories from which copy_files and sync read; none by default
+
+
 class HttpSettings(Section, frozen=True, kw_only=True):
     """``/metrics``, ``/health/live`` and ``/health/ready``, a builder's ``/logs/``; port 0 takes a free one and logs it.
 
@@ -174,8 +181,10 @@ class Settings(Section, frozen=True, kw_only=True):
     builder: BuilderSettings = BuilderSettings()
     ssh: SshSettings = SshSettings()
     secrets: SecretsSettings = SecretsSettings()
+    tasks: TasksSettings = TasksSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
+    file: str | None = None  # from which these were read; no key of the file
 
 
 def find() -> Path | None:
@@ -223,7 +232,7 @@ def load(path: Path | str | None = None) -> Settings:
         raise Invalid(f"{path}: zookeeper.acl: it would give every znode the same rights; leave it out beside users")
     if settings.annealer.webhook is not None and (odd_url := _odd(settings.annealer.webhook.url)):
         raise Invalid(document.fault(["annealer", "webhook", "url"], odd_url))
-    return _anchored(settings, path.resolve().parent)
+    return replace(_anchored(settings, path.resolve().parent), file=str(path.resolve()))
 
 
 def _anchored(settings: Settings, folder: Path) -> Settings:
@@ -251,6 +260,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
             directory=absolute(settings.secrets.directory),
             vault=vault,
         ),
+        tasks=replace(settings.tasks, sources=tuple(str(absolute(name)) for name in settings.tasks.sources)),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
     )
 
@@ -298,6 +308,31 @@ def loose_keys(settings: SshSettings) -> list[str]:
         if path.suffix != ".pub" and os.path.isfile(path) and path.stat().st_mode & 0o077:  # else it is no such key
             found.append(f"ssh.key_files: key file {name} may be used by others than its owner; chmod 600 {name}")
     return found
+
+
+def task_sources(settings: Settings) -> Allowed:
+    """Which files of this host a task may read: below ``tasks.sources``, and none that is a key or holds a password."""
+    secrets, tls, webhook = settings.secrets, settings.zookeeper.tls, settings.annealer.webhook
+    names = [
+        settings.file,
+        *settings.ssh.key_files,
+        tls.key if tls else None,
+        webhook.secret_file if webhook else None,
+        settings.builder.secure,
+        secrets.directory,
+    ]
+    return Allowed(
+        setting="tasks.sources", directories=settings.tasks.sources, keys=(*keys(names), *_secret_keys(secrets))
+    )
+
+
+def secret_files(settings: SecretsSettings) -> Allowed:
+    """Which files a reference ``file:`` may name: below ``secrets.directory``, without what opens other secrets."""
+    return Allowed(setting="secrets.directory", directories=keys([settings.directory]), keys=_secret_keys(settings))
+
+
+def _secret_keys(settings: SecretsSettings) -> tuple[str, ...]:
+    return keys([settings.key_file, settings.vault.token_file if settings.vault else None])
 
 
 def shared_port(settings: Settings) -> str | None:

@@ -62,13 +62,17 @@ class Succeeded(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Done, and not well; nothing of it runs any more."""
+    """Done, and not well; nothing of it runs any more.
+
+    ``forbidden``: the setting that does not allow a file of this host which it was to read.
+    """
 
     reason: str
     exit_code: int | None = None
     tail: str = ""
     attributes: dict[str, Json] | None = None
     log: Path | None = None
+    forbidden: str | None = None
 
 
 class Unreachable(msgspec.Struct, frozen=True):

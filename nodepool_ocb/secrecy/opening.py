@@ -71,7 +71,7 @@ class Secrets:
             if not hideable(value):
                 raise Sealed(SHORT, own=False)
         except Sealed as sealed:
-            raise Sealed(f"secret {place}: {sealed}", own=sealed.own) from None
+            raise Sealed(f"secret {place}: {sealed}", own=sealed.own, forbidden=sealed.forbidden) from None
         return value
 
     def opened(self, attributes: Mapping[str, Json]) -> Opened:

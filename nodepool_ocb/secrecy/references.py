@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.config import SecretsSettings, VaultSettings
+from nodepool_ocb.config import SecretsSettings, VaultSettings, secret_files
+from nodepool_ocb.documents.allowed import Outside
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.secrecy.errors import Sealed
 
@@ -31,7 +32,7 @@ def resolve(settings: SecretsSettings, text: str) -> Json:
     kind, _, what = text.partition(":")
     match kind:
         case "file":
-            return _file(settings.directory, what)
+            return _file(settings, what)
         case "env":
             return _variable(what)
         case "vault":
@@ -39,14 +40,15 @@ def resolve(settings: SecretsSettings, text: str) -> Json:
     raise Sealed(f"{kind!r} is no kind of reference", own=False)
 
 
-def _file(directory: str | None, name: str) -> str:
-    if directory is None:
+def _file(settings: SecretsSettings, name: str) -> str:
+    if settings.directory is None:
         raise Sealed(f"{name} is not read: secrets.directory is not set", own=True)
-    path = Path(os.path.realpath(name))
-    if not path.is_relative_to(os.path.realpath(directory)):
-        raise Sealed(f"{name} is not below secrets.directory ({directory})", own=False)
     try:
-        with path.open("rb") as file:
+        path = secret_files(settings).resolve(name)
+    except Outside as outside:
+        raise Sealed(str(outside), own=False, forbidden=outside.setting) from None
+    try:
+        with open(path, "rb") as file:
             return _text(file.read(MOST_BYTES), name)
     except OSError as error:
         raise Sealed(f"{name} cannot be read: {error.strerror}", own=True) from None

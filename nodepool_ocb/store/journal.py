@@ -58,6 +58,16 @@ class Journaled(Session):
         return stats[:-1]
 
 
+def write(session: Session, entry: Entry) -> None:
+    """An entry by itself, about what was not done; raises what commit raises."""
+    folder = session.get(paths.JOURNAL_ENTRIES)
+    if folder is None:
+        session.ensure(paths.JOURNAL_ENTRIES)
+    session.commit([Append(paths.JOURNAL_ENTRIES, entry)])
+    if folder is not None and folder.children >= limits.ENTRIES:
+        trim(session)
+
+
 def trim(session: Session) -> None:
     """Delete the oldest entries where there are more than ``ENTRIES``; what fails is left to whoever writes next.
 

@@ -38,6 +38,11 @@ RUN_SECONDS: Final = Histogram("nodepool_ocb_run_seconds", "How long a run took.
 HOST_FAULTS: Final = Counter(
     "nodepool_ocb_host_faults", "Nodes left to other annealers because this host failed while it worked on them."
 )
+FORBIDDEN_FILES: Final = Counter(
+    "nodepool_ocb_forbidden_files",
+    "Refusals to read a file of this host that a task or an attribute names, by the setting that does not allow it.",
+    ["setting"],
+)
 RUN_LOG_FAILURES: Final = Counter("nodepool_ocb_run_log_failures", "Runs whose output could not be kept in a file.")
 TAKEOVERS: Final = Counter("nodepool_ocb_takeovers", "Runs taken over from an annealer that died or let go.")
 HOOK_SECONDS: Final = Histogram("nodepool_ocb_hook_seconds", "How long a hook took.", ["hook"], buckets=_FAST)

@@ -23,12 +23,15 @@ PAGES = sorted(
 def test_the_shipped_configuration_is_the_default_one() -> None:
     shipped = config.load(ROOT / "etc/nodepool-ocb.yaml")
     builder = replace(BuilderSettings(), nodepool=str(ROOT / "etc/nodepool.yaml"), listen="127.0.0.1:9471")
-    assert shipped == replace(Settings(), http=HttpSettings(listen="127.0.0.1:9470"), builder=builder)
+    assert replace(shipped, file=None) == replace(
+        Settings(), http=HttpSettings(listen="127.0.0.1:9470"), builder=builder
+    )
 
 
 def keys(section: type[Section]) -> Iterator[str]:
     for name in section.__struct_fields__:
-        yield name
+        if name != "file":  # it says where the others were read
+            yield name
         default = getattr(section(), name)
         if isinstance(default, Section):
             yield from keys(type(default))

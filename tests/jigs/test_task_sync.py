@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodepool_ocb.config import Settings
+from nodepool_ocb.config import Settings, TasksSettings
 from nodepool_ocb.jigs import Detached, Failed, Fenced, Succeeded, Unknown
 from nodepool_ocb.jigs.tasks import sync
 from nodepool_ocb.jigs.tasks.sync import SyncJig
@@ -208,6 +208,30 @@ def test_a_directory_that_is_not_there_fails_the_task(machine: Any, syncer: Any,
     assert "src /no/such/ on the annealer's host" in outcome.reason
 
 
+def test_a_directory_outside_the_sources_or_with_a_key_in_it_is_refused_before_the_machine_is_asked(
+    machine: Any, syncer: Any, src: Path, dst: Path
+) -> None:
+    narrow = Annealer(machine.settings(), SyncJig, (f"{src}/modules",))
+    outside = narrow.run(machine.task(parameters(src, dst)))
+    narrow.jig.close()
+    keys = syncer.run(machine.task(parameters(Path(machine.settings().key_files[0]).parent, dst)))
+    assert [outside.forbidden, keys.forbidden] == ["tasks.sources"] * 2
+    assert f"{src}/ is outside tasks.sources ({src}/modules)" in outside.reason
+    assert "holds, a key of this host" in keys.reason
+    assert machine.events() == []
+
+
+def test_a_link_to_a_directory_of_the_sources_is_synced_as_what_it_leads_to(
+    machine: Any, syncer: Any, src: Path, dst: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "alias").symlink_to(src)
+    assert isinstance(syncer.run(machine.task(parameters(tmp_path / "alias", dst))), Succeeded)
+    assert tree(dst) == tree(src)
+    real = str(src.resolve())
+    assert syncer.jig._path(f"{tmp_path}/alias/") == f"{real}/", "rsync does not resolve the links again"
+    assert syncer.jig._path(f"{tmp_path}/alias/modules") == f"{real}/modules"
+
+
 def test_a_host_without_rsync_is_no_failure_of_the_task(
     machine: Any, syncer: Any, src: Path, dst: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,7 +284,8 @@ def big(src: Path) -> Path:
 
 
 def pusher(machine: Any, order: Any) -> subprocess.Popen[str]:
-    settings = msgspec.json.encode(Settings(ssh=machine.settings())).decode()
+    sources = TasksSettings(sources=("/",))
+    settings = msgspec.json.encode(Settings(ssh=machine.settings(), tasks=sources)).decode()
     words = [sys.executable, "-c", PUSHER, settings, msgspec.json.encode(order).decode()]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nodepool_ocb.config import Settings, TasksSettings
 from nodepool_ocb.documents import files
 from nodepool_ocb.jigs import Failed, Succeeded, Unknown
 from nodepool_ocb.jigs.tasks import copy
@@ -322,6 +323,39 @@ def test_a_file_that_is_not_there_on_this_host_fails_the_task(
     assert isinstance(outcome, Failed)
     assert f"src {src}" in outcome.reason
     assert machine.events() == []
+
+
+def test_a_file_outside_the_sources_is_refused_before_the_machine_is_asked(
+    machine: Any, place: Path, tmp_path: Path
+) -> None:
+    """The annealer's own key opens every machine; an author of a task list must not get it."""
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "link").symlink_to(machine.settings().key_files[0])
+    for sources, src in (((), "/etc/hostname"), ((f"{tmp_path}/sources",), f"{tmp_path}/sources/link")):
+        one = Annealer(machine.settings(), CopyJig, sources)
+        outcome = one.run(machine.task(copied(Path(src), place / "dst")))
+        one.jig.close()
+        assert isinstance(outcome, Failed)
+        assert f"{src} is outside tasks.sources" in outcome.reason
+        assert outcome.forbidden == "tasks.sources"
+    assert machine.events() == []
+    assert not list(place.iterdir())
+
+
+def test_a_key_of_the_configuration_is_refused_below_the_sources_too(machine: Any, place: Path, copier: Any) -> None:
+    key = machine.settings().key_files[0]
+    outcome = copier.run(machine.task(copied(Path(key), place / "dst")))
+    assert (outcome.forbidden, machine.events()) == ("tasks.sources", [])
+    assert "a key of this host" in outcome.reason
+
+
+def test_sources_that_a_reload_allows_are_read_from_then_on(machine: Any, place: Path, tmp_path: Path) -> None:
+    (tmp_path / "src").write_text("x")
+    one = Annealer(machine.settings(), CopyJig, ())
+    assert isinstance(one.run(machine.task(copied(tmp_path / "src", place / "dst"))), Failed)
+    one.jig.configure(Settings(ssh=machine.settings(), tasks=TasksSettings(sources=(str(tmp_path),))))
+    assert isinstance(one.run(machine.task(copied(tmp_path / "src", place / "dst"), epoch=2)), Succeeded)
+    one.jig.close()
 
 
 def test_files_that_are_too_large_together_fail_the_task(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.config import Settings, SshSettings
+from nodepool_ocb.config import Settings, SshSettings, TasksSettings
 from nodepool_ocb.jigs import Order, Outcome
 from nodepool_ocb.jigs.script import ScriptJig
 from nodepool_ocb.jigs.ssh.pool import Pool
@@ -99,8 +99,11 @@ class Machine:
 class Annealer:
     """One annealer's jig, with connections of its own."""
 
-    def __init__(self, settings: SshSettings, jig: type[ScriptJig] = ScriptJig) -> None:
-        self.jig = jig(Settings(ssh=settings))
+    def __init__(
+        self, settings: SshSettings, jig: type[ScriptJig] = ScriptJig, sources: tuple[str, ...] = ("/",)
+    ) -> None:
+        """``sources``: the directories of this host from which tasks may read."""
+        self.jig = jig(Settings(ssh=settings, tasks=TasksSettings(sources=sources)))
         self.jig._pool = Pool(settings)  # in one process annealers would share it
         self.stop = threading.Event()
 

@@ -44,6 +44,7 @@ from nodepool_ocb_annealer.hooks.calls import on_transition
 from nodepool_ocb_annealer.runs import attributes
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from nodepool_ocb_annealer.runs.attributes import Sent
+from nodepool_ocb_annealer.runs.forbidden import Forbidden
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Running:
 
     def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig], secrets: Secrets) -> None:
         self._session, self._settings, self._jigs, self._secrets = session, settings, jigs, secrets
+        self._forbidden = Forbidden(session)
 
     def run(self, attempt: Attempt, sources: inputs.Sources, after_seconds: float) -> Answer | None:
         """Give the jig its order, and wait for its answer; None where the node is not ours any more."""
@@ -105,6 +107,7 @@ class Running:
             given.mask = opened.mask
             sent = Sent(opened, inputs.judged(sources, decoded), sources.secret)
         except Sealed as sealed:  # nobody's failure: others may have what it takes, and it may come
+            self._note(attempt, sealed.forbidden, str(sealed))
             if attempt.checking and (attempt.state.takeover or not sealed.own):
                 return Answer(Event.ENDED, Failed(str(sealed)))
             return Answer(Event.SEALED, Unknown(str(sealed), begun=False), own=sealed.own)
@@ -141,6 +144,9 @@ class Running:
                 return Answer(Event.FAULT, outcome, begun=begun)
             case Detached(reason):  # nobody told it to let go
                 return Answer(Event.FAULT, Unknown(reason), begun=True)
+            case Failed(reason=reason, forbidden=str(setting)):
+                self._note(attempt, setting, reason)
+                return Answer(Event.ENDED, outcome, ended)
             case Succeeded() if not attempt.checking:
                 try:
                     results = attributes.results(attempt.grant, blobs, sent, self._secrets, outcome)
@@ -150,6 +156,11 @@ class Running:
                 return Answer(Event.ENDED, outcome, ended, results, sent)
             case _:
                 return Answer(Event.ENDED, outcome, ended)
+
+    def _note(self, attempt: Attempt, setting: str | None, reason: str) -> None:
+        """That a file of this host was refused; the machine was not asked for anything yet."""
+        if setting is not None:
+            self._forbidden.note(attempt.name, attempt.grant.record.generation, setting, reason)
 
     def _on_transition(self, attempt: Attempt) -> Failed | None:
         """The failure of a run whose role's hook raised."""

@@ -8,7 +8,7 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.tasks import lists
+from nodepool_ocb.cli.tasks import lists, sources
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.tasklist import TaskList
 from nodepool_ocb.views.tasks import lists as shown
@@ -42,6 +42,7 @@ def check(
     found, problems = reading.Reading(TaskList()), tuple[str, ...]()
     try:
         found = lists.check(files, release, deployment, lenient=lenient, compat_prefix=compat_prefix)
+        found = sources.warned(found)
     except Invalid as wrong:
         problems = wrong.problems
     lists.warn(found.warnings)

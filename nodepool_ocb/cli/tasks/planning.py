@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.selecting import nodes_meant
-from nodepool_ocb.cli.tasks import lists
+from nodepool_ocb.cli.tasks import lists, sources
 from nodepool_ocb.cli.tasks.lists import Loaded, Owner
 from nodepool_ocb.cli.tasks.remembering import Past
 from nodepool_ocb.cli.tasks.selecting import Asked
@@ -49,7 +49,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     def warnings(self, world: World) -> list[str]:
         """What somebody should know."""
-        return [*self.stored.warnings, *membership.warnings(world, self.members)]
+        refused = sources.of_plan(self.plan, self.tasks)
+        return [*self.stored.warnings, *refused, *membership.warnings(world, self.members)]
 
 
 class Turns(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nodepool_ocb.cli.kit import session
-from nodepool_ocb.cli.tasks import lists
+from nodepool_ocb.cli.tasks import lists, sources
 from nodepool_ocb.cli.tasks.lists import Owner
 from nodepool_ocb.documents import document
 from nodepool_ocb.errors import Invalid, Stale
@@ -117,7 +117,7 @@ def _checked(opened: Session, of: Owner, wanted: Wanted) -> Wanted:
         return wanted
     lenient, compat_prefix = below.flags(wanted)
     found = lists.judged(lenient, partial(reading.read, [*below.layers, *own], compat_prefix=compat_prefix))
-    lists.warn(found.warnings)
+    lists.warn(sources.warned(found).warnings)
     return msgspec.structs.replace(wanted, tasks=sum(each.origin == str(of) for each in found.tasks.tasks))
 
 

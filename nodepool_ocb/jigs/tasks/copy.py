@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 import socket
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from nodepool_ocb.documents import files as documents
-from nodepool_ocb.jigs.tasks.files import Places, absolute, script
-from nodepool_ocb.jigs.tasks.task import Lacking, Refused, Task, TaskJig
+from nodepool_ocb.jigs.tasks.files import Places, script
+from nodepool_ocb.jigs.tasks.sources import SourceJig
+from nodepool_ocb.jigs.tasks.task import Lacking, Refused, Task
 from nodepool_ocb.tasks.tasklist import Kind
 
 MOST_BYTES: Final = 4 << 20  # of the files of one task: the machine keeps the script that brings them
@@ -31,24 +31,27 @@ class Copy(Places, frozen=True):
     files: tuple[Pair, ...]
 
 
-class CopyJig(TaskJig):
+class CopyJig(SourceJig):
     name = "task-copy"
 
     def text(self, task: Task) -> str:
         copy = task.shaped(Kind.COPY_FILES, Copy)
         left, read = MOST_BYTES, []
         for pair in copy.files:
-            content = _content(pair.src, left)
+            content = _content(pair.src, self.source(pair.src), left)
             left -= len(content)
             read.append(copy.file(pair.dst, content))
         return script(read, task.noop)
 
 
-def _content(src: str, left: int) -> bytes:
-    """That it is not there is this task's failure; that it cannot be read is a fault of this host."""
+def _content(src: str, path: str, left: int) -> bytes:
+    """The file at ``path``, which the task calls ``src``.
+
+    That it is not there is this task's failure; that it cannot be read is a fault of this host.
+    """
     host = socket.gethostname()
     try:
-        content = documents.read(Path(absolute(src, "src")), left)
+        content = documents.read(path, left)
     except OSError as error:
         said = f"src {src} on the annealer's host {host}: {error.strerror}"
         raise (Refused if error.errno in NOT_THERE else Lacking)(said) from error

@@ -32,7 +32,14 @@ Shape = TypeVar("Shape")
 
 
 class Refused(Exception):
-    """This task cannot be done, whichever annealer tries; the text says why."""
+    """This task cannot be done, whichever annealer tries; the text says why.
+
+    ``forbidden``: the setting that does not allow a file of this host which the task names.
+    """
+
+    def __init__(self, message: str, forbidden: str | None = None) -> None:
+        super().__init__(message)
+        self.forbidden = forbidden
 
 
 class Lacking(Exception):
@@ -66,7 +73,7 @@ class TaskJig(ScriptJig):
         try:
             text = self.text(task(order))
         except Refused as refused:
-            return Failed(str(refused))
+            return Failed(str(refused), forbidden=refused.forbidden)
         except Lacking as lacking:
             return Unknown(str(lacking), begun=False)
         return replace(order, definition=replace(order.definition, script=text))

@@ -1,0 +1,30 @@
+"""What the jigs of copy_files and sync have in common: they read files of the annealer's host, as far as it allows that."""
+
+from __future__ import annotations
+
+import socket
+
+from nodepool_ocb.config import Settings, task_sources
+from nodepool_ocb.documents.allowed import Outside
+from nodepool_ocb.jigs.tasks.files import absolute
+from nodepool_ocb.jigs.tasks.task import Refused, TaskJig
+
+
+class SourceJig(TaskJig):
+    """A jig whose tasks name files or directories of this host."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._sources = task_sources(settings)
+
+    def configure(self, settings: Settings) -> None:
+        super().configure(settings)
+        self._sources = task_sources(settings)
+
+    def source(self, src: str) -> str:
+        """The path without links, to be read instead of ``src``; raises Refused."""
+        try:
+            return self._sources.resolve(absolute(src, "src"))
+        except Outside as outside:
+            said = f"the annealer's host {socket.gethostname()} does not give src {outside}"
+            raise Refused(f"{said}; see tasks.sources in its configuration", outside.setting) from outside
