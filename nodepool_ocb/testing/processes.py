@@ -1,7 +1,8 @@
 """A real daemon process that a test may do anything to, and what the kernel and the daemon's own pages know about it.
 
-The process is ``python -m MODULE --config FILE`` with a configuration of its own; its log is in its folder. It is ended by
-its process id, never by its name.
+The process is ``python -m MODULE --config FILE`` with a configuration of its own, forked from a process that has imported the
+module already where that makes no difference (forkserver). Its log is in its folder. It is ended by its process id, never by
+its name.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid, Unavailable
+from nodepool_ocb.testing import forkserver
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import free_port
 
@@ -62,7 +64,7 @@ class DaemonProcess:
         if launcher is ANNEALER:
             settings["annealer"] = {"log_dir": str(folder / "runs"), **settings.get("annealer", {})}
         self.config.write_text(yaml.safe_dump(settings))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | forkserver.Forked | None = None
 
     def configure(self, **sections: Mapping[str, Any]) -> None:
         """Write these keys into the sections of its configuration; a running one has them after a reload."""
@@ -79,7 +81,7 @@ class DaemonProcess:
         return self._started.pid
 
     @property
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> subprocess.Popen[bytes] | forkserver.Forked:
         if self._process is None:
             raise RuntimeError("this daemon was not started")
         return self._process
@@ -125,13 +127,17 @@ class DaemonProcess:
 
     def begin(self, **environment: str) -> Self:
         """Start it, and do not wait."""
+        arguments, more = [*self._launcher, "--config", str(self.config)], self.environment | environment
+        if forkserver.can_fork(arguments, more):
+            self._process = forkserver.shared().start(arguments, os.environ | more, self.log)
+            return self
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *self._launcher, "--config", str(self.config)],
+                [sys.executable, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | self.environment | environment,
+                env=os.environ | more,
                 start_new_session=True,
             )
         return self

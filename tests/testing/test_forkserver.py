@@ -1,0 +1,67 @@
+"""A fork behaves as the process that Python would have started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.testing.forkserver import Forked, Forkserver, can_fork
+
+PROGRAM = """
+import os, sys, time
+print(sys.argv[1:], __name__, os.environ.get("COLOUR"), os.getsid(0) == os.getpid(), flush=True)
+if sys.argv[1] == "sleep":
+    time.sleep(600)
+sys.exit({"word": "a reason"}.get(sys.argv[1], 7))
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Forkserver]:
+    made = Forkserver()
+    yield made
+    made.close()
+
+
+def start(server: Forkserver, folder: Path, word: str) -> Forked:
+    (folder / "program.py").write_text(PROGRAM)
+    return server.start([str(folder / "program.py"), word], os.environ | {"COLOUR": "red"}, folder / "log")
+
+
+def test_a_fork_has_its_arguments_environment_session_log_and_exit_status(server: Forkserver, tmp_path: Path) -> None:
+    assert start(server, tmp_path, "end").wait(30) == 7
+    assert (tmp_path / "log").read_text() == "['end'] __main__ red True\n"
+
+
+def test_an_exit_with_a_text_prints_it_and_ends_with_one(server: Forkserver, tmp_path: Path) -> None:
+    assert start(server, tmp_path, "word").wait(30) == 1
+    assert (tmp_path / "log").read_text().splitlines()[-1] == "a reason"
+
+
+def test_a_fork_that_runs_can_be_waited_for_and_killed(server: Forkserver, tmp_path: Path) -> None:
+    fork = start(server, tmp_path, "sleep")
+    assert fork.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        fork.wait(0.05)
+    fork.kill()
+    assert fork.wait(30) == -signal.SIGKILL
+    fork.kill()  # does nothing: the number may be that of another process by now
+
+
+def test_a_module_of_a_daemon_runs_as_main(server: Forkserver, tmp_path: Path) -> None:
+    fork = server.start(["-m", "nodepool_ocb_annealer.main", "--help"], os.environ, tmp_path / "log")
+    assert fork.wait(30) == 0
+    assert "--config" in (tmp_path / "log").read_text()
+
+
+def test_variables_that_only_a_new_program_reads_need_a_new_program() -> None:
+    program = ["-m", "nodepool_ocb_annealer.main"]
+    assert can_fork(program, {"COLOUR": "red"})
+    assert not can_fork(program, {"PYTHONPATH": "/elsewhere"})
+    assert not can_fork(program, {"LD_PRELOAD": "libfaketime.so"})
+    assert not can_fork(["-c", "pass"], {})
