@@ -22,7 +22,7 @@ from nodepool_ocb.engine import deployments, nodes, structure, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import (
     Change,
     Delete,
@@ -297,7 +297,11 @@ def wait(name: str, timeout_seconds: float | None) -> None:
 @yes_option
 @dry_run_option
 def delete(name: str, yes: bool, dry_run: bool) -> None:
-    """Delete an empty deployment: its attributes and task list, and what is recorded of its rollouts and runs of tasks."""
+    """Delete an empty deployment: its attributes and task list, and what is recorded of its rollouts and runs of tasks.
+
+    If that takes several transactions, the first one marks the deployment, and from then on nothing can enter it. If the
+    command stops half-way, repeat it.
+    """
     with connection.session() as opened:
         world = connection.load(opened)
         deployment_of(world, name)
@@ -311,8 +315,7 @@ def delete(name: str, yes: bool, dry_run: bool) -> None:
 
 def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]]:
     """Where roles have a hook for it, their removal by an annealer; else, or when that was done, the deployment's."""
-    from nodepool_ocb.store.subtree import removal_as_judged
-    from nodepool_ocb.store.tasks import beginning, lists
+    from nodepool_ocb.store.tasks import beginning
 
     deployments.deletable(world, name)
     if name in world.task_runs:
@@ -325,18 +328,40 @@ def _deletion(opened: Any, world: World, name: str) -> Iterator[Sequence[Change]
             hooked.append(Set(paths.deployment_role(name, role), marked, below.version))
     if hooked:
         yield structure.raised(world, hooked)
-        return
+    else:
+        yield from _removal(opened, world, name)
+
+
+def _removal(opened: Session, world: World, name: str) -> Iterator[Sequence[Change]]:
+    """One transaction where that bears everything; else the deployment is marked before anything goes."""
+    from nodepool_ocb.store.driven import pointers
+    from nodepool_ocb.store.subtree import judged, removal_as_judged, subtree
+    from nodepool_ocb.store.tasks import lists
+
     own = removal_as_judged(opened, world, paths.deployment(name))
     if not own:
         raise Stale(f"deployment {name} is gone", paths.deployment(name))
-    yield from connection.parts(lists.removal(opened, lists.deployment(name)))
-    for view in deployments.of_tasks(world, name):
-        yield from nodes.taking_away(world, view.name, removal_as_judged(opened, world, paths.node(view.name)))
-    histories = [removal_as_judged(opened, world, path) for path in (paths.rollouts(name), paths.task_runs(name))]
-    for history in histories:  # first: a deployment of the same name has no rollouts of this one
-        yield from connection.parts(history[:-1])
-    pointers = [change for history in histories for change in history[-1:]]
-    yield from structure.in_parts(world, ([each] for each in [*_roles_of_tasks(world, name), *pointers, *own]))
+    views = deployments.of_tasks(world, name)
+    of_nodes = {view.name: removal_as_judged(opened, world, paths.node(view.name)) for view in views}
+    histories = [subtree(opened, path) for path in (paths.rollouts(name), paths.task_runs(name))]
+    last: list[Change] = _roles_of_tasks(world, name)
+    last += [change for znodes in histories for change in judged(world, znodes[-1:])] + own
+    for fqdn, deletions in of_nodes.items():
+        nodes.refuse_part(world, fqdn, deletions)
+    former = [change for znodes in histories for change in judged(world, znodes[:-1])]
+    listed = lists.removal(opened, lists.deployment(name))
+    of_all_nodes = [change for deletions in of_nodes.values() for change in deletions]
+    whole = structure.raised(world, [*of_all_nodes, *listed, *former, *last])
+    if limits.fits(whole):
+        yield whole
+        return
+    yield from deployments.marking(world, name)
+    for fqdn, deletions in of_nodes.items():
+        yield from nodes.taking_away(world, fqdn, deletions)
+    heads = [each.path for znodes in histories for each in znodes if each.path.rpartition("/")[0] == znodes[-1].path]
+    emptied = [change for znodes in histories for change in pointers.emptied(znodes[:-1], heads)]
+    last[-1] = Delete(paths.deployment(name), world.deployments[name].version)
+    yield from structure.in_parts(world, ([each] for each in [*listed, *emptied, *last]))
 
 
 def _roles_of_tasks(world: World, name: str) -> list[Change]:

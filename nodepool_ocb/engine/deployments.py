@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,14 +28,14 @@ def create(world: World, name: str, parent: str, now: float, by: str | None = No
     unreadable.refuse(world, [paths.deployment(name)])
     if name in world.deployments:
         raise Conflict(f"deployment {name} exists already")
-    of(world, parent)
+    living(world, parent)
     made = Deployment(parent=parent, since=now, by=by)
     return structure.raised(world, [Create(paths.deployment(name), made), Create(paths.deployment_roles(name))])
 
 
 def turn(world: World, name: str, state: DeploymentState, now: float, by: str | None = None) -> list[Change]:
     """Let annealers work in a deployment (COMMITTED), or keep them out while people change it (PROPOSED)."""
-    stored = of(world, name)
+    stored = living(world, name)
     if name == SYSTEM:
         raise Conflict("deployment system is always COMMITTED; make a deployment of your own below it")
     if stored.record.state is state:
@@ -44,7 +45,7 @@ def turn(world: World, name: str, state: DeploymentState, now: float, by: str | 
 
 def checked_by(world: World, name: str, checks: Checks | None) -> list[Change]:
     """When what is ACTIVE in it is checked; the same schedule again keeps the time when it was given."""
-    stored = of(world, name)
+    stored = living(world, name)
     before = stored.record.checks
     if checks is not None and before is not None and checks.schedule == before.schedule:
         checks = replace(checks, since=before.since)
@@ -98,6 +99,22 @@ def deletable(world: World, name: str) -> None:
         raise Conflict(f"tasks run {name}/{run} is under way; wait, or: nodepool-ocb tasks stop {name}")
 
 
+def marking(world: World, name: str) -> Iterator[list[Change]]:
+    """The transaction that begins a deletion in several transactions: nothing can enter the deployment from then on.
+
+    So a later transaction is refused only where a record changed, and the repeated command finishes. The transaction is refused
+    if a rollout or a run of tasks began, or was reserved, since the world was read. The world then shows the mark.
+    """
+    own = of(world, name)
+    if own.record.deleting:
+        return
+    marked = replace(own.record, deleting=True)
+    pointers = ((paths.rollouts(name), world.rollouts.get(name)), (paths.task_runs(name), world.task_runs.get(name)))
+    checks = [Check(path, pointer.version) for path, pointer in pointers if pointer is not None]
+    yield from structure.written(world, [*checks, Set(paths.deployment(name), marked, own.version)])
+    world.put_deployment(name, Stored(marked, own.version + 1))
+
+
 def of_tasks(world: World, name: str) -> list[NodeView]:
     """The virtual nodes that hold the stages of the deployment's task list: they go with it."""
     return [
@@ -118,6 +135,25 @@ def below(world: World, name: str) -> list[str]:
         children = (child for child, stored in world.deployments.items() if stored.record.parent == each)
         found += sorted(child for child in children if child not in found)
     return found
+
+
+def living(world: World, name: str) -> Stored[Deployment]:
+    """As ``of``, for a decision that lets something enter the deployment or stay in it; Conflict while it is being deleted."""
+    stored = of(world, name)
+    refuse_deleting(name, stored.record)
+    return stored
+
+
+def refuse_deleting(name: str, record: Deployment) -> None:
+    """Raises Conflict where a deletion of the deployment has begun.
+
+    >>> refuse_deleting("lab", Deployment())
+    """
+    if record.deleting:
+        raise Conflict(
+            f"deployment {name} is being deleted, and a part of it is gone; finish that first:"
+            f" nodepool-ocb deployment delete {name}"
+        )
 
 
 def of(world: World, name: str) -> Stored[Deployment]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, aside, marks, structure, unreadable
+from nodepool_ocb.engine import addressing, aside, deployments, marks, structure, unreadable
 from nodepool_ocb.engine.claim import accounted, writes
 from nodepool_ocb.engine.hooks.node import noticed
 from nodepool_ocb.engine.noderole import Event, apply
@@ -178,6 +178,10 @@ def changed(
         addressing.check(world, view.name, fields["addresses"])
     if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
+    if fields.get("deployment", node.deployment) != node.deployment:
+        for each in (node.deployment, fields["deployment"]):
+            if each in world.deployments:
+                deployments.refuse_deleting(each, world.deployments[each].record)
     word = {name: fields.pop(name) for name in marks.WORD if name in fields}
     if "alive" in word:
         fields |= marks.said(view.name, node, marker, by, now, **word)

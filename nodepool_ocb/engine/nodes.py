@@ -124,16 +124,22 @@ def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterato
     goes on where the caller stops. Write each before taking the next. Raises Stale where something else would have to go
     too.
     """
+    refuse_part(world, fqdn, deletions)
     view = node_of(world, fqdn)
-    there = {change.path for change in deletions}
-    missing = [vertex.name for vertex in going(view) if paths.noderole(vertex.role, vertex.node.name) not in there]
-    if missing or paths.node(fqdn) not in there:
-        raise Stale(f"{', '.join(missing) or fqdn} changed meanwhile: read it again", paths.node(fqdn))
     if not limits.fits(structure.raised(world, deletions)) and not _record(view).deleting:
         yield from structure.written(world, _marked(view, _record(view).hooks))
         world.put_node(fqdn, replace(_record(view), deleting=True), view.version + 1)
         deletions = [*deletions[:-1], Delete(paths.node(fqdn), view.version)]
     yield from structure.in_parts(world, ([change] for change in deletions))
+
+
+def refuse_part(world: World, fqdn: str, deletions: Sequence[Delete]) -> None:
+    """Raises Stale where a noderole that goes with the node, or the node, is not among the deletions; Conflict as ``going``."""
+    there = {change.path for change in deletions}
+    vertices = going(node_of(world, fqdn))
+    missing = [vertex.name for vertex in vertices if paths.noderole(vertex.role, vertex.node.name) not in there]
+    if missing or paths.node(fqdn) not in there:
+        raise Stale(f"{', '.join(missing) or fqdn} changed meanwhile: read it again", paths.node(fqdn))
 
 
 def _marked(view: NodeView, hooks: tuple[str, ...]) -> list[Change]:

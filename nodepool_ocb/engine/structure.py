@@ -23,7 +23,19 @@ from nodepool_ocb.engine import drift
 from nodepool_ocb.engine.world import ClusterView, NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Create, Delete, DeploymentRole, Gate, Node, Raise, Set, Structure
+from nodepool_ocb.model.records import (
+    Change,
+    Check,
+    Create,
+    Delete,
+    Deployment,
+    DeploymentRole,
+    Gate,
+    Node,
+    Raise,
+    Set,
+    Structure,
+)
 
 LOST_ADVICE: Final = (
     "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
@@ -113,6 +125,9 @@ def _leaves(world: World, change: Change) -> bool:
             view = world.nodes.get(fqdn)
             before = view.record if view else None
             return before is None or _placed(before) != _placed(after)
+        case ["deployments", name], Deployment() as deployment:
+            known = world.deployments.get(name)
+            return known is None or known.record.deleting != deployment.deleting
         case ["deployments", name, "roles", role], DeploymentRole() as shared:
             stored = world.deployment_roles.get((name, role))
             return stored is None or stored.record.deleting != shared.deleting

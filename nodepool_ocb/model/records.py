@@ -135,6 +135,9 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     by: str | None = None
     checks: Checks | None = None  # when what is ACTIVE in it is checked
     pause: Aside | None = None  # while that holds nothing new begins in it, or in any deployment below it
+    deleting: bool = (
+        False  # a deletion in several transactions began: nothing enters it, and `deployment delete` finishes
+    )
 
 
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -21,6 +21,7 @@ class DeploymentRow(View, frozen=True, kw_only=True):
     since: float
     by: str | None
     paused: str | None  # by whom, until when and why nothing new begins in it; itself, or the uppermost above it
+    deleting: bool  # a deletion in several transactions has begun
 
 
 class Configured(View, frozen=True, kw_only=True):
@@ -79,6 +80,7 @@ def _row(world: World, name: str, counts: Counter[State], now: float) -> Deploym
         since=record.since,
         by=record.by,
         paused=_paused(world, name, now),
+        deleting=record.deleting,
     )
 
 

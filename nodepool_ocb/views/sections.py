@@ -117,6 +117,10 @@ def notes(seen: Overview) -> Iterator[str]:
         yield images.NOBODY
     if seen.hooks_without_code:
         yield "no annealer has the code of a hook that waits: install the package of its role on an annealer's host"
+    for deployment in seen.deployments:
+        if deployment.deleting:
+            finish = f"nodepool-ocb deployment delete {deployment.name}"
+            yield f"a part of deployment {deployment.name} is deleted; if no command is deleting the rest now: {finish}"
     yield from _notes_of_images(seen.images)
     if seen.quarantined:
         yield "what cannot be read holds back what depends on it: nodepool-ocb record show PATH; then mend or delete it"

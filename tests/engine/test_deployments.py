@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from nodepool_ocb.engine import deployments
+from nodepool_ocb.engine import binding, deployments, liveness, nodes
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, Set
+from nodepool_ocb.model.drift import Checks
+from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, NodeRole, Role, Set, State, Structure
 
 
 @pytest.fixture
@@ -61,3 +65,37 @@ def test_a_deployment_that_is_dropped_is_gone_and_no_other(world: World) -> None
     world.drop_deployment("lab")
     world.drop_deployment("lab")
     assert list(world.deployments) == ["system"]
+
+
+LEAVING: dict[str, Callable[[World], object]] = {
+    "a deployment below it": lambda world: deployments.create(world, "web", "lab", 9.0),
+    "its other state": lambda world: deployments.turn(world, "lab", DeploymentState.COMMITTED, 9.0),
+    "a schedule": lambda world: deployments.checked_by(world, "lab", Checks(schedule="0 3 * * *", since=9.0)),
+    "attributes of a role": lambda world: deploymentroles.configured(world, "lab", "base", {"a": 1}),
+    "a new node": lambda world: nodes.create(
+        world, "b.example.com", Node(deployment="lab"), admin_domain=None, now=9.0
+    ),
+    "a node that moves in": lambda world: liveness.changed(world, world.nodes["a.example.com"], 9.0, deployment="lab"),
+    "a node that moves out": lambda world: liveness.changed(world, world.nodes["in.lab.com"], 9.0, deployment="system"),
+    "a noderole": lambda world: binding.plan(world, "base", "a.example.com", now=9.0, deployment="lab"),
+    "a noderole on its node": lambda world: binding.plan(world, "base", "in.lab.com", now=9.0, deployment="system"),
+    "a child of a noderole on its node": lambda world: binding.plan(
+        world, "above", "a.example.com", now=9.0, parents=["base@in.lab.com"]
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LEAVING)
+def test_nothing_enters_a_deployment_that_is_being_deleted(world: World, what: str) -> None:
+    world.put_structure(Stored(Structure(), 1))
+    world.put_role("base", Stored(Role(barclamp="b", jig="noop"), 0))
+    world.put_role("above", Stored(Role(barclamp="b", jig="noop", requires=("base",)), 0))
+    world.put_node("a.example.com", Node(), 0)
+    world.put_node("in.lab.com", Node(deployment="lab"), 0)
+    world.put_noderole("in.lab.com", "base", NodeRole(state=State.PROPOSED, since=1.0), 0)
+    if what == "a noderole on its node":
+        world.drop_noderole("in.lab.com", "base")
+    LEAVING[what](world)  # until the deletion begins
+    world.put_deployment("lab", Stored(Deployment(deleting=True), 5))
+    with pytest.raises(Conflict, match="is being deleted"):
+        LEAVING[what](world)

@@ -24,6 +24,7 @@ def test_deployments_stand_below_their_parents_and_count_what_is_bound_by_state(
         ("since", 5.0),
         ("by", "root"),
         ("paused", None),
+        ("deleting", False),
     ]
 
 
@@ -41,6 +42,7 @@ def test_one_deployment_has_its_record_what_is_below_it_its_roles_and_its_nodero
         "by": "root",
         "checks": None,
         "pause": None,
+        "deleting": False,
         "paused": None,
         "below": ["rack"],
         "roles": [

@@ -16,7 +16,7 @@ from nodepool_ocb.cli.tasks.lists import Loaded, Owner
 from nodepool_ocb.cli.tasks.remembering import Past
 from nodepool_ocb.cli.tasks.selecting import Asked
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine import deployments, unreadable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model.records import Json
@@ -66,7 +66,7 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked, turns:
     Raises NotFound, Conflict where there are no nodes, Invalid with all that is wrong in the list on these nodes."""
     from nodepool_ocb.tasks.outfit import Outfit
 
-    deployment_of(world, deployment)
+    deployments.refuse_deleting(deployment, deployment_of(world, deployment).record)
     unreadable.refuse_inventory(world)
     past = Past(opened, deployment)
     again = past.last if asked.retry else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine import deployments, unreadable
 from nodepool_ocb.engine.binding import refusals
 from nodepool_ocb.engine.binding.parents import Draft, explicit, standing
 from nodepool_ocb.engine.binding.transaction import Plan, written
@@ -66,6 +66,8 @@ def _binder(
     assert view.record is not None, "a node that is bound to exists, or is about to"
     chosen = deployment or view.record.deployment
     unreadable.refuse_bind(world, view, chosen)
+    for name in {chosen, view.record.deployment} & world.deployments.keys():
+        deployments.refuse_deleting(name, world.deployments[name].record)
     if view.record.deleting:
         raise Conflict(f"node {view.name} is being deleted; nothing can be bound to it")
     if chosen not in world.deployments:

@@ -177,8 +177,11 @@ class Draft:
 
 
 def leaves(node: NodeView) -> bool:
-    """Whether it is being deleted."""
-    return node.record is not None and node.record.deleting
+    """Whether it is being deleted, or its deployment is."""
+    if node.record is None:
+        return False
+    deployment = node.world.deployments.get(node.record.deployment)
+    return node.record.deleting or (deployment is not None and deployment.record.deleting)
 
 
 def lineage(world: World, deployment: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.documents.counting import some
-from nodepool_ocb.engine import attributes, structure, unreadable
+from nodepool_ocb.engine import attributes, deployments, structure, unreadable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
@@ -37,6 +37,7 @@ def configured(world: World, deployment: str, role: str, user: Mapping[str, Json
     The deployment is changeable, and its role known. Raises Conflict where the role is to leave.
     """
     unreadable.refuse(world, [paths.deployment_role(deployment, role)])
+    deployments.living(world, deployment)
     path, stored = paths.deployment_role(deployment, role), world.deployment_roles.get((deployment, role))
     check = Check(paths.deployment(deployment), world.deployments[deployment].version)
     definition = world.roles[role].record

@@ -7,13 +7,23 @@ that looked at the same time, one looks again. Nor can a deployment come or go m
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
+from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Deployment, RolloutPointer, Set, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+
+
+def refuse_deleting(session: Session, deployment: str) -> None:
+    """Raises Conflict where a deletion of the deployment has begun; nothing where it is gone or cannot be read."""
+    znode = session.get(paths.deployment(deployment))
+    with contextlib.suppress(Invalid):
+        if znode is not None:
+            deployments.refuse_deleting(deployment, codec.decode(Deployment, znode))
 
 
 class _Line(NamedTuple):
@@ -37,6 +47,7 @@ def entered(session: Session, deployment: str) -> list[Change]:
     own = lines[deployment]
     if own.torn == deployment:
         raise Conflict(_unread(deployment))
+    refuse_deleting(session, deployment)
     for name, identity in under_way(session, [name for name, line in lines.items() if _related(own, line)]):
         torn = own.torn or lines[name].torn
         why = f"may have to do with the nodes of this one: {_unread(torn)}" if torn else "has to do with the same nodes"

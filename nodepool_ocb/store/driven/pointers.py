@@ -9,17 +9,18 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import NotFound, Stale
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Create, Pointer, Set, Structure
+from nodepool_ocb.model.records import Change, Check, Create, Delete, Pointer, Set, Structure
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.store.subtree import subtree
 
 KEPT: Final = 10  # of what is below a pointer
 ATTEMPTS: Final = 20  # at what others change meanwhile
@@ -79,9 +80,25 @@ def forget(session: Session, path: str, identity: str) -> None:
 
 
 def remove(session: Session, path: str) -> None:
-    """Delete it with all below it, in as many transactions as that takes."""
-    for deletions in limits.parts(limits.singly(removal(session, path))):
-        session.commit(deletions)
+    """Delete it with all below it, in as many transactions as that takes; if they are several, it is emptied first."""
+    znodes = subtree(session, path)
+    deletions: list[Change] = [Delete(each.path, each.version) for each in znodes]
+    whole = deletions if limits.fits(deletions) else emptied(znodes, [path])
+    for transaction in limits.parts(limits.singly(whole)):
+        session.commit(transaction)
+
+
+def emptied(znodes: Iterable[Znode], heads: Iterable[str]) -> list[Change]:
+    """The deletions of these znodes, leaves first, after writes that empty the heads: the records of rollouts or runs.
+
+    An empty record is read as one that never began. So a deletion that stops half-way leaves no part of a rollout to be shown.
+    """
+    wanted, writes, deletions = set(heads), list[Change](), list[Change]()
+    for each in znodes:
+        filled = each.path in wanted and bool(each.data)
+        writes += [Set(each.path, None, each.version)] * filled
+        deletions.append(Delete(each.path, each.version + filled))
+    return [*writes, *deletions]
 
 
 # -- what a driver writes --

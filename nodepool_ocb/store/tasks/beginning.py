@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, NotFound, OcbError, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import (
@@ -85,7 +86,9 @@ def _committed(session: Session, deployment: str) -> int:
     znode = session.get(paths.deployment(deployment))
     if znode is None:
         raise NotFound(f"deployment {deployment} does not exist; see: nodepool-ocb deployment list")
-    if codec.decode(Deployment, znode).state is DeploymentState.PROPOSED:
+    record = codec.decode(Deployment, znode)
+    deployments.refuse_deleting(deployment, record)
+    if record.state is DeploymentState.PROPOSED:
         advice = f"nodepool-ocb deployment commit {deployment}"
         raise Conflict(f"deployment {deployment} is PROPOSED, and annealers keep out of it; {advice}")
     return znode.version
@@ -94,7 +97,7 @@ def _committed(session: Session, deployment: str) -> int:
 def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> tuple[str, Lock, int]:
     """The next id, its lock, and the version of the pointer that says so."""
     for attempt in range(ATTEMPTS):
-        _committed(session, deployment)
+        committed = Check(paths.deployment(deployment), _committed(session, deployment))
         known, version = pointer(session, deployment)
         refuse_rollout(session, deployment)
         _refuse_another(session, deployment, known)
@@ -103,7 +106,8 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
             session.commit([Create(paths.task_run(deployment, identity))])
             lock = locks.take(paths.task_run_lock(deployment, identity), me)
             if lock is not None:
-                session.commit([Set(paths.task_runs(deployment), replace(known, preparing=identity), version)])
+                reserved = Set(paths.task_runs(deployment), replace(known, preparing=identity), version)
+                session.commit([committed, reserved])  # the deployment is not being deleted
                 return identity, lock, version + 1
         except Stale:
             if attempt + 1 == ATTEMPTS:

@@ -23,6 +23,7 @@ from nodepool_ocb.store import subtree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven import lines, pointers
 from nodepool_ocb.tasks import records
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
 
@@ -125,6 +126,14 @@ def configured(session: Session, owner: Owner) -> bool:
     return bool(_readable_settings(session, owner, _ground(session, owner))[0])
 
 
+def _written_to(session: Session, owner: Owner) -> _Ground:
+    """As ``_ground``, for a write: raises Conflict where a deletion of the deployment has begun."""
+    ground = _ground(session, owner)
+    if owner.deployment:
+        lines.refuse_deleting(session, owner.name)
+    return ground
+
+
 def _ground(session: Session, owner: Owner) -> _Ground:
     if not owner.deployment:
         return _Ground()
@@ -194,7 +203,7 @@ def upload(session: Session, owner: Owner, texts: Mapping[str, str], meta: Meta,
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts.values())
     if size > BYTES:
         raise Invalid(f"the files of {owner} are larger than {BYTES >> 20} MiB together; divide the list")
-    _ground(session, owner)
+    _written_to(session, owner)
     parts = records.divided(texts)
     folder = _written(session, owner, parts)
     name = folder.rpartition("/")[2]
@@ -232,7 +241,7 @@ def _entered(
 ) -> TaskListRecord:
     """Write the record that counts from now on, again where others write meanwhile."""
     for _ in range(ATTEMPTS):
-        ground = _ground(session, owner)
+        ground = _written_to(session, owner)
         znode = session.get(owner.path())
         if znode is None:  # deleted meanwhile; version -1 would stand for any
             session.ensure(owner.path())
@@ -284,7 +293,7 @@ def base(session: Session, name: str, below: str | None) -> TaskListRecord:
     if below is not None and not read(session, release(below)).there:
         raise NotFound(f"release {below} has no task list; see: nodepool-ocb tasks list")
     owner = deployment(name)
-    _ground(session, owner)
+    _written_to(session, owner)
     session.ensure(owner.path())
 
     def after(before: TaskListRecord, life: float) -> TaskListRecord:
@@ -302,7 +311,7 @@ def configure(session: Session, name: str, settings: Mapping[str, Json], by: str
     owner = deployment(name)
     path = owner.path(SETTINGS)
     for attempt in range(ATTEMPTS):
-        ground = _ground(session, owner)
+        ground = _written_to(session, owner)
         session.ensure(owner.path())
         version = znode.version if (znode := session.get(path)) else -1
         if seen not in (None, version):
@@ -333,6 +342,12 @@ def delete(session: Session, owner: Owner) -> bool:
     raise AssertionError("it returns or raises")
 
 
-def removal(session: Session, owner: Owner) -> list[Delete]:
-    """The deletions that take away all that is there of an owner, the record last."""
-    return subtree.removal(session, owner.path())
+def removal(session: Session, owner: Owner) -> list[Change]:
+    """What takes away all that is there of an owner, the record last.
+
+    If one transaction does not bear it, the record is emptied first. A deletion that stops half-way then leaves no list, instead
+    of a record that names files that are gone.
+    """
+    znodes = subtree.subtree(session, owner.path())
+    deletions: list[Change] = [Delete(each.path, each.version) for each in znodes]
+    return deletions if limits.fits(deletions) else pointers.emptied(znodes, [owner.path()])
