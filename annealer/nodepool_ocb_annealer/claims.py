@@ -80,7 +80,7 @@ class Claims:
     @property
     def trouble(self) -> str | None:
         """Why this host is not fit to work, in one sentence."""
-        return self._faults.trouble or self._sealed.trouble(time.monotonic())
+        return self._faults.trouble
 
     def __len__(self) -> int:
         return len(self.held) + len(self._carried)
@@ -255,15 +255,15 @@ class Claims:
         self._context.agenda.at(now + wait, Appointment(Matter.CONSIDER, vertex.node.name))
 
     def set_aside(self, attempt: Attempt) -> None:
-        """Its secrets cannot be opened here: others may try at once, or all are to wait where that is no matter of this host."""
+        """Its run cannot be prepared here: others may try at once, or all are to wait where no host can."""
         name, reason, own = attempt.name, attempt.answer.reason, attempt.answer.own
-        wait = self._sealed.aside(name, reason, time.monotonic(), own=own)
+        wait = self._sealed.aside(name, time.monotonic())
         attempt.pause_seconds = 0.0 if own else wait
         if self._sealed.news(name, reason):
             log.warning("%s is %s: %s", name, "left to others" if own else "put off", reason)
 
     def _can_open(self, vertex: Vertex) -> bool:
-        """Whether its secrets may be tried; else it looks again later."""
+        """Whether its run may be prepared; else it looks again later."""
         until = self._sealed.until(vertex.name, time.monotonic())
         if until is not None:
             self._context.agenda.at(until, Appointment(Matter.CONSIDER, vertex.node.name))

@@ -17,6 +17,7 @@ from nodepool_ocb.http.logs import LogPage
 from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.secrecy import references
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
@@ -36,6 +37,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
         slots=settings.annealer.slots,
         code=code.installed(),
         log_dir=settings.annealer.log_dir,
+        references=references.kinds(settings.secrets),
     )
     session = Session(
         settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.turns.wake.set()

@@ -12,6 +12,7 @@ from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.jigs.jig import Configurable
 from nodepool_ocb.jigs.ssh.probe import NoKey, Prober
+from nodepool_ocb.secrecy import references
 from nodepool_ocb_annealer.annealer import Annealer
 
 END_SECONDS: Final = 10.0  # after draining; then the process ends by force
@@ -54,6 +55,7 @@ def _apply(fresh: Settings, annealer: Annealer, prober: Prober) -> None:
         if isinstance(jig, Configurable):
             jig.configure(fresh)
     annealer.secrets.configure(fresh.secrets)
+    annealer.registration.change(references=references.kinds(fresh.secrets))
     annealer.configure(fresh.annealer)
 
 

@@ -20,6 +20,7 @@ from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.cli.schedule import checks
 from nodepool_ocb.engine import deployments, nodes, structure, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
+from nodepool_ocb.engine.inputs.references import refuse_unresolvable
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import limits, paths
@@ -196,7 +197,9 @@ def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
         role_of(world, role)
         unreadable.refuse(world, [paths.deployment_role(name, role)])
         stored = world.deployment_roles.get((name, role))
-        user = edit(catalogue(world), stored.record.user if stored else {})
+        before = stored.record.user if stored else {}
+        user = edit(catalogue(world), before)
+        refuse_unresolvable(world, user, before)
         changes = deploymentroles.configured(world, name, role, user)
         if changes:
             yield changes

@@ -53,6 +53,7 @@ class Code(StrEnum):
     HOOK_PENDING = "HOOK_PENDING"
     HOOK_REFUSED = "HOOK_REFUSED"  # its role refuses to be in its deployment as that is
     BACKOFF = "BACKOFF"
+    GIVEN_BACK = "GIVEN_BACK"  # it may start at any moment; an attempt at it ended without an outcome
     NO_ANNEALER = "NO_ANNEALER"
     DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
     RUNNING = "RUNNING"  # an annealer works on it now
@@ -132,7 +133,7 @@ def blockers(
             vertex.name,
             record.since,
             f"runs again in {backs_off:.0f} s, after attempt {record.attempt}: {record.reason or 'it failed'}",
-            f"wait, or: nodepool-ocb noderole retry {vertex.name}",
+            "wait; or mend what the reason names: it needs no command then",
         )
     if not world.annealers:
         yield Reason(

@@ -1,6 +1,6 @@
 """The pages that a daemon serves over HTTP: /metrics, /health/live, /health/ready, and those that it brings itself.
 
-A health page answers 200 and ``ok``, or 503 and one sentence that names the fault. The pages only read;
+A health page answers 200 and ``ok``, then what that covers; or 503 and one sentence that names the fault. The pages only read;
 they have no password, so they belong on a loopback or a management address (docs/security.md). However many clients
 connect, the pages leave the daemon its threads and descriptors (``connections``).
 """
@@ -35,6 +35,11 @@ Trouble: TypeAlias = Callable[[], str | None]
 KEYS: Final = "http.listen, builder.listen"
 ANSWER_SECONDS: Final = 5.0  # that a client may take to read an answer
 SHORTAGE_SECONDS: Final = 0.2  # before the next connection, where the process cannot have one
+#: What a health page answers where all is well, by its name: the line behind ``ok`` says what is covered.
+WELL: Final[Mapping[str, str]] = {
+    "live": "ok\nthe loop of this daemon moves\n",
+    "ready": "ok\nZooKeeper answers, the records are read, and this host is fit for work; no single noderole is covered\n",
+}
 
 
 def host_and_port(listen: str) -> tuple[str, int]:
@@ -199,7 +204,7 @@ class _Request(BaseHTTPRequestHandler):
             self._answer(Answer(200, generate_latest(), {"Content-Type": CONTENT_TYPE_LATEST}))
         elif name == "health" and (trouble := self._health.get(rest)):
             sentence = trouble()
-            self._answer(Answer(503 if sentence else 200, f"{sentence or 'ok'}\n".encode()))
+            self._answer(Answer(503, f"{sentence}\n".encode()) if sentence else Answer(200, WELL[rest].encode()))
         elif page := self._pages.get(name):
             self._answer(self._of(page, rest, query))
         else:

@@ -199,6 +199,9 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     slots: Times = 0
     code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps whose hooks it can run
     pages: str | None = None  # HOST:PORT of what it serves over HTTP
+    references: tuple[str, ...] | None = (
+        None  # of an annealer: the kinds of references that its settings let it resolve
+    )
     log_dir: str | None = None  # of an annealer: the folder with the outputs of its runs, FQDN/ROLE-RUN.log
     providers: tuple[str, ...] = ()  # of a builder: those that it reaches
     images: Mapping[str, ImageSettings] = {}  # of a builder: those that its configuration has

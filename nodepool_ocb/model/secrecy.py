@@ -1,14 +1,15 @@
 """Secrets among attributes: a secret's value is the object ``{"$secret": TEXT}``, one leaf wherever layers are merged.
 
 TEXT is ``enc:KEY:ID:TOKEN``, a value that was encrypted by the key of that id, or a reference that an annealer resolves when a
-run needs it: ``file:PATH``, ``env:NAME``, ``vault:PATH#KEY``. ID is drawn when the value is set and stays when it is encrypted
-anew by another key, so it tells values apart without telling them. What is shown to people is ``hidden``. Pure.
+run needs it: ``file:PATH``, ``env:NAME`` (NAME begins with PREFIX), ``vault:PATH#KEY``. ID is drawn when the value is set and
+stays when it is encrypted anew by another key, so it tells values apart without telling them. ``hidden`` is what people are
+shown. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from nodepool_ocb.errors import Invalid
@@ -16,6 +17,8 @@ from nodepool_ocb.model.records import Json
 
 KEY: Final = "$secret"
 HIDDEN: Final = "(secret)"
+PREFIX: Final = "NODEPOOL_OCB_SECRET_"  # of the variables that an annealer reads
+LONGEST_NAMED: Final = 120  # characters of a reference in a message
 
 _ENCRYPTED: Final = re.compile(r"enc:(?P<key>[0-9a-f]{8}):(?P<id>[0-9a-f]{16}):(?P<token>[A-Za-z0-9_=-]+)")
 _REFERENCE: Final = re.compile(
@@ -59,20 +62,53 @@ def reference(text: str) -> dict[str, Json]:
     >>> reference("vault:apps/shop#password")
     {'$secret': 'vault:apps/shop#password'}
     """
-    if not _REFERENCE.fullmatch(text):
-        raise Invalid("this refers to no secret; write file:/PATH, env:NAME or vault:PATH#KEY")
+    if why := wrong(text):
+        raise Invalid(f"{shown(text)} {why}")
     return {KEY: text}
 
 
-def checked(value: Json) -> None:
-    """Raises Invalid where something in it looks like a secret's value, and is none."""
+def wrong(text: str) -> str | None:
+    """Why no annealer can resolve a text as a reference, wherever it runs; None where one may.
+
+    >>> wrong("env:DB_PASSWORD")
+    'names a variable that no annealer reads: its name has to begin with NODEPOOL_OCB_SECRET_'
+    """
+    if not _REFERENCE.fullmatch(text):
+        return "refers to no secret; write file:/PATH, env:NAME or vault:PATH#KEY"
+    kind, _, rest = text.partition(":")
+    if kind == "env" and not rest.startswith(PREFIX):
+        return f"names a variable that no annealer reads: its name has to begin with {PREFIX}"
+    if kind == "vault" and any(part in ("", ".", "..") for part in rest.partition("#")[0].split("/")):
+        return "names no path in Vault: a part of it is empty, `.` or `..`"
+    return None
+
+
+def shown(text: str) -> str:
+    """A reference as a message names it: in one line, and not longer than LONGEST_NAMED.
+
+    >>> shown("env:A"), shown("file:/x" + chr(0))
+    ('env:A', "'file:/x\\\\x00'")
+    """
+    short = text if len(text) <= LONGEST_NAMED else f"{text[:LONGEST_NAMED]}..."
+    return short if short.isprintable() else repr(short)
+
+
+def checked(value: Json, before: Json = None) -> None:
+    """Raises Invalid where something in it looks like a secret's value, and is none.
+
+    ``before``: what stood there; a text that it has is not refused again, so that other attributes can be set.
+    """
+    _check(value, frozenset(text for _, text in found(before)))
+
+
+def _check(value: Json, known: Collection[str]) -> None:
     if isinstance(value, Mapping):
         if KEY in value and text_of(value) is None:
             raise Invalid(f"{KEY} stands alone in its object, with a text")
-        if (text := text_of(value)) is not None and not encrypted(text):
+        if (text := text_of(value)) is not None and text not in known and not encrypted(text):
             reference(text)
     for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
-        checked(each)
+        _check(each, known)
 
 
 def named(value: Json) -> bool:

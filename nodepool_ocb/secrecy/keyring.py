@@ -58,8 +58,10 @@ class Keyring:
             held = msgspec.json.decode(self._keys[key].decrypt(token))
         except (InvalidToken, msgspec.DecodeError):
             raise Sealed("what is stored was damaged, or encrypted by something else; set it anew", own=False) from None
+        if not isinstance(held, dict) or not {"at", "id", "value"} <= held.keys():
+            raise Sealed("what is stored was encrypted by another program; set it anew", own=False)
         if (held["at"], held["id"]) != (place, id):
-            raise Sealed(f"what is stored was encrypted for {held['at']}, and somebody moved it here", own=False)
+            raise Sealed(f"what is stored was encrypted for {held['at']}, and was moved here; set it anew", own=False)
         return held["value"]
 
     def anew(self, place: str, text: str) -> dict[str, Json] | None:

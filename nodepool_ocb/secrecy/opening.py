@@ -46,7 +46,7 @@ class Secrets:
 
     @property
     def trouble(self) -> str | None:
-        """Why the key file of the configuration is of no use, in one sentence."""
+        """Why the key file that the configuration names is of no use, in one sentence. No record has a part in it."""
         try:
             self.keys()
         except Sealed as sealed:
@@ -62,16 +62,20 @@ class Secrets:
         return self._read[1]
 
     def value(self, place: str, text: str) -> Json:
-        """What the secret at a place is; raises Sealed, which names the place."""
+        """What the secret at a place is; raises Sealed, which names the place and the reference.
+
+        Whatever else one text raises is said of it, and of nothing else. OSError and MemoryError are this host's.
+        """
+        refers = not text.startswith("enc:")
+        name = f"secret {place} ({secrecy.shown(text)})" if refers else f"secret {place}"
         try:
-            if secrecy.encrypted(text) or text.startswith("enc:"):
-                value = self.keys().decrypt(place, text)
-            else:
-                value = references.resolve(self._settings, text)
+            value = references.resolve(self._settings, text) if refers else self.keys().decrypt(place, text)
             if not hideable(value):
                 raise Sealed(SHORT, own=False)
         except Sealed as sealed:
-            raise Sealed(f"secret {place}: {sealed}", own=sealed.own, forbidden=sealed.forbidden) from None
+            raise Sealed(f"{name}: {sealed}", own=sealed.own, forbidden=sealed.forbidden) from None
+        except (ValueError, TypeError, LookupError, RecursionError) as odd:
+            raise Sealed(f"{name}: it cannot be read ({type(odd).__name__}); set it anew", own=False) from None
         return value
 
     def opened(self, attributes: Mapping[str, Json]) -> Opened:

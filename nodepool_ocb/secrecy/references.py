@@ -1,7 +1,7 @@
 """Secrets that stand elsewhere: in files and variables of the annealer's host, and in HashiCorp Vault (KV, version 2).
 
 Who may write attributes says what is read here, so only what the configuration names is: files below ``secrets.directory``,
-variables that begin with ``PREFIX``, and what Vault's token opens.
+variables that begin with ``secrecy.PREFIX``, and what Vault's token opens.
 """
 
 from __future__ import annotations
@@ -19,16 +19,28 @@ import msgspec
 
 from nodepool_ocb.config import SecretsSettings, VaultSettings, secret_files
 from nodepool_ocb.documents.allowed import Outside
+from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.secrecy.errors import Sealed
 
-PREFIX: Final = "NODEPOOL_OCB_SECRET_"
 MOST_BYTES: Final = 1 << 20
 TIMEOUT_SECONDS: Final = 10.0
 
 
+def kinds(settings: SecretsSettings) -> tuple[str, ...]:
+    """The kinds of references that a host with these settings can resolve.
+
+    >>> kinds(SecretsSettings(directory="/etc/nodepool-ocb/secrets"))
+    ('env', 'file')
+    """
+    named = {"env": True, "file": settings.directory, "vault": settings.vault}
+    return tuple(kind for kind, given in named.items() if given)
+
+
 def resolve(settings: SecretsSettings, text: str) -> Json:
     """What a reference refers to; raises Sealed."""
+    if why := secrecy.wrong(text):
+        raise Sealed(f"it {why}", own=False)
     kind, _, what = text.partition(":")
     match kind:
         case "file":
@@ -42,7 +54,7 @@ def resolve(settings: SecretsSettings, text: str) -> Json:
 
 def _file(settings: SecretsSettings, name: str) -> str:
     if settings.directory is None:
-        raise Sealed(f"{name} is not read: secrets.directory is not set", own=True)
+        raise Sealed("secrets.directory is not set in the annealer's configuration", own=True)
     try:
         path = secret_files(settings).resolve(name)
     except Outside as outside:
@@ -62,19 +74,15 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _variable(name: str) -> str:
-    if not name.startswith(PREFIX):
-        raise Sealed(f"the variable {name} is not read: its name has to begin with {PREFIX}", own=False)
     if (value := os.environ.get(name)) is None:
-        raise Sealed(f"the variable {name} is not set here", own=True)
+        raise Sealed(f"the variable {name} is not set where this annealer was started", own=True)
     return value
 
 
 def _vault(settings: VaultSettings | None, path: str, key: str) -> Json:
     """One key of a secret of the mount ``settings.mount``, in its newest version."""
     if settings is None:
-        raise Sealed("secrets.vault is not set", own=True)
-    if any(part in ("", ".", "..") for part in path.split("/")):
-        raise Sealed(f"{path} is no path in Vault", own=False)
+        raise Sealed("secrets.vault is not set in the annealer's configuration", own=True)
     url = f"{settings.address.rstrip('/')}/v1/{settings.mount}/data/{urllib.parse.quote(path)}"
     asked = urllib.request.Request(url, headers={"X-Vault-Token": _token(settings)})
     try:

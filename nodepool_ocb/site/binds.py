@@ -121,9 +121,9 @@ def _give(plan: Planning, each: WantedNoderole, user: Blob, catalogue: Mapping[s
     key = vertex.record.deployment, vertex.role
     shared = plan.world.deployment_roles[key]
     below = attributes.merge(rules.template(catalogue, each.role), shared.record.user)
-    sealed.refuse_plain(catalogue, each.role, user)
-    rules.checked(catalogue, each.role, user, below)
     path, kept = paths.user(each.role, each.fqdn), plan.kept.get(paths.user(each.role, each.fqdn))
+    sealed.refuse(plan.world, catalogue, each.role, user, kept.value if kept else {})
+    rules.checked(catalogue, each.role, user, below)
     version = None if kept is None else kept.version
     change: Change = Create(path, user) if version is None else Set(path, user, version)
     here = Check(paths.noderole(each.role, each.fqdn), vertex.version)

@@ -133,7 +133,7 @@ def _configure(plan: Planning, catalogue: Mapping[str, Role], name: str, role: s
             f" proposed meanwhile; or first: nodepool-ocb deployment propose {name}"
         )
     if user:
-        sealed.refuse_plain(catalogue, role, user)
+        sealed.refuse(plan.world, catalogue, role, user, stored.record.user if stored else {})
         rules.checked(catalogue, role, user, rules.template(catalogue, role))
     verb = "create" if stored is None else "change"
     changes = deploymentroles.configured(plan.world, name, role, user or {})

@@ -108,12 +108,26 @@ def skipped_words(skipped: SkippedDocument) -> str:
     return f"{skipped.noderole} is SKIPPED by tasks run {skipped.run}: {skipped.reason}{left}"
 
 
+def holding(world: World, vertex: Vertex, now: float) -> list[Reason]:
+    """As why_not; and of what may start at any moment, how the newest attempt at it ended, if there was one."""
+    return why_not(world, vertex, now) or [*_of_attempt(vertex)]
+
+
+def _of_attempt(vertex: Vertex) -> Iterator[Reason]:
+    """Why it was given back by the annealer that had it; another may take it at any moment, and may end likewise."""
+    record, name = vertex.record, vertex.name
+    if record.state in (State.TODO, State.TRANSITION) and record.reason and vertex.node.claim is None:
+        text = f"it may start at any moment; the newest attempt ended with: {record.reason}"
+        advice = f"mend that; a secret that is named is set anew by: nodepool-ocb noderole set {name} PATH=-"
+        yield Reason(Code.GIVEN_BACK, name, record.since, text, advice)
+
+
 def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer | None = None) -> Explanation:
     """Every reason in order: that it is set aside, failed ancestors however far above, then what holds the noderole itself."""
 
     def why(each: Vertex) -> tuple[Reason, ...]:
         turns = tuple(_of_rollouts(world, each, rollouts or {}))
-        return (*turns, *(_out_of_turn(reason) if turns else reason for reason in why_not(world, each, now)))
+        return (*turns, *(_out_of_turn(reason) if turns else reason for reason in holding(world, each, now)))
 
     chains = _chains(vertex)
     own = why(vertex)

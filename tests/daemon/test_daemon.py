@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from nodepool_ocb.http.server import WELL
 from nodepool_ocb.testing.zookeeper.server import free_port
 
 PATIENCE_SECONDS = 20.0
@@ -127,8 +128,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def test_it_is_ready_once_its_first_turn_has_ended(start: Start) -> None:
     daemon = start()
     daemon.notified("READY=1")
-    assert daemon.page("/health/ready") == (200, "ok\n")
-    assert daemon.page("/health/live") == (200, "ok\n")
+    assert daemon.page("/health/ready") == (200, WELL["ready"])
+    assert daemon.page("/health/live") == (200, WELL["live"])
 
 
 def test_it_tells_its_address_before_the_first_turn_and_serves_pages_of_its_own(start: Start) -> None:
@@ -145,7 +146,7 @@ def test_a_turn_that_fails_is_tried_again_and_shown(start: Start) -> None:
     status, sentence = daemon.page("/health/ready")
     assert (status, sentence) == (503, "the newest turn failed: ValueError: no luck\n")
     daemon.notified("READY=1")
-    assert daemon.page("/health/ready") == (200, "ok\n")
+    assert daemon.page("/health/ready") == (200, WELL["ready"])
     assert "nodepool_ocb_turn_failures_total 2.0" in daemon.page("/metrics")[1]
 
 
@@ -248,7 +249,7 @@ def test_a_bad_configuration_is_said_and_the_old_one_stays(start: Start) -> None
     daemon.signal(signal.SIGHUP)
     daemon.notified("READY=1")
     assert "stays as it was: nodepool-ocb.yaml:3" in daemon.said("stays")
-    assert daemon.page("/health/ready") == (200, "ok\n")
+    assert daemon.page("/health/ready") == (200, WELL["ready"])
 
 
 def test_what_is_refused_is_shown_until_it_is_mended(start: Start) -> None:
@@ -277,7 +278,7 @@ def test_a_reload_with_a_fault_of_ours_stops_nothing(start: Start) -> None:
     daemon.notified("RELOADING=1")
     daemon.notified("READY=1")
     assert "stays as it was: no luck" in daemon.said("stays")
-    assert daemon.page("/health/ready") == (200, "ok\n")
+    assert daemon.page("/health/ready") == (200, WELL["ready"])
 
 
 def test_a_reload_before_the_first_turn_does_not_call_it_ready(start: Start) -> None:
@@ -288,7 +289,7 @@ def test_a_reload_before_the_first_turn_does_not_call_it_ready(start: Start) -> 
     messages = []
     while "READY=1" not in (message := daemon.notified("")):
         messages.append(message)
-    assert daemon.page("/health/ready") == (200, "ok\n")
+    assert daemon.page("/health/ready") == (200, WELL["ready"])
     assert "RELOADING" not in "".join(messages)
 
 
@@ -316,7 +317,7 @@ def test_a_port_that_is_taken_refuses_the_whole_reload(start: Start) -> None:
         refused = daemon.said("")  # the very next line: nothing was applied before
         assert "stays as it was" in refused
         assert "give each daemon of this host a port of its own" in refused
-        assert daemon.page("/health/ready") == (200, "ok\n")
+        assert daemon.page("/health/ready") == (200, WELL["ready"])
         daemon.signal(signal.SIGTERM)
         assert "applied" not in "".join(daemon.rest())
 
@@ -371,7 +372,7 @@ def test_the_watchdog_starves_when_a_turn_hangs(start: Start) -> None:
 def test_another_process_s_watchdog_is_left_alone(start: Start) -> None:
     daemon = start("hangs", WATCHDOG_USEC="1000", WATCHDOG_PID="1")
     daemon.said("turn")
-    assert daemon.page("/health/live") == (200, "ok\n")
+    assert daemon.page("/health/live") == (200, WELL["live"])
 
 
 def test_an_unknown_page_names_those_that_exist(start: Start) -> None:

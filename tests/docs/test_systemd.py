@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 ANNEALER, BUILDER, TARGET = "nodepool-ocb-annealer", "nodepool-ocb-builder", "nodepool-ocb.target"
 PORTS = {ANNEALER: 9470, BUILDER: 9471}
 CONFIG = "/etc/nodepool-ocb/nodepool-ocb.yaml"
-READY = 'test ok = "$(curl -s http://127.0.0.1:{}/health/ready)"'
+READY = 'test ok = "$(curl -s http://127.0.0.1:{}/health/ready | head -n 1)"'
 #: The blocks of the page that install, in order: programs, key, cluster, annealer; builder; rootless builder.
 STEPS = [
     block for block in blocks(ROOT / "docs/operations.md") if block.fate is Fate.RUN or "test_systemd" in block.word

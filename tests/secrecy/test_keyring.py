@@ -41,7 +41,7 @@ def test_what_is_encrypted_for_a_place_is_decrypted_there(keys: Keyring) -> None
 
 
 def test_a_token_that_somebody_moved_to_another_place_opens_nothing(keys: Keyring) -> None:
-    with pytest.raises(Sealed, match="encrypted for db/password, and somebody moved it") as refused:
+    with pytest.raises(Sealed, match="encrypted for db/password, and was moved here") as refused:
         keys.decrypt("motd/text", text(keys.encrypt("db/password", VALUE)))
     assert not refused.value.own
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
 from nodepool_ocb.config import SecretsSettings
 from nodepool_ocb.model import secrecy
@@ -94,6 +95,27 @@ def test_a_machine_is_given_no_secret_that_it_names_itself(secrets: Secrets, val
 def test_a_secret_that_no_log_could_hide_is_not_opened(secrets: Secrets) -> None:
     with pytest.raises(Sealed, match="secret db/password: it is shorter than 4 characters"):
         secrets.opened({"db": {"password": secrets.keys().encrypt(PLACE, "abc")}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["file:/x\0", "env:OTHER", "ftp:x", "", "enc:x", "enc:00000000:0000000000000000:x", "vault:a/b#c", "\udc80"],
+)
+def test_whatever_stands_for_a_secret_only_itself_is_at_fault_and_is_named(secrets: Secrets, text: str) -> None:
+    with pytest.raises(Sealed, match="secret db/password") as refused:
+        secrets.opened({"db": {"password": {"$secret": text}}})
+    if not text.startswith("enc:"):
+        assert text.strip("\0\udc80") in str(refused.value)
+    assert str(refused.value).isprintable()
+    assert secrets.trouble is None
+
+
+def test_what_another_program_encrypted_with_the_key_is_told_so(secrets: Secrets, settings: SecretsSettings) -> None:
+    key = Path(str(settings.key_file)).read_text().strip()
+    text = f"enc:{keyring.key_id(key)}:0000000000000000:{Fernet(key).encrypt(b'[1]').decode()}"
+    with pytest.raises(Sealed, match="by another program") as refused:
+        secrets.value(PLACE, text)
+    assert not refused.value.own
 
 
 def test_a_key_file_that_changed_is_read_again_and_one_that_is_spoiled_is_a_trouble(

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.config import SecretsSettings, VaultSettings
 from nodepool_ocb.secrecy.errors import Sealed
@@ -98,7 +99,7 @@ def test_a_redirection_is_not_followed_with_the_token(vault: SecretsSettings) ->
 
 
 def test_a_path_cannot_leave_the_mount(vault: SecretsSettings) -> None:
-    assert "no path in Vault" in str(refusal(vault, "vault:../../sys/health#data"))
+    assert "path in Vault" in str(refusal(vault, "vault:../../sys/health#data"))
 
 
 def test_files_are_read_below_the_directory_of_the_configuration_alone(tmp_path: Path) -> None:
@@ -112,6 +113,22 @@ def test_files_are_read_below_the_directory_of_the_configuration_alone(tmp_path:
         assert "is outside secrets.directory" in str(refusal(settings, f"file:{tmp_path}/{name}"))
     assert refusal(SecretsSettings(), f"file:{tmp_path}/own/db").own
     assert refusal(settings, f"file:{tmp_path}/own/none").own
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file:/x\0y", "file:relative", "env:", "env:A B", "env:NODEPOOL_OCB_SECRET_\0", "ftp:x", "", ":", "file",
+        "vault:a/b", "vault:a b#c", "vault:a//b#c", "vault:a/b#\0", "enc:", "x" * 10_000,
+    ],
+)  # fmt: skip
+def test_whatever_is_no_reference_is_no_fault_of_this_host_and_says_so(
+    text: str, vault: SecretsSettings, tmp_path: Path
+) -> None:
+    settings = replace(vault, directory=str(tmp_path))
+    refused = refusal(settings, text)
+    assert not refused.own
+    assert "write file:/PATH, env:NAME or vault:PATH#KEY" in str(refused) or "path in Vault" in str(refused)
 
 
 def test_variables_are_read_by_their_prefix_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.model.records import Node, Run, State
+import pytest
+
+from nodepool_ocb.engine.readiness import Code
+from nodepool_ocb.model.records import Node, NodeRole, Run, State
 from nodepool_ocb.views import explanation as explaining
 from nodepool_ocb.views.explanation import FailedRun, explain
 from nodepool_ocb.views.view import plain
@@ -71,6 +74,7 @@ def test_an_explanation_is_shown_with_its_causes_and_the_newest_failed_run() -> 
 
 def test_what_nothing_holds_back_may_start_at_any_moment() -> None:
     world = chain(1, State.TODO)
+    world.put_noderole("n", "r0", NodeRole(state=State.TODO, since=5.0, deployment="d"), 1)
     vertex = world.vertex("r0@n")
     assert vertex is not None
     document = explaining.document(explain(world, vertex, now=9.0), None)
@@ -78,3 +82,13 @@ def test_what_nothing_holds_back_may_start_at_any_moment() -> None:
     assert explaining.words(document, now=9.0).splitlines()[1:] == [
         "nothing holds it back: an annealer may start it at any moment"
     ]
+
+
+@pytest.mark.parametrize("state", [State.TODO, State.TRANSITION])
+def test_of_what_may_start_it_is_said_how_the_newest_attempt_ended(state: State) -> None:
+    world = chain(1, state)
+    vertex = world.vertex("r0@n")
+    assert vertex is not None
+    (reason,) = explain(world, vertex, now=9.0).reasons
+    assert (reason.code, reason.subject) == (Code.GIVEN_BACK, "r0@n")
+    assert "ended with: bang" in reason.text

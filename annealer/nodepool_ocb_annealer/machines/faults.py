@@ -3,7 +3,8 @@
 A node that it failed at is left alone for a while that doubles with each fault. Where it fails at one node after another
 and at none with success, it claims nothing for a while, and then one node at a time until it can work again: what fails
 at once leaves its slots free, and would draw in all the work that there is. One node alone never stops it, for a machine
-that lies may provoke such a fault. Pure: times are seconds on the monotonic clock.
+that lies may provoke such a fault. What a jig raises may come from a record, so a fault names its cause: the same role at
+many nodes counts as one fault. Pure: times are seconds on the monotonic clock.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._nodes: dict[str, tuple[int, float]] = {}  # faults in a row, and until when the node is left alone
-        self._row: list[str] = []  # the nodes failed at since something went well
+        self._row: dict[str, str] = {}  # the nodes failed at since something went well → the role at fault, or the node
         self._until = 0.0
         self._reason = ""  # of the newest fault
 
@@ -30,12 +31,12 @@ class Faults:
         count = self._nodes.get(fqdn, (0, 0.0))[0] + 1
         self._nodes[fqdn] = count, now + _pause(count)
 
-    def fault(self, fqdn: str, now: float, reason: str) -> None:
-        """This host failed at a node."""
+    def fault(self, fqdn: str, now: float, reason: str, role: str | None = None) -> None:
+        """This host failed at a node. ``role``: at a run of it, in a way that its record may have caused."""
         self.unreached(fqdn, now)
         self._reason = reason
-        if fqdn not in self._row:
-            self._row.append(fqdn)
+        if self._row.get(fqdn) != fqdn:  # a fault that no record can cause says more
+            self._row[fqdn] = role or fqdn
         if self.troubled:
             self._until = now + _pause(len(self._row))
 
@@ -47,8 +48,8 @@ class Faults:
 
     @property
     def troubled(self) -> bool:
-        """Whether it fails at one node after another: claim one at a time."""
-        return len(self._row) >= SUSPECT_NODES
+        """Whether it fails at one node after another, and not at one role alone: claim one at a time."""
+        return len(set(self._row.values())) >= SUSPECT_NODES
 
     @property
     def trouble(self) -> str | None:

@@ -28,6 +28,7 @@ class Answer(msgspec.Struct, frozen=True):
     begun: bool = False  # ... and may have begun with it
     spoiled: str = ""  # the path of attributes that cannot be decoded
     own: bool = True  # where it is SEALED: others may be able to open it
+    recorded: bool = False  # where it is a FAULT: what its record says may have caused it
 
     @property
     def reason(self) -> str:

@@ -363,7 +363,8 @@ class Executor:
         reason = attempt.answer.reason
         log.warning("%s is left to others: %s", attempt.name, reason)
         metrics.HOST_FAULTS.inc()
-        self._faults.fault(attempt.fqdn, time.monotonic(), reason)
+        role = attempt.grant.vertex.role if attempt.answer.recorded else None
+        self._faults.fault(attempt.fqdn, time.monotonic(), reason, role)
 
     def _blame_link(self, attempt: Attempt) -> None:
         self._faults.unreached(attempt.fqdn, time.monotonic())

@@ -120,6 +120,11 @@ class Running:
             return Answer(Event.SPOILED, Unknown(str(wrong), begun=False), spoiled=wrong.path)
         except Invalid as wrong:  # in what the jig would be given, not in this host
             return Answer(Event.ENDED, Failed(str(wrong)))
+        except Exception as odd:
+            if _of_host(odd):
+                raise
+            log.warning("%s: its run cannot be prepared", attempt.name, exc_info=odd)
+            return Answer(Event.SEALED, Unknown(f"its run cannot be prepared: {_said(odd)}", begun=False))
         return self._ordered(attempt, blobs, sent, given)
 
     def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: Sent, given: Given) -> Answer | None:
@@ -223,4 +228,14 @@ def _left(attempt: Attempt) -> Answer | None:
 
 def _fault(attempt: Attempt, error: BaseException, begun: bool) -> Answer:
     log.warning("%s: this host failed at it", attempt.name, exc_info=error)
-    return Answer(Event.FAULT, Unknown(f"{type(error).__name__}: {error}", begun), begun=begun)
+    return Answer(Event.FAULT, Unknown(_said(error), begun), begun=begun, recorded=not _of_host(error))
+
+
+def _of_host(error: BaseException) -> bool:
+    """Whether no record can have caused it: a resource of this host is lacking."""
+    no_thread = type(error) is RuntimeError and "thread" in str(error)
+    return isinstance(error, OSError | MemoryError | ImportError) or no_thread
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

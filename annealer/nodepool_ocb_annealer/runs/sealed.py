@@ -1,7 +1,7 @@
-"""Noderoles whose secrets cannot be opened here: left alone for a while that doubles, while others may try.
+"""Noderoles whose runs cannot be prepared here, above all for a secret: left alone for a while that doubles.
 
-What this host lacks is its own trouble, for as long as it was met lately. What nobody can open is none of anybody's: its
-noderole waits for all. Pure: times are seconds on the monotonic clock.
+Others may try meanwhile, unless no host could open the secret: then the noderole waits for all. A record says which secret
+is to be opened, so neither is a trouble of this host. Pure: times are seconds on the monotonic clock.
 """
 
 from __future__ import annotations
@@ -11,21 +11,16 @@ from typing import Final
 from nodepool_ocb_annealer.refusals import Refusals
 
 FIRST_SECONDS: Final = 1.0
-MEMORY_SECONDS: Final = 60.0  # longer than the longest pause
 
 
 class SealedWork:
-    """What was set aside, and why this host is to blame, if it is."""
+    """The noderoles that were set aside."""
 
     def __init__(self) -> None:
         self._pauses = Refusals(free=0, first_seconds=FIRST_SECONDS, quiet=0)
-        self._own: dict[str, tuple[str, float]] = {}  # noderole → what this host lacks, and when that was met
 
-    def aside(self, noderole: str, reason: str, now: float, *, own: bool) -> float:
-        """It cannot be opened; gives the seconds until it may be tried again."""
-        self._own.pop(noderole, None)
-        if own:
-            self._own[noderole] = reason, now
+    def aside(self, noderole: str, now: float) -> float:
+        """Its run cannot be prepared; gives the seconds until it may be tried again."""
         return self._pauses.refused(noderole, now)
 
     def news(self, noderole: str, reason: str) -> bool:
@@ -37,11 +32,5 @@ class SealedWork:
         return self._pauses.until(noderole, now)
 
     def well(self, noderole: str) -> None:
-        """It was opened, or needs it no more."""
+        """A run of it came to its end."""
         self._pauses.well(noderole)
-        self._own.pop(noderole, None)
-
-    def trouble(self, now: float) -> str | None:
-        """What this host lacks, in a sentence; None where nothing was missing lately."""
-        lately = [reason for reason, met in self._own.values() if now - met < MEMORY_SECONDS]
-        return f"this host cannot open secrets: {lately[0]}" if lately else None

@@ -73,7 +73,7 @@ def sealed(
     """
     from nodepool_ocb.catalogue import rules
 
-    secrecy.checked(after)
+    secrecy.checked(after, before)
     for place in rules.secret_places(known, role):
         value = attributes.at(after, place)
         if value is not attributes.MISSING and value is not None and not secrecy.is_secret(value):

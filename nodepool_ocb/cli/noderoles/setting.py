@@ -16,6 +16,7 @@ from nodepool_ocb.cli.kit.selecting import Noderoles, selector_option
 from nodepool_ocb.cli.noderoles import runs
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import attributes, deployments, structure
+from nodepool_ocb.engine.inputs.references import refuse_unresolvable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Json, State
@@ -60,6 +61,7 @@ def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
             before, assignments, lambda key: rules.attribute_path(known, vertex.role, key), below, quiet
         )
         rules.checked(known, vertex.role, after, below)
+        refuse_unresolvable(world, after, before)
         return sealing.sealed(known, vertex.role, after, before)
 
     _change(asked, edit, dry_run)

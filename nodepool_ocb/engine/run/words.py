@@ -27,7 +27,7 @@ class Event(StrEnum):
     LEFT = "LEFT"  # the jig has left the run alone, as it was told to
     UNREAD = "UNREAD"  # ZooKeeper did not give its attributes; nothing was ordered
     SPOILED = "SPOILED"  # its attributes cannot be decoded; nothing was ordered
-    SEALED = "SEALED"  # a secret among its attributes cannot be opened; nothing was ordered
+    SEALED = "SEALED"  # its order cannot be prepared, as where a secret cannot be opened; nothing was ordered
     FAULT = "FAULT"  # this host failed while it asked the machine: the outcome is not known
     UNREACHED = "UNREACHED"  # the machine does not answer
     DOUBTED = "DOUBTED"  # the machine does not answer, but others have not looked yet, or this host may be at fault

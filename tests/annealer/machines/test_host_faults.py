@@ -14,7 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine.readiness import why_not
-from nodepool_ocb.model.records import Role, State
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Create, Role, State
 from nodepool_ocb.store import tree
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb.testing.processes import CutDaemon
@@ -147,6 +148,22 @@ def test_alone_it_goes_on_by_itself_when_its_fault_is_over(fleet: Fleet) -> None
     assert fleet.starts()[noderole] == 1
     assert any("no room at all" in (run.reason or "") for run in fleet.runs(noderole).values())
     assert not fleet.faults()
+
+
+def test_what_cannot_be_prepared_for_one_role_is_no_fault_of_this_host(six: Fleet) -> None:
+    fleet = six
+    for name in ("odd", "plain"):
+        fleet.add_role(name, fleet.work(0.0))
+    odd = [fleet.bind("odd", fqdn) for fqdn in fleet.nodes]
+    plain = [fleet.bind("plain", fqdn) for fqdn in fleet.nodes]
+    fleet.session.commit([Create(paths.user("odd", fqdn), {"odd": 1}) for fqdn in fleet.nodes])
+    ill = sick(fleet, "prepare")
+    for noderole in plain:
+        fleet.until_state(noderole, State.ACTIVE)
+    for noderole in odd:
+        fleet.until(lambda noderole=noderole: "KeyError" in str(fleet.record(noderole).reason), "it says why")
+    assert ill.ready()
+    assert ill.metric("nodepool_ocb_host_faults_total") == 0
 
 
 RAISES: Final = """

@@ -1,14 +1,14 @@
-"""Of two annealers one lacks the key file: who has it does what needs it, and the other says why it leaves that alone."""
+"""Of two annealers one lacks the key file: who has it does what needs it, and its noderole says why the other left it alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from nodepool_ocb.engine.readiness import why_not
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, State
 from nodepool_ocb.secrecy import keyring
 from nodepool_ocb.store import tree
+from nodepool_ocb.views.explanation import holding
 from tests.journeys.fleet import Fleet, vertex_of
 
 LACKS = "secrets.key_file is not set"
@@ -23,8 +23,9 @@ def test_a_run_with_a_secret_ends_on_who_has_the_key_also_after_its_death(fleet:
     noderole = fleet.bind("db", node)
     fleet.session.commit([Create(paths.user("db", node), {"db": {"password": sealed}})])
     without = fleet.annealer().begin()
-    fleet.until(lambda: LACKS in trouble(fleet), "it says what it lacks")
-    assert LACKS in reasons(fleet, noderole)
+    fleet.until(lambda: LACKS in reasons(fleet, noderole), "explain says what it lacks")
+    assert without.ready(), "one secret does not make it unfit"
+    assert {daemon.trouble for daemon in tree.load(fleet.session).annealers.values()} == {None}
     assert fleet.state(noderole) is State.TODO
     plain = fleet.bind("plain", node)
     fleet.until_state(plain, State.ACTIVE)
@@ -49,11 +50,7 @@ def test_a_run_with_a_secret_ends_on_who_has_the_key_also_after_its_death(fleet:
     assert fleet.faults() == []
 
 
-def trouble(fleet: Fleet) -> str:
-    return " ".join(str(daemon.trouble) for daemon in tree.load(fleet.session).annealers.values())
-
-
 def reasons(fleet: Fleet, noderole: str) -> str:
     """Why it does not run, as `explain` has it."""
     world = tree.load(fleet.session)
-    return " ".join(each.text for each in why_not(world, vertex_of(world, noderole), fleet.session.now()))
+    return " ".join(each.text for each in holding(world, vertex_of(world, noderole), fleet.session.now()))

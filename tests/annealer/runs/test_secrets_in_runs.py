@@ -121,9 +121,7 @@ def test_nothing_that_remains_of_runs_holds_a_secret(
     with Watch() as watch:
         assert ocb("deployment", "commit", "lab").exit_code == 0
         assert ocb("node", "commit", N1).exit_code == 0
-        await_that(
-            lambda: "NO_ANNEALER" in ocb("noderole", "explain", f"db@{N1}").output, 60, "it says what is missing"
-        )
+        await_that(lambda: "GIVEN_BACK" in ocb("noderole", "explain", f"db@{N1}").output, 60, "it says what is missing")
         assert "secrets.key_file is not set" in ocb("noderole", "explain", f"db@{N1}").output
         assert ask("noderole", "show", f"db@{N1}")["attempt"] == 0  # no noderole is to blame
         daemon.configure(secrets={"key_file": str(tmp_path / "secrets.key")}, log={"level": "debug"})
