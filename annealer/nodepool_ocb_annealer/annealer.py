@@ -23,6 +23,7 @@ from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import OcbError
+from nodepool_ocb.extensions import in_a_line
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model import paths
@@ -319,5 +320,8 @@ class Annealer:
         self.lost()
         for threads in (self.working, self.probing, self.hooking, self.tidying):
             threads.close()
-        for jig in self.jigs.values():
-            jig.close()
+        for name, jig in self.jigs.items():
+            try:
+                jig.close()
+            except Exception as error:  # of a package of others; the rest is closed all the same
+                log.warning("jig %s cannot be closed: %s", name, in_a_line(error))

@@ -16,8 +16,9 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine import aside, claim, instants
+from nodepool_ocb.engine.acting.backoff import backoff_left
 from nodepool_ocb.engine.noderole import Event, apply, claimable
-from nodepool_ocb.engine.readiness import backoff_left, runnable, unsettled_child
+from nodepool_ocb.engine.readiness import runnable, unsettled_child
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound, OcbError
 from nodepool_ocb.jigs.jig import Jig

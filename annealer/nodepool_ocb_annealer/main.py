@@ -13,6 +13,7 @@ from nodepool_ocb.daemon import preflight
 from nodepool_ocb.daemon.command import Asked, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
+from nodepool_ocb.extensions import titled
 from nodepool_ocb.http.logs import LogPage
 from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.ssh.probe import Prober
@@ -30,12 +31,16 @@ def run(asked: Asked, settings: config.Settings) -> None:
     """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     for loose in (*config.loose_keys(settings.ssh), *preflight.webhook_faults(settings)):
         log.warning("%s", loose)
-    jigs = installed(settings)
+    jigs, left_out = installed(settings)
+    left_out += code.left_out()
+    for each in left_out:
+        log.warning("%s", each.sentence)
     identity = name()
     record = of_this_process(
         jigs=tuple(sorted(jigs)),
         slots=settings.annealer.slots,
         code=code.installed(),
+        left_out=titled(left_out),
         log_dir=settings.annealer.log_dir,
         references=references.kinds(settings.secrets),
     )

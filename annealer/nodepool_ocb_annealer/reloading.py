@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Final
 
@@ -10,10 +11,13 @@ from nodepool_ocb.daemon import belonging, preflight
 from nodepool_ocb.daemon.command import Asked
 from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.extensions import in_a_line
 from nodepool_ocb.jigs.jig import Configurable
 from nodepool_ocb.jigs.ssh.probe import NoKey, Prober
 from nodepool_ocb.secrecy import references
 from nodepool_ocb_annealer.annealer import Annealer
+
+log = logging.getLogger(__name__)
 
 END_SECONDS: Final = 10.0  # after draining; then the process ends by force
 #: A session is of one ensemble and one user; and where machines keep their runs must not change while one goes on.
@@ -51,9 +55,12 @@ def _unmoved(annealer: Annealer) -> tuple[str, ...]:
 
 def _apply(fresh: Settings, annealer: Annealer, prober: Prober) -> None:
     prober.configure(fresh.ssh)
-    for jig in annealer.jigs.values():
+    for name, jig in annealer.jigs.items():
         if isinstance(jig, Configurable):
-            jig.configure(fresh)
+            try:
+                jig.configure(fresh)
+            except Exception as error:  # of a package of others; the rest takes the settings over all the same
+                log.warning("jig %s keeps its settings: configure raised %s", name, in_a_line(error))
     annealer.secrets.configure(fresh.secrets)
     annealer.registration.change(references=references.kinds(fresh.secrets))
     annealer.configure(fresh.annealer)

@@ -208,7 +208,7 @@ class Builder:
         """Whether the backend's programs are installed here; where they are not, another builder may have them."""
         lacking = missing(self.context.backends[image.backend])
         if lacking and self._backoff.may_say(("programs", image.name), EQUIPMENT_SECONDS):
-            log.warning("%s cannot be built here: %s is not installed", image.name, ", ".join(lacking))
+            log.warning("%s cannot be built here: %s", image.name, lacking)
         return not lacking
 
     def _upload(self, view: ImageView, now: float) -> float:

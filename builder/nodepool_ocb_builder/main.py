@@ -8,12 +8,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb import config
+from nodepool_ocb import config, providers
 from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.command import Asked, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.extensions import titled
 from nodepool_ocb.http.logs import LogPage
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.store.client.session import Session
@@ -31,7 +32,11 @@ log = logging.getLogger(__name__)
 def run(asked: Asked, settings: config.Settings) -> None:
     """Build until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     configured = settings
-    tools, formats, changed = backends.installed(), Formats(), ChangedFiles(files(settings))
+    tools, left_out = backends.installed()
+    left_out += providers.installed().left_out
+    for each in left_out:
+        log.warning("%s", each.sentence)
+    formats, changed = Formats(), ChangedFiles(files(settings))
     wants = load(settings, tools, formats)
     if wants.zookeeper is not None and settings.zookeeper == config.ZooKeeperSettings() and not asked.zookeeper:
         settings = replace(settings, zookeeper=wants.zookeeper)  # a nodepool.yaml alone is enough
@@ -43,7 +48,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
         settings.zookeeper, on_lost=lambda: builder.turns.wake.set(), on_connected=lambda: builder.turns.wake.set()
     )
     context = Context(session, directory, settings.builder, wants, tools, uploaders(wants))
-    builder = Builder(context, of_this_process(slots=settings.builder.build_workers))
+    builder = Builder(context, of_this_process(slots=settings.builder.build_workers, left_out=titled(left_out)))
     log.info("builder %s in %s with %d images", directory.builder_id, folder, len(wants.diskimages))
     try:
         live(
@@ -64,7 +69,7 @@ main = program(
     Kind.BUILDER,
     "Build the configured images, upload them to the providers, and clean up, together with all other builders.",
     run,
-    check=lambda settings: load(settings, backends.installed(), Formats()),
+    check=lambda settings: load(settings, backends.installed()[0], Formats()),
 )
 
 if __name__ == "__main__":

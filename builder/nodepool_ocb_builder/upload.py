@@ -20,7 +20,7 @@ from nodepool_ocb.images.rules import UPLOAD_ATTEMPTS, BuildView, DueUpload, Upl
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, Upload, UploadState
 from nodepool_ocb.model.records import Change, Check, Create, Set
-from nodepool_ocb.providers.provider import Item, Refused, Sent, external_name
+from nodepool_ocb.providers.provider import Item, Refused, Sent, external_name, send
 from nodepool_ocb.providers.stamp import Stamp, stamp_of
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import checksums, hook
@@ -161,7 +161,7 @@ class Uploading:
 
     def _sent(self, item: Item) -> Sent | Refused:
         """Send it, and see that it arrived whole."""
-        outcome = self._uploader.upload(item)
+        outcome = send(self._uploader, item)
         if isinstance(outcome, Refused):
             return outcome
         wrong = self._uploader.verify(outcome.external_id, item) or self._judged(outcome.external_id, item)

@@ -194,8 +194,8 @@ class _Reader:
     def _hooks(self, origin: _Origin, barclamp: str, raw: Mapping[str, Json], problems: list[str]) -> tuple[str, ...]:
         try:
             code = find(raw["name"], barclamp)
-        except Exception as error:  # whatever a package of somebody else raises when it is loaded
-            problems.append(origin.fault(f"its Python class cannot be loaded: {type(error).__name__}: {error}"))
+        except Invalid as error:
+            problems.append(origin.fault(f"its Python class cannot be used: {error}"))
             return ()
         if code is not None:
             return overridden(type(code))

@@ -11,13 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import invalidate_caches
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
+from nodepool_ocb import extensions
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import DEPLOYMENT_HOOKS, NODE_HOOKS, NODEROLE_HOOKS
 from nodepool_ocb.model.records import Json, Node, NodeRole
 
 HOOKS: Final = NODEROLE_HOOKS + NODE_HOOKS + DEPLOYMENT_HOOKS
+
+KIND: Final = "role"  # of extension
+GROUP: Final = "nodepool_ocb.roles"
 
 #: Seed 001 says on_node_update where seed 000 says on_node_change: one hook, two names.
 ALIASES: Final[Mapping[str, str]] = {"on_node_update": "on_node_change"}
@@ -92,28 +96,54 @@ def methods(kind: type[Role], hook: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _points() -> Mapping[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group="nodepool_ocb.roles")}
+def _found() -> extensions.Found[type[Role]]:
+    """Every class that entry points name, checked."""
+    return extensions.load(KIND, GROUP, _checked, object)
+
+
+def _checked(kind: Any) -> type[Role]:
+    """Raises TypeError for a class that is no Role, or has a hook that cannot be called as a hook. Makes no instance."""
+    if not (isinstance(kind, type) and issubclass(kind, Role)):
+        raise TypeError("it is no subclass of nodepool_ocb.catalogue.code.Role")
+    if fault := next(extensions.faults(object.__new__(kind), Role), None):
+        raise TypeError(fault)
+    return kind
 
 
 def installed() -> tuple[str, ...]:
-    """The roles and barclamps whose code is here, as far as was looked."""
-    return tuple(sorted(_points()))
+    """The roles and barclamps with usable code on this host, as far as was looked."""
+    return tuple(sorted(_found().usable))
+
+
+def left_out() -> tuple[extensions.LeftOut, ...]:
+    """The classes that are installed and not used, as far as was looked."""
+    return _found().left_out
 
 
 def look_again() -> None:
     """Look anew for what is installed: what has come since is found, what was loaded stays as it is."""
     invalidate_caches()
-    _points.cache_clear()
+    _found.cache_clear()
 
 
 def find(name: str, barclamp: str) -> Role | None:
-    """The code that is installed for a role, its own before its barclamp's; None where there is none."""
-    point = _points().get(name) or _points().get(barclamp)
-    return None if point is None else _made(point, name)
+    """The code that is installed for a role, its own before its barclamp's; None where there is none.
+
+    Raises Invalid where that code is left out, or cannot be made for the role.
+    """
+    usable, left_out = _found()
+    refused = {each.name: each for each in left_out}
+    for offered in (name, barclamp):
+        if offered in usable:
+            return _made(usable[offered], name)  # type: ignore[arg-type]  # mypy: a class has no hash
+        if offered in refused:
+            raise Invalid(refused[offered].sentence)
+    return None
 
 
 @lru_cache(maxsize=1024)
-def _made(point: EntryPoint, name: str) -> Role:
-    kind: type[Role] = point.load()
-    return kind(name)
+def _made(kind: type[Role], name: str) -> Role:
+    try:
+        return kind(name)
+    except Exception as error:
+        raise Invalid(f"{kind.__module__}.{kind.__qualname__} cannot be made: {extensions.in_a_line(error)}") from error

@@ -91,7 +91,10 @@ def _images(path: Path, builder: BuilderSettings) -> Nodepool:
     from nodepool_ocb.images import backends, nodepool
 
     read = nodepool.load(path, builder.secure, environ=os.environ, takes=_takes)
-    backends.check(read.diskimages, backends.checkers(), str(path), read.line)
+    checkers, left_out = backends.checkers()
+    backends.check(read.diskimages, checkers, str(path), read.line)
+    for each in left_out:
+        output.say(f"warning: {each.sentence}; builders of this host leave its images to others")
     for warning in read.warnings:
         output.say(f"warning: {warning}")
     for provider in read.providers:

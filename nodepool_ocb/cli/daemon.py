@@ -36,6 +36,7 @@ def list_() -> None:
         "version",
         "slots",
         "jigs",
+        "left_out",
         "pages",
         "started",
     )

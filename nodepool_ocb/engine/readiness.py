@@ -13,17 +13,17 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.engine import aside, drift, marks, structure, unreadable
+from nodepool_ocb.engine.acting import extensions
+from nodepool_ocb.engine.acting.annealers import unable
+from nodepool_ocb.engine.acting.backoff import backoff_left
 from nodepool_ocb.engine.hooks import code as hookcode
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
-from nodepool_ocb.engine.noderole import placed, renewing, satisfied
+from nodepool_ocb.engine.noderole import claimable, placed, renewing, satisfied
 from nodepool_ocb.engine.world import Vertex, World, ordered_with
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.ranges import BACKOFF_SECONDS
 from nodepool_ocb.model.records import DeploymentState, NodeRole, Role, State
-from nodepool_ocb.model.skew import MOST_STEP_SECONDS
 
 ON_TRANSITION: Final = "on_transition"  # which a run begins with
-LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a noderole
 
 
 class Code(StrEnum):
@@ -52,6 +52,7 @@ class Code(StrEnum):
     JIG_INACTIVE = "JIG_INACTIVE"
     HOOK_PENDING = "HOOK_PENDING"
     HOOK_REFUSED = "HOOK_REFUSED"  # its role refuses to be in its deployment as that is
+    RUN_UNKNOWN = "RUN_UNKNOWN"  # its annealer gave the node back, and does not know how the run ended
     BACKOFF = "BACKOFF"
     GIVEN_BACK = "GIVEN_BACK"  # it may start at any moment; an attempt at it ended without an outcome
     NO_ANNEALER = "NO_ANNEALER"
@@ -87,7 +88,8 @@ def runnable(
 def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
     """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
     jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
-    return [*blockers(world, vertex, now, jigs), *_of_code(world, vertex), *_of_annealers(world, vertex)]
+    found = blockers(world, vertex, now, jigs)
+    return [*_of_unknown_run(vertex), *found, *_of_code(world, vertex), *_of_annealers(world, vertex)]
 
 
 def blockers(
@@ -139,20 +141,6 @@ def blockers(
         yield Reason(
             Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", "systemctl start nodepool-ocb-annealer"
         )
-
-
-def backoff_left(record: NodeRole, now: float) -> float:
-    """How many seconds until its next attempt; 0 where it need not wait.
-
-    What lies further ahead than any back-off was written while a clock was wrong, and holds nothing back.
-
-    >>> backoff_left(NodeRole(state=State.TODO, since=0.0, not_before=90.0), 60.0)
-    30.0
-    >>> backoff_left(NodeRole(state=State.TODO, since=9e9, not_before=9e9), 60.0)
-    0.0
-    """
-    left = record.not_before - now
-    return left if record.state is State.TODO and 0 < left <= LONGEST_BACKOFF_SECONDS + MOST_STEP_SECONDS else 0.0
 
 
 def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
@@ -340,8 +328,16 @@ def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Reason | No
     jig = _jig(vertex, role) if role else "(unknown role)"
     if role is not None and (jig in jigs or not world.annealers):
         return None
-    text = f"no living annealer has the jig {jig}" if role else f"role {vertex.role} was never imported"
-    return Reason(Code.JIG_INACTIVE, jig, 0.0, text, "install the package that brings the jig, or import the barclamp")
+    if role is None:
+        text, advice = f"role {vertex.role} was never imported", "nodepool-ocb barclamp import FILE"
+        return Reason(Code.JIG_INACTIVE, jig, 0.0, text, advice)
+    text, advice = (
+        f"no living annealer has the jig {jig}",
+        "install the package that brings the jig, or import the barclamp",
+    )
+    if left_out := extensions.left_out(world, "jig", jig):
+        text, advice = f"{text}: {left_out}", "mend the package of the jig, then restart the annealer"
+    return Reason(Code.JIG_INACTIVE, jig, 0.0, text, advice)
 
 
 def _of_code(world: World, vertex: Vertex) -> Iterator[Reason]:
@@ -358,8 +354,8 @@ def _of_code(world: World, vertex: Vertex) -> Iterator[Reason]:
 def _of_hook(world: World, vertex: Vertex, record: NodeRole, hook: str) -> Reason:
     text, advice = f"hook {hook} has not run yet", "wait; an annealer that has the code of its role runs it"
     if hookcode.missing(world, vertex.role):
-        text += f", and no living annealer has the code of role {vertex.role}"
-        advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
+        why, advice = hookcode.lack(world, vertex.role)
+        text += f", and {why}"
     return Reason(Code.HOOK_PENDING, vertex.name, record.since, text, advice)
 
 
@@ -372,25 +368,30 @@ def _of_deployment_role(world: World, vertex: Vertex, record: NodeRole) -> Reaso
     text, advice = why
     pending = deploymentroles.CREATE in world.deployment_roles[record.deployment, vertex.role].record.hooks
     if pending and hookcode.missing(world, vertex.role):
-        text += f", and no living annealer has the code of role {vertex.role}"
-        advice = "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
+        lack, advice = hookcode.lack(world, vertex.role)
+        text += f", and {lack}"
     return Reason(Code.HOOK_PENDING if pending else Code.HOOK_REFUSED, record.deployment, 0.0, text, advice)
 
 
 def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:
-    """Where none of them is ready to work on machines, and it is to be worked on."""
-    if vertex.record.state not in (State.TODO, State.TRANSITION):
+    """Where it is to be claimed, and no annealer claims anything."""
+    stored, node, claim = world.roles.get(vertex.role), vertex.node.record, vertex.node.claim
+    running = vertex.record.state is State.TRANSITION and claim is not None and not _ghost(vertex)
+    settled = claimable(vertex.record) or (vertex.record.state is State.BLOCKED and not vertex.waiting)
+    if stored is None or not settled or running:
         return
-    pauses = {identity: daemon for identity, daemon in sorted(world.annealers.items()) if daemon.paused}
-    for identity, daemon in pauses.items() if len(pauses) == len(world.annealers) else ():
-        text, advice = f"annealer {identity} is paused {daemon.paused}", aside.resuming_daemons("annealer", daemon.host)
-        yield Reason(Code.PAUSED, identity, 0.0, text, advice)
-    troubles = {identity: daemon.trouble for identity, daemon in sorted(world.annealers.items()) if daemon.trouble}
-    virtual = vertex.node.record is not None and vertex.node.record.virtual
-    if troubles and len(troubles) == len(world.annealers) and not virtual:
-        for identity, trouble in troubles.items():
-            text, advice = f"annealer {identity} is not ready: {trouble}", "mend that: it looks again every few seconds"
-            yield Reason(Code.NO_ANNEALER, identity, 0.0, text, advice)
+    for each in unable(world, _jig(vertex, stored.record), not (node is not None and node.virtual)):
+        code = Code.PAUSED if each.paused else Code.NO_ANNEALER
+        yield Reason(code, each.identity, 0.0, each.text, each.advice)
+
+
+def _of_unknown_run(vertex: Vertex) -> Iterator[Reason]:
+    """Where an annealer gave the node back before it learnt how the run ended."""
+    record = vertex.record
+    if record.state is State.TRANSITION and vertex.node.claim is None and record.reason and not record.cancel_reason:
+        text = f"the end of its run is not known: {record.reason}"
+        advice = f"wait, an annealer asks again; or: nodepool-ocb noderole cancel {vertex.name}"
+        yield Reason(Code.RUN_UNKNOWN, vertex.name, record.since, text, advice)
 
 
 def _jig(vertex: Vertex, role: Role) -> str:

@@ -153,7 +153,7 @@ class Follower:
     def _patient(self, found: Missing | Unreached, follow: bool) -> bool:
         """Wait for a moment and look again; False where that is of no use any more."""
         given, source = self.given, self._source
-        given.reason = found.reason if isinstance(found, Unreached) else f"{source.places.name} is not kept any more"
+        given.reason = found.reason if isinstance(found, Unreached) else f"{source.places.name} is not there"
         if self._silent_since is None:
             self._silent_since = time.monotonic()
             if follow and not source.ended:

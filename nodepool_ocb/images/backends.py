@@ -6,14 +6,18 @@ Entry points of the group ``nodepool_ocb.backends`` name them; what they do is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol, TypeVar
 
+from nodepool_ocb import extensions
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.extensions import LeftOut
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.model.records import Json
 
+T = TypeVar("T")
+
+KIND: Final = "backend"  # of extension
 GROUP: Final = "nodepool_ocb.backends"
 
 
@@ -28,9 +32,38 @@ class Checked(Protocol):
         """What is wrong with an image's ``options``, as sentences."""
 
 
-def checkers() -> Mapping[str, Checked]:
-    """Every backend that is installed, by name."""
-    return {point.name: point.load()() for point in entry_points(group=GROUP)}
+class Unusable:
+    """Stands in for a backend that is left out: its images are not built here, and other builders may build them."""
+
+    formats = None
+    needs = ()
+
+    def __init__(self, left_out: LeftOut) -> None:
+        self.reason = left_out.sentence
+
+    def faults(self, options: Mapping[str, Json]) -> list[str]:  # noqa: ARG002
+        """No word on the options: a builder with this backend knows them."""
+        return []
+
+    def command(self, task: object) -> NoReturn:  # noqa: ARG002
+        """Raises Invalid: nothing is built."""
+        raise Invalid(self.reason)
+
+
+def checkers() -> tuple[Mapping[str, Checked], tuple[LeftOut, ...]]:
+    """Every backend that is installed, by name, and those that are left out; ``Unusable`` stands in for these."""
+    found = extensions.load(KIND, GROUP, made, Checked)
+    return {**stand_ins(found.left_out), **found.usable}, found.left_out
+
+
+def made(kind: Callable[[], T]) -> T:
+    """A backend of the class that an entry point names."""
+    return kind()
+
+
+def stand_ins(left_out: Iterable[LeftOut]) -> dict[str, Unusable]:
+    """By name."""
+    return {each.name: Unusable(each) for each in left_out}
 
 
 def check(images: Iterable[Diskimage], backends: Mapping[str, Checked], file: str, line: Callable[[str], int]) -> None:
@@ -51,7 +84,10 @@ def faults(image: Diskimage, backends: Mapping[str, Checked]) -> list[str]:
         known = ", ".join(sorted(backends)) or "none"
         hint = did_you_mean(image.backend, backends)
         return [f"backend: there is no backend `{image.backend}`{hint}; installed here: {known}"]
-    found = [f"options: {fault}" for fault in backend.faults(image.options)]
+    try:
+        found = [f"options: {fault}" for fault in backend.faults(image.options)]
+    except Exception:  # of a package of others: the other images are not its business, and the build has the reason
+        return []
     if backend.formats is not None:
         found += [
             f"formats: backend {image.backend} makes no {format}; it makes {', '.join(backend.formats)}"

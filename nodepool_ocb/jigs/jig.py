@@ -7,13 +7,14 @@ then neither start a second time nor beside what goes on there. How jig script d
 from __future__ import annotations
 
 import threading
-from importlib.metadata import entry_points
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb import extensions
 from nodepool_ocb.config import Settings
 from nodepool_ocb.model.records import Json, Node, Role
 from nodepool_ocb.telemetry.masks import Mask
@@ -182,6 +183,10 @@ def bounded(outcome: Outcome, mask: Mask = Mask()) -> Outcome:  # noqa: B008
     return replace(outcome, **changed)
 
 
-def installed(settings: Settings) -> dict[str, Jig]:
-    """Every jig that the entry points ``nodepool_ocb.jigs`` name, by name."""
-    return {point.name: point.load()(settings) for point in entry_points(group="nodepool_ocb.jigs")}
+def installed(settings: Settings) -> extensions.Found[Jig]:
+    """Every jig that the entry points ``nodepool_ocb.jigs`` name, by name; a jig that breaks the contract is left out."""
+
+    def make(kind: Callable[[Settings], Jig]) -> Jig:
+        return kind(settings)
+
+    return extensions.load("jig", "nodepool_ocb.jigs", make, Jig, parts=(Checker, Configurable))

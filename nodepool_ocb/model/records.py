@@ -203,6 +203,7 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
         None  # of an annealer: the kinds of references that its settings let it resolve
     )
     log_dir: str | None = None  # of an annealer: the folder with the outputs of its runs, FQDN/ROLE-RUN.log
+    left_out: Mapping[str, str] = {}  # extensions that are installed and not used: "jig NAME" → reason
     providers: tuple[str, ...] = ()  # of a builder: those that it reaches
     images: Mapping[str, ImageSettings] = {}  # of a builder: those that its configuration has
 

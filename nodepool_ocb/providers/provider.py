@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 import msgspec
 
+from nodepool_ocb import extensions
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.images.faults import OPENSTACK
 from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.providers.stamp import Stamp
 
+KIND: Final = "provider"  # of extension
 GROUP: Final = "nodepool_ocb.providers"
 LONGEST_NAME: Final = 255  # of an image in Glance
 
@@ -119,26 +121,37 @@ class Driver(Protocol):
         """A static method: what is wrong in the provider's options, as sentences; touches nothing outside."""
 
 
-def installed() -> Mapping[str, Driver]:
-    """Every driver that the entry points name, by name."""
-    return {name: _driver(name) for name in _points()}
+def installed() -> extensions.Found[Driver]:
+    """Every driver that the entry points name, by name; a driver that breaks the contract is left out."""
+    return extensions.load(KIND, GROUP, _unmade, Driver)
 
 
 def faults(provider: Provider) -> list[str]:
     """What is wrong in a provider's driver and options, as sentences."""
-    points = _points()
+    points = extensions.points(GROUP)
     if provider.driver not in points:
         hint = did_you_mean(provider.driver, points)
         return [f"driver `{provider.driver}` is not installed; there are {', '.join(sorted(points))}{hint}"]
-    return _driver(provider.driver).faults(provider)
+    try:
+        return list(_driver(points[provider.driver]).faults(provider))
+    except Invalid as left_out:
+        return [str(left_out)]
+    except Exception as error:  # of a package of others: its provider alone is left out
+        return [f"driver `{provider.driver}` raised {extensions.in_a_line(error)}"]
 
 
 def takes(driver: str, options: Mapping[str, Json]) -> str | None:
     """The format that a provider takes by what its driver knows from elsewhere, as from clouds.yaml; None where it knows
     nothing, or is not installed. Raises Invalid where the options name what is not there.
     """
-    asked = getattr(_driver(driver), "takes", None) if driver in _points() else None
-    return asked(options) if asked else None
+    point = extensions.points(GROUP).get(driver)
+    asked = getattr(_driver(point), "takes", None) if point is not None else None
+    try:
+        return asked(options) if asked else None
+    except Invalid:
+        raise
+    except Exception as error:
+        raise Invalid(f"driver `{driver}` raised {extensions.in_a_line(error)}") from error
 
 
 def external_name(provider: Provider, stamp: Stamp, now: float) -> str:
@@ -155,12 +168,41 @@ def open(provider: Provider) -> Uploader:
     found = faults(provider)
     if found:
         raise Invalid([f"provider {provider.name}: {fault}" for fault in found])
-    return _driver(provider.driver)(provider)
+    try:
+        made = _driver(extensions.points(GROUP)[provider.driver])(provider)
+        fault = next(extensions.faults(made, Uploader), None)
+    except Invalid:
+        raise
+    except Exception as error:
+        fault = f"it raised {extensions.in_a_line(error)}"
+    if fault is not None:
+        raise Invalid(f"provider {provider.name}: driver `{provider.driver}`: {fault}")
+    return made
 
 
-def _points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+def send(uploader: Uploader, item: Item) -> Sent | Refused:
+    """The answer to an upload. An exception, and any other answer, is a refusal: the upload may be tried again.
+
+    Such an upload may have left an object. That object has a stamp that no record names, so it is found as a leak.
+    """
+    try:
+        answer: object = uploader.upload(item)
+    except OcbError:
+        raise
+    except Exception as error:  # of a package of others
+        return Refused(f"the driver raised {extensions.in_a_line(error)}")
+    if isinstance(answer, Sent | Refused):
+        return answer
+    return Refused(f"the driver answered {type(answer).__name__}, which is neither Sent nor Refused")
 
 
-def _driver(name: str) -> Driver:
-    return cast(Driver, _points()[name].load())
+def _unmade(driver: Driver) -> Driver:
+    return driver
+
+
+def _driver(point: EntryPoint) -> Driver:
+    """Raises Invalid for a driver that is left out."""
+    found = extensions.one(KIND, point, _unmade, Driver)
+    if isinstance(found, extensions.LeftOut):
+        raise Invalid(found.sentence)
+    return found

@@ -21,6 +21,7 @@ class DaemonRow(View, frozen=True, kw_only=True):
     version: str
     slots: int
     jigs: tuple[str, ...]
+    left_out: tuple[str, ...]  # extensions that are installed and not used, each with the reason
     pages: str | None
     started: float
 
@@ -39,6 +40,7 @@ def rows(running: Mapping[str, Mapping[str, Daemon | None]]) -> list[DaemonRow]:
             version=daemon.version,
             slots=daemon.slots,
             jigs=daemon.jigs,
+            left_out=tuple(f"{title}: {reason}" for title, reason in sorted(daemon.left_out.items())),
             pages=daemon.pages,
             started=daemon.started,
         )

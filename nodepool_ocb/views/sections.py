@@ -53,6 +53,8 @@ def _failures(seen: Overview) -> Iterator[Section]:
     hooks = [MissingRow(each) for each in seen.hooks_without_code]
     lost = ("image", "build", "provider", "state", "external_id")
     yield Section("DAEMONS THAT ARE NOT READY", troubled, ("kind", "id", "trouble"))
+    left_out = [LeftOutRow(row.kind, row.id, each) for row in seen.daemons for each in row.left_out]
+    yield Section("EXTENSIONS THAT ARE LEFT OUT", left_out, ("kind", "id", "left_out"))
     yield Section("IN ERROR", seen.errors, ("noderole", "since", "reason"))
     drifted = tuple(each for each in seen.drift if each.drifted or each.unknown)
     yield Section("DRIFTED", drifted, ("deployment", "drifted", "unknown", "unchecked", "in_sync", "advice"))
@@ -96,6 +98,14 @@ def _workers(seen: Overview) -> Iterator[Section]:
     yield Section("CANNOT BE READ", seen.quarantined, ("path", "reason"))
 
 
+class LeftOutRow(View, frozen=True):
+    """An extension that a daemon does not use, for a table."""
+
+    kind: str
+    id: str
+    left_out: str
+
+
 class MissingRow(View, frozen=True):
     """A hook that waits, for a table."""
 
@@ -115,6 +125,8 @@ def notes(seen: Overview) -> Iterator[str]:
         yield "no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer"
     if "builder" not in kinds and seen.images.all:
         yield images.NOBODY
+    if any(daemon.left_out for daemon in seen.daemons):
+        yield "an extension that is left out is not used: mend its package, then restart the daemon"
     if seen.hooks_without_code:
         yield "no annealer has the code of a hook that waits: install the package of its role on an annealer's host"
     for deployment in seen.deployments:

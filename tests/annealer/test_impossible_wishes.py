@@ -59,7 +59,7 @@ def test_code_that_one_host_cannot_load_is_a_fault_of_no_noderole(fleet: Fleet) 
     fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_active",)))
     noderole = fleet.bind("watched", fleet.nodes[0])
     broken = fleet.annealer().begin(PYTHONPATH=str(package(fleet.folder / "broken", "import nothing_of_this_name\n")))
-    fleet.until(lambda: "its code cannot be loaded on this host (ModuleNotFoundError" in broken.said, "it is said")
+    fleet.until(lambda: "its code cannot be used on this host (role watched is left out: " in broken.said, "it is said")
     assert (fleet.state(noderole), fleet.record(noderole).hooks) == (State.ACTIVE, ("on_active",))
     whole = "from nodepool_ocb.catalogue.code import Role as Watched\n"
     fleet.annealer().begin(PYTHONPATH=str(package(fleet.folder / "site", whole)))

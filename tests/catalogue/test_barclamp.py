@@ -11,7 +11,7 @@ from nodepool_ocb.catalogue import barclamp
 from nodepool_ocb.catalogue.barclamp import Imported
 from nodepool_ocb.catalogue.code import Hooked
 from nodepool_ocb.catalogue.code import Role as PythonRole
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Attrib, Role
 
 HEAD = "barclamp: {name: b}\nroles:\n"
@@ -395,8 +395,8 @@ def test_a_role_with_python_code_gets_its_hooks(tmp_path: Path, monkeypatch: pyt
 
 def test_code_that_cannot_be_loaded_refuses_its_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str, barclamp: str) -> None:
-        raise ImportError(f"no module for {name} of {barclamp}")
+        raise Invalid(f"role {name} is left out: no module for it in {barclamp}")
 
     monkeypatch.setattr(barclamp, "find", broken)
     found = imported(tmp_path, "  - {name: r, jig: noop}\n")
-    assert "its Python class cannot be loaded: ImportError: no module for r of b" in found.problems[0]
+    assert "its Python class cannot be used: role r is left out: no module for it in b" in found.problems[0]

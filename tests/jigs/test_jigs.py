@@ -34,7 +34,7 @@ def order(attributes: dict[str, Json] | None = None, timeout_seconds: float = 5.
 
 
 def test_every_jig_is_found_by_its_name() -> None:
-    jigs = installed(Settings())
+    jigs, _ = installed(Settings())
     assert {"noop", "test", "role-provided", "script"} <= set(jigs)
     assert all(jig.name == name for name, jig in jigs.items())
     assert [name for name, jig in jigs.items() if jig.instant] == ["noop"]

@@ -14,7 +14,7 @@ from tests.providers.sites import openstack_provider
 
 
 def test_the_drivers_of_the_project_are_installed() -> None:
-    assert {"docker", "local", "openstack"} <= set(providers.installed())
+    assert {"docker", "local", "openstack"} <= set(providers.installed().usable)
 
 
 def test_an_unknown_driver_is_told_with_what_was_meant_and_what_there_is() -> None:

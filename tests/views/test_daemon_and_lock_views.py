@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from nodepool_ocb.model.records import Daemon, LockOwner
 from nodepool_ocb.views import daemons, locks
 from nodepool_ocb.views.view import plain
@@ -12,6 +14,7 @@ OWNER = LockOwner(daemon="b1", host="h2", pid=9, purpose="build of jammy", since
 
 def test_daemons_stand_by_kind_and_id_without_those_that_cannot_be_read() -> None:
     known = Daemon(host="h", pid=7, version="1", started=4.0, jigs=("noop",), slots=3, trouble="its disk is full")
+    known = replace(known, left_out={"jig acme": "it has no `run`"})
     rows = daemons.rows({"builder": {"z": known, "a": known}, "annealer": {"x": known, "gone": None}})
     assert [(row.kind, row.id) for row in rows] == [("annealer", "x"), ("builder", "a"), ("builder", "z")]
     assert list(plain(rows[0]).items()) == [
@@ -25,6 +28,7 @@ def test_daemons_stand_by_kind_and_id_without_those_that_cannot_be_read() -> Non
         ("version", "1"),
         ("slots", 3),
         ("jigs", ["noop"]),
+        ("left_out", ["jig acme: it has no `run`"]),
         ("pages", None),
         ("started", 4.0),
     ]

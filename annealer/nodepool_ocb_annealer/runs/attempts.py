@@ -29,6 +29,7 @@ class Answer(msgspec.Struct, frozen=True):
     spoiled: str = ""  # the path of attributes that cannot be decoded
     own: bool = True  # where it is SEALED: others may be able to open it
     recorded: bool = False  # where it is a FAULT: what its record says may have caused it
+    foreign: bool = False  # where it is a FAULT: the jig of another package is at fault, and not this host
 
     @property
     def reason(self) -> str:

@@ -86,7 +86,7 @@ class Executor:
             Do.CANCEL: self._end,
             Do.CANCEL_AGAIN: partial(self._end, after_seconds=AGAIN_SECONDS),
             Do.LOSE: self._lose,
-            Do.JUDGE: self._judge,
+            Do.JUDGE: lambda attempt: self._hear(attempt, Event.DOUBTED if self._doubted(attempt) else Event.DEAD),
             Do.WRITE: self._write,
             Do.WRITE_ALONE: self._write,
             Do.WRITE_FAILURE: self._write_failure,
@@ -242,9 +242,6 @@ class Executor:
         lost = Lost(f"it was started under epoch {epoch}, and nobody saw it end")
         self._answered(attempt, Answer(Event.ENDED, lost, self._context.session.now()))
 
-    def _judge(self, attempt: Attempt) -> None:
-        self._hear(attempt, Event.DOUBTED if self._doubted(attempt) else Event.DEAD)
-
     def _doubted(self, attempt: Attempt) -> bool:
         """Whether it is not known yet if the machine answers others."""
         view, judging, outcome = attempt.grant.vertex.node, self._context.judging, attempt.answer.outcome
@@ -362,6 +359,9 @@ class Executor:
     def _blame_host(self, attempt: Attempt) -> None:
         reason = attempt.answer.reason
         log.warning("%s is left to others: %s", attempt.name, reason)
+        if attempt.answer.foreign:
+            self._blame_link(attempt)
+            return
         metrics.HOST_FAULTS.inc()
         role = attempt.grant.vertex.role if attempt.answer.recorded else None
         self._faults.fault(attempt.fqdn, time.monotonic(), reason, role)

@@ -41,7 +41,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.masks import Mask
 from nodepool_ocb_annealer.hooks.calls import on_transition
-from nodepool_ocb_annealer.runs import attributes
+from nodepool_ocb_annealer.runs import attributes, foreign
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from nodepool_ocb_annealer.runs.attributes import Sent
 from nodepool_ocb_annealer.runs.forbidden import Forbidden
@@ -133,8 +133,10 @@ class Running:
             return Answer(Event.ENDED, Failed(f"jig {attempt.jig} cannot check"))
         given.ordered = True
         started = time.monotonic()
-        outcome = jig.run(order, attempt.stop)
+        outcome = foreign.asked(attempt.jig, jig, order, attempt.stop)
         ended = self._session.now()
+        if isinstance(outcome, foreign.Odd):
+            return Answer(Event.FAULT, Unknown(outcome.reason), begun=True, foreign=True)
         if isinstance(outcome, Detached) and attempt.stop.is_set():
             return _left(attempt)
         metrics.RUN_SECONDS.labels(attempt.jig).observe(time.monotonic() - started)
@@ -177,7 +179,9 @@ class Running:
         return failed(error, self._log_file(attempt.grant), self._settings.log_run_bytes, "on_transition: ")
 
     def _cancel(self, attempt: Attempt, reason: str | None) -> Answer:
-        refusal = self._jigs[attempt.jig].cancel(self._order(attempt, Opened()))
+        refusal = foreign.cancelled(attempt.jig, self._jigs[attempt.jig], self._order(attempt, Opened()))
+        if isinstance(refusal, foreign.Odd):
+            return Answer(Event.FAULT, Unknown(refusal.reason), begun=True, foreign=True)
         if isinstance(refusal, Unreachable):
             return Answer(Event.UNREACHED, refusal, begun=True)
         if refusal is not None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from importlib.metadata import entry_points
 
-from nodepool_ocb.images.backends import GROUP, check, faults
+from nodepool_ocb import extensions
+from nodepool_ocb.extensions import LeftOut
+from nodepool_ocb.images.backends import GROUP, KIND, Unusable, check, faults, made, stand_ins
 from nodepool_ocb_builder.backends.backend import Backend, Command, Task, search_path
 
 __all__ = ["Backend", "Command", "Task", "check", "faults", "installed", "missing"]
 
 
-def installed() -> dict[str, Backend]:
-    """Every backend that the entry points name, by name."""
-    return {point.name: point.load()() for point in entry_points(group=GROUP)}
+def installed() -> tuple[dict[str, Backend], tuple[LeftOut, ...]]:
+    """Every backend that the entry points name, by name, and those that are left out; ``Unusable`` stands in for these."""
+    found = extensions.load(KIND, GROUP, made, Backend)
+    return {**stand_ins(found.left_out), **found.usable}, found.left_out
 
 
-def missing(backend: Backend) -> tuple[str, ...]:
-    """The programs that a backend needs and this machine has not."""
-    return tuple(program for program in backend.needs if shutil.which(program, path=search_path()) is None)
+def missing(backend: Backend) -> str:
+    """The reason why a backend cannot build on this machine: the programs that it needs, and that are not installed."""
+    if isinstance(backend, Unusable):
+        return backend.reason
+    lacking = tuple(program for program in backend.needs if shutil.which(program, path=search_path()) is None)
+    return f"{', '.join(lacking)} is not installed" if lacking else ""

@@ -59,6 +59,7 @@ FOLDED: Final = frozenset(
         "external_id",
         "reason",
         "jigs",
+        "left_out",
         "purpose",
         "requires",
         "flags",

@@ -135,6 +135,8 @@ def _about(name: str, source: Source, given: Given, joined: bool = False) -> str
     file = given.file or (record.log if record else None)
     if given.whole:
         where = f"from {given.place}" + (f"; whole output in {file}" if file else "")
+    elif record is not None and source.seen.ended and not (record.log or record.tail or given.offset > 0):
+        where = f"this run has no log: jig {source.jig} wrote none, or annealer.log_dir was not set"
     else:
         read = f"read up to byte {given.offset}; " if given.offset > 0 else ""
         end = "the rest" if joined else "the end"

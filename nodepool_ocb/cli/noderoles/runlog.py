@@ -71,6 +71,8 @@ class Source:
     def __init__(self, opened: Session, vertex: Vertex, run: str) -> None:
         self._opened = opened
         self._role, self._fqdn = vertex.role, vertex.node.name
+        role = vertex.node.world.roles.get(vertex.role)
+        self.jig = role.record.jig if role is not None else "(unknown)"
         self.seen = Seen(run, vertex.record)
         self.places = Places(self._name)
         self.look()

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from nodepool_ocb.engine.acting import extensions
 from nodepool_ocb.engine.world import World
 
 
@@ -33,6 +34,16 @@ def missing(world: World, name: str) -> bool:
     if stored is None or not world.annealers:
         return False
     return not any(brings(daemon.code, name, stored.record.barclamp) for daemon in world.annealers.values())
+
+
+def lack(world: World, name: str) -> tuple[str, str]:
+    """Of a role with missing code: the reason, and the next step."""
+    text = f"no living annealer has the code of role {name}"
+    stored = world.roles.get(name)
+    names = (name, stored.record.barclamp) if stored is not None else (name,)
+    if left_out := extensions.left_out(world, "role", *names):
+        return f"{text}: {left_out}", "mend the package of the role, then restart the annealer"
+    return text, "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
 
 
 def all_missing(world: World) -> list[Missing]:

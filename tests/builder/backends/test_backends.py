@@ -13,7 +13,7 @@ from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.backends import Command, Task
 from nodepool_ocb_builder.sandbox import isolation
 
-INSTALLED = backends.installed()
+INSTALLED, _ = backends.installed()
 
 
 def image(**keys: Any) -> Diskimage:
@@ -87,9 +87,9 @@ def test_faults_are_sentences(keys: dict[str, Any], faults: list[str]) -> None:
 
 
 def test_programs_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert backends.missing(INSTALLED["command"]) == ()
+    assert backends.missing(INSTALLED["command"]) == ""
     monkeypatch.setattr("nodepool_ocb_builder.backends.search_path", lambda: str(tmp_path))
-    assert backends.missing(INSTALLED["dib"]) == ("bash", "sudo", "losetup")
+    assert backends.missing(INSTALLED["dib"]) == "bash, sudo, losetup is not installed"
 
 
 # -- dib --

@@ -33,10 +33,10 @@ def required(kind: str) -> str:
 
 def begin(context: Context, image: Diskimage) -> tuple[Builder, Task]:
     """Start a build whose files, cache and manifest go to the folder of the logs."""
-    backend = backends.installed()[image.backend]
+    backend = backends.installed()[0][image.backend]
     assert backends.faults(image, {image.backend: backend}) == []
     if missing := backends.missing(backend):
-        pytest.skip(f"{image.backend} needs {', '.join(missing)}; tools/setup --images installs them")
+        pytest.skip(f"{image.backend}: {missing}; tools/setup --images installs them")
     folder = context.images / "logs"
     folder.mkdir(exist_ok=True)
     os.chown(folder, context.user.pw_uid, context.user.pw_gid)
