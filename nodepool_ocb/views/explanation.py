@@ -28,6 +28,8 @@ from nodepool_ocb.views.times import age
 from nodepool_ocb.views.view import View
 
 ASIDE: Final = frozenset({Code.NODE_HELD, Code.PAUSED})
+#: They hold everything on the node, and its parents there too.
+OF_NODE: Final = frozenset({Code.NODE_NOT_ALIVE, Code.NODE_NOT_AVAILABLE, Code.NODE_DELETING})
 TAIL_LINES: Final = 15  # of a failed run
 
 #: deployment → the name of its newest rollout, and that
@@ -136,8 +138,9 @@ def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer |
     far = [_ancestor_failed(cause) for cause in causes if _failed(cause) and cause.vertex.name not in named]
     first = [reason for reason in own if reason.code in ASIDE]
     near = [reason for reason in own if reason.code is Code.PARENT_ERROR]
-    rest = [reason for reason in own if reason not in first and reason not in near]
-    return Explanation(vertex, (*first, *near, *far, *rest), tuple(causes))
+    of_node = [reason for reason in own if reason.code in OF_NODE]
+    rest = [reason for reason in own if reason not in (*first, *near, *of_node)]
+    return Explanation(vertex, (*first, *near, *far, *of_node, *rest), tuple(causes))
 
 
 def _of_rollouts(world: World, vertex: Vertex, rollouts: RolloutPointer) -> Iterator[Reason]:

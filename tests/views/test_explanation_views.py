@@ -42,7 +42,7 @@ def test_what_merely_waits_is_explained_by_its_cause() -> None:
     vertex = world.vertex("r3@n")
     assert vertex is not None
     explanation = explain(world, vertex, now=9.0)
-    assert explanation.reasons[0].code == "PARENT_WAITING"
+    assert [reason.code for reason in explanation.reasons] == ["NODE_NOT_ALIVE", "PARENT_WAITING"]
     assert [reason.code for reason in explanation.causes[0].reasons] == ["NODE_NOT_ALIVE"]
 
 
