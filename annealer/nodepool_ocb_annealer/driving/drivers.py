@@ -195,7 +195,11 @@ class Drivers(Generic[D]):
         """Take the lock, keep all others from writing, and read; one that cannot be read is left as it is."""
         context, work = self._context, self._work
         identity = stored.record.newest
-        if identity is None or work.read(deployment, identity) is None:
+        known = work.read(deployment, identity) if identity is not None else None
+        if identity is None or known is None:
+            return
+        if known.over:
+            self._close(deployment, known)
             return
         me = LockOwner(
             daemon=context.identity,
@@ -223,6 +227,14 @@ class Drivers(Generic[D]):
         work.count(len(self._driven))
         log.info("%s: driven from now on", drive.driven.name)
         self._appoint(deployment, 0.0)  # in the next turn, of a world that is no older
+
+    def _close(self, deployment: str, known: D) -> None:
+        """Have the pointer say that it is over: there is nothing to drive, and taking it over would have no end."""
+        now = self._context.session.now()
+        if not known.pointer.over:
+            self._context.session.commit([pointers.closed(self._path(deployment), known.pointer, known.version, now)])
+            log.warning("%s is over, and its pointer said that it is not: closed", known.name)
+        self._free_since.pop(deployment, None)
 
     # -- driving --
 

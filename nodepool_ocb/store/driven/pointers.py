@@ -109,6 +109,11 @@ def taken_over(path: str, known: Pointer, version: int, driver: str | None, now:
     return Set(path, replace(known, driver=driver, since=now), version)
 
 
+def closed(path: str, known: Pointer, version: int, now: float) -> Set:
+    """The newest is over, which the pointer did not say; refused where it changed since the newest was read."""
+    return Set(path, replace(known, over=True, since=now), version)
+
+
 def held(path: str, known: Pointer, version: int, over: bool, now: float) -> Change:
     """What holds a transaction to the pointer as it was read, and says whether the newest is over where that is new."""
     return Check(path, version) if over == known.over else Set(path, replace(known, over=over, since=now), version)
