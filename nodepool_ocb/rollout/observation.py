@@ -19,7 +19,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         str, int
     ] = {}  # role → generation of those in ERROR: a retry raises it, so old errors differ from new
     stuck: int = 0  # BLOCKED by an ERROR, here or on another node
-    reason: str = ""  # of those that failed or are stuck
+    unread: int = 0  # records that cannot be read: what they say is waited for
+    reason: str = ""  # of those that failed, are stuck or cannot be read
     gone: bool = False  # the node does not exist any more
 
     @property
@@ -30,7 +31,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     def done(self) -> bool:
         return not (
             self.proposed or self.outdated or self.waiting or self.running or self.cancelling or self.lost or self.gone
-        )
+            or self.unread
+        )  # fmt: skip
 
     @property
     def at_rest(self) -> bool:

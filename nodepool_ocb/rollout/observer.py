@@ -50,8 +50,8 @@ MOVES_AGAIN: Final[Mapping[Directive, Mapping[State, Event]]] = {
 class Observer:
     """One view of the world, looked at for one rollout.
 
-    ``unreadable`` names noderoles whose records cannot be decoded. To which phase they
-    belong is not known, so none of their node is passed.
+    ``unreadable`` names noderoles whose records cannot be decoded. To which phase they belong is not known, so their node
+    passes none until they can be.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class Observer:
         view = self._world.nodes.get(node)
         if view is None or view.record is None:
             hidden = unreadable.node_hidden(self._world, node)
-            return Seen(stuck=1, reason=f"the record of node {node} cannot be read") if hidden else Seen(gone=True)
+            return Seen(unread=1, reason=f"the record of node {node} cannot be read") if hidden else Seen(gone=True)
         counts: Counter[str] = Counter()
         reasons, errors = [f"{name} cannot be read" for name in self._unreadable.get(node, ())], dict[str, int]()
-        counts["stuck"] = len(reasons)
+        unread = len(reasons)
         for vertex in self.noderoles(node, phase):
             if self._failed(vertex):
                 errors[vertex.role] = vertex.record.generation
@@ -149,6 +149,7 @@ class Observer:
             cancelling=counts["cancelling"],
             errors=errors,
             stuck=counts["stuck"],
+            unread=unread,
             reason="; ".join(sorted(reasons)[:3]),
         )
 

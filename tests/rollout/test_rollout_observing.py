@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Deployment, Node, NodeRole, State
 from nodepool_ocb.rollout.commands import cancel, retry
 from nodepool_ocb.rollout.observation import Seen
@@ -303,3 +304,37 @@ def test_the_loop_of_a_driver_over_a_world() -> None:
     rollout = drive(apply(rollout, retry(rollout, 0.0)), set())
     assert rollout.head.state is RolloutState.SUCCESS
     assert {vertex.record.state for vertex in there.vertices()} == {State.ACTIVE}
+
+
+@pytest.mark.parametrize("path", [paths.noderole("b", "n1.x.y"), paths.node("n1.x.y")])
+def test_a_record_that_cannot_be_read_for_a_moment_fails_no_node(path: str) -> None:
+    there = world({"a@n1.x.y": "ACTIVE", "b@n1.x.y": "ACTIVE"})
+    rollout = in_flight(rollout_of(there, [{"name": "deploy", "timeout_seconds": 50}]))
+    unreadable = ["b@n1.x.y"] if path.endswith("b") else []
+
+    def stepped(now: float) -> None:
+        nonlocal rollout
+        seen = Observer(there, "lab", rollout, unreadable if there.unreadable else ()).seen()
+        rollout = apply(rollout, step(rollout, seen, now).decisions)
+
+    def spoil() -> None:
+        there.unreadable[path] = "it is garbage"
+        node.record = None if path == paths.node("n1.x.y") else node.record
+
+    node = there.nodes["n1.x.y"]
+    spoil()
+    for _ in range(5):
+        stepped(2.0)
+    assert rollout.nodes["n1.x.y"].state in (NodeState.SENDING, NodeState.SENT)
+    late = rollout
+    del there.unreadable[path]
+    node.record = Node(deployment="lab", alive=True)
+    stepped(3.0)
+    stepped(3.0)
+    assert rollout.nodes["n1.x.y"].state is NodeState.SUCCESS
+    rollout = late
+    spoil()
+    for _ in range(9):
+        stepped(100.0)
+    assert rollout.nodes["n1.x.y"].state is NodeState.FAILURE
+    assert "cannot be read" in str(rollout.nodes["n1.x.y"].reason)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import commands
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import RolloutPointer, State
 from nodepool_ocb.store.tasks import rolled
 from nodepool_ocb.tasks.runs import history
@@ -143,3 +144,29 @@ def test_what_has_not_begun_on_a_node_that_failed_keeps_no_stage_from_going_on_t
     send(there, "lab.t0@n0.x.y", "lab.t1@n1.x.y", "lab.t2@n1.x.y")
     settle(there)
     assert states(there) == {"t0": State.ACTIVE, "t1": State.ERROR, "t2": State.TODO, "t3": State.ACTIVE}
+
+
+def test_a_run_does_not_end_while_the_record_of_a_task_cannot_be_read() -> None:
+    """A driver that took over has never seen that noderole."""
+    there = Simulated(plan_of(1, [[], [0]], [0, 0]))
+    settle_until_running(there)
+    name = "lab.t1@n0.x.y"
+    vertex = there.world.vertex(name)
+    assert vertex is not None
+    record, version = vertex.record, vertex.version
+    path = paths.noderole(*paths.split_noderole(name))
+    there.world.drop_noderole("n0.x.y", "lab.t1")
+    there.world.unreadable[path] = "it is garbage"
+    settle(there)
+    assert there.running.head.state is RunState.RUNNING
+    del there.world.unreadable[path]
+    there.world.put_noderole("n0.x.y", "lab.t1", record, version)
+    settle(there)
+    assert there.running.head.state is RunState.ENDING
+    assert there.decide().record
+    assert set(rows(there).values()) == {"successful"}
+
+
+def settle_until_running(there: Simulated) -> None:
+    while there.running.head.state is RunState.COMMITTING:
+        there.decide()

@@ -82,12 +82,17 @@ def _after(rollout: Rollout, progress: Progress, there: Seen, back: bool, now: f
         last = passed == len(rollout.head.strategy.phases)
         return replace(progress, state=NS.SUCCESS if last else NS.PREPARED, passed=passed, since=now, reason=None)
     if progress.state is NS.UNKNOWN:
-        return _failed(progress, there, progress.reason or "ran out of time", now) if there.at_rest else None
+        why = "; ".join(filter(None, [progress.reason or "ran out of time", there.reason if there.unread else ""]))
+        return _failed(progress, there, why, now) if there.at_rest else None
+    if back and there.at_rest and there.unread:
+        return _failed(progress, there, there.reason, now)
     if back and there.at_rest:
         return replace(progress, state=progress.idle, since=now, reason="taken back before it was done")
     if progress.state is NS.SENDING:
-        sent = not there.proposed and not there.outdated and not there.lost
+        sent = not (there.proposed or there.outdated or there.lost or there.unread)
         return replace(progress, state=NS.SENT) if sent and not back else None
+    if there.unread:
+        return None  # what is at rest for now may go on when it can be read
     if there.proposed and there.at_rest:
         return _failed(progress, there, "somebody proposed its noderoles again", now)
     if there.outdated and there.at_rest:

@@ -29,7 +29,7 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import NodeRole, State
 from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
-from nodepool_ocb.tasks.runs.standing import WAITING, Look, vertex_of
+from nodepool_ocb.tasks.runs.standing import WAITING, Look, hidden, vertex_of
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -95,6 +95,8 @@ def _commit(world: World, running: Running, start: int) -> Decision:
             break
     if left:
         return Decision(head=head, moves=[Move(Event.COMMIT, left)], start=start)
+    if any(hidden(world, running, at) for at in range(len(running.plan))):
+        return Decision(head=head)  # it may be PROPOSED
     return Decision(head=replace(head, state=RunState.RUNNING))
 
 
@@ -107,7 +109,7 @@ def _go_on(look: Look) -> Decision:
         return Decision(head=replace(head, state=RunState.STOPPING, reason=exceeded))
     moves = [*_allowed(look), *(_of_failed_nodes(look) if not look.sending else ())]
     rewritten = _excused(look)
-    if not moves and not rewritten and not look.moves():
+    if not (moves or rewritten or look.unread or look.moves()):
         return Decision(head=replace(head, state=RunState.ENDING))
     return Decision(head=head, moves=moves, rewritten=rewritten, due=look.due)
 
@@ -159,7 +161,7 @@ def _stop(look: Look) -> Decision:
     under_way = [vertex for _, vertex in look.of(State.TRANSITION)]
     if head.stop == "now" and (ended := [v for v in under_way if v.record.cancel_reason is None]):
         moves.append(Move(Event.CANCEL, ended, _stopped(head)))
-    if moves or any(vertex.node.name not in look.failures for vertex in under_way):
+    if moves or look.unread or any(vertex.node.name not in look.failures for vertex in under_way):
         return Decision(head=head, moves=moves, due=look.due)
     return Decision(head=replace(head, state=RunState.ENDING))
 
@@ -172,7 +174,8 @@ def _end(look: Look) -> Decision:
         found.setdefault(causes[at], []).append(vertex)
     moves = [Move(Event.PROPOSE, vertices, f"not run: {why}") for why, vertices in found.items()]
     parted = _parted(look) if not moves else {}
-    return Decision(head=look.running.head, moves=moves, rewritten=parted, record=not moves and not parted)
+    ended = not (moves or parted or look.unread)
+    return Decision(head=look.running.head, moves=moves, rewritten=parted, record=ended)
 
 
 def _parted(look: Look) -> dict[Vertex, NodeRole]:

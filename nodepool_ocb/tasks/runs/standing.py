@@ -133,11 +133,18 @@ class Look:
     # -- what follows --
 
     @cached_property
+    def unread(self) -> bool:
+        """Whether the record of one of its noderoles cannot be read: what that says is waited for."""
+        return any(hidden(self.world, self.running, at) for at in range(len(self.vertices)))
+
+    @cached_property
     def finished(self) -> list[bool]:
         """Of each vertex whether it will not move any more, and is not done well."""
         plan, kept = self.running.plan, [False] * len(self.vertices)
         for at in sorted_out(plan.parents):
             vertex = self.vertices[at]
+            if hidden(self.world, self.running, at):
+                continue
             if vertex is None or vertex.record.state is State.ERROR:
                 kept[at] = True
             elif self.sending and vertex.node.name in self.failures:
@@ -197,3 +204,8 @@ def vertex_of(world: World, running: Running, at: int) -> Vertex | None:
     """The noderole that carries a vertex of the plan out; None where it is gone, or a later run's."""
     vertex = world.vertex(running.noderole(at))
     return vertex if vertex is not None and vertex.record.task_run == running.id else None
+
+
+def hidden(world: World, running: Running, at: int) -> bool:
+    """Whether the record of the noderole that carries a vertex of the plan out cannot be read."""
+    return bool(world.unreadable) and world.hides(running.noderole(at))
