@@ -51,6 +51,10 @@ def _folder(parts: Sequence[str]) -> bool:
             return True
         case ["deployments", _, "roles"] | ["rollouts", _, _, "groups" | "nodes" | "lock"]:
             return True
+        case ["tasks", "releases" | "deployments" | "runs"] | ["journal", "entries"] | ["paused", _]:
+            return True
+        case ["tasks", "runs", _, _, _] | ["journal", "webhook", "lock"] | ["daemons", "paused", _]:
+            return True
         case (
             ["image", _]
             | ["image", _, "builds"]

@@ -19,6 +19,7 @@ from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Delete, Run, Set
 from nodepool_ocb.telemetry.visible import line
 from nodepool_ocb.views.cluster import Deleted, RecordDocument, excerpt
+from nodepool_ocb.views.status import Quarantined
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.frames import Znode
@@ -33,13 +34,24 @@ def command() -> None:
     """Single records in ZooKeeper: look at one as it is, delete one that cannot be read."""
 
 
+@command.command("list")
+def list_() -> None:
+    """Every record that cannot be read, of all kinds, attributes and runs included: it reads the whole tree."""
+    from nodepool_ocb.store import quarantine
+
+    with session.session(founding=True) as opened:  # also where /ocb/cluster cannot be read
+        opened.sync()
+        found = quarantine.unread(opened) | quarantine.of_rollouts(opened) | quarantine.of_task_runs(opened)
+    output.things([Quarantined(*each) for each in sorted(found.items())], ("path", "reason"), key="path")
+
+
 @command.command()
 @click.argument("path")
 def show(path: str) -> None:
     """What is at a path, byte by byte: control characters are written as \\x1b, and why it cannot be read is said."""
     from nodepool_ocb.store import quarantine
 
-    with session.session() as opened:
+    with session.session(founding=True) as opened:  # also where /ocb/cluster cannot be read
         opened.sync()
         znode = _there(opened, path)
         below = opened.children(path) or []
@@ -105,7 +117,7 @@ def _judged(opened: Session, world: World, path: str, force: bool) -> list[Znode
     from nodepool_ocb.store.subtree import subtree
 
     znode = _there(opened, path)
-    why = quarantine.problem(znode) or quarantine.of_rollouts(opened).get(path)
+    why = quarantine.problem(znode) or (quarantine.of_rollouts(opened) | quarantine.of_task_runs(opened)).get(path)
     deleting.refuse(world, path, why, force)
     znodes = subtree(opened, path)
     held = [each.path for each in znodes if each.ephemeral_owner and each.path != path]
@@ -120,6 +132,8 @@ def _locks(opened: Session, path: str) -> list[str]:
     match path.split("/")[2:]:
         case ["rollouts", deployment, identity, "groups" | "nodes", _]:
             return [paths.rollout_lock(deployment, identity)]
+        case ["tasks", "runs", deployment, identity, part, _] if part != "lock":
+            return [paths.task_run_lock(deployment, identity)]
         case ["image", image, "builds", build] if build == max(
             set(opened.children(paths.builds(image)) or ()) - {"lock"}
         ):
@@ -127,6 +141,18 @@ def _locks(opened: Session, path: str) -> list[str]:
         case ["image", image, "builds", build, "provider", provider, "images", upload] if upload != "lock":
             return [paths.upload_lock(image, build, provider)]
     return []
+
+
+def _number(path: str) -> int | None:
+    """Of a rollout, or a run of tasks.
+
+    >>> _number("/ocb/rollouts/lab/0000000007"), _number("/ocb/journal/entries/0000000007")
+    (7, None)
+    """
+    match path.split("/")[2:]:
+        case ["rollouts", _, name] | ["tasks", "runs", _, name] if name.isdecimal() and len(name) == 10:
+            return int(name)
+    return None
 
 
 def _transactions(world: World, path: str, znodes: Sequence[Znode]) -> list[Sequence[Change]]:
@@ -145,7 +171,7 @@ def _transactions(world: World, path: str, znodes: Sequence[Znode]) -> list[Sequ
                 runs.append(codec.decode(Run, znode))
             except Invalid:
                 continue
-    numbers = [int(name) for znode in znodes if (name := znode.path.rpartition("/")[2]).isdecimal() and len(name) == 10]
+    numbers = [number for znode in znodes if (number := _number(znode.path)) is not None]
     before = structure.stored(world)
     after = deleting.raised(world, before.record, {z.path: z.version for z in znodes}, runs, numbers)
     own = Set(paths.STRUCTURE, after, before.version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,6 +21,8 @@ from nodepool_ocb.views import sections, status
 if TYPE_CHECKING:
     from nodepool_ocb.model.journal import Webhook
     from nodepool_ocb.store.client.session import Session
+
+LOOKED_AT: Final = 1000  # noderoles, whose attributes and runs are looked at
 
 
 @click.command(cls=Verb)
@@ -62,15 +64,17 @@ def _overview() -> None:
         world = tree.load(opened)
         images = imaging.load(opened, quarantined)
         builders = imaging.builders(opened, quarantined)
-        quarantined |= world.unreadable | quarantine.of_rollouts(opened) | quarantine.of_task_runs(opened)
-        quarantined |= quarantine.of_locks(opened, [paths.WEBHOOK_LOCK, *imaging.lock_paths(images)])
+        count = sum(1 for _ in world.vertices())
+        unlooked = count if count > LOOKED_AT else 0
+        quarantined |= world.unreadable
+        quarantined |= quarantine.at_a_glance(opened, imaging.lock_paths(images), nodes=not unlooked)
         rollouts = rolling.rows(opened)
         pauses = daemons.pauses(opened)
         webhook = _webhook(opened, quarantined)
         task_runs = running.rows(opened, None)
         changed = outdated.find(opened, world, world.vertices()).vertices
     seen = status.overview(
-        world, images, rollouts, builders, quarantined, changed, task_runs, pauses, webhook, now=time.time()
+        world, images, rollouts, builders, quarantined, changed, task_runs, pauses, webhook, unlooked, now=time.time()
     )
     for note in sections.notes(seen):
         output.say(note)

@@ -23,6 +23,8 @@ JOURNAL = "/ocb/journal"
 JOURNAL_ENTRIES = "/ocb/journal/entries"
 WEBHOOK = "/ocb/journal/webhook"
 WEBHOOK_LOCK = "/ocb/journal/webhook/lock"
+PAUSED = "/ocb/paused"  # but for those of builders
+PAUSED_BUILDERS = "/nodepool/daemons/paused"
 IMAGES = "/nodepool/image"
 POOL_CLOCK = "/nodepool/clock"  # for who may not write below /ocb
 DAEMON_KINDS = ("annealer", "builder", "launcher")
@@ -125,7 +127,7 @@ def daemon_pauses(kind: str) -> str:
     >>> daemon_pauses("annealer"), daemon_pauses("builder")
     ('/ocb/paused/annealer', '/nodepool/daemons/paused/builder')
     """
-    return f"{'/nodepool/daemons' if kind in POOL_KINDS else '/ocb'}/paused/{kind}"
+    return f"{PAUSED_BUILDERS if kind in POOL_KINDS else PAUSED}/{kind}"
 
 
 def daemon_pause(kind: str, host: str) -> str:

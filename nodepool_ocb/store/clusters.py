@@ -6,7 +6,7 @@ nothing, look like a new and empty world; so every daemon and every command asks
 
 from __future__ import annotations
 
-from nodepool_ocb.errors import NoCluster
+from nodepool_ocb.errors import Invalid, NoCluster
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Cluster
 from nodepool_ocb.store.client import codec
@@ -27,7 +27,13 @@ def current(session: Session, expected: str = "") -> Cluster:
             f"there is no cluster in {where(session)}; correct zookeeper.hosts, or make a new cluster there:"
             " nodepool-ocb init"
         )
-    found = codec.decode(Cluster, znode)
+    try:
+        found = codec.decode(Cluster, znode)
+    except Invalid as invalid:
+        raise Invalid(
+            f"{invalid}; nothing is done until it is written anew, with the id in cluster_id.txt of each builder's"
+            f' images-dir and of each log_dir: zkCli.sh -server HOST set {paths.CLUSTER} \'{{"schema":1,"id":"ID"}}\''
+        ) from invalid
     if expected and found.id != expected:
         raise NoCluster(f"the cluster in {where(session)} is {found.id}, and was {expected} before: it is another one")
     return found

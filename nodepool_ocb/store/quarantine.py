@@ -1,20 +1,20 @@
 """Which record belongs at a path, whether what is there can be read, and every record of the tree that cannot be.
 
-For people: daemons find what they meet themselves (store.tree, store.images). Attributes and records of runs are looked at
-only where somebody asks for their path, for there are many.
+For people: daemons find what they meet themselves (store.tree, store.images). ``unread`` looks at whole parts of the tree;
+``at_a_glance`` leaves out what there may be much of.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
-from nodepool_ocb.model.journal import Webhook
-from nodepool_ocb.model.records import Given, LockOwner, Run
+from nodepool_ocb.model.journal import Entry, Webhook
+from nodepool_ocb.model.records import DaemonPause, Given, LockOwner, Run
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
@@ -22,10 +22,18 @@ from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.reading import Reading
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import contenders
+from nodepool_ocb.store.tasks import lists, runs
 from nodepool_ocb.store.worldpaths import Kind, misnamed, parse
+from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
 from nodepool_ocb.tasks.runs.records import Rows, Table, TaskRun
 
 ATTRIBUTES: Final = "attributes"
+
+#: All that is ours.
+EVERYTHING: Final = (paths.ROOT, paths.IMAGES, "/nodepool/daemons")
+
+#: Records that may be empty: not begun yet, a flag that says nothing, a webhook that nobody has.
+EMPTY: Final = (RolloutRecord, TaskRun, TaskListRecord, BuildRequest, Pause, Webhook)
 
 _ID: Final = re.compile(r"[0-9]{10}")
 
@@ -37,8 +45,31 @@ def kind(path: str) -> Kind | str | None:
     ('attributes', None, 'Role')
     """
     at = parse(path)
-    if at is not None:
+    if at is not None and path.rpartition("/")[0] != paths.PAUSED_BUILDERS:
         return at.kind
+    return _kind_of_task_lists(path) or _kind(path)
+
+
+def _kind_of_task_lists(path: str) -> Kind | str | None:
+    match path.split("/")[1:]:
+        case ["ocb", "tasks", "releases" | "deployments", _]:
+            return TaskListRecord
+        case ["ocb", "tasks", "deployments", _, lists.SETTINGS]:
+            return TaskSettings
+        case ["ocb", "tasks", "releases" | "deployments", _, _, _]:
+            return TaskListPart
+        case ["ocb", "tasks", "runs", _, _]:
+            return TaskRun
+        case ["ocb", "tasks", "runs", _, _, "facts", _]:
+            return ATTRIBUTES
+        case ["ocb", "tasks", "runs", _, _, "lock", contender]:
+            return LockOwner if contenders([contender]) else None
+        case ["ocb", "tasks", "runs", _, _, table, _] if table in list(Table):
+            return Rows
+    return None
+
+
+def _kind(path: str) -> Kind | str | None:
     match path.split("/")[1:]:
         case ["ocb", "nodes", _, "noderoles", _, "user" | "system" | "wall"]:
             return ATTRIBUTES
@@ -54,12 +85,10 @@ def kind(path: str) -> Kind | str | None:
             return NodesRecord
         case ["ocb", "journal", "webhook"]:
             return Webhook
-        case ["ocb", "tasks", "runs", _, _]:
-            return TaskRun
-        case ["ocb", "tasks", "runs", _, _, "facts", _]:
-            return ATTRIBUTES
-        case ["ocb", "tasks", "runs", _, _, table, _] if table in list(Table):
-            return Rows
+        case ["ocb", "journal", "entries", _]:
+            return Entry
+        case ["ocb", "paused", _, _] | ["nodepool", "daemons", "paused", _, _]:
+            return DaemonPause
         case ["nodepool", "image", _, "request-build"]:
             return BuildRequest
         case ["nodepool", "image", _, "pause"]:
@@ -84,8 +113,8 @@ def problem(znode: Znode) -> str | None:
     wrong = misnamed(at) if at is not None else None
     if wrong is not None or belongs is None:
         return wrong
-    if belongs in (RolloutRecord, BuildRequest, Pause, Webhook) and not znode.data:
-        return None  # a rollout that was never begun, a flag that says nothing, a webhook that nobody has
+    if belongs in EMPTY and not znode.data:
+        return None
     try:
         if isinstance(belongs, str):
             codec.attributes(znode)
@@ -93,7 +122,8 @@ def problem(znode: Znode) -> str | None:
             codec.decode(belongs, znode)
     except Invalid as invalid:
         return str(invalid).removeprefix(f"{znode.path}: ")
-    return "this is no id of ten digits" if belongs in (Build, Upload, RolloutRecord) and not _numbered(znode) else None
+    numbered = belongs in (Build, Upload, RolloutRecord, TaskRun, Entry)
+    return "this is no id of ten digits" if numbered and not _numbered(znode) else None
 
 
 def _numbered(znode: Znode) -> bool:
@@ -116,10 +146,46 @@ def of_rollouts(session: Session) -> dict[str, str]:
     return found
 
 
-def of_task_runs(session: Reading) -> dict[str, str]:
-    """The paths of runs of tasks that cannot be read, each with the reason."""
+def of_task_runs(session: Session) -> dict[str, str]:
+    """The paths of runs of tasks that cannot be read, each with the reason; of the newest of a deployment, also its parts."""
     names = _named(session, [paths.task_runs(each) for each in session.children(paths.TASK_RUNS) or ()])
-    return _faults(session.get_many(names))
+    found = _faults(session.get_many(names))
+    newest = {path.rpartition("/")[0]: path for path in names if _ID.fullmatch(path.rpartition("/")[2])}
+    parts = unread(session, sorted(newest.values()))
+    for path in newest.values():
+        if path not in found and not any(each.startswith(f"{path}/") for each in parts):
+            try:
+                runs.read(session, *path.rsplit("/", 2)[1:])
+            except Invalid as wrong:
+                found[path] = str(wrong).removeprefix(f"{path}: ")
+    return found | parts
+
+
+def unread(session: Reading, above: Sequence[str] = EVERYTHING) -> dict[str, str]:
+    """The paths in these parts of the tree that cannot be read, each with the reason.
+
+    The znodes are read one after the other, so that the largest tree has room.
+    """
+    found: dict[str, str] = {}
+    level = list(above)
+    while level:
+        found |= _faults(session.stream(path for path in level if kind(path) is not None))
+        level = _named(session, level)
+    return found
+
+
+def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str, str]:
+    """What cannot be read beside what a world and images have: rollouts, runs of tasks, task lists, the journal, pauses, locks.
+
+    ``nodes``: also the attributes and runs of all noderoles.
+    """
+    others = [paths.TASK_RELEASES, paths.TASK_DEPLOYMENTS, paths.JOURNAL_ENTRIES, paths.PAUSED, paths.PAUSED_BUILDERS]
+    return (
+        of_rollouts(session)
+        | of_task_runs(session)
+        | unread(session, [*others, *([paths.NODES] if nodes else ())])
+        | of_locks(session, [paths.WEBHOOK_LOCK, *locks])
+    )
 
 
 def of_locks(session: Reading, locks: Iterable[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.hooks.code import Missing
 from nodepool_ocb.model.journal import WebhookFailure
 from nodepool_ocb.model.records import State
@@ -136,6 +137,9 @@ def notes(seen: Overview) -> Iterator[str]:
     yield from _notes_of_images(seen.images)
     if seen.quarantined:
         yield "what cannot be read holds back what depends on it: nodepool-ocb record show PATH; then mend or delete it"
+    if seen.unlooked:
+        many = counted(seen.unlooked, "noderole")
+        yield f"the attributes and runs of {many} were not looked at: nodepool-ocb record list looks at everything"
 
 
 def _notes_of_images(of: OfImages) -> Iterator[str]:

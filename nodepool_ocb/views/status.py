@@ -167,6 +167,7 @@ class Overview(View, frozen=True, kw_only=True):
     claims: tuple[ClaimRow, ...]
     webhook: WebhookFailure | None  # where its receiver has taken nothing for a while
     quarantined: tuple[Quarantined, ...]
+    unlooked: int  # noderoles of a large cluster, whose attributes and runs were not looked at
 
 
 def overview(
@@ -179,6 +180,7 @@ def overview(
     task_runs: Sequence[RunRow] = (),
     pauses: Mapping[tuple[str, str], DaemonPause] = {},
     webhook: Webhook | None = None,
+    unlooked: int = 0,
     *,
     now: float,
 ) -> Overview:
@@ -203,6 +205,7 @@ def overview(
         claims=tuple(locks.claims(world)),
         webhook=_failing_webhook(webhook, now),
         quarantined=tuple(Quarantined(path, reason) for path, reason in sorted(quarantined.items())),
+        unlooked=unlooked,
     )
 
 

@@ -77,6 +77,20 @@ def test_status_names_every_kind_of_record_that_cannot_be_read(world: Session, a
     assert {each["path"] for each in ask("status")["quarantined"]} == set(places)
 
 
+def test_status_of_a_large_cluster_says_that_it_leaves_attributes_and_runs_out(
+    world: Session, ocb: Ocb, ask: Ocb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = paths.user("top", N1)
+    world.commit([Create(path, {"a": 1})])
+    spoil(world, path)
+    assert [each["path"] for each in ask("status")["quarantined"]] == [path]
+    monkeypatch.setattr("nodepool_ocb.cli.status.LOOKED_AT", 1)
+    seen = ask("status")
+    assert (seen["quarantined"], seen["unlooked"] > 1) == ([], True)
+    assert "record list" in ocb("status").output
+    assert [each["path"] for each in ask("record", "list")] == [path]
+
+
 def test_a_record_is_shown_without_anything_that_a_terminal_obeys(world: Session, ocb: Ocb, ask: Ocb) -> None:
     spoil(world, TOP)
     for result in (ocb("record", "show", TOP), ocb("record", "show", TOP, "-o", "json")):

@@ -9,6 +9,7 @@ import pytest
 
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.hostile.canaries import Canaries
+from tests.journeys.hostile.village import settle
 
 
 @pytest.fixture(scope="module")
@@ -25,3 +26,10 @@ def canaries_on_machines(zookeeper: Server, tmp_path_factory: pytest.TempPathFac
     chroot = f"/hostile-{secrets.token_hex(4)}"
     with Canaries(zookeeper, chroot, tmp_path_factory.mktemp("hostile"), machines=1) as canaries:
         yield canaries
+
+
+@pytest.fixture(scope="module")
+def village(canaries: Canaries) -> Canaries:
+    """One record of every kind beside the canaries."""
+    settle(canaries)
+    return canaries
