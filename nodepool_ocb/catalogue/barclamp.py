@@ -5,12 +5,13 @@ imported (decision 053). What OpenCrowbar took and what does no harm is a warnin
 ``check``, ``timeout_seconds``, ``retries``, ``backoff_seconds``, ``parameters`` (docs/barclamps.md).
 
 The attributes that a barclamp declares for itself, outside its roles, become those of an abstract role
-``barclamp-<name>``: they can be wanted and read, and nothing is bound.
+``barclamp-<name>``: they can be wanted and read, and nothing is bound. That role also keeps the implementors of jigs that
+the barclamp declares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +28,24 @@ from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.documents.schema import faults
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import drift
+from nodepool_ocb.engine.binding import attaching
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json, Role
 
-#: Keys that order roles the other way round in some old documents; without them the order would be lost silently.
+#: Keys of some old documents that order roles and have no known meaning; without them the order would be lost silently.
 BACKWARDS = ("preceeds", "proceeds")
 
 #: Keys whose lists of names become fields of a role, and keys that become fields as they are.
-RELATED = ("requires", "conflicts", "provides", "wants-attribs")
+RELATED = ("requires", "attaches", "conflicts", "provides")
 AS_WRITTEN = ("jig", "description", "type", "timeout_seconds", "retries", "backoff_seconds", "parameters")
 
 
 class Imported(msgspec.Struct, frozen=True):
     """The roles of documents. ``problems`` are those of roles and documents that were left out."""
 
-    roles: Mapping[str, Role]
+    roles: Mapping[
+        str, Role
+    ]  # and known roles of other barclamps with requirements that these documents state for them
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -56,7 +60,7 @@ def load(sources: Iterable[Path | str], known: Mapping[str, Role] | None = None)
     for path in _files(sources):
         reader.read(path)
     reader.compare()
-    return Imported(dict(sorted(reader.roles.items())), tuple(reader.warnings), tuple(reader.problems))
+    return Imported(dict(sorted(reader.changed().items())), tuple(reader.warnings), tuple(reader.problems))
 
 
 def _files(sources: Iterable[Path | str]) -> list[Path]:
@@ -120,11 +124,17 @@ class _Reader:
                 self._role(origin, barclamp, raw)
             elif isinstance(raw, dict) and isinstance(raw.get("name"), str):
                 self._left_out.setdefault(raw["name"], origin)
-        if document.value.get("attribs") and ("attribs",) not in refused:
+        self._barclamp(document, barclamp, refused)
+
+    def _barclamp(self, document: Document, barclamp: str, refused: Collection[Key]) -> None:
+        """The abstract role that keeps the attributes and the implementors which a barclamp declares outside its roles."""
+        read = {key: document.value.get(key) or [] for key in ("attribs", "jigs") if (key,) not in refused}
+        implementors = {jig.get("name"): jig["implementor"] for jig in read.get("jigs", ()) if jig.get("implementor")}
+        if read.get("attribs") or implementors:
             own = {"name": f"barclamp-{barclamp}", "jig": "noop", "flags": ["abstract", "library"]}
             about = {"description": f"Attributes of barclamp {barclamp} that belong to no role"}
-            raw = {**own, **about, "attribs": document.value["attribs"]}
-            self._role(_Origin(document, ()), barclamp, raw)
+            raw = {**own, **about, "attribs": read.get("attribs", [])}
+            self._role(_Origin(document, ()), barclamp, raw, implementors)
 
     def _refused(self, document: Document, broken: list[Fault]) -> set[Key]:
         """The parts of a document that are not to be read: single roles, ``roles``, ``attribs``, or () for all of it.
@@ -141,7 +151,9 @@ class _Reader:
             refused.add(costs.part(fault.key))
         return refused
 
-    def _role(self, origin: _Origin, barclamp: str, raw: Mapping[str, Json]) -> None:
+    def _role(
+        self, origin: _Origin, barclamp: str, raw: Mapping[str, Json], implementors: Mapping[str, str] | None = None
+    ) -> None:
         name: str = raw["name"]
         before = self._origins.get(name)
         known = self._known.get(name)
@@ -154,7 +166,7 @@ class _Reader:
             self.problems.append(origin.fault(text))
             return
         problems: list[str] = []
-        role = self._made(origin, barclamp, raw, problems)
+        role = replace(self._made(origin, barclamp, raw, problems), implementors=implementors or {})
         self.problems += problems
         if problems:
             self._left_out.setdefault(name, origin)
@@ -179,9 +191,20 @@ class _Reader:
             hooks=self._hooks(origin, barclamp, raw, problems),
             script=self._script(origin, raw, problems),
             check=self._check(origin, raw, problems),
+            wants_attribs=self._wanted(origin, raw),
             **related,
             **{word: raw[word] for word in AS_WRITTEN if raw.get(word) is not None},
         )
+
+    def _wanted(self, origin: _Origin, raw: Mapping[str, Json]) -> tuple[str, ...]:
+        """The names of the attributes that a role wants; OpenCrowbar's ``at`` is not supported, and costs a warning."""
+        names: list[str] = []
+        for index, wanted in enumerate(raw.get("wants-attribs") or ()):
+            names.append(wanted if isinstance(wanted, str) else wanted["name"])
+            if isinstance(wanted, dict) and "at" in wanted:
+                text = f"is not supported: the value is not at {wanted['at']}, but where attribute {wanted['name']} is declared"
+                self.warnings.append(origin.fault(text, "wants-attribs", index, "at"))
+        return tuple(dict.fromkeys(names))
 
     def _flags(self, origin: _Origin, raw: Mapping[str, Json], problems: list[str]) -> tuple[str, ...]:
         for index, flag in enumerate(raw.get("flags") or []):
@@ -240,15 +263,25 @@ class _Reader:
     # -- among roles --
 
     def compare(self) -> None:
-        """Look at the roles beside each other and the known ones; leave out what can never be bound."""
+        """Look at the roles beside each other and the known ones; leave out the roles that can never be bound."""
         self._misplaced_flags()
         while self._leave_out():
-            pass  # what is left out stays as it was before, and that may contradict another
-        for finding in roles.loose_ends({**self._known, **self.roles}):
+            pass  # a role that is left out stays as it was before, and that may contradict another
+        for finding in roles.loose_ends(self._catalogue()):
             lacking = finding.field == "requires" and finding.item in self._left_out
             if finding.role in self.roles and not lacking:
                 self.warnings.append(self._fault(finding))
         self._requires_left_out()
+
+    def _catalogue(self) -> dict[str, Role]:
+        """The known roles and those read, each with the requirements that others state for it."""
+        known = {name: attaching.as_written(role) for name, role in self._known.items()}
+        return attaching.complete({**known, **self.roles})
+
+    def changed(self) -> dict[str, Role]:
+        """The roles that were read, and the known ones that these change."""
+        catalogue = self._catalogue()
+        return {name: role for name, role in catalogue.items() if name in self.roles or role != self._known[name]}
 
     def _requires_left_out(self) -> None:
         """Which roles require one that is left out, and what counts in its place."""
@@ -265,7 +298,7 @@ class _Reader:
     def _leave_out(self) -> bool:
         """Leave out the roles that have problems; whether there were any."""
         before = len(self.roles)
-        for finding in list(roles.problems({**self._known, **self.roles})):
+        for finding in list(roles.problems(self._catalogue())):
             to_blame = sorted((finding.others | {finding.role}) & self.roles.keys())
             if to_blame:
                 first = finding.role if finding.role in to_blame else to_blame[0]

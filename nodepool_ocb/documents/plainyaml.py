@@ -205,9 +205,9 @@ class _Reader:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             name, merge = self._key(event, key)
             again = name in mapping
-            if name is not None and again and self._last:
+            if name is not None and again and (self._last or mapping[name] is None):
                 again = False
-                self._replaced(event, (*key, name))
+                self._replaced(event, (*key, name), mapping[name])
             if name is not None and not again:
                 self.lines[(*key, name)] = _line(event)
             sized = self._value(next(self._events), (*key, name if name is not None and not again else "?"))
@@ -216,32 +216,32 @@ class _Reader:
             if merge:
                 self._merge(event, key, sized.value, merged)
             elif name is not None and again:
-                self._again(event, (*key, name), same=_same(mapping[name], sized.value))
+                self._again(event, (*key, name), mapping[name], sized.value)
             elif name is not None:
                 mapping[name] = sized.value
         return _Sized({**merged, **mapping}, nodes)
 
-    def _replaced(self, event: Any, key: Key) -> None:
-        """A key is there twice, and what follows is its value."""
+    def _replaced(self, event: Any, key: Key, before: Json) -> None:
+        """A key is there twice, and the value that follows counts: the last one does, or the first was empty."""
         self._twice += 1
         if self._twice > TWICE:
             raise _TooMuch(f"has more than {TWICE} keys twice", _line(event))
-        text = f"key is there twice, first in line {self.lines[key]}; this value counts"
+        empty = " without a value" if before is None else ""
+        text = f"key is there twice, first in line {self.lines[key]}{empty}; this value counts"
         self._note(event, key, text, self.warnings)
         self.lines = {each: line for each, line in self.lines.items() if each[: len(key)] != key}
 
-    def _again(self, event: Any, key: Key, same: bool) -> None:
-        """A key is there twice."""
-        first = self.lines[key]
-        if same:
+    def _again(self, event: Any, key: Key, before: Json, value: Json) -> None:
+        """A key is there twice. That is a warning if only one reading is possible: one value, or one and nothing."""
+        first = f"first in line {self.lines[key]}"
+        if value is None:
             self._note(
-                event,
-                key,
-                f"key is there twice with one value, first in line {first}; remove one of them",
-                self.warnings,
+                event, key, f"key is there twice, here without a value, {first}; that value counts", self.warnings
             )
+        elif _same(before, value):
+            self._note(event, key, f"key is there twice with one value, {first}; remove one of them", self.warnings)
         else:
-            self._note(event, key, f"key is there twice, first in line {first}; remove one of them")
+            self._note(event, key, f"key is there twice, {first}; remove one of them")
 
     def _key(self, event: Any, key: Key) -> tuple[str | None, bool]:
         """The key that an event is, None where it is none; and whether it is the merge key."""

@@ -7,10 +7,11 @@ from typing import Final
 
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import structure, unreadable
+from nodepool_ocb.engine.binding import attaching
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Delete
+from nodepool_ocb.model.records import Change, Delete, Role, Set
 
 TASK: Final = "task"  # the flag of a role that a run of a task list made; only runs bind it
 
@@ -32,16 +33,21 @@ def deletion(world: World, names: Collection[str]) -> list[Change]:
     if there:
         inside = some([f"{role} in {deployment}" for deployment, role in there])
         raise Conflict(f"in deployments: {inside}; first: nodepool-ocb deployment unset {' '.join(there[0])}")
-    if needing := _needing(world, names):
+    staying = _staying(world, names)
+    if needing := [(name, need) for name, role in staying.items() for need in role.requires if need in names]:
         required = some([f"{need} by {name}" for name, need in needing])
         raise Conflict(f"required: {required}; first: nodepool-ocb role delete {needing[0][0]}")
-    return structure.raised(world, [Delete(paths.role(name), world.roles[name].version) for name in sorted(names)])
+    changes: list[Change] = [Delete(paths.role(name), world.roles[name].version) for name in sorted(names)]
+    for name, role in staying.items():
+        if role != world.roles[name].record:
+            changes.append(Set(paths.role(name), role, world.roles[name].version))
+    return structure.raised(world, changes)
 
 
-def _needing(world: World, names: Collection[str]) -> list[tuple[str, str]]:
-    """The roles that stay and require one of these, each with that one."""
-    staying = ((name, stored.record) for name, stored in sorted(world.roles.items()) if name not in names)
-    return [(name, need) for name, record in staying for need in record.requires if need in names]
+def _staying(world: World, names: Collection[str]) -> dict[str, Role]:
+    """The roles that stay, without the requirements that the others stated for them."""
+    staying = {name: stored.record for name, stored in sorted(world.roles.items()) if name not in names}
+    return attaching.complete({name: attaching.as_written(role) for name, role in staying.items()})
 
 
 def of_barclamp(world: World, barclamp: str) -> list[str]:

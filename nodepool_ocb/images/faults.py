@@ -139,6 +139,10 @@ def _of_clouds(
     if (format := provider.get("image-name-format")) and isinstance(format, str) and not _is_format(format):
         text = f"may have {', '.join(f'{{{field}}}' for field in NAME_FIELDS)}, and nothing else in braces"
         yield source.fault((*above, "image-name-format"), text)
+    for below, image in _listed(provider, "cloud-images"):
+        if {"image-id", "image-name"} <= image.keys():
+            text = "must have only one of `image-id` and `image-name`; take one of them away"
+            yield source.fault((*above, *below, "image-name"), text)
     for pool_key, pool in _listed(provider, "pools"):
         for below, label in _listed(pool, "labels"):
             key = (*above, *pool_key, *below)

@@ -271,7 +271,10 @@ class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     jig: Name
     description: str | None = None
     flags: tuple[str, ...] = ()
-    requires: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()  # those of ``attached`` included
+    attached: tuple[str, ...] = ()  # required because other roles say so, by ``attaches`` or ``implementors``
+    attaches: tuple[str, ...] = ()  # the roles that require this one because it says so
+    implementors: Mapping[str, str] = {}  # of role barclamp-NAME: jig -> the role that roles of this jig require
     conflicts: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     wants_attribs: tuple[str, ...] = ()

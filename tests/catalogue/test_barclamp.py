@@ -134,7 +134,7 @@ def test_a_wrong_role_is_refused_with_a_sentence_and_the_others_are_taken(
 @pytest.mark.parametrize(
     ("roles", "warning"),
     [
-        ("shade: red", "3: @.shade: unknown key `shade`; known here: attribs"),
+        ("shade: red", "3: @.shade: unknown key `shade`; known here: attaches, attribs"),
         ("flags: [implicit, implcit]", "3: @.flags[1]: unknown flag `implcit`; it is kept and changes nothing"),
         ("flags: [zzz]", "3: @.flags[0]: unknown flag `zzz`; it is kept and changes nothing"),
         ("requires: [milestone]", "3: @.requires[0]: `milestone` is a flag, not a role"),

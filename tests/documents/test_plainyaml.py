@@ -130,7 +130,21 @@ def test_a_key_that_is_there_twice_with_one_value_is_a_warning() -> None:
     assert (warning.line, warning.path, warning.text) == (3, "a", sentence)
 
 
-@pytest.mark.parametrize("second", ["1.0", "true", "'1'", "2", ""])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a:\na: [x]\n", "key is there twice, first in line 1 without a value; this value counts"),
+        ("a: [x]\na:\n", "key is there twice, here without a value, first in line 1; that value counts"),
+    ],
+)
+def test_of_a_key_that_is_there_twice_and_once_without_a_value_the_value_counts(text: str, sentence: str) -> None:
+    parsed = parse(text)
+    assert (parsed.value, parsed.faults) == ({"a": ["x"]}, [])
+    assert [(warning.line, warning.text) for warning in parsed.warnings] == [(2, sentence)]
+    assert parsed.lines["a", 0] == text.split("\n").index("a: [x]") + 1
+
+
+@pytest.mark.parametrize("second", ["1.0", "true", "'1'", "2"])
 def test_values_of_two_types_are_two_values(second: str) -> None:
     parsed = parse(f"a: 1\na: {second}\n")
     assert [fault.line for fault in parsed.faults] == [2]

@@ -114,6 +114,31 @@ def test_every_member_of_a_cluster_is_a_parent_also_of_children_bound_before_it(
     assert later.record.parents == child.record.parents == ("mon@*system",), "the members are written nowhere"
 
 
+def test_a_cluster_of_another_deployment_with_a_member_on_the_same_node_is_a_parent_as_a_whole() -> None:
+    made = world({"nova": role("mon"), "mon": role(flags=("cluster",))}, N1, N2, "n3.example.com")
+    for name in ("storage", "compute"):
+        made.put_deployment(name, Stored(Deployment(), 0))
+    for fqdn in (N1, N2):
+        bind(made, "mon", fqdn, deployment="storage")
+    bind(made, "nova", N2, deployment="compute")
+    child = made.vertex(f"nova@{N2}")
+    assert child is not None
+    assert child.record.parents == ("mon@*storage",)
+    bind(made, "mon", "n3.example.com", deployment="storage")
+    assert [parent.name for parent in child.parents] == [f"mon@{N1}", f"mon@{N2}", "mon@n3.example.com"]
+
+
+def test_a_cluster_on_the_same_node_stands_beside_the_one_of_the_nearest_deployment() -> None:
+    made = world({"nova": role("mon"), "mon": role(flags=("cluster",))}, N1, N2)
+    made.put_deployment("storage", Stored(Deployment(), 0))
+    bind(made, "mon", N1, deployment="lab")
+    bind(made, "mon", N2, deployment="storage")
+    bind(made, "nova", N2, deployment="lab")
+    child = made.vertex(f"nova@{N2}")
+    assert child is not None
+    assert child.record.parents == ("mon@*lab", "mon@*storage")
+
+
 def test_a_wanted_attribute_orders_after_who_declares_it_and_binds_nothing() -> None:
     roles = {
         "client": role(wants_attribs=("dns-servers", "nobody-has-it")),

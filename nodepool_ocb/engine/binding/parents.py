@@ -95,14 +95,22 @@ class Draft:
         return self._cluster(role, here, planned)
 
     def _cluster(self, need: str, here: Iterable[str], planned: Collection[str]) -> tuple[list[str], str]:
-        """Every noderole that serves as ``need`` in the nearest deployment that has one, with the one on the same node."""
-        able, own = self._able(need), [self.name(name) for name in here]
+        """Every noderole that serves as ``need`` in the nearest deployment that has one, and in the one of ``here``.
+
+        ``here``: the roles that serve as it on the same node. Seed 001: a cluster is a parent as a whole.
+        """
+        able = self._able(need)
+        taken = [view.record.deployment for name in here if (view := self.view.noderoles.get(name)) is not None]
         for deployment in self._line:
-            found = self._in_deployment(deployment, able)
-            if found or (deployment == self.deployment and not able.isdisjoint(planned)):
-                named = self._members(need, deployment, found, own)
-                return named, f"every one of role {need} in deployment {deployment}"
-        return own, "bound on the same node"
+            serves = deployment == self.deployment and not able.isdisjoint(planned)
+            if serves or self._in_deployment(deployment, able):
+                taken.insert(0, deployment)
+                break
+        named = {self.name(name) for name in here}
+        for deployment in dict.fromkeys(taken):
+            named = set(self._members(need, deployment, self._in_deployment(deployment, able), named))
+        why = f"every one of role {need} in deployment {' and '.join(dict.fromkeys(taken))}" if taken else ""
+        return sorted(named), why or "bound on the same node"
 
     def _able(self, need: str) -> set[str]:
         """The roles that count as ``need``: itself, and those that provide it."""
