@@ -95,7 +95,7 @@ def test_a_check_of_its_own_that_puts_compares(machine: Any, annealer: Any, tmp_
     assert (tmp_path / "file").read_text() == "mine\n"
 
 
-@pytest.mark.parametrize("why", ['mkdir "$OCB_RUN.wanted"', 'lines x | put "$place/other" no-mode'])
+@pytest.mark.parametrize("why", ["cat() { return 1; }", 'lines x | put "$place/other" no-mode'])
 def test_what_could_not_be_compared_is_no_word_for_in_sync(
     machine: Any, annealer: Any, tmp_path: Path, why: str
 ) -> None:

@@ -110,7 +110,7 @@ def test_in_any_shell_a_failed_restart_and_a_failed_read_fail_the_script(shell: 
     command.chmod(0o755)
     head = f"set -eu\nOCB_ROOT=/ PATH={command.parent}:$PATH\n. {LIBRARY}\n"
     systemctl = 'systemctl() { [ "$1" != is-failed ] && [ -e up ]; }\n'
-    environment = os.environ | {"OCB_RUN": str(tmp_path / "run")}
+    environment = os.environ | {"OCB_RUN": str(tmp_path / "run"), "OCB_LIBRARY": str(LIBRARY)}
 
     def code(script: str) -> int:
         words = [*shell.split(), "-c", head + systemctl + script]

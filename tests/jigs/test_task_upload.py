@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nodepool_ocb import jigs
 from nodepool_ocb.config import Settings, TasksSettings
 from nodepool_ocb.documents import files
 from nodepool_ocb.jigs import Failed, Succeeded, Unknown
@@ -25,6 +26,7 @@ from tests.jigs.workshop import Annealer, Machine
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 NOBODY = pwd.getpwnam("nobody")
+LIBRARY = Path(jigs.__file__).parent / "ssh" / "library.sh"
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 
 
@@ -194,19 +196,23 @@ def test_a_link_of_ours_on_the_way_is_followed(machine: Any, upload: Any, place:
 
 
 def test_a_directory_that_is_replaced_by_a_link_while_it_is_entered_leads_nowhere(tmp_path: Path) -> None:
-    """Whoever owns it swaps it when the script has looked at it; here a program stat in its path does."""
+    """A user who may change the directory swaps it when the script has looked at it; here a program stat does."""
+    tmp_path.chmod(0o777)
     (tmp_path / "mine").mkdir()
     (tmp_path / "theirs").mkdir()
     (tmp_path / "bin").mkdir()
     swap = f"cd {tmp_path}; [ -h mine ] || {{ mv mine old; ln -s theirs mine; }}"
-    fake = f'#!/bin/sh\ncase "$(pwd) $*" in "{tmp_path} "*" .") ({swap}) ;; esac\nexec {shutil.which("stat")} "$@"\n'
+    fake = (
+        f'#!/bin/sh\ncase "$(pwd) $*" in "{tmp_path} -c %d:%i .") ({swap}) ;; esac\nexec {shutil.which("stat")} "$@"\n'
+    )
     (tmp_path / "bin" / "stat").write_text(fake)
     (tmp_path / "bin" / "stat").chmod(0o755)
     made = Places(
         permissions="0644", dir_permissions="0755", user=ME, group=ME, overwrite=True, parents=True
     ).file(str(tmp_path / "mine" / "f"), b"new\n")  # fmt: skip
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    ended = subprocess.run(["sh"], input=script([made], False).encode(), capture_output=True, env={"PATH": path})
+    environment = {"PATH": path, "OCB_LIBRARY": str(LIBRARY)}
+    ended = subprocess.run(["sh"], input=script([made], False).encode(), capture_output=True, env=environment)
     assert (tmp_path / "mine").is_symlink()
     assert not list((tmp_path / "theirs").iterdir())
     assert (ended.returncode, ended.stdout.decode()) == (

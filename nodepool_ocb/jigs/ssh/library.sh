@@ -15,6 +15,8 @@
 
 root=${OCB_ROOT:-$(read_attribute ocb/root /)}
 root=${root%/}
+. "${OCB_LIBRARY%/*}/files.sh"
+ocb_as= # the user of `as`
 
 checking() { [ -n "${OCB_CHECK-}" ]; }
 
@@ -32,56 +34,121 @@ ocb_unread() { # whether what feeds stdin has failed
   [ -e "$OCB_RUN.unread" ] && ocb_pipe=$(readlink /proc/self/fd/0) && grep -qxF "$ocb_pipe" "$OCB_RUN.unread"
 }
 
-ocb_compare() { # FILE MODE: as put, where nothing is to be changed
-  ocb_differs "$@" && return
-  rm -f "$OCB_RUN.told"
-  return 1
+ocb_want() { # MODE OWNER: stdin becomes $ocb_wanted; sets $ocb_mode and $ocb_owner to what chmod and chown make of them
+  ocb_owner=${2:-${ocb_as:+$ocb_as:}}
+  read -r ocb_pid _ </proc/self/stat
+  ocb_wanted=$OCB_RUN.wanted.$ocb_pid # two may be at work
+  rm -f "$ocb_wanted" && cat >"$ocb_wanted" || return
+  [ -z "$ocb_owner" ] || chown "$ocb_owner" "$ocb_wanted" || return
+  [ -z "$1" ] || chmod "$1" "$ocb_wanted" || return
+  ocb_facts=$(stat -c '%a %u:%g' "$ocb_wanted") || return
+  ocb_mode=${1:+${ocb_facts% *}}
 }
 
-ocb_differs() { # FILE MODE: shows how it does; false if that cannot be told
-  rm -f "$OCB_RUN.wanted"
-  cat >"$OCB_RUN.wanted" || return
-  if ocb_unread; then
-    echo "what $1 is to say could not be read" >&2
-    return 1
-  fi
-  if ! cmp -s "$1" "$OCB_RUN.wanted"; then
-    rm -f "$OCB_RUN.same" || return
-    if [ -e "$1" ]; then diff -u "$1" "$OCB_RUN.wanted" 2>&1 || true; else echo "$1 is not there"; fi
-    return 0
-  fi
-  chmod "$2" "$OCB_RUN.wanted" && ocb_due=$(stat -c %a "$OCB_RUN.wanted") && ocb_mode=$(stat -c %a "$1") || return
-  if [ "$ocb_mode" != "$ocb_due" ]; then
-    rm -f "$OCB_RUN.same" || return
-    echo "$1 has mode $ocb_mode, and is to have $2"
+ocb_put() { # KIND PATH WANTED OWNER SAID: what differs is told and noted in a check, and else made as is wanted
+  ocb_verb=ocb_establish
+  ! checking || ocb_verb=ocb_examine
+  if ocb_with "$ocb_verb" "$1" "$2" "$3" "$4" <"$ocb_wanted" 5<"$ocb_wanted" 6<"$ocb_wanted"; then
+    return
+  else
+    case $? in
+      2) rm -f "$OCB_RUN.same" ;;
+      3) echo "$5" ;;
+      *) return 1 ;;
+    esac
   fi
 }
 
-# put FILE [MODE]: make FILE what stdin says, and say so; left alone where it says so already.
-# A third argument, of put_for: a file that is made before FILE changes.
-put() {
-  if checking; then
-    ocb_compare "$1" "${2:-644}"
+ocb_with() { # COMMAND...: in a subshell, and with the rights of $ocb_as where that is set
+  if [ -z "$ocb_as" ]; then
+    "$@"
     return
   fi
-  mkdir -p "${1%/*}" || return
-  if ! { cat >"$1.new.$$" && chmod "${2:-644}" "$1.new.$$"; }; then
-    rm -f "$1.new.$$"
-    return 1
-  fi
-  if ocb_unread; then
-    rm -f "$1.new.$$"
-    echo "$1 stays as it is: what it is to say could not be read" >&2
-    return 1
-  fi
-  if cmp -s "$1.new.$$" "$1"; then
-    rm -f "$1.new.$$"
-  elif { [ -z "${3-}" ] || { mkdir -p "${3%/*}" && true >"$3"; }; } && mv -f "$1.new.$$" "$1"; then
-    echo "wrote $1"
+  ocb_uid=$(id -u "$ocb_as") && ocb_gid=$(id -g "$ocb_as") || return
+  [ "$ocb_own" = 0 ] || { echo "only root can work with the rights of $ocb_as" >&2; return 1; }
+  # It gets the text of files.sh, since it cannot read ours; it trusts links of root alone, and sees nothing of our environment.
+  set -- sh -c "$(cat "${OCB_LIBRARY%/*}/files.sh")
+ocb_trusted=0
+\"\$@\"" sh "$@"
+  if setpriv --reuid "$ocb_uid" --regid "$ocb_gid" --init-groups true 2>/dev/null; then
+    set -- setpriv --reuid "$ocb_uid" --regid "$ocb_gid" --init-groups "$@"
   else
-    rm -f "$1.new.$$"
+    shift
+    set -- su -s /bin/sh "$ocb_as" "$@"
+  fi
+  ocb_code=0
+  ocb_said=$(env -i PATH="$PATH" LC_ALL=C "$@" 2>&1) || ocb_code=$? # no file of ours is its to write to
+  [ -z "$ocb_said" ] || printf '%s\n' "$ocb_said"
+  return "$ocb_code"
+}
+
+ocb_finish() { # COMMAND...: of put and its like; says in a check where it could not be compared
+  if "$@"; then set -- 0; else set -- 1; fi
+  rm -f "$ocb_wanted"
+  [ "$1" = 0 ] || ! checking || rm -f "$OCB_RUN.told"
+  return "$1"
+}
+
+ocb_whole() { # PATH: sets $ocb_file to it, from the root
+  case $1 in /*) ocb_file=$1 ;; *) ocb_file=$PWD/$1 ;; esac
+}
+
+# put FILE [MODE [OWNER]]: make FILE what stdin says, and say so; left alone where it is so already.
+#
+# MODE (644) is chmod's, OWNER is chown's (the user of this script, and its group; in a setgid directory the group of that).
+# Content, mode and owner are one statement: a FILE that differs in one of them is replaced by a new one, and a link, too. No
+# other user can divert that (files.sh). A directory in the place of FILE is an error.
+put() {
+  ocb_whole "$1"
+  ocb_finish ocb_put_file "${2:-644}" "${3-}"
+}
+
+ocb_put_file() { # MODE OWNER
+  ocb_want "$1" "$2" || return
+  if ocb_unread; then
+    echo "$ocb_file stays as it is: what it is to say could not be read" >&2
     return 1
   fi
+  ocb_any='?'
+  [ -z "$ocb_owner" ] || ocb_any=
+  ocb_put file "$ocb_file" "$ocb_mode" "${ocb_facts#* }$ocb_any" "wrote $ocb_file"
+}
+
+# put_directory DIRECTORY [MODE [OWNER]]: make it, with that mode and owner; without them, one that is there keeps its own.
+put_directory() {
+  ocb_whole "${1%/}"
+  ocb_finish ocb_put_directory "${2-}" "${3-}"
+}
+
+ocb_put_directory() { # MODE OWNER
+  ocb_want "$1" "$2" </dev/null || return
+  ocb_put directory "$ocb_file" "$ocb_mode" "${ocb_owner:+${ocb_facts#* }}" "made $ocb_file as it is to be"
+}
+
+# put_link LINK TARGET: make LINK a link to TARGET.
+put_link() {
+  ocb_whole "$1"
+  ocb_finish ocb_put_link "$2"
+}
+
+ocb_put_link() { # TARGET
+  ocb_want '' '' </dev/null || return
+  ocb_put link "$ocb_file" "$1" '' "linked $ocb_file to $1"
+}
+
+# as USER put|put_directory|put_link ...: with the rights of USER and for USER, as is safe in directories of USER. Only for root.
+as() {
+  ocb_as=$1
+  shift
+  if "$@"; then set -- 0; else set -- "$?"; fi
+  ocb_as=
+  return "$1"
+}
+
+# drifted TEXT...: in a check, says so, and the machine is not as the role would leave it.
+drifted() {
+  printf '%s\n' "$*"
+  ! checking || rm -f "$OCB_RUN.same"
 }
 
 # put_for SERVICE FILE [VERB]: as put; where that changed FILE, `systemctl VERB SERVICE` (try-restart), not below another root.
@@ -90,20 +157,49 @@ put() {
 # where it did not. A reboot clears it: the service began with FILE then. A service that failed meanwhile is not running, and
 # VERB without its "try-" is what starts it.
 put_for() {
-  if [ -n "$root" ] || checking || ! command -v systemctl >/dev/null; then
+  if [ -n "$root" ] || ! command -v systemctl >/dev/null; then
     put "$2"
     return
   fi
-  ocb_owed=/run/nodepool-ocb/owed/${2#/} ocb_verb=${3:-try-restart}
+  ocb_owed=/run/nodepool-ocb/owed/${2#/} ocb_do=${3:-try-restart}
   if [ -e "$ocb_owed" ]; then
-    echo "$1 has yet to take $2 over"
-    if systemctl is-failed --quiet "$1"; then ocb_verb=${ocb_verb#try-}; fi
+    drifted "$1 has yet to take $2 over"
+    if systemctl is-failed --quiet "$1"; then ocb_do=${ocb_do#try-}; fi
   fi
-  put "$2" 644 "$ocb_owed" || return
-  [ -e "$ocb_owed" ] || return 0
-  systemctl "$ocb_verb" "$1" || return
+  ocb_before() { ocb_owe || ocb_owe; } # again, if another run has just removed the empty directory
+  if put "$2"; then set -- "$1" 0; else set -- "$1" 1; fi
+  ocb_before() { :; }
+  [ "$2" = 0 ] || return 1
+  if [ ! -e "$ocb_owed" ] || checking; then return 0; fi
+  systemctl "$ocb_do" "$1" || return
   rm -f "$ocb_owed" || return
   rmdir -p "${ocb_owed%/*}" 2>/dev/null || true
+}
+
+ocb_owe() { mkdir -p "${ocb_owed%/*}" && true >"$ocb_owed"; }
+
+# runs SERVICE: have systemd run it; not below another root, and not where the conditions of its unit are not met.
+runs() {
+  if [ -n "$root" ] || ! command -v systemctl >/dev/null; then return 0; fi
+  if systemctl is-active --quiet "$1"; then return 0; fi
+  if [ "$(systemctl is-system-running 2>/dev/null)" = offline ]; then
+    echo "systemd does not run here: nothing is known of $1"
+  elif checking; then
+    ocb_unmet "$1" || drifted "$1 does not run"
+  else
+    systemctl start "$1" || return
+    if systemctl is-active --quiet "$1"; then
+      echo "started $1"
+    elif ! ocb_unmet "$1"; then
+      echo "$1 was started, and does not run" >&2
+      return 1
+    fi
+  fi
+}
+
+ocb_unmet() { # SERVICE: it was to start, and a condition of its unit kept it from that
+  ! systemctl show -p ConditionResult -p ConditionTimestampMonotonic "$1" | grep -qx 'ConditionTimestampMonotonic=0' &&
+    systemctl show -p ConditionResult "$1" | grep -qx 'ConditionResult=no' && echo "$1 does not start here: a condition of its unit is not met"
 }
 
 # items PATH: the values in a list or a map of texts, one a line; nothing where there is no such attribute.

@@ -43,6 +43,7 @@ BOOTSTRAP: Final = (
 PROGRAMS: Final[Mapping[str, str]] = {
     "runner": "runner.sh",
     "library.sh": "library.sh",
+    "files.sh": "files.sh",
     "bin/read_attribute": "read_attribute.sh",
     "bin/write_attribute": "write_attribute.sh",
 }

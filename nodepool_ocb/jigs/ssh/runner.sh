@@ -11,7 +11,7 @@
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
 #   reserve           room for the result of the run that goes on, given up where the disk is full when it ends
 #   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, unread, result; ending, followed, flooded
-#                     of a check: same, told, wanted (see "what a check has found")
+#                     of a check: same, told (see "what a check has found"); of put, while it works: wanted.PROCESS
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
 # generation that goes on is attached to; one that has finished is adopted; any other is ended, all of it dead, before the

@@ -7,7 +7,7 @@ if [ -n "$noop" ]; then
 else
   set --
 fi
-enter "$dst" 0755
+ocb_enter "$dst" 0755
 rsync -c -r --delete -l "$@" -- "$src" .
 code=$?
 [ $code = 0 ] || printf 'task: rsync: exit code %s: from %s\n' $code "$src"

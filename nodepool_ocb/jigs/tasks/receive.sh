@@ -75,7 +75,7 @@ if [ -n "$noop" ] && [ ! -d "$dst" ]; then
   echo "would make the directory $dst, and copy all of $src to it"
   exit 0
 fi
-enter "$dst" 0755
+ocb_enter "$dst" 0755
 : >"$push.alive"
 while :; do
   for call in "$push".*.call; do

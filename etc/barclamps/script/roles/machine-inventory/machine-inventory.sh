@@ -1,18 +1,30 @@
 #!/bin/sh
-# Tells what the machine is. Writes nothing on it.
+# Tells what the machine is. Writes nothing on it. A check compares each fact with the one that the newest run told.
 set -eu
 . "$OCB_LIBRARY"
 
-write_attribute inventory/kernel "$(uname -r)"
-write_attribute inventory/architecture "$(uname -m)"
-write_attribute --json inventory/cpus "$(getconf _NPROCESSORS_ONLN)"
+tell() { # [--json] PATH VALUE
+  if checking; then
+    for path; do :; done # the last argument
+    told=$path path=$2
+    [ "$1" = --json ] || path=$1
+    known=$(read_attribute "$path" "")
+    [ "$known" = "$told" ] || drifted "$path is ${told:-empty}, and was ${known:-empty} at the newest run"
+  else
+    write_attribute "$@"
+  fi
+}
+
+tell inventory/kernel "$(uname -r)"
+tell inventory/architecture "$(uname -m)"
+tell --json inventory/cpus "$(getconf _NPROCESSORS_ONLN)"
 while read -r key amount _; do
-  [ "$key" != MemTotal: ] || write_attribute --json inventory/memory_mib $((amount / 1024))
+  [ "$key" != MemTotal: ] || tell --json inventory/memory_mib $((amount / 1024))
 done </proc/meminfo
 for file in "$root/etc/os-release" "$root/usr/lib/os-release" /etc/os-release; do
   if [ -r "$file" ]; then
-    write_attribute inventory/os/name "$(. "$file" && echo "${ID:-unknown}")"
-    write_attribute inventory/os/version "$(. "$file" && echo "${VERSION_ID:-}")"
+    tell inventory/os/name "$(. "$file" && echo "${ID:-unknown}")"
+    tell inventory/os/version "$(. "$file" && echo "${VERSION_ID:-}")"
     break
   fi
 done

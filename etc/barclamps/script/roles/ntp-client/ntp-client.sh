@@ -1,5 +1,7 @@
 #!/bin/sh
 # Keeps the node's time by the cluster's servers, or by others while there are none.
+#
+# A check looks at the file, and that systemd-timesyncd runs. It does not ask whether the clock is right.
 set -eu
 . "$OCB_LIBRARY"
 
@@ -9,3 +11,4 @@ servers=$(items ntp/servers)
   echo "[Time]"
   echo NTP=$servers
 } | put_for systemd-timesyncd.service "$root/etc/systemd/timesyncd.conf.d/nodepool-ocb.conf"
+runs systemd-timesyncd.service

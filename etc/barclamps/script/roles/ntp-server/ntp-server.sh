@@ -1,5 +1,7 @@
 #!/bin/sh
 # Serves time to the cluster with chrony, and tells its name to the clients.
+#
+# A check looks at the file, and that chrony runs. It does not ask whether the clock is right.
 set -eu
 . "$OCB_LIBRARY"
 
@@ -11,4 +13,5 @@ allowed=$(read_attribute ntp/allow)
   echo "allow $allowed"
   echo "local stratum 10"
 } | put_for chrony.service "$root/etc/chrony/conf.d/nodepool-ocb.conf" try-reload-or-restart
+runs chrony.service
 write_attribute "ntp/servers/$OCB_NODE" "$OCB_NODE"

@@ -9,5 +9,4 @@ if [ ! -e "/usr/share/zoneinfo/$zone" ] && [ -z "$root" ]; then
   exit 1
 fi
 echo "$zone" | put "$root/etc/timezone"
-[ "$(readlink "$root/etc/localtime")" = "/usr/share/zoneinfo/$zone" ] ||
-  ln -sfn "/usr/share/zoneinfo/$zone" "$root/etc/localtime"
+put_link "$root/etc/localtime" "/usr/share/zoneinfo/$zone"

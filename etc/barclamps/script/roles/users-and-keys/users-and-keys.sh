@@ -1,28 +1,36 @@
 #!/bin/sh
 # Makes accounts, and lets people in by their keys. Below another root: only their keys.
+#
+# A home belongs to its user, who may put links there: so all work in it is done with the rights of that user.
+# A check looks at the account, its shell where that is given, ~/.ssh and authorized_keys. It does not look at passwords.
 set -eu
 . "$OCB_LIBRARY"
 
 users=$(read_attribute --keys users/list)
 for user in $users; do
   name=$(read_attribute "users/list/$user/name")
-  shell=$(read_attribute "users/list/$user/shell" /bin/sh)
+  shell=$(read_attribute "users/list/$user/shell" "")
   keys=$(items "users/list/$user/keys")
-  if [ -z "$root" ] && ! getent passwd "$name" >/dev/null; then
-    useradd --create-home --shell "$shell" "$name"
-    echo "made account $name"
-  fi
   home=$root/home/$name
+  rights=
   if [ -z "$root" ]; then
+    if ! getent passwd "$name" >/dev/null; then
+      if checking; then
+        drifted "there is no account $name"
+        continue
+      fi
+      useradd --create-home --shell "${shell:-/bin/sh}" "$name"
+      echo "made account $name"
+    fi
     account=$(getent passwd "$name")
     home=$(echo "$account" | cut -d: -f6)
+    rights="as $name"
+    if [ -n "$shell" ] && [ "${account##*:}" != "$shell" ]; then
+      drifted "the shell of $name is ${account##*:}, and is to be $shell"
+      checking || usermod --shell "$shell" "$name"
+    fi
   fi
-  if [ -L "$home/.ssh" ]; then
-    echo "$home/.ssh is a link; nothing is written through it" >&2
-    exit 1
-  fi
-  mkdir -p "$home/.ssh"
-  chmod 700 "$home/.ssh"
-  lines "$keys" | put "$home/.ssh/authorized_keys" 600
-  [ -n "$root" ] || chown -R "$name:" "$home/.ssh"
+  $rights put_directory "$home/.ssh" 700
+  [ ! -L "$home/.ssh" ] || continue # a check has said so
+  lines "$keys" | $rights put "$home/.ssh/authorized_keys" 600
 done
