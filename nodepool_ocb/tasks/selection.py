@@ -23,21 +23,33 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     tasks: tuple[str, ...] = ()  # these alone
     skip: tuple[str, ...] = ()  # not these
-    start: tuple[str, ...] = ()  # these, and what follows them
-    end: tuple[str, ...] = ()  # these, and what is before them; with start: what is on a way from start to end
+    start: tuple[str, ...] = ()  # these, and what needs them
+    end: tuple[str, ...] = ()  # these, and what they need; with start: what is on a way from start to end
 
     def __bool__(self) -> bool:
         return bool(self.tasks or self.skip or self.start or self.end)
 
 
-class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan's graph, and the names in it."""
+class Span(msgspec.Struct, frozen=True):
+    """A group: what is before it is before ``enter``, what is after it is after ``leave``; ``inside`` are its instances.
 
-    parents: Sequence[Sequence[int]]
+    ``start``: where a way begins that a person begins with the group.
+    """
+
+    start: int
+    enter: int
+    leave: int
+    inside: Sequence[int]
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tasks of a plan say of one another, and the names in it."""
+
+    parents: Sequence[Sequence[int]]  # of each vertex of the plan, and then of some that only tie others together
     order: Sequence[int]  # each after its parents
-    node_of: Sequence[int]
+    node_of: Sequence[int]  # of each vertex of the plan
     tasks: Mapping[str, Sequence[int]]  # task or stage → its vertices
-    groups: Mapping[str, tuple[int, int]]  # group → its start and its end
+    groups: Mapping[str, Span]
     nodes: Sequence[tuple[str, str]]  # (fqdn, uid), in the order that node_of counts in
 
 
@@ -57,7 +69,7 @@ def unselected(selection: Selection, board: Board) -> dict[int, str]:
         _mark_below(board, wanted["start"], marks)
     if selection.end:
         _mark_above(board, wanted["end"], marks)
-    return dict(_reasons(selection, marks, wanted["tasks"], wanted["skip"]))
+    return dict(_reasons(selection, marks[: len(board.node_of)], wanted["tasks"], wanted["skip"]))
 
 
 BELOW: Final = 1  # is a start, or below one
@@ -122,13 +134,14 @@ class _Names:
         for each in said:
             name, _, nodes = each.partition("/")
             if name in self._board.groups and not nodes:
-                found.add(self._board.groups[name][0 if entering else 1])
+                span = self._board.groups[name]
+                found |= {span.start, span.enter} if entering else {span.leave}
             else:
                 found |= self._instances(each, "_start" if entering else "_end")
         return found
 
     def members(self, said: Iterable[str]) -> set[int]:
-        """What is meant by itself; of a group all that is between its start and its end."""
+        """What is meant by itself; of a group all that is in it."""
         found: set[int] = set()
         for each in said:
             found |= self._instances(each, "")
@@ -143,20 +156,13 @@ class _Names:
             self.problems.append(f"{said}: no task is called {name}{did_you_mean(name, [*board.tasks, *board.groups])}")
             return set()
         chosen = self._nodes(said, nodes) if slash else None
-        found = set(board.tasks[name]) if name in board.tasks else self._within(*board.groups[name])
+        found = set(board.tasks[name] if name in board.tasks else board.groups[name].inside)
         here = {board.node_of[vertex] for vertex in found}
         for node in sorted((chosen or set()) - here):
             self.problems.append(f"{said}: {name} does not run on {board.nodes[node][0]}")
         if not found:
             self.problems.append(f"{said}: {name} runs on no node of this run")
         return found if chosen is None else {vertex for vertex in found if board.node_of[vertex] in chosen}
-
-    def _within(self, start: int, end: int) -> set[int]:
-        marks = [0] * len(self._board.parents)
-        _mark_below(self._board, [start], marks)
-        _mark_above(self._board, [end], marks)
-        virtual = len(self._board.nodes)
-        return {v for v, mark in enumerate(marks) if mark == BELOW | ABOVE and self._board.node_of[v] != virtual}
 
     def _nodes(self, said: str, text: str) -> set[int]:
         found: set[int] = set()

@@ -13,6 +13,7 @@ from nodepool_ocb.tasks import reading
 from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS
 from nodepool_ocb.tasks.plan import Plan
+from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.tasks.tasklist import TaskList
 from tests.fixtures.corpora import CORPORA, needs
 from tests.tasks.fuel import Instances, entries, members
@@ -72,6 +73,17 @@ def test_release_9_has_the_size_that_is_known_of_it() -> None:
     assert 500 <= len(ours) <= 560
     assert sum(map(len, ours.parents)) < 1_250
     assert max(map(len, ours.parents)) <= MOST_PARENTS
+
+
+@pytest.mark.parametrize(
+    ("said", "count"),
+    [({"end": ("hiera",)}, 94), ({"end": ("netconfig",)}, 150), ({"start": ("hiera",), "end": ("globals",)}, 35)],
+)
+def test_start_and_end_select_of_release_9_what_fuel_selected(said: dict[str, tuple[str, ...]], count: int) -> None:
+    found = compile(tasks("9.0"), members(CLUSTERS["seven"] | ADMIN), selection=Selection(**said))
+    there = {number for number, name in enumerate(found.tasks) if name in tasks("9.0").by_id}
+    instances = [v for v in range(len(found)) if found.nodes[found.node_of[v]] and found.task_of[v] in there]
+    assert len([vertex for vertex in instances if vertex not in found.skipped]) == count
 
 
 @pytest.mark.parametrize("release", ["7.0", "9.0"])

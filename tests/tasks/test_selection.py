@@ -6,8 +6,10 @@ import pytest
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.compiling import compile
+from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.selection import Selection
-from tests.tasks.lists import group, listing, nodes, order, stage, task, works
+from nodepool_ocb.tasks.tasklist import TaskList
+from tests.tasks.lists import ONE_BY_ONE, group, listing, nodes, order, stage, task, works
 
 LIST = listing(
     stage("pre_deployment_start"),
@@ -49,12 +51,65 @@ def test_skipped_ones_are_left_out() -> None:
 
 
 def test_start_is_it_and_what_follows() -> None:
-    assert chosen(start="netconfig/3") == {"netconfig/3", "galera/3", *chosen(tasks="hiera/1-2 netconfig/1-2 apache")}
+    assert chosen(start="netconfig/3") == {"netconfig/3", "galera/3"}, "group web comes later, and needs nothing of it"
 
 
 def test_end_is_it_and_what_is_before() -> None:
     assert chosen(end="hiera/10") == everywhere("sync") | {"hiera/10"}
     assert chosen(end="pre_deployment") == everywhere("sync")
+
+
+def selected(tasks: TaskList, members: list[Member], **said: str) -> set[str]:
+    """What of a list runs."""
+    plan = compile(tasks, members, selection=Selection(**{key: tuple(words.split()) for key, words in said.items()}))
+    return set(works(plan)) - {plan.name(vertex) for vertex in plan.skipped}
+
+
+def test_the_order_of_groups_chunks_hooks_and_limits_selects_nothing() -> None:
+    """Seed 002: ``--start netconfig --end galera``. What only runs earlier is not needed."""
+    tasks = listing(
+        stage("deploy_start"),
+        stage("deploy_end", requires="deploy_start"),
+        *(task(f"pre_{each}", roles="*", required_for="deploy_start") for each in "abc"),
+        group("first", requires="deploy_start", strategy=ONE_BY_ONE),
+        group("second", requires="first"),
+        task("network", roles="first second", strategy=ONE_BY_ONE),
+        task("services", roles="first second", requires="network", required_for="deploy_end"),
+    )
+    some = nodes(n1="first", n2="first", n3="second")
+    hooks = {f"pre_{each}@n{node}" for each in "abc" for node in (1, 2, 3)}
+    network, services = ({f"{name}@n{node}" for node in (1, 2, 3)} for name in ("network", "services"))
+    assert selected(tasks, some, end="pre_c") == {f"pre_c@n{node}" for node in (1, 2, 3)}
+    assert selected(tasks, some, start="pre_a/1") == {"pre_a@n1"} | (network | services) - {"network@n3", "services@n3"}
+    assert selected(tasks, some, end="network/3") == {"network@n3"}, "group second requires a group alone"
+    assert selected(tasks, some, end="network/2") == {"network@n2"} | hooks, "group first requires deploy_start"
+    assert selected(tasks, some, start="services/1") == {"services@n1"}
+    assert selected(tasks, some, start="network/1", end="deploy_end") == {"network@n1", "services@n1"}
+    assert selected(tasks, some, start="network", end="services") == network | services
+
+
+def test_a_group_that_a_task_or_a_stage_requires_is_needed_whole_with_the_groups_that_it_requires() -> None:
+    tasks = listing(
+        stage("begin"),
+        stage("done", requires="second"),
+        task("hook", roles="*", required_for="begin"),
+        group("first", requires="begin"),
+        group("second", requires="first"),
+        task("early", roles="/none/ other", required_for="second"),
+        task("work", roles="first second"),
+        task("report", roles="first", requires="second"),
+    )
+    some = nodes(n1="first", n2="second", n3="other")
+    whole = {"hook@n1", "hook@n2", "hook@n3", "early@n3", "work@n1", "work@n2"}
+    assert selected(tasks, some, end="report") == whole | {"report@n1"}
+    assert selected(tasks, some, end="done") == selected(tasks, some, end="second") == whole
+    assert selected(tasks, some, start="early") == {"early@n3", "work@n2", "report@n1"}
+    assert selected(tasks, some, end="work/2") == {"early@n3", "work@n2"}
+    assert selected(tasks, some, start="begin") == {"work@n1", "report@n1"}
+    assert selected(tasks, some, start="work/1") == {"work@n1", "report@n1"}
+    assert selected(tasks, some, start="second") == {"work@n2", "report@n1"}
+    assert selected(tasks, some, start="first") == {"work@n1", "work@n2", "report@n1"}, "the second requires it"
+    assert selected(tasks, some, start="first", end="second") == {"work@n1", "work@n2"}
 
 
 def test_start_and_end_are_what_is_between() -> None:

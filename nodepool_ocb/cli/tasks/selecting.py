@@ -104,8 +104,8 @@ nodes_option = click.option(
 def part_options(command: F) -> F:
     """A decorator: which tasks."""
     for each in (
-        _list("--end", "These tasks, and what comes before them."),
-        _list("--start", "These tasks, and what comes after them; with --end what is between."),
+        _list("--end", "These tasks, and what they need."),
+        _list("--start", "These tasks, and what needs them; with --end what is between."),
         _list("--skip", "All but these tasks. What is left out keeps its place in the order."),
         _list("--tasks", "These tasks alone; TASK/1,3-5 on some nodes alone."),
     ):

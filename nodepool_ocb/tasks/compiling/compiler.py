@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
-from nodepool_ocb.tasks.compiling import groups, lines
+from nodepool_ocb.tasks.compiling import groups, lines, related
 from nodepool_ocb.tasks.compiling.circles import refuse
 from nodepool_ocb.tasks.compiling.crossing import Crossing
 from nodepool_ocb.tasks.compiling.draft import Draft, heights, sorted_out
@@ -13,7 +13,7 @@ from nodepool_ocb.tasks.compiling.election import Selectors, elected
 from nodepool_ocb.tasks.compiling.groups import Amount
 from nodepool_ocb.tasks.compiling.placement import Placement, Relations
 from nodepool_ocb.tasks.plan import VIRTUAL, Member, Plan
-from nodepool_ocb.tasks.selection import Board, Selection, unselected
+from nodepool_ocb.tasks.selection import Selection, unselected
 from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
 
 #: Why an instance is skipped; None: it is not. Of a stage the member is None.
@@ -40,30 +40,40 @@ def compile(
     known = {member.name: member for member in (*cluster, *members)}
     roles = elected(tasks, known.values())
     placement = Placement(Relations(tasks, Selectors(tasks)), members, roles)
-    _order(placement, tasks, amount_of)
+    _relate(placement, tasks)
+    said = related.noted(placement)
+    inside = _order(placement, tasks, amount_of)
     draft = placement.draft
     draft.narrow()
     order = sorted_out(draft.parents)
     refuse(draft.parents, order, lambda vertex: _described(placement, vertex))
-    skipped = unselected(selection, _board(placement, order)) if selection else {}
+    skipped = unselected(selection, related.board(placement, said, inside)) if selection else {}
     skipped = {vertex: why for vertex, why in skipped.items() if draft.task_of[vertex] not in draft.barriers}
     skipped |= _skipped(placement, skipped, judge, frozenset(done))
     return _plan(draft, order, members, skipped, {member.name: roles[member.name] for member in members})
 
 
-def _order(placement: Placement, tasks: TaskList, amount_of: Amount | None) -> None:
-    """Everything that orders what is on different nodes. Limits come last: they follow the order that there is."""
+def _relate(placement: Placement, tasks: TaskList) -> None:
+    """What tasks say of tasks on other nodes, and of the stage that they are in."""
     crossing = Crossing(placement)
     crossing.add()
-    crosses = any(task.cross_depends or task.cross_depended_by for task in tasks.tasks)
     grouped = any(task.kind is Kind.GROUP for task in tasks.tasks)
-    if not crosses:
-        lines.hooks(placement)
     if not grouped and all(task.version < (2, 0, 0) for task in tasks.tasks):
         crossing.elsewhere()
+    lines.between(placement)
+
+
+def _order(placement: Placement, tasks: TaskList, amount_of: Amount | None) -> Mapping[str, Sequence[int]]:
+    """What only the run needs: hooks and numbers in lines, groups, chunks and limits; gives the vertices of each group.
+
+    Limits come last: they follow the order that there is.
+    """
+    if not any(task.cross_depends or task.cross_depended_by for task in tasks.tasks):
+        lines.hooks(placement)
     lines.numbered(placement)
-    groups.order(placement, amount_of)
+    inside = groups.order(placement, amount_of)
     lines.limited(placement, amount_of)
+    return inside
 
 
 def _described(placement: Placement, vertex: int) -> str:
@@ -73,26 +83,6 @@ def _described(placement: Placement, vertex: int) -> str:
         return ""
     place = placement.tasks[number].place if number < len(placement.tasks) else ""
     return f"{placement.name(vertex)} ({place})" if place else placement.name(vertex)
-
-
-def _board(placement: Placement, order: Sequence[int]) -> Board:
-    draft, tasks = placement.draft, placement.tasks
-    vertices: dict[int, list[int]] = {number: [] for number in range(len(tasks))}
-    for vertex, number in enumerate(draft.task_of):
-        if number < len(tasks):
-            vertices[number].append(vertex)
-    return Board(
-        parents=draft.parents,
-        order=order,
-        node_of=draft.node_of,
-        tasks={task.id: vertices[number] for number, task in enumerate(tasks) if task.kind is not Kind.GROUP},
-        groups={
-            tasks[number].id: (anchor.enter, anchor.leave)
-            for number, anchor in placement.anchors.items()
-            if tasks[number].kind is Kind.GROUP
-        },
-        nodes=[(member.name, member.uid) for member in placement.members],
-    )
 
 
 def _skipped(

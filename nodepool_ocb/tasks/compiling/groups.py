@@ -54,13 +54,14 @@ class Group(msgspec.Struct, frozen=True, dict=True):
         return sum(self.chunk_bits)
 
 
-def order(placement: Placement, amount_of: Amount | None) -> None:
-    """Add the order of all groups. What waits in a circle already is left as it is."""
+def order(placement: Placement, amount_of: Amount | None) -> Mapping[str, Sequence[int]]:
+    """Add the order of all groups; gives the vertices that are of each. What waits in a circle already is left as it is."""
     if not any(placement.tasks[number].kind is Kind.GROUP for number in placement.anchors):
-        return
+        return {}
     groups = _Groups(placement, amount_of)
     for group, own in zip(groups.groups, groups.members(), strict=True):
         _chain(placement, group, own)
+    return {group.task.id: own for group, own in zip(groups.groups, groups.inside, strict=True)}
 
 
 class _Groups:
@@ -74,6 +75,7 @@ class _Groups:
         self._ended = self._below({anchor.leave: 1 << bit for bit, (_, anchor) in enumerate(found)})
         self._starting = self._above({anchor.enter: 1 << bit for bit, (_, anchor) in enumerate(found)})
         self.groups: list[Group] = []
+        self.inside: list[list[int]] = []  # of each group the vertices that are of it, once ``members`` was called
         free = 0
         for bit, (number, anchor) in enumerate(found):
             task = placement.tasks[number]
@@ -114,6 +116,7 @@ class _Groups:
         after = [sum(h.bits for h in self.groups if self._ended[h.anchor.enter] & g.bit) for g in self.groups]
         belonging = self._belonging()
         own: list[Members] = [{} for _ in self.groups]
+        self.inside = [[] for _ in self.groups]
         marks = [0] * len(self._parents)  # the chunks that a vertex is below, or is of
         draft = self._placement.draft
         for vertex in self._sorted:
@@ -132,6 +135,7 @@ class _Groups:
                             chunk = -1
                         mark |= bit
                         own[each].setdefault(chunk, {}).setdefault(node, []).append(task)
+                        self.inside[each].append(vertex)
                         break
             marks[vertex] = mark
         return own

@@ -60,16 +60,25 @@ def _reached(start: int, ways: Sequence[Set[int]]) -> set[int]:
     return found
 
 
-def numbered(placement: Placement) -> None:
-    """``stage: pre_deployment/20``: the tasks of a stage in line by their numbers, and between the stages of the list."""
+def _staged(placement: Placement) -> dict[str, list[int]]:
+    """The tasks that each ``stage: NAME/NUMBER`` holds, by their numbers."""
     stages: dict[str, list[tuple[float, int]]] = {}
     for number, task in enumerate(placement.tasks):
         if task.stage is not None:
             name, _, place = task.stage.partition("/")
             stages.setdefault(name, []).append((_number(place), number))
-    for name, found in stages.items():
-        tasks = [number for _, number in sorted(found)]
+    return {name: [number for _, number in sorted(found)] for name, found in stages.items()}
+
+
+def numbered(placement: Placement) -> None:
+    """``stage: pre_deployment/20``: the tasks of a stage are in line by their numbers."""
+    for tasks in _staged(placement).values():
         line(placement, tasks)
+
+
+def between(placement: Placement) -> None:
+    """``stage: pre_deployment``: the task is between the stages of the list that the name means."""
+    for name, tasks in _staged(placement).items():
         instances = [vertex for task in tasks for vertex in placement.instances(task)]
         after, before = BETWEEN.get(name, ((f"{name}_start",), (f"{name}_end", name)))
         for anchor in _first(placement, after):
