@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Invalid, Stale
+from nodepool_ocb.errors import Invalid, Stale, Unknown
 from nodepool_ocb.images.rules import UPLOAD_ATTEMPTS, BuildView, DueUpload, UploadView, due_uploads
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, Upload, UploadState
@@ -70,7 +70,7 @@ class Uploading:
             absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
             if not absent:
                 return True
-            with suppress(Stale):  # the build moved on, or its upload elsewhere makes room as well: look again
+            with suppress(Stale, Unknown):  # the build moved on, or its upload elsewhere makes room as well: look again
                 session.commit([Check(build.path, build.version), *map(Create, absent)])
         return False
 

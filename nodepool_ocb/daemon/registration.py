@@ -82,7 +82,7 @@ class Registration:
             raise Taken(self._taken(there), SESSIONS * self._session.timeout_seconds)
         elif there.ephemeral_owner != session:
             self._session.commit([Delete(self._path, there.version), create])
-        elif there.data != codec.encode(record):
+        elif codec.unsigned(there.data) != codec.encode(record):
             self._session.commit([Set(self._path, record, there.version)])
 
     def not_ready(self) -> str | None:

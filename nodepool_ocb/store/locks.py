@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid, Stale, Unavailable
+from nodepool_ocb.errors import Invalid, Stale, Unavailable, Unknown
 from nodepool_ocb.model.records import Create, Delete, LockOwner
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
@@ -98,7 +98,7 @@ class Locks:
         """Whether nobody stands there."""
         names = self._session.children(path)
         if names is None:
-            with contextlib.suppress(Stale):  # another made it, or what it is below is gone
+            with contextlib.suppress(Stale, Unknown):  # another made it, or may have, or what it is below is gone
                 self._session.commit([Create(path)])  # nothing above it: what was deleted does not come back
                 return True
             names = self._session.children(path)

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale, Unknown
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer, Set
 from nodepool_ocb.rollout import records
@@ -190,7 +190,7 @@ def begin(
             session.commit(changes)
         _enter(session, deployment, identity, head, judged, joined)
     except (Stale, Conflict, NotFound):  # else it may have begun
-        with contextlib.suppress(Stale):  # another that has begun removes it, too
+        with contextlib.suppress(Stale, Unknown):  # another that has begun removes it, too
             pointers.remove(session, path)
         _refuse_another(session, deployment, _standing(session, deployment)[0])
         raise
@@ -205,7 +205,7 @@ def _next(session: Session, deployment: str) -> str:
         identity = pointers.next_id(session, paths.rollouts(deployment), standing)
         try:
             session.commit([Create(paths.rollout(deployment, identity))])
-        except Stale:  # another took it
+        except (Stale, Unknown):  # another took it, or may have: an empty znode does not say whose it is
             if attempt + 1 == ATTEMPTS:
                 raise
             pause(attempt)

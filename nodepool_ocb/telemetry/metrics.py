@@ -92,7 +92,7 @@ QUARANTINED: Final = Gauge("nodepool_ocb_quarantined", "Znodes that cannot be de
 #: What a session counts by itself: attribute → meaning. The metric is ``nodepool_ocb_zookeeper_<attribute>``.
 OF_SESSION: Final[Mapping[str, str]] = {
     "ambiguous": "Transactions whose answer was lost; reading again shows what became of them.",
-    "unresolved": "Those of them that reading could not settle; is to stay 0.",
+    "unresolved": "Those of them with a signature that reading could not settle; is to stay 0.",
     "connections": "Connections made, the first one included.",
 }
 

@@ -316,7 +316,7 @@ def test_taking_another_lock_takes_away_what_was_left(
     breakable: Server, proxy: Proxy, interrupted: InterruptedSession, connect: Connect, until: Until
 ) -> None:
     locks, others = Locks(interrupted), Locks(connect(breakable))
-    interrupted.disturb, interrupted.at = lose(proxy, "answer"), 3
+    interrupted.disturb, interrupted.at = lose(proxy, "answer"), 4  # it stands there, and looks again
     with pytest.raises(Unavailable):
         locks.take(PATH, ME)
     until(lambda: interrupted.connected)

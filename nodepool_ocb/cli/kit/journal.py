@@ -109,7 +109,7 @@ def _remember(changes: Sequence[Change], there: Iterable[Znode]) -> None:
     for znode in there:
         if (znode.path, znode.version) in meant:
             try:
-                kept[znode.path, znode.version] = codec.attributes(znode)
+                kept[znode.path, znode.version] = codec.document(znode)
             except Invalid:
                 continue
 

@@ -50,7 +50,9 @@ def rename(fqdn: str, name: str, dry_run: bool) -> None:
 
 
 def _content(znode: Znode) -> Json:
+    from nodepool_ocb.store.client import codec
+
     try:
-        return msgspec.json.decode(znode.data) if znode.data else None
+        return msgspec.json.decode(codec.unsigned(znode.data)) if znode.data else None
     except msgspec.DecodeError as wrong:
         raise Conflict(f"{znode.path} cannot be read, and would not get along: {wrong}") from wrong

@@ -1,6 +1,7 @@
 """Bytes in ZooKeeper to records and back; nowhere else.
 
-A znode is one line of compact JSON with ``"schema": 1`` first and defaults left out. Keys that this version
+A znode is one line of compact JSON with ``"schema": 1`` first and defaults left out. A record in ZooKeeper has
+``"tx"`` second: the signature of the transaction that wrote it (``outcome``). It is no part of the record. Keys that this version
 does not know are kept in ``record.unknown`` and written back where they were: at the top. A record of a later
 schema, anything that is not JSON of the kind asked for, has a value out of its range (ranges), or is too large or too deep
 raises Invalid that names the path. Nothing is written that could not be read again.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
+import secrets
 from collections.abc import Callable
 from sys import intern
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
@@ -29,7 +31,35 @@ DEPTH: Final = 200  # of attributes, which are merged by functions that call the
 SHALLOW_BYTES: Final = 2 * DEPTH  # JSON of fewer is not deeper: each level has a bracket at either end
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)  # or a text, as a whole
 
+_SCHEMA: Final = b'{"schema":1'
+_SIGNED: Final = b'{"schema":1,"tx":"'
+_SIGNATURE_BYTES: Final = 12
+
 _encode = msgspec.json.Encoder().encode
+
+
+def signature() -> str:
+    """A text that no other transaction has."""
+    return secrets.token_urlsafe(_SIGNATURE_BYTES * 3 // 4)
+
+
+def signed(data: bytes, by: str) -> bytes:
+    """The data of a record, with the signature of the transaction that writes it.
+
+    >>> signed(b'{"schema":1,"by":"root"}', "AbCdEfGhIjKl")
+    b'{"schema":1,"tx":"AbCdEfGhIjKl","by":"root"}'
+    """
+    return b'%b,"tx":"%b"%b' % (_SCHEMA, by.encode(), data[len(_SCHEMA) :])
+
+
+def unsigned(data: bytes) -> bytes:
+    """The data without the signature that ``signed`` put there.
+
+    >>> unsigned(signed(b'{"schema":1,"by":"root"}', "AbCdEfGhIjKl"))
+    b'{"schema":1,"by":"root"}'
+    """
+    end = len(_SIGNED) + _SIGNATURE_BYTES
+    return _SCHEMA + data[end + 1 :] if data.startswith(_SIGNED) and data[end : end + 1] == b'"' else data
 
 
 def encode(value: Record | Json) -> bytes:
@@ -61,7 +91,7 @@ def encode(value: Record | Json) -> bytes:
 def decode(kind: type[T], znode: Znode) -> T:
     """The record in ``znode``; raises Invalid naming its path."""
     try:
-        data = znode.data
+        data = unsigned(znode.data)
         if len(data) >= SHALLOW_BYTES:
             _bounded(data, RECORD_BYTES)
         record: T = _decoder(kind).decode(data)
@@ -83,6 +113,11 @@ def attributes(znode: Znode | None) -> dict[str, Any]:
         return msgspec.json.decode(znode.data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Spoiled(f"{znode.path}: these are no attributes: {error}", znode.path) from error
+
+
+def document(znode: Znode) -> dict[str, Any]:
+    """The keys of a record, or the attributes, in a znode. Raises Spoiled, naming its path."""
+    return attributes(msgspec.structs.replace(znode, data=unsigned(znode.data)))
 
 
 def _bounded(data: bytes, most: int) -> None:
@@ -142,7 +177,7 @@ def _bare(hint: Any) -> set[Any]:
 
 @functools.cache
 def _known(kind: type[Record]) -> frozenset[str]:
-    return frozenset(kind.__struct_encode_fields__) - {"unknown"} | {"schema"}
+    return frozenset(kind.__struct_encode_fields__) - {"unknown"} | {"schema", "tx"}
 
 
 def _with_unknown(kind: type[T], record: T, data: bytes) -> T:

@@ -1,19 +1,23 @@
-"""Was a transaction applied whose answer never came? Decided from what its znodes look like now. Pure.
+"""Was a transaction applied whose answer never came? Decided from its znodes as they are now. Pure.
 
-Whoever reads must have synced first. A transaction is all or nothing, so one znode that tells is enough:
+The reader must have synced first. A transaction is all or nothing, so one znode that proves something is enough.
 
-- a Set whose version is still the old one, or whose next version holds other data: not applied;
-- a Set whose next version holds our data (which names its run, its time and its author): applied;
-- a Create that holds our data at version 0: applied; other data at version 0: not applied;
-- a Delete whose znode is still there at the version: not applied.
+A znode proves that the transaction was applied only if no other writer can have produced its data. Each transaction has a
+signature, and each record that it writes holds it (``codec.signed``). So a znode with our data and our signature is proof,
+at any version. Equal data without signature proves nothing. This is so for attributes, for empty znodes, and for all that is
+absent.
 
-"Not applied" is certain and goes before "applied", which rests on equal data.
+A znode that exists since before the sending (its czxid says so) proves that the transaction was not applied if
 
-A gate that was raised tells nothing: anybody may raise it. Nor does what was appended, for nobody knows its name, and what
-one transaction creates and then deletes.
+- a Create names it;
+- a Delete names it;
+- a Set names it at the version that is still there, or its next version holds other data;
+- a Check names another version, and the znode did not change since the sending.
 
-What is absent tells less, for others may have deleted it: it counts only where no znode above tells, and only
-where the absent ones agree. What is left is Unknown.
+A znode that was made since the sending proves nothing else: another may have deleted ours and made it anew.
+
+The entry of a journal has a name that the writer does not know. Its reader looks through all entries since the sending
+(``Appended``). What remains is Unknown.
 """
 
 from __future__ import annotations
@@ -22,41 +26,95 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Set
+from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
 
 
 class Verdict(StrEnum):
-    """What became of a transaction."""
+    """The fate of a transaction."""
 
     APPLIED = "applied"
-    REFUSED = "refused"  # somebody else was first
+    REFUSED = "refused"  # another writer was first
     LOST = "lost"  # it never arrived, and could be sent again
     UNKNOWN = "unknown"
 
 
 class Finding(NamedTuple):
-    """The verdict, and for REFUSED the path that moved on."""
+    """The verdict; for REFUSED the path that moved on, for APPLIED the zxid of the transaction."""
 
     verdict: Verdict
     path: str = ""
+    zxid: int = 0
 
 
-def find(changes: Sequence[Change], data: Sequence[bytes], found: Sequence[Znode | None]) -> Finding:
-    """What became of ``changes``, whose data was ``data`` (b"" where there is none), when ``found`` is there now."""
+class Appended(NamedTuple):
+    """What a look through a journal found; ``zxid`` is that of our entry, ``absent``: it is certainly not there."""
+
+    zxid: int = 0
+    absent: bool = False
+
+
+class Sending(NamedTuple):
+    """A transaction as it was sent; ``data`` is what each change writes, ``zxid`` the newest that was seen before."""
+
+    changes: Sequence[Change]
+    data: Sequence[bytes]
+    zxid: int
+
+
+def find(sending: Sending, found: Sequence[Znode | None], appended: Sequence[Appended] = ()) -> Finding:
+    """The fate of a transaction; ``found`` has what is at the path of each change now."""
+    passing = set(_passing(sending.changes))
     seen = [
-        (change, znode, _look(change, wrote, znode)) for change, wrote, znode in zip(changes, data, found, strict=True)
+        (change, wrote, znode)
+        for change, wrote, znode in zip(sending.changes, sending.data, found, strict=True)
+        if not isinstance(change, Append) and change.path not in passing
     ]
-    passing = set(_passing(changes))
-    writes = [each for each in seen if not isinstance(each[0], Check | Raise | Append) and each[0].path not in passing]
-    verdicts = {verdict for _, _, verdict in writes}
-    if verdicts & {Verdict.LOST, Verdict.REFUSED}:
-        moved = next((change.path for change, _, verdict in seen if verdict is Verdict.REFUSED), None)
+    for change, wrote, znode in seen:
+        if signed(change) and znode is not None and znode.data == wrote:
+            return Finding(Verdict.APPLIED, zxid=_zxid(change, znode))
+    if zxid := max((each.zxid for each in appended), default=0):
+        return Finding(Verdict.APPLIED, zxid=zxid)
+    deleted = {change.path for change in sending.changes if isinstance(change, Delete)}
+    needed = [each for each in seen if not (isinstance(each[0], Create) and each[0].path in deleted)]  # else made anew
+    refuted = [_refuted(change, wrote, znode, sending.zxid) for change, wrote, znode in needed]
+    if Verdict.REFUSED in refuted or Verdict.LOST in refuted or any(each.absent for each in appended):
+        moved = next((change.path for change, _, znode in needed if _moved(change, znode)), None)
         return Finding(Verdict.LOST) if moved is None else Finding(Verdict.REFUSED, moved)
-    if Verdict.APPLIED in verdicts:
-        return Finding(Verdict.APPLIED)
-    hints = {_absent(change, znode) for change, znode, _ in writes}
-    return Finding(hints.pop() if len(hints) == 1 else Verdict.UNKNOWN)
+    return Finding(Verdict.UNKNOWN)
+
+
+def signed(change: Change) -> bool:
+    """Whether the data that it writes has the signature of its transaction."""
+    return isinstance(change, Create | Set | Raise | Append) and isinstance(change.data, Record)
+
+
+def provable(changes: Sequence[Change]) -> bool:
+    """Whether one of these changes can prove that all were applied."""
+    passing = set(_passing(changes))
+    return any(signed(change) and change.path not in passing for change in changes)
+
+
+def stats(sending: Sending, found: Sequence[Znode | None], zxid: int) -> list[ZnodeStat | None]:
+    """What the lost answer of an applied transaction said, as well as it can be known."""
+    return [_stat(change, znode, zxid) for change, znode in zip(sending.changes, found, strict=True)]
+
+
+def _stat(change: Change, znode: Znode | None, zxid: int) -> ZnodeStat | None:
+    ours = znode is not None and znode.mzxid == zxid
+    owner = znode.ephemeral_owner if znode is not None and ours else 0
+    if isinstance(change, Create):
+        return ZnodeStat(0, zxid, owner)
+    if isinstance(change, Set):
+        return ZnodeStat(change.version + 1, zxid, owner, znode.mtime if znode is not None and ours else 0.0)
+    if isinstance(change, Raise) and znode is not None:  # another may have raised it since
+        return ZnodeStat(znode.version, znode.mzxid, 0, znode.mtime)
+    return ZnodeStat(0, zxid) if isinstance(change, Append) else None
+
+
+def _zxid(change: Change, znode: Znode) -> int:
+    """That of the transaction which wrote the data of this znode; for one that is written twice in it, too."""
+    return znode.czxid if isinstance(change, Create) and znode.version == 0 else znode.mzxid
 
 
 def _passing(changes: Sequence[Change]) -> Iterator[str]:
@@ -69,36 +127,28 @@ def _passing(changes: Sequence[Change]) -> Iterator[str]:
             yield change.path
 
 
-def _absent(change: Change, znode: Znode | None) -> Verdict:
-    """What it means that there is nothing, if nothing else is known."""
-    if znode is not None or isinstance(change, Set):
-        return Verdict.UNKNOWN
-    return Verdict.APPLIED if isinstance(change, Delete) else Verdict.LOST
-
-
-def stats(changes: Sequence[Change], found: Sequence[Znode | None]) -> list[ZnodeStat | None]:
-    """What the lost answer of an applied transaction would have said, as well as it can be known."""
-    return [
-        ZnodeStat(znode.version, znode.mzxid, znode.ephemeral_owner, znode.mtime if isinstance(change, Set) else 0.0)
-        if znode is not None and isinstance(change, Create | Set | Raise)
-        else None
-        for change, znode in zip(changes, found, strict=True)
-    ]
-
-
-def _look(change: Change, wrote: bytes, znode: Znode | None) -> Verdict | None:
-    """What this one znode says, None where it says nothing for certain."""
-    if isinstance(change, Check):
-        return Verdict.REFUSED if znode is None or znode.version != change.version else None
-    if znode is None or isinstance(change, Raise | Append):
+def _refuted(change: Change, wrote: bytes, znode: Znode | None, before: int) -> Verdict | None:
+    """REFUSED or LOST where this znode proves that nothing was applied; ``before``: the zxid at the sending."""
+    if znode is None or znode.czxid > before:
         return None
     if isinstance(change, Create):
-        if znode.version == 0 and znode.data == wrote:
-            return Verdict.APPLIED
-        # an ephemeral of somebody else may have come after ours went with its session
-        return None if change.ephemeral or znode.version else Verdict.REFUSED
+        return Verdict.REFUSED
+    if isinstance(change, Check):
+        return Verdict.REFUSED if znode.version != change.version and znode.mzxid <= before else None
+    if isinstance(change, Delete):
+        return Verdict.LOST if znode.version == change.version else Verdict.REFUSED
+    if not isinstance(change, Set):
+        return None
     if znode.version == change.version:
         return Verdict.LOST
-    if isinstance(change, Set) and znode.version == change.version + 1:
-        return Verdict.APPLIED if znode.data == wrote else Verdict.REFUSED
-    return None
+    other = znode.version == change.version + 1 and znode.data != wrote
+    return Verdict.REFUSED if other or znode.mzxid <= before else None
+
+
+def _moved(change: Change, znode: Znode | None) -> bool:
+    """Whether this znode is not as the change needs it."""
+    if isinstance(change, Raise | Append):
+        return znode is None
+    if isinstance(change, Create):
+        return znode is not None
+    return znode is None or znode.version != change.version

@@ -2,7 +2,7 @@
 
 Every write carries the version that was read. A request that is made while there is no connection is refused
 with Unavailable instead of waiting until its reason is gone. A write whose answer is lost is settled by
-reading (store.outcome), never by writing again. Functions given to a session are called on the connection's
+reading (``doubts``), never by writing again. Functions given to a session are called on the connection's
 thread: they put something in a queue and return.
 
 A lost session is replaced by a new one without a word to those who read and write; whoever holds claims is
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.states import KazooState
@@ -24,18 +24,20 @@ from kazoo.retry import KazooRetry
 
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Unavailable, Unknown
 from nodepool_ocb.model.records import Change, Create, Json, Record
-from nodepool_ocb.store.client import access, clock, frames, heart, outcome, transaction
+from nodepool_ocb.store.client import access, clock, doubts, frames, heart, outcome, transaction
 from nodepool_ocb.store.client.answers import Answer, Completion
+from nodepool_ocb.store.client.doubts import Doubt as Doubt
+from nodepool_ocb.store.client.doubts import Stats as Stats
 from nodepool_ocb.store.client.frames import Znode as Znode
 from nodepool_ocb.store.client.frames import ZnodeStat as ZnodeStat
-from nodepool_ocb.store.client.outcome import Verdict
+from nodepool_ocb.store.client.outcome import Sending, Verdict
 from nodepool_ocb.store.client.reading import Reading
 from nodepool_ocb.store.client.wire import Client, Wake
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import ZooKeeperSettings
 
-Stats: TypeAlias = list[ZnodeStat | None]
+T = TypeVar("T")
 
 REFUSALS: Final = 2  # by every address, before it counts as refused
 CLOSE_SECONDS: Final = 2.0  # for a server that answers; then the connection is broken off
@@ -47,8 +49,8 @@ class Session(Reading):
     ``on_lost`` is told that the session is over, and every ephemeral znode with it; ``on_connected`` that a
     connection is up, the first one too: watches are armed again by then, and what happened meanwhile must be
     read. ``ambiguous`` and ``unresolved`` count transactions whose answer was lost, and those of them that
-    reading could not settle; ``connections`` counts how often a connection came up; ``largest_bytes`` and
-    ``largest_changes`` are those of the largest transactions that were sent.
+    reading could not settle though they have a signature; ``connections`` counts how often a connection came up;
+    ``largest_bytes`` and ``largest_changes`` are those of the largest transactions that were sent.
     """
 
     def __init__(
@@ -215,11 +217,11 @@ class Session(Reading):
         """
         if not changes:
             return []
-        packed = self._pack(changes)
+        packed, sending = self._pack(changes)
         sent = time.monotonic()
-        result = self._result(changes, self._send(packed.request).get(self._patience), sent)
-        if isinstance(result, Unknown):
-            return self.resolve(changes)
+        result = self._result(sending, self._send(packed.request).get(self._patience), sent)
+        if isinstance(result, Doubt):
+            return self.resolve(result)
         if isinstance(result, OcbError):
             raise result
         return result
@@ -227,52 +229,55 @@ class Session(Reading):
     def commit_soon(self, changes: Sequence[Change], done: Callable[[Stats | OcbError], None]) -> None:
         """As ``commit``, without waiting: ``done`` gets the stats or the exception, and only queues it.
 
-        Unknown is handed over as it is; ``resolve(changes)``, on a thread that may wait, settles it.
+        A Doubt is handed over as it is; ``resolve(doubt)``, on a thread that may wait, settles it.
         """
         try:
-            packed = self._pack(changes)
+            packed, sending = self._pack(changes)
         except Invalid as wrong:
             done(wrong)
             return
         sent = time.monotonic()
-        self._client.submit(packed.request, Completion(lambda value: done(self._result(changes, value, sent))))
+        self._client.submit(packed.request, Completion(lambda value: done(self._result(sending, value, sent))))
 
-    def _pack(self, changes: Sequence[Change]) -> transaction.Packed:
+    def _pack(self, changes: Sequence[Change]) -> tuple[transaction.Packed, Sending]:
         packed = transaction.pack(changes, self._client.chroot, self._acls.packed)
         self.largest_bytes = max(self.largest_bytes, packed.size)
         self.largest_changes = max(self.largest_changes, len(changes))
-        return packed
+        return packed, Sending(changes, packed.data, self.last_zxid)
 
-    def resolve(self, changes: Sequence[Change]) -> Stats:
+    def resolve(self, doubt: Doubt) -> Stats:
         """Settle a transaction whose answer was lost: wait for a connection, sync, read, compare.
 
-        Gives the stats if it was applied. Raises Stale if somebody else was first, Unavailable if it never
+        Gives the stats if it was applied. Raises Stale if another writer was first, Unavailable if it never
         arrived (nothing was written, it may be tried again), Unknown if there is no connection in time or the
-        znodes do not tell.
+        znodes prove nothing.
         """
-        data = transaction.pack(changes, "", self._acls.packed).data
-        deadline = time.monotonic() + self._patience
-        while self._await_connection(deadline):
-            try:
-                self.sync()
-                found = self.get_many([change.path for change in changes])
-            except Unavailable:
-                self._closed.wait(0.05)  # it broke again
-                continue
-            return self._settled(changes, data, found)
-        self.unresolved += 1
-        raise Unknown(f"no connection came back to see whether {changes[0].path} was written; read it first")
-
-    def _settled(self, changes: Sequence[Change], data: list[bytes], found: list[Znode | None]) -> Stats:
-        finding = outcome.find(changes, data, found)
+        sending = doubt.sending
+        path = sending.changes[0].path
+        looked = self._looked(lambda: doubts.look(self, sending))
+        if looked is None:
+            self.unresolved += 1
+            raise Unknown(f"no connection came back to see whether {path} was written; read it first")
+        finding, stats = looked
         if finding.verdict is Verdict.APPLIED:
-            return outcome.stats(changes, found)
+            return stats
         if finding.verdict is Verdict.REFUSED:
             raise transaction.failure(frames.CHANGED, finding.path, "write")
         if finding.verdict is Verdict.LOST:
-            raise Unavailable(f"the connection broke before {changes[0].path} was written; try again")
-        self.unresolved += 1
-        raise Unknown(f"{changes[0].path} may have been written before others wrote it; read it first")
+            raise Unavailable(f"the connection broke before {path} was written; try again")
+        if outcome.provable(sending.changes):
+            self.unresolved += 1
+        raise Unknown(f"{path} may have been written before others wrote it; read it first")
+
+    def _looked(self, look: Callable[[], T]) -> T | None:
+        """What is seen with the next connection that lasts; None where none comes in time."""
+        deadline = time.monotonic() + self._patience
+        while self._await_connection(deadline):
+            try:
+                return look()
+            except Unavailable:
+                self._closed.wait(0.05)  # it broke again
+        return None
 
     def ensure(self, *paths: str) -> None:
         """Make empty persistent znodes, with what is above them and the chroot, where they are absent."""
@@ -304,29 +309,36 @@ class Session(Reading):
         """Create ``prefix`` with ten digits behind it, a number that this parent never gave before; gives the path.
 
         Raises Stale if the parent is not there, Invalid if it is too large, Denied, Unavailable if nothing was written,
-        and Unknown if the answer was lost: then the znode may be there, and whoever looks for it must know it by its
-        data or prefix.
+        and Unknown if the answer was lost and no znode there has our record: then one may be there whose data, or prefix,
+        says that it is ours.
         """
-        chroot: str = self._client.chroot
-        written = transaction.pack([Create(prefix, data)], "", self._acls.packed).data[0]
-        request = frames.create_next(chroot + prefix, written, self._acls.packed(prefix), ephemeral)
+        made = Create(prefix, data)
+        before = self.last_zxid
+        wrote = transaction.pack([made], "", self._acls.packed).data[0]
+        request = frames.create_next(self._client.chroot + prefix, wrote, self._acls.packed(prefix), ephemeral)
         value = self._send(request).get(self._patience)
         if isinstance(value, frames.Reply):
-            return frames.unpack_path(value).removeprefix(chroot)
+            return frames.unpack_path(value).removeprefix(self._client.chroot)
         error = self._translated(value, prefix, "create")
-        if isinstance(error, Unknown):
-            self.ambiguous += 1
-        raise error
+        if not isinstance(error, Unknown):
+            raise error
+        self.ambiguous += 1
+        path = self._looked(lambda: doubts.numbered(self, prefix, wrote, before)) if outcome.signed(made) else None
+        if path is None:
+            raise error
+        return path
 
-    def _result(self, changes: Sequence[Change], value: Any, sent: float) -> Stats | OcbError:
+    def _result(self, sending: Sending, value: Any, sent: float) -> Stats | OcbError:
+        changes = sending.changes
         if isinstance(value, frames.Reply):
             result = frames.unpack_multi(value, transaction.owners(changes, self.id))
             self._clock.heed_stats(result, sent)
             return transaction.refusal(changes, result) if isinstance(result, frames.Refused) else result
         error = self._translated(value, changes[0].path)
-        if isinstance(error, Unknown):
-            self.ambiguous += 1
-        return error
+        if not isinstance(error, Unknown):
+            return error
+        self.ambiguous += 1
+        return Doubt(str(error), sending)
 
     def _await_connection(self, deadline: float) -> bool:
         while not self._closed.is_set() and not self.dead and time.monotonic() < deadline:

@@ -14,7 +14,7 @@ from kazoo.exceptions import InvalidACLError, NoAuthError, NoChildrenForEphemera
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model.limits import BLOB_BYTES, ENTRY_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
-from nodepool_ocb.store.client import codec, frames
+from nodepool_ocb.store.client import codec, frames, outcome
 
 ANY_VERSION: Final = -1  # for gates alone: to raise one is right whoever raised it before
 
@@ -34,7 +34,7 @@ _LOOK: Final = "check zookeeper.username and the ACL there"
 
 
 class Packed(NamedTuple):
-    """A transaction ready to be sent; ``data`` is what each change writes, b"" where it writes nothing."""
+    """A transaction ready to be sent; ``data`` is what each change writes, signed, and b"" where it writes nothing."""
 
     request: frames.Raw
     data: list[bytes]
@@ -44,16 +44,24 @@ class Packed(NamedTuple):
 def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) -> Packed:
     """``acl`` gives what a path's znode is made with. Raises Invalid for what is too large, too long or not JSON.
 
-    What is appended comes on top of the limits: it is never the reason why a transaction is too large.
+    What is appended comes on top of the limits: it is never the reason why a transaction is too large. So does the signature.
     """
     counted = sum(not isinstance(change, Append) for change in changes)
     if counted > TRANSACTION_CHANGES:
         raise Invalid(
             f"{counted} changes are more than one transaction may hold ({TRANSACTION_CHANGES}); change less at once"
         )
-    data = [_data(change) for change in changes]
+    bare = [_data(change) for change in changes]
+    own = codec.signature()
+    data = [
+        codec.signed(each, own) if outcome.signed(change) else each for change, each in zip(changes, bare, strict=True)
+    ]
     members = [_member(change, chroot + change.path, wrote, acl) for change, wrote in zip(changes, data, strict=True)]
-    size = sum(len(member) for change, member in zip(changes, members, strict=True) if not isinstance(change, Append))
+    size = sum(
+        len(member) - len(wrote) + len(each)
+        for change, member, wrote, each in zip(changes, members, data, bare, strict=True)
+        if not isinstance(change, Append)
+    )
     if size > TRANSACTION_BYTES:
         raise Invalid(
             f"{changes[0].path} and {len(changes) - 1} other changes: {size} bytes are more than one"

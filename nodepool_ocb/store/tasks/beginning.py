@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import deployments
-from nodepool_ocb.errors import Conflict, NotFound, OcbError, Stale
+from nodepool_ocb.errors import Conflict, NotFound, OcbError, Stale, Unknown
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import (
     Change,
@@ -109,7 +109,7 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
                 reserved = Set(paths.task_runs(deployment), replace(known, preparing=identity), version)
                 session.commit([committed, reserved])  # the deployment is not being deleted
                 return identity, lock, version + 1
-        except Stale:
+        except (Stale, Unknown):  # another took it, or may have: an empty znode does not say whose it is
             if attempt + 1 == ATTEMPTS:
                 raise
         pause(attempt)

@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Denied, Invalid, Unavailable
+from nodepool_ocb.errors import Denied, Invalid, Unavailable, Unknown
 from nodepool_ocb.model.records import Check, Create, Delete, Set
 from nodepool_ocb.store import tree
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.client.outcome import Sending
+from nodepool_ocb.store.client.session import Doubt, Session
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -145,6 +146,6 @@ def test_a_restarted_server_lets_us_in_again(world: Guarded, ours: ZooKeeperSett
         session.ensure("/ocb")
         first = session.id
         world.server.restart()
-        stat = session.resolve([Create("/ocb")])  # waits for the connection, and reads
-        assert stat[0] is not None
+        with pytest.raises(Unknown, match="before others"):  # it waits for the connection, and reads
+            session.resolve(Doubt("", Sending([Create("/ocb/none")], [b""], session.last_zxid)))
         assert session.id == first

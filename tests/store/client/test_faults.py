@@ -15,8 +15,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from nodepool_ocb.errors import OcbError, Stale, Unavailable, Unknown
-from nodepool_ocb.model.records import Create, Delete, Set
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.model.records import Create, Delete, Deployment, Set
+from nodepool_ocb.store.client.session import Doubt, Session
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -154,7 +154,7 @@ def test_a_commit_that_was_applied_though_its_answer_was_lost(proxy: Proxy, conn
     session = connect(proxy, 10.0)
     session.commit([Create("/ocb/a")])
     swallowed = proxy.drop_answers()
-    thread, result = commit_in_background(session, [Set("/ocb/a", {"n": 1}, 0), Create("/ocb/b")])
+    thread, result = commit_in_background(session, [Set("/ocb/a", Deployment(by="me"), 0), Create("/ocb/b")])
     assert swallowed.wait(5)
     proxy.heal()
     thread.join(15)
@@ -198,7 +198,7 @@ def test_a_commit_over_which_others_wrote_stays_unknown(breakable: Server, proxy
     session, other = connect(proxy, 10.0), connect(breakable)
     session.commit([Create("/ocb/a")])
     swallowed = proxy.drop_answers()
-    thread, result = commit_in_background(session, [Set("/ocb/a", {"n": 1}, 0)])
+    thread, result = commit_in_background(session, [Set("/ocb/a", Deployment(by="me"), 0)])
     assert swallowed.wait(5)
     other.commit([Set("/ocb/a", {"other": True}, 1)])
     proxy.heal()
@@ -211,26 +211,40 @@ def test_commit_soon_hands_the_doubt_over_and_resolve_settles_it(proxy: Proxy, c
     session = connect(proxy, 10.0)
     swallowed = proxy.drop_answers()
     answers: list[Any] = []
-    change = [Create("/ocb/a", {"run": "r1"})]
-    session.commit_soon(change, answers.append)
+    session.commit_soon([Create("/ocb/a", Deployment(by="me"))], answers.append)
     assert swallowed.wait(5)
     proxy.heal()
     until(lambda: answers)
-    assert isinstance(answers[0], Unknown)
-    stats = session.resolve(change)
+    assert isinstance(answers[0], Doubt)
+    stats = session.resolve(answers[0])
     assert stats[0] is not None
     assert stats[0].version == 0
 
 
-def test_deleting_twice_over_a_lost_answer(proxy: Proxy, connect: Connect) -> None:
-    session = connect(proxy, 10.0)
+@pytest.mark.parametrize("deleter", ["we", "another"])
+def test_a_deletion_alone_stays_unknown(breakable: Server, proxy: Proxy, connect: Connect, deleter: str) -> None:
+    session, other = connect(proxy, 10.0), connect(breakable)
     session.commit([Create("/ocb/a")])
+    if deleter == "another":
+        other.commit([Delete("/ocb/a", 0)])
     swallowed = proxy.drop_answers()
     thread, result = commit_in_background(session, [Delete("/ocb/a", 0)])
     assert swallowed.wait(5)
     proxy.heal()
     thread.join(15)
-    assert result == [[None]]
+    assert type(result[0]) is Unknown
+
+
+@pytest.mark.parametrize("loss", ["answer", "request"])
+def test_a_number_whose_answer_was_lost_is_found_by_its_record(proxy: Proxy, connect: Connect, loss: str) -> None:
+    session = connect(proxy, 10.0)
+    swallowed = proxy.drop_answers() if loss == "answer" else proxy.drop_requests()
+    threading.Thread(target=lambda: (swallowed.wait(10), proxy.heal())).start()
+    if loss == "answer":
+        assert session.create_next("/ocb/", Deployment(by="me")) == "/ocb/0000000000"
+    else:
+        with pytest.raises(Unknown):
+            session.create_next("/ocb/", Deployment(by="me"))
 
 
 def test_closing_does_not_hang_on_a_frozen_server(breakable: Server, connect: Connect) -> None:
@@ -273,4 +287,4 @@ def test_hundreds_in_flight_are_all_answered_when_the_connection_breaks(
         elif type(result) is Unavailable:
             assert str(number) not in there
         else:
-            assert type(result) is Unknown
+            assert type(result) is Doubt

@@ -11,6 +11,7 @@ import pytest
 from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Deployment, Set
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.testing.zookeeper.server import free_port
 
@@ -23,7 +24,8 @@ def test_what_is_written_is_read(zk_session: Session) -> None:
     assert ephemeral is not None
     found = zk_session.get_many(["/ocb/a", "/ocb/none", "/ocb/b"])
     assert found[0] is not None
-    assert (found[0].data, found[0].version, found[0].mzxid) == (b'{"schema":1,"by":"me"}', 0, created.mzxid)
+    data = codec.unsigned(found[0].data)
+    assert (data, found[0].version, found[0].mzxid) == (b'{"schema":1,"by":"me"}', 0, created.mzxid)
     assert found[1] is None
     assert found[2] is not None
     assert found[2].ephemeral_owner == ephemeral.ephemeral_owner == zk_session.id != 0

@@ -1,0 +1,140 @@
+"""Every transaction of every verb loses its answer while another writer writes: the report is ZooKeeper's outcome."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.main import cli
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Create, Set, State
+from nodepool_ocb.store import tree
+from nodepool_ocb.store.client.session import Session
+from tests.cli.images.played_builder import Builder
+from tests.cli.rollouts.driving import Driver
+from tests.cli.test_journal import verbs
+from tests.fixtures.commands import Ocb
+from tests.journeys.lost_answers import Ledger, Rival, faults, table
+
+N1, N2, N3 = "n1.example.com", "n2.example.com", "n3.example.com"
+
+#: Verbs that write without a transaction of ZooKeeper, or need a provider; each with the reason.
+ELSEWHERE: Final = {
+    "acl init": "it sets rights, and no znode",
+    "rollout accept": "it writes as `rollout retry` does (store.rollouts.steer)",
+    "rollout promote": "it writes as `rollout retry` does (store.rollouts.steer)",
+    "upload leaks": "it deletes at a provider",
+    "secret rotate": "it needs key files; it writes as `noderole set` does",
+}
+
+#: What is typed, in order. A line in brackets is something that a daemon did meanwhile.
+WALK: Final = [
+    "init", "barclamp import extra.yml", "barclamp import chain.yml", "role delete lonely --yes",
+    "barclamp delete extra --yes", "deployment create lab", "deployment create sub --parent lab",
+    "deployment set lab middle middle-size=3", "deployment unset lab middle middle-size --yes",
+    f"node create {N1} --deployment lab --address 192.0.2.9", f"node create {N2} --virtual",
+    "node import nodes.csv", f"node set {N1} rack=r2", f"node move {N2} lab", f"node unavailable {N1}",
+    f"node available {N1}", f"node hold {N1} --reason disk", f"node release {N1}", f"node rename {N2} {N3}",
+    f"node dead {N1}", f"node alive {N1}",
+    f"node bind {N1} top", f"noderole unbind top@{N1} --yes", f"node bind {N1} top",
+    f"noderole set middle@{N1} middle-size=2", f"noderole unset middle@{N1} middle-size",
+    "deployment commit lab --no-noderoles", f"noderole commit base@{N1}", f"noderole propose base@{N1}",
+    f"node commit {N1}", "[ACTIVE]", f"noderole redeploy base@{N1} --yes", "[ACTIVE]", f"noderole refresh base@{N1}",
+    "[ACTIVE]", f"noderole check base@{N1}", "[TRANSITION]", f"noderole cancel base@{N1} --reason late", "[ERROR]",
+    f"noderole retry base@{N1}", "[ACTIVE]", "deployment checks lab --schedule '0 3 * * *'",
+    "deployment pause lab --reason move", "deployment resume lab", "pause --reason move", "resume",
+    "deployment commit sub", "deployment propose sub", "deployment commit sub",
+    "daemon pause annealer@h1 --reason move", "daemon resume annealer@h1", "[images]",
+    "image pause jammy", "image unpause jammy", "image build jammy",
+    "upload delete jammy 0000000001 cloud 0000000000 --yes --force",
+    "image erase cloud --yes", "image delete jammy --build 0000000000 --yes --force", "image import images.json",
+    "[spoiled]", "record delete /ocb/roles/spoiled --yes",
+    "tasks upload tasks.yaml --deployment lab", "tasks sync --dir releases",
+    f"node bind {N1} late", "rollout start --default --deployment lab", "rollout cancel lab", "[driven]",
+    "rollout resume lab", "rollout cancel lab", "[driven]", "rollout retry lab --attempt 2", "rollout cancel lab", "[driven]",
+    "tasks run --deployment lab --facts-file none", "tasks stop lab", "apply -f site.yaml",
+    "node delete m1.example.com --yes", "deployment delete sub --yes",
+]  # fmt: skip
+
+
+def test_every_verb_that_writes_is_in_the_walk() -> None:
+    writing = {name for name, command in verbs(cli) if getattr(command, "writes", False)}
+    walked = {name for name in writing for line in WALK if f"{line} ".startswith(f"{name} ")}
+    assert writing - walked - set(ELSEWHERE) == set()
+
+
+@pytest.mark.parametrize("rival", Rival)
+def test_what_every_verb_is_told_of_a_lost_answer_is_so(
+    rival: Rival,
+    zk_settings: ZooKeeperSettings,
+    zk_session: Session,
+    ocb: Ocb,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _documents(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    failed = []
+    with Ledger(zk_settings, rival) as ledger:
+        for line in WALK:
+            _meanwhile(zk_session, line)
+            if line.startswith("["):
+                continue
+            ledger.about = line
+            with ledger.watch():
+                answer = ocb(*shlex.split(line))
+            if answer.exit_code:
+                answer = ocb(*shlex.split(line))  # another writer changed the same things on and on
+            if answer.exit_code:
+                failed.append((line, answer.exit_code, answer.output))
+    print("\n".join(table(ledger.reports)), *failed, sep="\n")
+    assert faults(ledger.reports) == []
+    assert rival is Rival.SAME or failed == []  # where another did the same before, a verb may find nothing to do
+
+
+def _documents(folder: Path) -> None:
+    (folder / "chain.yml").write_text(
+        "barclamp: {name: chain, version: 1}\nroles:\n"
+        "  - {name: base, jig: script, script: 'true', check: 'true', flags: [implicit]}\n"
+        "  - {name: middle, jig: noop, flags: [implicit], requires: [base],\n"
+        "     attribs: [{name: middle-size, map: middle/size, default: 1, schema: {type: int}}]}\n"
+        "  - {name: top, jig: noop, requires: [middle]}\n  - {name: late, jig: noop}\n  - {name: lonely, jig: noop}\n"
+    )
+    (folder / "extra.yml").write_text("barclamp: {name: extra, version: 1}\nroles: [{name: alone, jig: noop}]\n")
+    (folder / "nodes.csv").write_text("fqdn,address,deployment\nm1.example.com,192.0.2.1,lab\n")
+    (folder / "tasks.yaml").write_text(
+        "- {id: deploy, type: stage}\n"
+        "- {id: one, type: shell, role: '*', requires: [deploy], parameters: {cmd: 'true', retries: 0, timeout: 60}}\n"
+    )
+    (folder / "releases/9.0").mkdir(parents=True)
+    (folder / "releases/9.0/tasks.yaml").write_text("- {id: deploy, type: stage}\n")
+    build = {"state": "ready", "state_time": 1.0, "builder": "h", "builder_id": "i", "filename": "f", "uploads": {}}
+    images = {"schema": 1, "images": {"focal": {"builds": {"0000000007": build}}}}
+    (folder / "images.json").write_text(json.dumps(images))
+    (folder / "site.yaml").write_text("site: 1\nnodes: {s1.example.com: {virtual: true}}\n")
+
+
+def _meanwhile(session: Session, line: str) -> None:
+    """The part of the daemons, before a line."""
+    if line.startswith(("[ACTIVE]", "[TRANSITION]", "[ERROR]")):
+        state = State(line[1:-1])
+        for vertex in tree.load(session).vertices():
+            record = vertex.record
+            if vertex.node.name == N1 and record.state is not State.PROPOSED:
+                moved = replace(record, state=state, refresh=False, check=None, cancel_reason=None)
+                session.commit([Set(paths.noderole(vertex.role, N1), moved, vertex.version)])
+    if line == "[images]":
+        builder = Builder(session)
+        builds = [builder.made() for _ in range(3)]
+        for build in builds[1:]:
+            builder.uploads(build, "cloud")
+    if line == "[driven]":
+        Driver(session).run_out()
+    if line == "[spoiled]":
+        session.commit([Create(paths.role("spoiled"), {"schema": 1})])
