@@ -24,6 +24,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from nodepool_ocb.cli.main import cli as command_line
 from nodepool_ocb.engine import noderole, run
 from nodepool_ocb.engine.run import words
+from nodepool_ocb.jigs.ssh.faults import TABLE
 from nodepool_ocb.model import aliveness, aside, images, journal
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
@@ -372,12 +373,37 @@ def _modules(place: Path) -> str:
     return " ".join(f"`{name}`" for name in [*modules, *folders_inside])
 
 
+# -- reaching.md --
+
+REACHING = """\
+# Ways in which reaching a machine can fail
+
+The party decides what follows ([decision 093](decisions/093-each-fault-of-reaching-has-a-party.md)):
+
+- **own host**: the annealer is not ready (`status`, `/health/ready`), and says nothing about any machine.
+- **path**: a suspicion in the node's record. The node is dead only if an annealer on another host does not reach it either.
+- **machine**: the node is dead if another annealer, where one is ready, does not reach it either.
+
+Where a machine has several addresses, the word of the machine counts before a fault of the path, and that before a fault of the
+own host. A refused key is a fault of the own host while no machine has taken a key of the annealer.
+
+"""
+
+
+def reaching() -> str:
+    """The table of faults."""
+    rows = [(row.step, row.fault, row.meaning, str(row.party)) for row in TABLE]
+    source = NOTICE.format(source="nodepool_ocb/jigs/ssh/faults.py")
+    return source + REACHING + table(("step", "fault", "meaning", "party at fault"), rows)
+
+
 PAGES = {
     "../ARCHITECTURE.md": architecture(),
     "states.md": states(),
     "runs.md": runs(),
     "records.md": records(),
     "metrics.md": counted(),
+    "reaching.md": reaching(),
     "commands.md": commands(),
 }
 

@@ -158,6 +158,9 @@ class Claims:
         if self._context.judging.standing.trouble and not (record and record.virtual):
             self._ready_since.pop(fqdn, None)
             return False  # everything is looked at when that is over
+        if record and record.suspicion and record.suspicion.by == self._context.identity:
+            self._ready_since.pop(fqdn, None)
+            return False  # a probe that reaches it takes the suspicion back, and with it the node is looked at
         until = self._faults.until(fqdn, now) or self._refusals.until(fqdn, now)
         if until is not None:
             self._ready_since.pop(fqdn, None)

@@ -58,7 +58,7 @@ def _keys(settings: Settings) -> Iterator[str]:
 
 def _no_keys(settings: SshSettings) -> Iterator[str]:
     """Files that an annealer could not read as keys."""
-    from nodepool_ocb.jigs.ssh.link import NoKey, load_keys
+    from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 
     try:
         load_keys(settings)

@@ -6,8 +6,10 @@ they write themselves. A ``WorkerQueue`` does one after the other, and brings ea
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -75,6 +77,30 @@ class WorkerPool:
             self._wake()
 
 
+def submitted(threads: ThreadPoolExecutor, work: Callable[[], None]) -> bool:
+    """Whether a thread does it. Where none can be started, the pool may still do it later: exactly one of both."""
+    ticket: deque[None] = deque([None])
+
+    def redeem() -> None:
+        if _taken(ticket):
+            work()
+
+    try:
+        threads.submit(redeem)
+    except RuntimeError as full:  # the host has no room for another thread
+        log.warning("%s", full)
+        return not _taken(ticket)
+    return True
+
+
+def _taken(ticket: deque[None]) -> bool:
+    """Whether this takes the ticket; False where it is gone already."""
+    with contextlib.suppress(IndexError):
+        ticket.pop()
+        return True
+    return False
+
+
 class WorkerQueue:
     """Does work on ``size`` threads, in the order in which it was asked for; ``post`` is that of the daemon's turns."""
 
@@ -82,14 +108,13 @@ class WorkerQueue:
         self._threads = ThreadPoolExecutor(max_workers=size, thread_name_prefix=name)
         self._post = post
 
-    def ask(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Have ``then`` called on the turn thread with what ``work`` gives. ``work`` answers for whatever may happen to it:
+    def ask(self, work: Callable[[], T], then: Callable[[T], None]) -> bool:
+        """Have ``then`` called on the turn thread with what ``work`` gives. ``work`` answers for all that may happen to it:
         where it raises nevertheless, that is logged, and ``then`` is not called.
+
+        False where this host has no room for the first thread: nothing is done then.
         """
-        try:
-            self._threads.submit(self._work, work, then)
-        except RuntimeError as full:  # the machine has no room for another thread: it is done with what is asked next
-            log.warning("%s", full)
+        return submitted(self._threads, partial(self._work, work, then))
 
     def close(self) -> None:
         """Begin nothing more; what was begun is not waited for."""

@@ -33,6 +33,17 @@ def holds(node: Node, now: float) -> bool:
     return not node.alive and mark is not None and (mark.until is None or now < mark.until)
 
 
+def suspected(node: Node) -> str | None:
+    """Which annealer does not reach it, and why, while it counts as alive.
+
+    >>> from nodepool_ocb.model.aliveness import Suspicion
+    >>> suspected(Node(suspicion=Suspicion(by="a1", reason="connect: timed out", since=0.0)))
+    'annealer a1 does not reach it: connect: timed out'
+    """
+    found = node.suspicion
+    return f"annealer {found.by} does not reach it: {found.reason}" if found is not None else None
+
+
 def why(node: Node) -> str | None:
     """Why it is not alive, in one sentence: its mark, or what was found when it was asked last.
 

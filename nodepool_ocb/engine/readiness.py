@@ -7,15 +7,16 @@ whether there is any; a person wants them all, in the order in which they matter
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from enum import StrEnum
+from itertools import chain
 from typing import Final
-
-import msgspec
 
 from nodepool_ocb.engine import aside, drift, marks, structure, unreadable
 from nodepool_ocb.engine.acting import extensions
 from nodepool_ocb.engine.acting.annealers import unable
 from nodepool_ocb.engine.acting.backoff import backoff_left
+from nodepool_ocb.engine.acting.reasons import NOTHING_TO_HOLD as NOTHING_TO_HOLD
+from nodepool_ocb.engine.acting.reasons import Code as Code
+from nodepool_ocb.engine.acting.reasons import Reason as Reason
 from nodepool_ocb.engine.hooks import code as hookcode
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import claimable, placed, renewing, satisfied
@@ -24,55 +25,6 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import DeploymentState, NodeRole, Role, State
 
 ON_TRANSITION: Final = "on_transition"  # which a run begins with
-
-
-class Code(StrEnum):
-    """Why a noderole does not start."""
-
-    NODE_HELD = "NODE_HELD"  # somebody has set its node aside
-    PAUSED = "PAUSED"  # somebody has paused its deployment, one above it, or every annealer that is running
-    PROPOSED = "PROPOSED"
-    ROLLOUT_WAITING = "ROLLOUT_WAITING"  # PROPOSED, and a rollout commits it when its turn comes
-    ROLLOUT_LEFT_OUT = "ROLLOUT_LEFT_OUT"  # PROPOSED, and the rollout that was to commit it does not do so any more
-    DEPLOYMENT_PROPOSED = "DEPLOYMENT_PROPOSED"
-    FAILED = "FAILED"  # it is itself in ERROR
-    PARENT_ERROR = "PARENT_ERROR"
-    PARENT_WAITING = "PARENT_WAITING"
-    UNREADABLE = (
-        "UNREADABLE"  # a record or attributes that it depends on cannot be read: garbage, or of a later version
-    )
-    NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
-    NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
-    NODE_DELETING = "NODE_DELETING"
-    NODE_FAILED = "NODE_FAILED"  # another task of the same run failed on its node
-    NODE_BUSY = "NODE_BUSY"
-    NODE_CLAIMED = "NODE_CLAIMED"  # a claim stands there, and nobody is at work by it as far as is known
-    INCOMPLETE = "INCOMPLETE"  # a znode that every claim needs is not there
-    CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that must wait for it is not settled yet
-    JIG_INACTIVE = "JIG_INACTIVE"
-    HOOK_PENDING = "HOOK_PENDING"
-    HOOK_REFUSED = "HOOK_REFUSED"  # its role refuses to be in its deployment as that is
-    RUN_UNKNOWN = "RUN_UNKNOWN"  # its annealer gave the node back, and does not know how the run ended
-    BACKOFF = "BACKOFF"
-    GIVEN_BACK = "GIVEN_BACK"  # it may start at any moment; an attempt at it ended without an outcome
-    NO_ANNEALER = "NO_ANNEALER"
-    DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
-    RUNNING = "RUNNING"  # an annealer works on it now
-    DONE = "DONE"  # ACTIVE, and nobody asked for more
-
-
-#: Of what is done, or at work: nothing is held back.
-NOTHING_TO_HOLD: Final = frozenset({Code.DONE, Code.DESTRUCTIVE_DONE, Code.RUNNING})
-
-
-class Reason(msgspec.Struct, frozen=True):
-    """One thing that holds a noderole back."""
-
-    code: Code
-    subject: str  # what holds it back: a noderole, a node, a deployment, a jig
-    since: float  # seconds since the epoch; 0 where nobody knows
-    text: str
-    advice: str
 
 
 def runnable(
@@ -88,8 +40,8 @@ def runnable(
 def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
     """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
     jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
-    found = blockers(world, vertex, now, jigs)
-    return [*_of_unknown_run(vertex), *found, *_of_code(world, vertex), *_of_annealers(world, vertex)]
+    rest = (_of_suspicion(vertex), _of_code(world, vertex), _of_annealers(world, vertex))
+    return [*_of_unknown_run(vertex), *blockers(world, vertex, now, jigs), *chain.from_iterable(rest)]
 
 
 def blockers(
@@ -371,6 +323,18 @@ def _of_deployment_role(world: World, vertex: Vertex, record: NodeRole) -> Reaso
         lack, advice = hookcode.lack(world, vertex.role)
         text += f", and {lack}"
     return Reason(Code.HOOK_PENDING if pending else Code.HOOK_REFUSED, record.deployment, 0.0, text, advice)
+
+
+def _of_suspicion(vertex: Vertex) -> Iterator[Reason]:
+    """Where it is to begin, and an annealer does not reach its node: that one leaves it alone, and so may all others."""
+    node, view = vertex.node.record, vertex.node
+    waits = vertex.record.state in (State.TODO, State.TRANSITION) and view.claim is None
+    if node is not None and node.suspicion is not None and waits:
+        text = f"node {view.name}: {marks.suspected(node)}"
+        advice = (
+            f"check the machine and the network to it; where it is off for long: nodepool-ocb node dead {view.name}"
+        )
+        yield Reason(Code.NODE_SUSPECTED, view.name, node.suspicion.since, text, advice)
 
 
 def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
@@ -76,15 +77,24 @@ class Failed(msgspec.Struct, frozen=True):
     forbidden: str | None = None
 
 
+class Party(StrEnum):
+    """The party at fault where a machine is not reached; ``jigs/ssh/faults.py`` has the table."""
+
+    MACHINE = "machine"  # it answered, and not as it should, or its record is wrong
+    PATH = "path"  # the network between, or a machine that is off: one annealer cannot tell
+    OWN = "own host"  # the annealer's: it says nothing about the machine
+
+
 class Unreachable(msgspec.Struct, frozen=True):
     """The machine does not answer; ``step``: ping, resolve, connect, host key, authenticate or run. Its run may go on.
 
-    ``begun``: whether it may have been started by this order; False only where that is certain.
+    ``begun``: whether it may have been started by this order; False only where that is certain. ``party``: never OWN.
     """
 
     step: str
     reason: str
     begun: bool = True
+    party: Party = Party.MACHINE
 
     @property
     def why(self) -> str:
@@ -107,11 +117,13 @@ class Lost(msgspec.Struct, frozen=True):
 class Unknown(msgspec.Struct, frozen=True):
     """This host failed while it asked: nothing says whether the run was started, goes on, or has ended. Ask again.
 
-    ``begun``: whether it may have been started; False only where that is certain.
+    ``begun``: whether it may have been started; False only where that is certain. ``reaching``: it failed to reach the machine,
+    by a fault that the table of faults calls its own.
     """
 
     reason: str
     begun: bool = True
+    reaching: bool = False
 
 
 class Detached(msgspec.Struct, frozen=True):

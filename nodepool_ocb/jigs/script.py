@@ -23,7 +23,8 @@ from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unkn
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.conversation import Conversation
-from nodepool_ocb.jigs.ssh.link import Broken, Lied, Link, NoKey
+from nodepool_ocb.jigs.ssh.faults import OwnFault
+from nodepool_ocb.jigs.ssh.link import Broken, Lied, Link
 from nodepool_ocb.jigs.ssh.pool import Pool, pool
 from nodepool_ocb.jigs.ssh.protocol import Frame, Nonsense
 from nodepool_ocb.jigs.ssh.runner import borrow, keep
@@ -90,7 +91,7 @@ class ScriptJig:
             return _end(link, order, self._pool.settings)
         except (Broken, Nonsense) as broken:
             self._pool.discard(link)
-            return Unreachable("run", str(broken))
+            return broken.unreachable if isinstance(broken, Broken) else Unreachable("run", str(broken))
         finally:
             self._pool.give_back(link)
 
@@ -155,11 +156,13 @@ class Errand:
             return link if isinstance(link, Unreachable) else self._try(link)
         except Exception as error:
             if not self._losses:
-                trace = not isinstance(error, NoKey)  # which says all by itself
+                trace = not isinstance(error, OwnFault)  # which says all by itself
                 log.warning(
                     "%s on %s: this host failed at it: %s", self._order.role, self._order.node, error, exc_info=trace
                 )
-            return Unknown(f"{type(error).__name__}: {error}", begun=self.sent)
+            own = isinstance(error, OwnFault)
+            said = str(error) if own else f"{type(error).__name__}: {error}"
+            return Unknown(said, begun=self.sent, reaching=own)
 
     def _given_up(self) -> bool:
         """After a loss the machine gets three times the connection's time-out to come back."""
@@ -186,7 +189,7 @@ class Errand:
         except (Broken, Nonsense) as broken:
             self._lied = isinstance(broken, Lied | Nonsense)
             self._pool.discard(link)
-            return Unreachable("run", str(broken))
+            return broken.unreachable if isinstance(broken, Broken) else Unreachable("run", str(broken))
         except BaseException:
             self._pool.discard(link)
             raise

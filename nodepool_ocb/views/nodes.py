@@ -47,7 +47,7 @@ class NodeDocument(View, frozen=True, kw_only=True):
 
     name: str
     record: Node
-    reason: str | None  # why it is not alive, its mark included
+    reason: str | None  # why it is not alive, its mark included, or which annealer does not reach it
     held: str | None  # by whom, until when and why nothing new begins on it
     epoch: int
     claim: Claim | None
@@ -90,7 +90,7 @@ def _row(view: NodeView, node: Node, now: float) -> NodeRow:
         labels=node.labels,
         rack=node.rack,
         since=node.since,
-        reason=marks.why(node),
+        reason=marks.why(node) or marks.suspected(node),
         busy=view.claim.noderole if view.claim else None,
     )
 
@@ -105,7 +105,7 @@ def document(view: NodeView, node: Node, now: float) -> NodeDocument:
     bound = (
         Bound(noderole=v.name, state=v.record.state, since=v.record.since, reason=v.record.reason) for v in ordered
     )
-    why = marks.why(node)
+    why = marks.why(node) or marks.suspected(node)
     return NodeDocument(
         name=view.name,
         record=node,

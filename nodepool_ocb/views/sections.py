@@ -86,6 +86,7 @@ def _movements(seen: Overview) -> Iterator[Section]:
     stopped = list(map(taskruns.words, seen.task_runs.stopped))
     yield Section("RUNS OF TASKS UNDER WAY", running, ("run", "state", "started", "by", "nodes", "driver", "reason"))
     yield Section("RUNS OF TASKS STOPPED", stopped, ("run", "started", "reason"))
+    yield Section("NODES THAT AN ANNEALER DOES NOT REACH", seen.nodes.suspected, idle)
     yield Section(f"NODES NOT ALIVE, OF {seen.nodes.all}", seen.nodes.not_alive, idle)
     yield Section(f"NODES NOT AVAILABLE, OF {seen.nodes.all}", seen.nodes.not_available, idle)
     yield Section(f"IMAGES: {seen.images.all}", [row for row in made if row.states], ("of", "states"))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from nodepool_ocb.engine import aside
+from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.hooks import code as hookcode
 from nodepool_ocb.engine.hooks.code import Missing
@@ -70,6 +70,7 @@ class Nodes(View, frozen=True, kw_only=True):
     all: int
     not_alive: tuple[Idle, ...]
     not_available: tuple[Idle, ...]
+    suspected: tuple[Idle, ...] = ()  # alive, and an annealer does not reach them
 
 
 class RolloutTotals(View, frozen=True, kw_only=True):
@@ -232,12 +233,19 @@ def _set_aside(what: str, found: Aside, advice: str) -> SetAside:
     return SetAside(what=what, by=found.by, since=found.since, until=found.until, reason=found.reason, advice=advice)
 
 
+def _suspected(world: World) -> Iterator[Idle]:
+    for name, view in sorted(world.nodes.items()):
+        if view.record is not None and view.record.suspicion is not None:
+            yield Idle(name, view.record.suspicion.since, marks.suspected(view.record))
+
+
 def _of_nodes(world: World, now: float) -> Nodes:
     rows = nodes.rows(world, now=now)
     return Nodes(
         all=len(rows),
         not_alive=tuple(Idle(row.name, row.since, row.reason) for row in rows if not row.alive),
         not_available=tuple(Idle(row.name, row.since, row.reason) for row in rows if not row.available),
+        suspected=tuple(_suspected(world)),
     )
 
 

@@ -41,7 +41,7 @@ def test_an_answer_comes_to_the_thread_that_takes_what_is_posted_in_the_order_of
     assert answers == [("FIRST", threading.get_ident()), ("SECOND", threading.get_ident())]
 
 
-def test_what_there_was_no_thread_for_fails_no_turn_and_is_done_with_what_is_asked_next(
+def test_what_there_is_no_thread_for_is_refused_and_not_done_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(_: threading.Thread) -> None:
@@ -51,12 +51,12 @@ def test_what_there_was_no_thread_for_fails_no_turn_and_is_done_with_what_is_ask
     workers, answers = WorkerQueue("test", 1, posted.put), list[int]()
     with monkeypatch.context() as machine:
         machine.setattr(threading.Thread, "start", full)
-        workers.ask(lambda: 1, answers.append)
-    workers.ask(lambda: 2, answers.append)
-    for _ in range(2):
-        posted.get(timeout=PATIENCE_SECONDS)()
+        assert not workers.ask(lambda: 1, answers.append)
+    assert workers.ask(lambda: 2, answers.append)
+    posted.get(timeout=PATIENCE_SECONDS)()
     workers.close()
-    assert answers == [1, 2]
+    assert answers == [2]
+    assert posted.empty()
 
 
 def test_work_that_raises_what_nobody_expected_is_logged_and_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from nodepool_ocb.jigs import Failed, Succeeded, Unreachable
 from nodepool_ocb.jigs.output import CUT, Output
-from nodepool_ocb.jigs.ssh.link import BEFORE_LOGIN_BYTES, Link, connect, load_keys
+from nodepool_ocb.jigs.ssh.keys import load_keys
+from nodepool_ocb.jigs.ssh.link import BEFORE_LOGIN_BYTES, Link, connect
 from nodepool_ocb.jigs.ssh.protocol import FRAME_BYTES, WRITTEN_BYTES, Ear, Nonsense, number
 from nodepool_ocb.jigs.ssh.runner import NOISE_BYTES
 from nodepool_ocb.model.records import Node

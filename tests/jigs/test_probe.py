@@ -14,9 +14,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import SshSettings, loose_keys
-from nodepool_ocb.jigs.ssh.link import Link, load_keys
+from nodepool_ocb.jigs.jig import Party
+from nodepool_ocb.jigs.ssh.keys import load_keys
+from nodepool_ocb.jigs.ssh.link import Link
 from nodepool_ocb.jigs.ssh.pool import Pool
-from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, Prober, Unreachable
+from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, OwnFault, Prober, Unreachable
 from nodepool_ocb.testing.machines import Farm
 
 
@@ -110,7 +112,6 @@ def test_what_was_seen_first_is_forgotten_with_the_record(machine: Any, meanwhil
 @pytest.mark.parametrize(
     ("change", "step"),
     [
-        ({"addresses": ("no-such-host.invalid",)}, "resolve"),
         ({"addresses": ("127.0.0.1:99999",)}, "resolve"),
         ({"addresses": ("127.0.0.1:1",)}, "connect"),
         ({"user": "nobody-like-this"}, "authenticate"),
@@ -120,6 +121,23 @@ def test_a_probe_says_which_step_failed(machine: Any, change: dict[str, Any], st
     answer = prober(machine).probe(machine.fqdn, replace(machine.node, **change))
     assert isinstance(answer, Unreachable)
     assert answer.step == step
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_name_that_is_not_known_is_the_fault_of_this_host_where_the_machine_was_reached_by_it(
+    machine: Any, alive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    node = replace(machine.node, addresses=("no-such-host.invalid",), alive=alive)
+    if alive:
+        with pytest.raises(OwnFault, match=r"^resolve: Name or service not known$"):
+            prober(machine).probe(machine.fqdn, node)
+    else:
+        answer = prober(machine).probe(machine.fqdn, node)
+        assert (answer.step, answer.party) == ("resolve", Party.MACHINE)  # type: ignore[union-attr]
 
 
 def test_a_key_that_this_host_does_not_have_is_no_answer_of_a_machine(machine: Any, tmp_path: Path) -> None:

@@ -101,7 +101,9 @@ class Hooking:
         self._awaits.pop(asked, None)
         if job is not None:
             self._under_way.add(asked)
-            self._workers.ask(partial(_run, asked, job), partial(self._done, asked, job))
+            if not self._workers.ask(partial(_run, asked, job), partial(self._done, asked, job)):
+                self._under_way.discard(asked)
+                appoint(self._context, asked, about, AGAIN_SECONDS)
 
     def close(self) -> None:
         self._workers.close()

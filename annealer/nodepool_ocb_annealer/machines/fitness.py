@@ -1,10 +1,11 @@
 """Whether this annealer may judge machines and work on them, by what it failed at itself.
 
-What this host lacks (a private key) says nothing about any machine. Nor does it when machine after machine cannot be asked
-for some other reason of this host, or when others reach the machines that do not answer this annealer: then the fault is
-here. While there is such a trouble it neither probes nor claims, but for one machine now and then, to see whether it is over.
-One machine alone never makes a trouble of an annealer that has reached any. One that is alone, and that no machine has let in
-since it began, takes it for its own fault when two refuse its key. Pure.
+A fault of this host says nothing about any machine: a private key that is missing, and each row of ``jigs/ssh/faults.py`` with
+that party. It is a trouble at once, and until a new connection to a machine is made. Where the others are reached and one is
+not, that node alone is not judged, and it makes no further trouble. An exception that nothing foresaw is a trouble at the second
+machine. So it is where others reach the machines that do not answer this annealer. While there is a trouble the annealer neither
+claims nor probes, but for a trial now and then. An annealer that is alone, and that no machine has let in since it began, takes
+it for its own fault when two refuse its key. Pure.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Fitness:
         self._proven = False  # some machine has let us in
         self._lack: str | None = None
         self._unable: dict[str, str] = {}  # nodes that this host failed to ask → how
+        self._certain: set[str] = set()  # of these: for a fault that the table calls this host's own
+        self._apart: set[str] = set()  # nodes that this host failed to ask while it reached another
         self._refuted: dict[str, str] = {}  # nodes that others reach, and we do not → where that failed
         self._refusing: dict[str, str] = {}  # nodes that refuse our key, where no other can be asked → in which words
         self._refusals: Counter[str] = Counter()
@@ -34,6 +37,8 @@ class Fitness:
         """Why this annealer is of no use now, in one sentence; None where it is."""
         if self._lack:
             return f"this host cannot ask machines: {self._lack}"
+        if certain := {fqdn: how for fqdn, how in self._unable.items() if fqdn in self._certain}:
+            return f"this host fails to reach machines: {_newest(certain)}"
         if len(self._unable) >= SUSPECT_NODES:
             return f"this host fails to ask one machine after another: {_newest(self._unable)}"
         if len(self._refuted) >= SUSPECT_NODES or (self._refuted and not self._proven):
@@ -45,11 +50,20 @@ class Fitness:
             return f"no machine takes my key: {reason} ({fqdn})"
         return None
 
-    def well(self) -> None:
-        """A machine let us in."""
+    @property
+    def failing(self) -> str | None:
+        """A node that this host failed to ask last: the operation that failed is to be repeated there."""
+        return next(reversed(self._unable), None)
+
+    def well(self, fqdn: str | None = None, fresh: bool = True) -> None:
+        """A machine let us in; ``fresh``: over a new connection, which proves that this host can make one."""
         self._proven = True
-        self._lack = None
-        self._unable.clear()
+        if fresh:
+            self._lack = None
+            self._apart |= self._unable.keys()
+            self._apart.discard(fqdn or "")
+            self._unable.clear()
+            self._certain.clear()
         self._refuted.clear()
         self._refusing.clear()
         self._refusals.clear()
@@ -58,14 +72,18 @@ class Fitness:
         """This host lacks what it takes to ask any machine; None: it has it."""
         self._lack = what
 
-    def unable(self, fqdn: str, how: str) -> None:
-        """This host failed while it asked a machine."""
+    def unable(self, fqdn: str, how: str, certain: bool = False) -> None:
+        """This host failed while it asked a machine; ``certain``: the table says that the fault is its own."""
+        if fqdn in self._apart:
+            return
         _note(self._unable, fqdn, how)
+        if certain:
+            self._certain.add(fqdn)
 
     def unreached(self) -> None:
-        """It asked, and a machine did not answer: so it can ask."""
+        """It asked, and a machine did not answer: so it has what it takes to ask."""
         self._lack = None
-        self._unable.clear()
+        self._unable = {fqdn: how for fqdn, how in self._unable.items() if fqdn in self._certain}
 
     def refuted(self, fqdn: str, reason: str) -> None:
         """Another annealer has reached a machine that we did not reach, at the step with which ``reason`` begins."""

@@ -1,8 +1,10 @@
 """What it means that this annealer does not reach a machine: a machine is dead by agreement, and an annealer can be wrong.
 
-Where no other annealer can look, what this one finds counts. Where one can, this one writes a suspicion into the node's record;
-the others look, in the order of their rank. Who reaches the machine takes the suspicion back, which this annealer holds
-against itself (standing); who does not either writes the death. Of a healthy machine nothing is written.
+A fault of this host never comes here. A fault of the machine counts where no other annealer can look. Where one can, this
+annealer writes a suspicion into the node's record, and the others look, in the order of their rank. One that reaches the machine
+takes the suspicion back, which this annealer holds against itself (standing). One that does not reach it writes the death.
+A fault of the path is a suspicion in any case: only an annealer on another host, with its own path, can make a death of it.
+Of a healthy machine nothing is written.
 
 All on the turn thread.
 """
@@ -20,8 +22,9 @@ from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.liveness import refuted, suspected
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import OcbError
+from nodepool_ocb.jigs.jig import Party
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Node
+from nodepool_ocb.model.records import Change, Daemon, Node
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_annealer.machines.fitness import Fitness
 
@@ -56,16 +59,24 @@ class Judging:
         """Whether another annealer wants to know if we reach the node."""
         return node.suspicion is not None and node.suspicion.by != self._context.identity
 
-    def agreed(self, node: Node) -> bool:
-        """Whether the node is dead if we do not reach it: another found the same, or there is no other to ask.
+    def agreed(self, node: Node, party: Party) -> bool:
+        """Whether the node is dead if we do not reach it, by the fault of this party.
 
-        The word of an annealer that is in trouble itself, or gone, counts for nothing: it may have been ours, before a restart.
+        Another annealer found the same; for a fault of the machine it is enough that there is no other to ask, for a fault of
+        the path that other must be on another host. The word of an annealer that is in trouble itself, or gone, counts for
+        nothing: it may have been ours, before a restart.
         """
-        by = node.suspicion.by if node.suspicion is not None and self.asked(node) else None
-        annealers = self._context.world.annealers
-        if by in annealers and annealers[by].trouble is None:
-            return True
-        return self._alone
+        other, annealers = self._suspecting(node), self._context.world.annealers
+        if party is Party.PATH:
+            own = annealers.get(self._context.identity)
+            return other is not None and own is not None and other.host != own.host
+        return other is not None or self._alone
+
+    def _suspecting(self, node: Node) -> Daemon | None:
+        """The other annealer that suspects the node, where it is ready."""
+        by = node.suspicion.by if node.suspicion is not None and self.asked(node) else ""
+        other = self._context.world.annealers.get(by)
+        return other if other is not None and other.trouble is None else None
 
     @property
     def _alone(self) -> bool:
@@ -76,9 +87,9 @@ class Judging:
             if identity != self._context.identity
         )
 
-    def answered(self, view: NodeView) -> None:
-        """The machine answers us: then it is well, whoever does not reach it."""
-        self.reached(view.name)
+    def answered(self, view: NodeView, fresh: bool = False) -> None:
+        """The machine answers us: then it is well, also where others do not reach it. ``fresh``: over a new connection."""
+        self.reached(view.name, fresh)
         if view.record is not None and view.record.suspicion is not None:
             self._context.send(refuted(view), lambda _: None, f"{view.name} reached")
 
@@ -89,7 +100,7 @@ class Judging:
         context, fqdn, node = self._context, view.name, view.record
         assert node is not None, "only nodes that have a record are probed"
         ours = node.suspicion is not None and node.suspicion.by == context.identity
-        if ours or time.monotonic() < self._refuted.get(fqdn, (0, 0.0))[1]:
+        if ours or self._suspecting(node) is not None or time.monotonic() < self._refuted.get(fqdn, (0, 0.0))[1]:
             return
         log.warning("%s does not answer; others are asked to look: %s", fqdn, reason)
         changes = suspected(view, context.identity, reason, context.session.now())
@@ -135,18 +146,18 @@ class Judging:
             if not reason.startswith("run:"):  # it let us in as it did them: what it did then is its own
                 self.standing.refuted(fqdn, reason)
 
-    def reached(self, fqdn: str) -> None:
+    def reached(self, fqdn: str, fresh: bool = False) -> None:
         """The machine let us in."""
         self._suspected.pop(fqdn, None)
         self._refuted.pop(fqdn, None)
-        self.standing.well()
+        self.standing.well(fqdn, fresh)
 
-    def unfit(self, fqdn: str, reason: str, lacking: bool) -> None:
-        """This host could not ask; ``lacking``: it could not ask any machine."""
+    def unfit(self, fqdn: str, reason: str, lacking: bool, certain: bool = False) -> None:
+        """This host could not ask; ``lacking``: it could not ask any machine; ``certain``: as of ``Fitness.unable``."""
         if lacking:
             self.standing.lacks(reason)
         else:
-            self.standing.unable(fqdn, reason)
+            self.standing.unable(fqdn, reason, certain)
 
 
 def probed(view: NodeView, now: float) -> bool:

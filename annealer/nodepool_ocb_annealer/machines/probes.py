@@ -5,8 +5,8 @@ another annealer that fails at it, too (judging); one success to call it alive, 
 (relapsing). Nodes that are virtual, not available, or have no address are left as they are, and so is one while somebody's mark
 holds: it is asked when the time of that is up.
 
-While something is wrong with this annealer itself it asks one machine now and then, to see whether that is over, and nothing
-that it does not hear counts.
+While something is wrong with this annealer itself it asks two machines now and then, over new connections: the one at which it
+failed, and another. Nothing that it does not hear counts then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.liveness import died, pinned, revived
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, Prober, Unreachable
+from nodepool_ocb.jigs.ssh.faults import NO_THREAD
+from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, OwnFault, Prober, Unreachable
 from nodepool_ocb.model.records import Change, Node
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
@@ -46,10 +47,14 @@ IN_A_ROW_SECONDS: Final = (
 
 
 class Unfit(msgspec.Struct, frozen=True):
-    """This host could not ask; that says nothing about the machine. ``lacking``: it could not ask any."""
+    """This host could not ask; that says nothing about the machine. ``lacking``: it could not ask any.
+
+    ``certain``: the table of faults says that it is this host's own.
+    """
 
     reason: str
     lacking: bool
+    certain: bool = False
 
 
 class Context(Protocol):
@@ -121,13 +126,18 @@ class Probing:
             return
         context.agenda.at(time.monotonic() + context.settings.dead_probe_seconds, Appointment(Matter.TRIAL))
         context.prober.forget_keys()
-        asked = [
-            view for view in context.world.nodes.values() if self._probed(view) and view.name not in self._under_way
-        ]
-        alive = [view for view in asked if view.record is not None and view.record.alive]
-        if asked:
-            self._submit(random.choice(alive or asked))
-        else:
+        asked = {
+            view.name: view
+            for view in context.world.nodes.values()
+            if self._probed(view) and view.name not in self._under_way
+        }
+        alive = [view for view in asked.values() if view.record is not None and view.record.alive]
+        if failing := asked.pop(context.judging.standing.failing or "", None):
+            self._submit(failing, anew=True)
+        others = [view for view in alive if view is not failing] or list(asked.values())
+        if others:
+            self._submit(random.choice(others), anew=True)
+        elif failing is None:
             context.judging.standing.lacks(context.prober.lacks())
 
     def close(self) -> None:
@@ -153,19 +163,21 @@ class Probing:
             return False
         return context.ranking.of(view.name) == 0 or (view.record is not None and context.judging.asked(view.record))
 
-    def _submit(self, view: NodeView) -> None:
+    def _submit(self, view: NodeView, anew: bool = False) -> None:
         assert self._context.prober is not None, "nobody asks without"
         assert view.record is not None, "only nodes that have a record are probed"
         self._under_way[view.name] = time.monotonic()
-        ask = partial(_ask, self._context.prober, view.name, view.record)
-        self._workers.ask(ask, partial(self._answered, view.name, view.record))
+        ask = partial(_ask, self._context.prober, view.name, view.record, anew)
+        answered = partial(self._answered, view.name, view.record)
+        if not self._workers.ask(ask, answered):
+            answered(Unfit(f"thread: {NO_THREAD}", lacking=False, certain=True))
 
     def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | Unfit) -> None:
         began = self._under_way.pop(fqdn)
         judging = self._context.judging
         if isinstance(answer, Unfit):
             metrics.PROBES.labels("unknown").inc()
-            judging.unfit(fqdn, answer.reason, answer.lacking)
+            judging.unfit(fqdn, answer.reason, answer.lacking, answer.certain)
         view = self._context.world.nodes.get(fqdn)
         if view is None or view.record is None or not self._probed(view):
             return
@@ -182,7 +194,7 @@ class Probing:
             elif self._again(view, view.record, began):
                 return
             else:
-                self._failed(view, view.record, answer.why)
+                self._failed(view, view.record, answer)
         self._next(view)
 
     def _alive(self, view: NodeView, node: Node, answer: Alive) -> None:
@@ -190,7 +202,7 @@ class Probing:
         context, fqdn = self._context, view.name
         for known in (self._failures, self._seen, self._reasons):
             known.pop(fqdn, None)
-        context.judging.answered(view)
+        context.judging.answered(view, answer.fresh)
         if not (node.alive or node.dying):
             log.info("%s is alive", fqdn)
             keys, now = [answer.host_key] if answer.host_key else [], context.session.now()
@@ -207,11 +219,11 @@ class Probing:
             self._context.agenda.at(time.monotonic() + CONFIRM_SECONDS, Appointment(Matter.PROBE, view.name))
         return again
 
-    def _failed(self, view: NodeView, node: Node, reason: str) -> None:
-        context = self._context
+    def _failed(self, view: NodeView, node: Node, answer: Unreachable) -> None:
+        context, reason = self._context, answer.why
         if view.claim is not None:
             return
-        if node.alive and not context.judging.agreed(node):
+        if node.alive and not context.judging.agreed(node, answer.party):
             context.judging.suspect(view, reason)
             return
         context.judging.refused(view, reason)
@@ -264,12 +276,14 @@ class Probing:
         return self._relapses.wait_seconds(fqdn, node, context.session.now(), context.settings.dead_probe_seconds)
 
 
-def _ask(prober: Prober, fqdn: str, node: Node) -> Alive | Unreachable | Unfit:
+def _ask(prober: Prober, fqdn: str, node: Node, anew: bool) -> Alive | Unreachable | Unfit:
     """In a worker."""
     try:
-        return prober.probe(fqdn, node)
+        return prober.probe(fqdn, node, anew)
     except NoKey as lacking:
         return Unfit(str(lacking), lacking=True)
+    except OwnFault as fault:
+        return Unfit(str(fault), lacking=False, certain=True)
     except OSError as failed:
         return Unfit(str(failed), lacking=False)
     except Exception as error:

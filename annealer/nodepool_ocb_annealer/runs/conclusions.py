@@ -16,6 +16,7 @@ from nodepool_ocb.engine.liveness import died
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.roles import TASK
 from nodepool_ocb.engine.world import Vertex
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.jigs.jig import Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checked, Drift
@@ -78,6 +79,14 @@ def _checked(grant: claim.Grant, outcome: Outcome, run: Run, now: float) -> Conc
     moved[grant.vertex] = replace(moved[grant.vertex], checked=checked)
     reason = run.reason if found is Drift.UNKNOWN else None
     return _of_run(grant, moved, replace(run, outcome=str(found), reason=reason), Event.CHECKED)
+
+
+def put_back(grant: claim.Grant, reason: str, now: float, pause_seconds: float) -> list[Change]:
+    """As ``untouched``; where its record cannot be read now, the node alone is given back."""
+    try:
+        return untouched(grant, reason, now, pause_seconds)
+    except Conflict:
+        return claim.releasing(grant)
 
 
 def untouched(grant: claim.Grant, reason: str, now: float, pause_seconds: float = 0.0) -> list[Change]:

@@ -203,8 +203,8 @@ class Executor:
             self._begun(attempt)
             return
         attempt.refused = refused
-        vertex, before = attempt.grant.vertex, attempt.grant.vertex.record.run
-        own = paths.run(vertex.role, attempt.fqdn, before) if before else None
+        before = attempt.grant.vertex.record.run
+        own = paths.run(attempt.grant.vertex.role, attempt.fqdn, before) if before else None
         if isinstance(refused, Stale) and refused.path == own and not refused.absent:
             self._recorded.add(str(before))
         self._hear(attempt, Event.REFUSED)
@@ -234,8 +234,8 @@ class Executor:
         self._context.working.start(attempt, partial(self._answered, attempt), after_seconds)
 
     def _end(self, attempt: Attempt, after_seconds: float = 0.0) -> None:
-        reason = attempt.state.cancel_reason
-        self._context.working.end(attempt, reason, partial(self._answered, attempt), after_seconds)
+        done = partial(self._answered, attempt)
+        self._context.working.end(attempt, attempt.state.cancel_reason, done, after_seconds)
 
     def _lose(self, attempt: Attempt) -> None:
         epoch = attempt.grant.epoch if attempt.state.ordered else attempt.grant.previous_epoch
@@ -248,7 +248,7 @@ class Executor:
         node = view.record
         if node is None or not (node.alive and node.available) or not isinstance(outcome, Unreachable):
             return False
-        if not judging.agreed(node):
+        if not judging.agreed(node, outcome.party):
             judging.suspect(view, outcome.why)
             return True
         judging.refused(view, outcome.why)
@@ -363,20 +363,20 @@ class Executor:
             self._blame_link(attempt)
             return
         metrics.HOST_FAULTS.inc()
-        role = attempt.grant.vertex.role if attempt.answer.recorded else None
-        self._faults.fault(attempt.fqdn, time.monotonic(), reason, role)
+        if getattr(attempt.answer.outcome, "reaching", False):  # a probe finds that it is over
+            self._context.judging.unfit(attempt.fqdn, reason, lacking=False, certain=True)
+            self._blame_link(attempt)
+        else:
+            role = attempt.grant.vertex.role if attempt.answer.recorded else None
+            self._faults.fault(attempt.fqdn, time.monotonic(), reason, role)
 
     def _blame_link(self, attempt: Attempt) -> None:
         self._faults.unreached(attempt.fqdn, time.monotonic())
 
     def _put_back(self, attempt: Attempt) -> None:
-        try:
-            reason = attempt.answer.reason or "its annealer ended before it began"
-            now = self._context.session.now()
-            changes = conclusions.untouched(attempt.grant, reason, now, attempt.pause_seconds)
-        except Conflict:  # its record cannot be read now
-            changes = claim.releasing(attempt.grant)
-        self._give_back(attempt, changes)
+        reason = attempt.answer.reason or "its annealer ended before it began"
+        now = self._context.session.now()
+        self._give_back(attempt, conclusions.put_back(attempt.grant, reason, now, attempt.pause_seconds))
 
     def _leave(self, attempt: Attempt) -> None:
         self._give_back(attempt, claim.leaving(attempt.grant, attempt.answer.reason))

@@ -35,6 +35,7 @@ from nodepool_ocb.jigs.jig import (
 )
 from nodepool_ocb.jigs.output import kept
 from nodepool_ocb.jigs.raised import failed
+from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client.session import Session
@@ -147,7 +148,7 @@ class Running:
         match outcome:
             case Unreachable():
                 return Answer(Event.UNREACHED, outcome, begun=outcome.begun)
-            case Unknown(_, begun):
+            case Unknown(begun=begun):
                 return Answer(Event.FAULT, outcome, begun=begun)
             case Detached(reason):  # nobody told it to let go
                 return Answer(Event.FAULT, Unknown(reason), begun=True)
@@ -231,14 +232,16 @@ def _left(attempt: Attempt) -> Answer | None:
 
 
 def _fault(attempt: Attempt, error: BaseException, begun: bool) -> Answer:
-    log.warning("%s: this host failed at it", attempt.name, exc_info=error)
-    return Answer(Event.FAULT, Unknown(_said(error), begun), begun=begun, recorded=not _of_host(error))
+    own = isinstance(error, OwnFault)
+    log.warning("%s: this host failed at it: %s", attempt.name, error, exc_info=None if own else error)
+    said = str(error) if own else _said(error)
+    return Answer(Event.FAULT, Unknown(said, begun, reaching=own), begun=begun, recorded=not _of_host(error))
 
 
 def _of_host(error: BaseException) -> bool:
     """Whether no record can have caused it: a resource of this host is lacking."""
     no_thread = type(error) is RuntimeError and "thread" in str(error)
-    return isinstance(error, OSError | MemoryError | ImportError) or no_thread
+    return isinstance(error, OSError | MemoryError | ImportError | OwnFault) or no_thread
 
 
 def _said(error: BaseException) -> str:

@@ -5,10 +5,8 @@ A jig that acts on a machine takes a slot and runs in a thread of its own; an in
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.daemon.workers import submitted
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.drift import CHECK
 from nodepool_ocb.engine.run import Event
@@ -177,24 +176,5 @@ class Working:
         return self._submit(work)
 
     def _submit(self, work: Callable[[], None]) -> bool:
-        """Whether a thread does it; where none can be started, the pool may still do it later: exactly one of both."""
-        ticket: deque[None] = deque([None])
-
-        def redeem() -> None:
-            if _taken(ticket):
-                work()
-
-        try:
-            self._threads.submit(redeem)
-        except RuntimeError as error:
-            log.warning("no thread for a slot: %s", error)
-            return not _taken(ticket)
-        return True
-
-
-def _taken(ticket: deque[None]) -> bool:
-    """Whether this takes the ticket; False where it is gone already."""
-    with contextlib.suppress(IndexError):
-        ticket.pop()
-        return True
-    return False
+        """Whether a thread does it."""
+        return submitted(self._threads, work)

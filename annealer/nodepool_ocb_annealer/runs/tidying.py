@@ -82,7 +82,10 @@ class Tidying:
         self._under_way = True
         look = time.monotonic() >= self._look_at
         active = self._context.claims.runs() if look else None
-        self._workers.ask(partial(_tidy, self._context.session, self._context.settings, noted, active), self._tidied)
+        tidy = partial(_tidy, self._context.session, self._context.settings, noted, active)
+        if not self._workers.ask(tidy, self._tidied):
+            self._under_way, self._noted = False, noted
+            self._appoint(TIDY_SECONDS)
 
     def close(self) -> None:
         self._workers.close()

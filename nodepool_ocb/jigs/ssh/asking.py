@@ -13,7 +13,7 @@ ANSWER_BYTES: Final = 1 << 16
 def ask(link: Link, command: str, timeout_seconds: float, question: bytes = b"") -> str:
     """All that the command, which reads ``question``, prints until it ends; what a login prints before it, too.
 
-    Raises Broken where it does not end in this time, or prints more than an answer may have.
+    Raises Broken or OwnFault where it does not end in this time, or prints more than an answer may have.
     """
     channel = link.channel(command, timeout_seconds)
     deadline, said = time.monotonic() + timeout_seconds, b""
@@ -28,7 +28,7 @@ def ask(link: Link, command: str, timeout_seconds: float, question: bytes = b"")
                 return said.decode("utf-8", "replace")
             said += data
     except ENDED as error:
-        raise Broken(f"no answer: {link.fault or error or 'its time is up'}") from error
+        raise link.broken(f"no answer: {link.fault or error or 'its time is up'}", error) from error
     finally:
         shut(channel)
     raise Broken("no answer in time, or one that is too long")

@@ -25,68 +25,39 @@ from paramiko.common import (
 )
 
 from nodepool_ocb.config import SshSettings
-from nodepool_ocb.documents import files
-from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.jigs.jig import Party, Unreachable
 from nodepool_ocb.jigs.ssh.addresses import parse
+from nodepool_ocb.jigs.ssh.faults import GLUED, OwnFault, of_connection, of_resolver, words
+from nodepool_ocb.jigs.ssh.sockets import KEEPALIVE_SECONDS, Socket, Unconnected, connected
 from nodepool_ocb.model.records import Node
 
-KEEPALIVE_SECONDS: Final = 5.0
 BANNER_BYTES: Final = 1 << 13  # up to and with the line in which SSH begins
 BEFORE_LOGIN_BYTES: Final = 1 << 18  # from there to the login
-PACKET_BYTES: Final = 1 << 20
 UNASKED: Final = "that nobody asked for"
 UNASKED_BYTES: Final = 1 << 23  # after the login: between two packets of output that a channel takes
 WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread: what we tell the machine
-WORDS_CHARACTERS: Final = 500  # of what the machine or a library says of a failure
-OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})  # no fault of a machine
 ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # what paramiko raises when a connection is over
-GLUED: Final = "Error reading SSH protocol banner"  # paramiko says this and the cause with nothing in between
 HUNG_UP: Final = tuple(f"[Errno {number}]" for number in (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
-PUBLIC: Final = (
-    b"ssh-",
-    b"ecdsa-sha2-",
-    b"sk-",
-    b"---- BEGIN SSH2 PUBLIC",
-    b"-----BEGIN PUBLIC",
-)  # how such files begin
-PUBLIC_BYTES: Final = 100
 STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say is in our answers
 
 
 class Broken(Exception):
-    """The link or the channel ended under us: what was asked on it may have happened."""
+    """The link or the channel ended under us: what was asked on it may have happened. ``party``: at fault, never OWN."""
+
+    def __init__(self, said: str, party: Party = Party.MACHINE) -> None:
+        super().__init__(said)
+        self.party = party
+
+    @property
+    def unreachable(self) -> Unreachable:
+        """The same as an outcome."""
+        return Unreachable("run", str(self), party=self.party)
 
 
 class Lied(Broken):
     """The machine said what no runner says: asked again at once, it would again."""
-
-
-class NoKey(Exception):
-    """This host has no private key to log in with: that says nothing about any machine."""
-
-
-class _Socket(socket.socket):
-    """Acknowledges at once: sshd holds a second small packet back until the first is, which would take 40 ms.
-
-    What it takes is bounded: paramiko's is not, neither the lines before SSH begins nor a packet, nor packets of no use.
-    """
-
-    def allow(self, size: int, what: str) -> None:
-        """So many bytes may come from here on, before the next call."""
-        self._allowance = self._left = size
-        self._what = what
-
-    def recv(self, size: int, flags: int = 0, /) -> bytes:
-        if size > PACKET_BYTES:
-            raise paramiko.SSHException(f"it sends a packet of {size} bytes, which is no SSH")
-        data = super().recv(size, flags)
-        self._left -= len(data)
-        if self._left < 0:
-            raise paramiko.SSHException(f"it sends more than {self._allowance} bytes {self._what}, which is no SSH")
-        self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # it wears off
-        return data
 
 
 class _Transport(paramiko.Transport):
@@ -108,7 +79,7 @@ class _Transport(paramiko.Transport):
     )
     _active_check_timeout = 1.0  # how often an idle thread wakes; 0.1 cost 5 % of a core for 200 of them
 
-    def __init__(self, sock: _Socket) -> None:
+    def __init__(self, sock: Socket) -> None:
         super().__init__(sock, default_window_size=WINDOW_BYTES)
         self._channel_handler_table = self._channel_handler_table | {  # type: ignore[has-type]
             MSG_CHANNEL_DATA: _feed,
@@ -127,11 +98,13 @@ class _Transport(paramiko.Transport):
         self.heard = time.monotonic()
 
     def get_exception(self) -> Exception | None:
-        """What ended the connection: whatever its thread stumbles over comes of what the machine sent."""
+        """What ended the connection: a fault of this host, or else what the machine sent."""
         error: Exception | None = super().get_exception()
-        if error is None or isinstance(error, (*ENDED, MemoryError)):
+        if error is None or isinstance(error, OwnFault):
             return error
-        return paramiko.SSHException(f"it sends what is no SSH: {_words(error)}")
+        if of_connection(error) is Party.OWN:
+            return OwnFault("connect", words(error))
+        return error if isinstance(error, ENDED) else paramiko.SSHException(f"it sends what is no SSH: {words(error)}")
 
     def ask_keepalive(self) -> None:
         """On the transport's own thread: ask for an answer, and do not wait for it."""
@@ -185,7 +158,8 @@ class Link:
     def __init__(self, fqdn: str, node: Node, transport: _Transport, keepalive_seconds: float) -> None:
         self.fqdn = fqdn
         self.login = (node.user, node.addresses)  # that it was made with
-        self.users = 0  # who hold it now; guarded by the pool
+        self.users = 0  # that hold it now; guarded by the pool
+        self.fresh = True  # made for the one that took it last
         self.used = time.monotonic()
         self.idle: list[Any] = []  # channels with a runner that waits for an order; append and pop are atomic
         self._transport = transport
@@ -205,14 +179,21 @@ class Link:
     def fault(self) -> str:
         """Why the connection ended, where it did not just end; empty while it is open."""
         error = self._transport.saved_exception
-        return _words(error) if error is not None and not isinstance(error, EOFError) else ""
+        return words(error) if error is not None and not isinstance(error, EOFError) else ""
+
+    def broken(self, said: str, error: BaseException | None = None) -> Broken | OwnFault:
+        """What to raise where the connection has ended; ``error``: what the library raised for it."""
+        cause = self._transport.saved_exception or error
+        silent = self._transport.is_active() and not self.alive
+        party = Party.PATH if silent else of_connection(cause) if cause is not None else Party.MACHINE
+        return OwnFault("run", said) if party is Party.OWN else Broken(said, party)
 
     def heard(self) -> None:
         """Something came on a channel: that is an answer too."""
         self._transport.heard = time.monotonic()
 
     def channel(self, command: str, timeout_seconds: float) -> paramiko.Channel:
-        """A new channel on which the command runs, stderr in stdout; raises Broken."""
+        """A new channel on which the command runs, stderr in stdout; raises Broken or OwnFault."""
         self._transport.allow(UNASKED_BYTES, UNASKED)
         try:
             channel = self._transport.open_session(timeout=timeout_seconds)
@@ -220,7 +201,7 @@ class Link:
             channel.settimeout(timeout_seconds)
             channel.exec_command(command)
         except ENDED as error:
-            raise Broken(f"no new channel: {_words(error)}") from error
+            raise self.broken(f"no new channel: {words(error)}", error) from error
         return channel
 
     def close(self) -> None:
@@ -234,17 +215,23 @@ def connect(
 ) -> Link | Unreachable:
     """Log in at the first of the node's addresses that lets us; else what went wrong at the one that came furthest.
 
-    Raises OSError for what this host lacks: open files, memory.
+    The word of the machine counts before a fault of the path. Raises OwnFault where no address tells anything of the machine.
     """
-    worst: Unreachable | None = None
+    failures: list[Unreachable] = []
+    own: OwnFault | None = None
     for address in node.addresses or (fqdn,):
-        answer = _connect(fqdn, node, address, settings, keys, pinned)
+        try:
+            answer = _connect(fqdn, node, address, settings, keys, pinned)
+        except OwnFault as fault:
+            own = own or fault
+            continue
         if isinstance(answer, Link):
             return answer
-        if worst is None or STEPS.index(answer.step) > STEPS.index(worst.step):
-            worst = answer
-    assert worst is not None, "there is always an address"
-    return worst
+        failures.append(answer)
+    if not failures:
+        assert own is not None, "there is always an address"
+        raise own
+    return max(failures, key=lambda each: (each.party is Party.MACHINE, STEPS.index(each.step)))
 
 
 def _connect(
@@ -254,18 +241,22 @@ def _connect(
     try:
         addresses = socket.getaddrinfo(*parse(address), type=socket.SOCK_STREAM)
     except (ValueError, OSError) as error:
-        return Unreachable("resolve", f"{address}: {_words(error)}")
+        return _failed("resolve", address, error, of_resolver(error, node.alive))
+    sock = connected(addresses, timeout, BANNER_BYTES)
+    if isinstance(sock, Unconnected):
+        return _failed("connect", address, sock.error, sock.party)
+    transport: _Transport | None = None
     try:
-        sock = _socket(addresses, timeout)
         transport = _Transport(sock)
-    except OSError as error:
-        if error.errno in OURS:
+        answer = _log_in(transport, node.user, address, settings, keys, pinned)
+    except Exception as error:
+        _close(sock, transport)
+        party = of_connection(error)
+        if isinstance(error, OwnFault) or not (isinstance(error, OSError) or party is Party.OWN):
             raise
-        return Unreachable("connect", f"{address}: {_words(error)}")
-    answer = _log_in(transport, node.user, address, settings, keys, pinned)
+        return _failed("connect", address, error, party)
     if answer is not None:
-        transport.sock.close()
-        transport.close()
+        _close(sock, transport)
         return answer
     sock.allow(UNASKED_BYTES, UNASKED)
     keepalive = min(KEEPALIVE_SECONDS, timeout / 2)
@@ -275,23 +266,17 @@ def _connect(
     return Link(fqdn, node, transport, keepalive)
 
 
-def _socket(addresses: Sequence[tuple[Any, ...]], timeout_seconds: float) -> _Socket:
-    """Connected to the first address that takes us; raises the last OSError."""
-    failure: OSError | None = None
-    for family, kind, protocol, _, address in addresses:
-        sock = _Socket(family, kind, protocol)
-        try:
-            sock.settimeout(timeout_seconds)
-            sock.allow(BANNER_BYTES, "before SSH begins")
-            sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            dead_ms = int(3000 * min(KEEPALIVE_SECONDS, timeout_seconds))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, dead_ms)
-            return sock
-        except OSError as error:
-            sock.close()
-            failure = error
-    raise failure or OSError("no address")
+def _close(sock: Socket, transport: _Transport | None) -> None:
+    sock.close()
+    if transport is not None:
+        transport.close()
+
+
+def _failed(step: str, address: str, error: BaseException, party: Party) -> Unreachable:
+    """Raises OwnFault, in the same words for every address: each other sentence is written for all to read."""
+    if party is Party.OWN:
+        raise OwnFault(step, words(error)) from error
+    return Unreachable(step, f"{address}: {words(error)}", party=party)
 
 
 def _log_in(
@@ -310,7 +295,7 @@ def _log_in(
         offered = _text(transport.get_remote_server_key())
     except ENDED as error:
         said = f"{address}: something listens, and does not speak SSH with us; see the machine's sshd: {_how_it_ended(error)}"
-        return Unreachable("connect", said)
+        return Unreachable("connect", said, party=_accused(error))
     if not pinned and settings.first_contact == "refuse":
         return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
     if pinned and offered not in {" ".join(key.split(" ")[:2]) for key in pinned}:
@@ -332,39 +317,17 @@ def _authenticate(transport: _Transport, user: str, keys: Sequence[paramiko.PKey
                 return None
             reason = "it wants more than a key"
         except ENDED as error:
-            reason = _words(error)
+            _accused(error)
+            reason = words(error)
     return reason
 
 
-def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
-    """The private keys of the files that exist; raises NoKey where none does, or one cannot be read."""
-    found = []
-    for name in settings.key_files:
-        path = Path(name).expanduser()
-        try:
-            if path.exists():
-                files.require(path)
-                found.append(paramiko.PKey.from_path(path))
-        except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
-            raise NoKey(f"ssh.key_files: key file {name} {_no_key(path, error)}") from error
-    if not found:
-        raise NoKey(f"ssh.key_files: none of the key files exists: {', '.join(settings.key_files)}")
-    return found
-
-
-def _no_key(path: Path, error: Exception) -> str:
-    """Why a file is no key to log in with, and what to do."""
-    if isinstance(error, IsADirectoryError):
-        return "is a folder; name a private key in it"
-    if isinstance(error, TypeError | paramiko.PasswordRequiredException):  # cryptography raises the first
-        return "has a passphrase, and nobody is there to type it: use a key without one"
-    if isinstance(error, OSError):
-        return f"cannot be read: {_words(error)}"
-    with suppress(OSError):  # it was there a moment ago
-        if files.read(path, PUBLIC_BYTES).lstrip().startswith(PUBLIC):
-            other = f"without .pub, {path.with_suffix('')}" if path.suffix == ".pub" else "with the private half"
-            return f"is the public half: name the file {other}"
-    return f"holds no private key that can be used: {_words(error)}"
+def _accused(error: BaseException) -> Party:
+    """The party at fault; raises OwnFault for this host."""
+    party = of_connection(error)
+    if party is Party.OWN:
+        raise OwnFault("connect", words(error)) from error
+    return party
 
 
 def _text(key: paramiko.PKey) -> str:
@@ -381,11 +344,4 @@ def _how_it_ended(error: BaseException) -> str:
     """
     cause = str(error).removeprefix(GLUED)
     hung_up = isinstance(error, EOFError | ConnectionError) or not cause or cause.startswith(HUNG_UP)
-    return "it hangs up" if hung_up else _words(error)
-
-
-def _words(error: BaseException) -> str:
-    said = str(getattr(error, "strerror", None) or str(error) or type(error).__name__)
-    if said.startswith(GLUED) and said != GLUED:
-        said = f"{GLUED}: {said.removeprefix(GLUED)}"
-    return said[:WORDS_CHARACTERS]
+    return "it hangs up" if hung_up else words(error)

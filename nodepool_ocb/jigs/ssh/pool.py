@@ -15,7 +15,8 @@ import paramiko
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
-from nodepool_ocb.jigs.ssh.link import Link, NoKey, connect, load_keys
+from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
+from nodepool_ocb.jigs.ssh.link import Link, connect
 from nodepool_ocb.model.records import Node
 
 
@@ -30,17 +31,20 @@ class Pool:
         self._first_seen: dict[str, tuple[object, str]] = {}  # of first contacts, until the node's record has the key
         self._keys: list[paramiko.PKey] | None = None
 
-    def take(self, fqdn: str, node: Node) -> Link | Unreachable:
-        """The machine's connection, opened if need be; ``give_back`` it.
+    def take(self, fqdn: str, node: Node, anew: bool = False) -> Link | Unreachable:
+        """The machine's connection, opened if need be, or in any case where it is to be ``anew``; ``give_back`` it.
 
-        Raises NoKey or OSError for what this host lacks.
+        Raises OwnFault where this host fails.
         """
         with self._lock:
             connecting = self._connecting[fqdn]
         with connecting:
             link = self._open(fqdn, node)
-            if link is not None:
+            if link is not None and not anew:
                 return link
+            if link is not None:
+                self.discard(link)
+                self.give_back(link)
             settings, keys = self._access()
             answer = connect(fqdn, node, settings, keys, self._pinned(fqdn, node))
             if isinstance(answer, Link):
@@ -131,6 +135,7 @@ class Pool:
                 return None
             if link.alive and link.host_key in (node.host_keys or (link.host_key,)) and link.login == _login(node):
                 link.users += 1
+                link.fresh = False
                 self._links.move_to_end(fqdn)
                 return link
             del self._links[fqdn]

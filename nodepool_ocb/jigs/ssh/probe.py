@@ -16,9 +16,11 @@ import msgspec
 import paramiko
 
 from nodepool_ocb.config import SshSettings
-from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.jigs.jig import Party, Unreachable
 from nodepool_ocb.jigs.ssh import addresses, ping
-from nodepool_ocb.jigs.ssh.link import ENDED, WORDS_CHARACTERS, Broken, Link, NoKey, load_keys, shut
+from nodepool_ocb.jigs.ssh.faults import WORDS_CHARACTERS, OwnFault
+from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
+from nodepool_ocb.jigs.ssh.link import ENDED, Broken, Link, shut
 from nodepool_ocb.jigs.ssh.pool import pool
 from nodepool_ocb.model.records import Node
 
@@ -26,13 +28,17 @@ log = logging.getLogger(__name__)
 
 SAID_BYTES: Final = 1 << 16
 
-__all__ = ["Alive", "NoKey", "Prober", "Unreachable"]
+__all__ = ["Alive", "NoKey", "OwnFault", "Prober", "Unreachable"]
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """It lets us in. ``host_key``: what it showed where none was pinned, to be pinned now; else None."""
+    """It lets us in. ``host_key``: what it showed where none was pinned, to be pinned now; else None.
+
+    ``fresh``: over a connection that was made for this probe.
+    """
 
     host_key: str | None = None
+    fresh: bool = True
 
 
 class Prober:
@@ -67,23 +73,24 @@ class Prober:
         """Read the key files anew before the next connection is made."""
         self._pool.forget_keys()
 
-    def probe(self, fqdn: str, node: Node) -> Alive | Unreachable:
-        """Takes at most some three times the connection's time-out for each address.
+    def probe(self, fqdn: str, node: Node, anew: bool = False) -> Alive | Unreachable:
+        """Takes at most some three times the connection's time-out for each address; ``anew``: over a new connection.
 
-        Raises NoKey or OSError for what this host lacks.
+        Raises OwnFault where this host fails.
         """
         if self._pool.settings.ping and not self._pinged(node):
-            return Unreachable("ping", f"no answer within {ping.TIMEOUT_SECONDS:g} s", begun=False)
-        answer = self._pool.take(fqdn, node)
+            return Unreachable("ping", f"no answer within {ping.TIMEOUT_SECONDS:g} s", begun=False, party=Party.PATH)
+        answer = self._pool.take(fqdn, node, anew)
         if isinstance(answer, Unreachable):
             return answer
+        fresh = answer.fresh
         try:
             failure = self._word(answer)
         finally:
             self._pool.give_back(answer)
         if failure is not None:
             return failure
-        return Alive(None if node.host_keys else answer.host_key)
+        return Alive(None if node.host_keys else answer.host_key, fresh)
 
     def _pinged(self, node: Node) -> bool:
         """Whether it answers; as if it did where this host cannot ask, and that is logged once."""
@@ -105,19 +112,22 @@ class Prober:
             channel = link.channel(f"printf '\\n%s%s\\n' {' '.join(halves)}", timeout)
         except Broken as broken:
             self._pool.discard(link)
-            return Unreachable("run", str(broken))
+            return broken.unreachable
+        except OwnFault:
+            self._pool.discard(link)
+            raise
         deadline = time.monotonic() + timeout
         while not channel.status_event.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline or not link.alive:
                 self._pool.discard(link)
-                return Unreachable("run", link.fault or f"the command printf did not end within {timeout:g} s")
+                return _ended(link, f"the command printf did not end within {timeout:g} s")
         code = channel.recv_exit_status()
         word = "".join(halves)
         said = _said(channel, word.encode(), deadline) if code >= 0 else ""
         shut(channel)
         link.heard()
         if code < 0:
-            return Unreachable("run", link.fault or "the command printf ended without an exit code")
+            return _ended(link, "the command printf ended without an exit code")
         if code == 0 and word in said.splitlines():
             return None
         output = f": {words[:WORDS_CHARACTERS]}" if (words := " ".join(said.split())) else ""
@@ -128,6 +138,14 @@ class Prober:
     def close(self) -> None:
         """Close all connections; the jigs share them."""
         self._pool.close()
+
+
+def _ended(link: Link, said: str) -> Unreachable:
+    """Raises OwnFault where the connection ended by a fault of this host."""
+    broken = link.broken(link.fault or said)
+    if isinstance(broken, OwnFault):
+        raise broken
+    return broken.unreachable
 
 
 def _said(channel: paramiko.Channel, word: bytes, deadline: float) -> str:

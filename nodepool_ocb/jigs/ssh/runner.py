@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nodepool_ocb.jigs.ssh import protocol
+from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.link import ENDED, Broken, Lied, Link, shut
 from nodepool_ocb.jigs.ssh.protocol import Ear, Frame, Heard, Nonsense
 
@@ -21,7 +22,7 @@ class Runner:
     """A runner on a link, ready for an order. After anything but a whole answer it must be closed, not kept."""
 
     def __init__(self, link: Link, state_dir: str, timeout_seconds: float) -> None:
-        """Start one, and install it first where it is new to the machine; raises Broken."""
+        """Start one, and install it first where it is new to the machine; raises Broken or OwnFault."""
         self.token = secrets.token_hex(8)
         self._link = link
         self._ear = Ear(self.token)
@@ -30,7 +31,7 @@ class Runner:
         self._channel = link.channel(protocol.BOOTSTRAP, timeout_seconds)
         try:
             self._greet(state_dir, timeout_seconds)
-        except Broken:
+        except (Broken, OwnFault):
             self.close()
             raise
 
@@ -40,7 +41,7 @@ class Runner:
         try:
             self._channel.sendall(order)
         except ENDED as error:
-            raise Broken(f"the connection ended: {self._link.fault or error}") from error
+            raise self._link.broken(f"the connection ended: {self._link.fault or error}", error) from error
 
     def hear(self, timeout_seconds: float) -> Iterable[Heard]:
         """What comes within this time, maybe nothing; raises Broken when nothing can come any more."""
@@ -49,13 +50,13 @@ class Runner:
             data = self._channel.recv(CHUNK_BYTES)
         except TimeoutError:
             if not self._link.alive:
-                raise Broken("the machine does not answer any more") from None
+                raise self._link.broken("the machine does not answer any more") from None
             return ()
         except ENDED as error:
-            raise Broken(f"the connection ended: {self._link.fault or error}") from error
+            raise self._link.broken(f"the connection ended: {self._link.fault or error}", error) from error
         self._link.heard()
         if not data:
-            raise Broken(self._last_words())
+            raise self._link.broken(self._last_words())
         try:
             return [heard for heard in self._ear.hear(data) if self._is_answer(heard)]
         except Nonsense as wrong:

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, Final
 from nodepool_ocb.jigs.jig import Order
 from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.asking import ask
+from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.link import ENDED, Broken, Link, shut
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class Push:
             try:
                 if self._push(secrets.token_hex(8)):
                     pause = VERDICT_SECONDS
-            except (Broken, *ENDED) as error:
+            except (Broken, OwnFault, *ENDED) as error:
                 log.debug("push to %s: %s", self._order.node, error)
             self._over.wait(pause)
 

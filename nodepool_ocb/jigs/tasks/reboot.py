@@ -15,10 +15,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.jigs.jig import Detached, Failed, Order, Outcome, Succeeded, Unreachable
+from nodepool_ocb.jigs.jig import Detached, Failed, Order, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.jigs.script import ScriptJig
 from nodepool_ocb.jigs.ssh.asking import ask
-from nodepool_ocb.jigs.ssh.link import Broken, NoKey
+from nodepool_ocb.jigs.ssh.faults import OwnFault
+from nodepool_ocb.jigs.ssh.link import Broken
 from nodepool_ocb.jigs.tasks.task import Task, TaskJig, concluded, program, task
 from nodepool_ocb.model.records import Json
 
@@ -66,7 +67,13 @@ class RebootJig(TaskJig):
         self, order: Order, done: Outcome, before: str, said: str, stop: threading.Event, deadline: float
     ) -> Outcome:
         while not stop.is_set():
-            answer = self._boot(order, said)
+            try:
+                answer = self._boot(order, said)
+            except OwnFault as own:
+                if time.monotonic() > deadline:
+                    return Unknown(str(own), reaching=True)  # whether it has booted is not known
+                stop.wait(POLL_SECONDS)
+                continue
             boot, complaint = ("", answer.why) if isinstance(answer, Unreachable) else answer
             if boot and boot != before:
                 return done
@@ -79,11 +86,8 @@ class RebootJig(TaskJig):
         return Detached()
 
     def _boot(self, order: Order, said: str) -> tuple[str, str] | Unreachable:
-        """Which boot it is now, and what the program reboot complained of."""
-        try:
-            link = self._pool.take(order.node, order.record)
-        except (NoKey, OSError) as error:
-            return Unreachable("connect", f"this host failed at it: {error}")
+        """Which boot it is now, and what the program reboot complained of; raises OwnFault."""
+        link = self._pool.take(order.node, order.record)
         if isinstance(link, Unreachable):
             return link
         try:
@@ -91,7 +95,7 @@ class RebootJig(TaskJig):
             found = _ANSWER.search(ask(link, command, self._pool.settings.connect_timeout_seconds))
         except Broken as broken:
             self._pool.discard(link)
-            return Unreachable("run", str(broken))
+            return broken.unreachable
         finally:
             self._pool.give_back(link)
         return (

@@ -61,6 +61,30 @@ def test_one_reason_at_machine_after_machine_is_one_sentence() -> None:
     assert (standing.trouble or "").endswith("no memory (n3)")
 
 
+def test_a_fault_of_the_host_is_a_trouble_at_once_until_a_new_connection_is_made() -> None:
+    standing = proven()
+    standing.unable("n1", "resolve: Temporary failure", certain=True)
+    assert standing.trouble == "this host fails to reach machines: resolve: Temporary failure (n1)"
+    assert standing.failing == "n1"
+    standing.unreached()
+    standing.well("n2", fresh=False)
+    assert standing.trouble is not None, "an old connection proves nothing"
+    standing.well("n2", fresh=True)
+    assert standing.trouble is None
+
+
+def test_a_node_that_alone_cannot_be_asked_makes_one_trouble() -> None:
+    """Its name alone is broken: the others are worked on."""
+    standing = proven()
+    standing.unable("n1", "resolve: Temporary failure", certain=True)
+    standing.well("n2")
+    standing.unable("n1", "resolve: Temporary failure", certain=True)
+    assert standing.trouble is None
+    standing.well("n1")
+    standing.unable("n1", "resolve: Temporary failure", certain=True)
+    assert standing.trouble is not None
+
+
 REFUSED = "authenticate: as root: Authentication failed"
 
 

@@ -15,7 +15,7 @@ from nodepool_ocb.engine.liveness import suspected
 from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.jigs.jig import Outcome, Succeeded, Unreachable
+from nodepool_ocb.jigs.jig import Outcome, Party, Succeeded, Unreachable
 from nodepool_ocb.model.aliveness import Suspicion
 from nodepool_ocb.model.records import Change, Daemon, Node, State
 from nodepool_ocb.secrecy.opening import Secrets
@@ -75,7 +75,38 @@ def node(by: str) -> Node:
 @pytest.mark.parametrize(("by", "counts"), [("b", True), ("gone", False), ("a", False)])
 def test_only_an_annealer_that_is_there_agrees_that_a_machine_is_dead(by: str, counts: bool) -> None:
     """One that is gone may have been this one, before it was started again with the same fault."""
-    assert Judging(Context(among("b", "c"))).agreed(node(by)) is counts
+    assert Judging(Context(among("b", "c"))).agreed(node(by), Party.MACHINE) is counts
+
+
+@pytest.mark.parametrize(
+    ("by", "hosts", "trouble", "dead"),
+    [
+        ("b", {"a": "h1", "b": "h2"}, None, True),
+        ("b", {"a": "h1", "b": "h1"}, None, False),
+        ("b", {"a": "h1", "b": "h2"}, "its own", False),
+        ("a", {"a": "h1"}, None, False),
+        ("gone", {"a": "h1"}, None, False),
+    ],
+)
+def test_a_fault_of_the_path_kills_only_with_the_verdict_of_an_annealer_on_another_host(
+    by: str, hosts: dict[str, str], trouble: str | None, dead: bool
+) -> None:
+    made = world()
+    for name, host in hosts.items():
+        made.put_daemon("annealer", name, Daemon(host=host, pid=1, version="0", started=0.0, trouble=trouble))
+    assert Judging(Context(made)).agreed(node(by), Party.PATH) is dead
+
+
+def test_a_suspicion_of_another_that_is_ready_is_not_written_over() -> None:
+    """Two annealers of one host would write theirs in turn for as long as the machine is off."""
+    made = among("a", "b")
+    context = Context(made)
+    made.put_node("n1", node("b"), 0)
+    context.judging.suspect(made.node("n1"), "connect: timed out")
+    assert not context.sent
+    made.put_node("n1", node("gone"), 1)
+    context.judging.suspect(made.node("n1"), "connect: timed out")
+    assert len(context.sent) == 1
 
 
 def test_what_machines_do_after_they_let_it_in_makes_no_trouble_of_an_annealer() -> None:

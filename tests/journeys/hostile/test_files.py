@@ -21,7 +21,7 @@ from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.documents import files
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.jigs.ssh.link import NoKey, load_keys
+from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 from tests.journeys.hostile import spoiling
 
 SEED: Final = 20

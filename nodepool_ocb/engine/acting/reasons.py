@@ -1,0 +1,58 @@
+"""What may keep a noderole from starting, as codes; and one such reason in words. ``readiness`` finds them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+
+class Code(StrEnum):
+    """Why a noderole does not start."""
+
+    NODE_HELD = "NODE_HELD"  # somebody has set its node aside
+    PAUSED = "PAUSED"  # somebody has paused its deployment, one above it, or every annealer that is running
+    PROPOSED = "PROPOSED"
+    ROLLOUT_WAITING = "ROLLOUT_WAITING"  # PROPOSED, and a rollout commits it when its turn comes
+    ROLLOUT_LEFT_OUT = "ROLLOUT_LEFT_OUT"  # PROPOSED, and the rollout that was to commit it does not do so any more
+    DEPLOYMENT_PROPOSED = "DEPLOYMENT_PROPOSED"
+    FAILED = "FAILED"  # it is itself in ERROR
+    PARENT_ERROR = "PARENT_ERROR"
+    PARENT_WAITING = "PARENT_WAITING"
+    UNREADABLE = (
+        "UNREADABLE"  # a record or attributes that it depends on cannot be read: garbage, or of a later version
+    )
+    NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
+    NODE_SUSPECTED = "NODE_SUSPECTED"  # an annealer does not reach its node, and cannot tell if the machine is at fault
+    NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
+    NODE_DELETING = "NODE_DELETING"
+    NODE_FAILED = "NODE_FAILED"  # another task of the same run failed on its node
+    NODE_BUSY = "NODE_BUSY"
+    NODE_CLAIMED = "NODE_CLAIMED"  # a claim stands there, and nobody is at work by it as far as is known
+    INCOMPLETE = "INCOMPLETE"  # a znode that every claim needs is not there
+    CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that must wait for it is not settled yet
+    JIG_INACTIVE = "JIG_INACTIVE"
+    HOOK_PENDING = "HOOK_PENDING"
+    HOOK_REFUSED = "HOOK_REFUSED"  # its role refuses to be in its deployment as that is
+    RUN_UNKNOWN = "RUN_UNKNOWN"  # its annealer gave the node back, and does not know how the run ended
+    BACKOFF = "BACKOFF"
+    GIVEN_BACK = "GIVEN_BACK"  # it may start at any moment; an attempt at it ended without an outcome
+    NO_ANNEALER = "NO_ANNEALER"
+    DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
+    RUNNING = "RUNNING"  # an annealer works on it now
+    DONE = "DONE"  # ACTIVE, and nobody asked for more
+
+
+#: Of what is done, or at work: nothing is held back.
+NOTHING_TO_HOLD: Final = frozenset({Code.DONE, Code.DESTRUCTIVE_DONE, Code.RUNNING})
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One thing that holds a noderole back."""
+
+    code: Code
+    subject: str  # what holds it back: a noderole, a node, a deployment, a jig
+    since: float  # seconds since the epoch; 0 where nobody knows
+    text: str
+    advice: str

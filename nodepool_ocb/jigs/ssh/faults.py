@@ -1,0 +1,156 @@
+"""Every way in which reaching a machine can fail, and the party at fault: one table, which docs/jigs.md shows.
+
+A fault of this host is raised as ``OwnFault``, for it says nothing about any machine. A fault of the machine, or of the network
+path to it, is an ``Unreachable`` with its party. What the table does not know is a fault of the path.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+import paramiko
+
+from nodepool_ocb.jigs.jig import Party
+
+WORDS_CHARACTERS: Final = 500  # of a sentence of the machine or of a library about a failure
+GLUED: Final = "Error reading SSH protocol banner"  # paramiko says this and the cause with nothing in between
+NO_THREAD: Final = "can't start new thread"  # Python says this, and no class of exceptions does
+
+
+class OwnFault(Exception):
+    """This host failed to ask: that says nothing about any machine. ``step``: as of ``Unreachable``."""
+
+    def __init__(self, step: str, reason: str) -> None:
+        super().__init__(f"{step}: {reason}")
+        self.step = step
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One way to fail."""
+
+    step: str
+    fault: str  # its name, as the library has it
+    meaning: str
+    party: Party
+
+
+_OWN, _PATH, _MACHINE = Party.OWN, Party.PATH, Party.MACHINE
+NO_NAME: Final = ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")
+TABLE: Final = (
+    Row("key", "no key", "no file of `ssh.key_files` can be read", _OWN),
+    Row("thread", NO_THREAD, "this host cannot start another thread, here or in the SSH library", _OWN),
+    Row("memory", "MemoryError", "this host has no memory left", _OWN),
+    Row("ping", "silence", "no ICMP echo came back (`ssh.ping` alone)", _PATH),
+    Row("resolve", "EAI_AGAIN", "the resolver does not answer, or its server cannot", _OWN),
+    Row("resolve", "EAI_FAIL", "the resolver's server refuses to answer", _OWN),
+    Row("resolve", "EAI_MEMORY", "the resolver has no memory left", _OWN),
+    Row("resolve", "EAI_SYSTEM", "the resolver cannot ask: no files, no sockets", _OWN),
+    *(Row("resolve", name, "the name of a node that is alive is not known any more", _OWN) for name in NO_NAME),
+    *(Row("resolve", name, "the name of a node that is not alive is not known", _MACHINE) for name in NO_NAME),
+    Row("resolve", "ValueError", "the address in the node's record can be none", _MACHINE),
+    Row("resolve", "any other", "the resolver fails in another way", _OWN),
+    Row("connect", "EMFILE", "this process has no file descriptors left", _OWN),
+    Row("connect", "ENFILE", "this host has no file descriptors left", _OWN),
+    Row("connect", "ENOMEM", "the kernel has no memory left", _OWN),
+    Row("connect", "ENOBUFS", "the kernel has no buffers left", _OWN),
+    Row("connect", "EADDRNOTAVAIL", "this host has no port or no source address left", _OWN),
+    Row("connect", "EADDRINUSE", "this host has no port left", _OWN),
+    Row("connect", "EAFNOSUPPORT", "this host does not have that family of addresses", _OWN),
+    Row("connect", "EPERM", "a firewall of this host forbids it", _OWN),
+    Row("connect", "EACCES", "a firewall of this host forbids it", _OWN),
+    Row("connect", "ENETDOWN", "this host's network is down", _OWN),
+    Row("connect", "ENETUNREACH", "this host has no route to the machine", _OWN),
+    Row("connect", "ENETUNREACH", "this host has a route, and a router on it has none", _PATH),
+    Row("connect", "EHOSTUNREACH", "a router, or the last link, does not find the machine", _PATH),
+    Row("connect", "EHOSTDOWN", "the last link does not find the machine", _PATH),
+    Row("connect", "ETIMEDOUT", "nothing answers", _PATH),
+    Row("connect", "ECONNREFUSED", "the machine answers, and nothing listens", _MACHINE),
+    Row("connect", "ECONNRESET", "the machine ends the connection", _MACHINE),
+    Row("connect", "ECONNABORTED", "the machine ends the connection", _MACHINE),
+    Row("connect", "EPIPE", "the machine ends the connection", _MACHINE),
+    Row(
+        "connect", "no SSH", "the machine takes the connection, and speaks no SSH with us, or nothing at all", _MACHINE
+    ),
+    Row("connect", "any other", "the kernel fails in another way", _PATH),
+    Row("host key", "another key", "the machine shows another host key than the pinned one", _MACHINE),
+    Row("authenticate", "refused", "the machine takes none of the keys; see below", _MACHINE),
+    Row("run", "silence", "a connection that was open is silent for three keepalives", _PATH),
+    Row("run", "any other", "the login, the shell or the runner fails", _MACHINE),
+)
+
+
+def _by_number(step: str, source: object) -> Mapping[int, Party]:
+    """The party of each number of this step; where a fault has two rows, that of the second."""
+    return {getattr(source, row.fault): row.party for row in TABLE if row.step == step and hasattr(source, row.fault)}
+
+
+RESOLVER: Final = _by_number("resolve", socket)
+SOCKET: Final = _by_number("connect", errno)
+_NO_NAME: Final = frozenset(getattr(socket, name) for name in NO_NAME if hasattr(socket, name))
+
+
+def of_resolver(error: OSError | ValueError, alive: bool) -> Party:
+    """The party at fault where a name was not resolved; ``alive``: its node was reached before.
+
+    >>> again = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    >>> unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    >>> str(of_resolver(again, False)), str(of_resolver(unknown, True)), str(of_resolver(unknown, False))
+    ('own host', 'own host', 'machine')
+    """
+    if isinstance(error, ValueError):
+        return Party.MACHINE
+    if error.errno in _NO_NAME and alive:
+        return Party.OWN
+    return RESOLVER.get(error.errno or 0, Party.OWN)
+
+
+def of_connection(error: BaseException, routed: bool = True) -> Party:
+    """The party at fault where a connection was not made, or ended; ``routed``: this host has a route to the machine.
+
+    >>> str(of_connection(ConnectionRefusedError(errno.ECONNREFUSED, ""))), str(of_connection(TimeoutError("timed out")))
+    ('machine', 'path')
+    >>> str(of_connection(RuntimeError(NO_THREAD))), str(of_connection(OSError(errno.ENETUNREACH, ""), routed=False))
+    ('own host', 'own host')
+    """
+    causes = list(_causes(error))
+    if any(isinstance(each, OwnFault | MemoryError) or _no_thread(each) for each in causes):
+        return Party.OWN
+    numbers = [each.errno for each in causes if isinstance(each, OSError)]
+    if numbers == [errno.ENETUNREACH] and not routed:
+        return Party.OWN
+    if isinstance(error, OSError) or any(numbers):
+        return SOCKET.get(numbers[0] or 0, Party.PATH)
+    return Party.MACHINE  # it answered, and what it sent made no sense
+
+
+def _no_thread(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and str(error) == NO_THREAD
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and the one that paramiko's sentence of the banner hides."""
+    yield error
+    if isinstance(error, paramiko.SSHException) and str(error).startswith(GLUED) and error.__context__ is not None:
+        yield error.__context__
+
+
+def has_route(family: int, address: tuple[object, ...]) -> bool:
+    """Whether this host has a route to the address; no packet is sent."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asked:
+            asked.connect(address)
+    except OSError:
+        return False
+    return True
+
+
+def words(error: BaseException) -> str:
+    """What an error says, of bounded length."""
+    said = str(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    if said.startswith(GLUED) and said != GLUED:
+        said = f"{GLUED}: {said.removeprefix(GLUED)}"
+    return said[:WORDS_CHARACTERS]
