@@ -1,8 +1,8 @@
 """What is not in the files and goes, where somebody asks for that: in the deployments that the files have, and nowhere else.
 
 - Nothing of deployment ``system`` goes, nothing of task lists, and no deployment.
-- Of a node that the files have, noderoles go where the files say which it has; what these stand on stays, and so do the roles
-  that every new node gets, unless the files are ``whole``.
+- Of a node that the files have, noderoles go where the files say which it has. The roles that every new node gets stay, unless
+  the files are ``whole``; and so does whatever a noderole that stays depends on.
 - Nothing goes with something else that the files have, or that is elsewhere: that is refused.
 
 Pure.
@@ -64,17 +64,22 @@ def _nodes(plan: Planning, scope: set[str]) -> Iterator[NodeView]:
 
 
 def _noderoles(plan: Planning, scope: set[str]) -> Iterator[Vertex]:
-    """Those of nodes that are said to have others."""
+    """Those of nodes that are said to have others: neither said nor of every node, and nothing that stays depends on them."""
     said = {each.name for each in plan.wanted.noderoles()}
-    stays = {above for name in said if (v := plan.world.vertex(name)) for row in ancestors(v) for above in row}
-    for fqdn, node in sorted(plan.wanted.nodes.items()):
-        view = plan.world.nodes.get(fqdn)
-        for role, vertex in sorted(view.noderoles.items()) if view and node.noderoles is not None else ():
-            flags = plan.world.role_of(vertex).flags if role in plan.world.roles else ()
-            of_all = not plan.wanted.whole and not OF_NEW_NODES.isdisjoint(flags)
-            here = vertex.record.deployment in scope and vertex.record.task_run is None
-            if here and vertex.name not in said and vertex not in stays and not of_all:
-                yield vertex
+    listed = [fqdn for fqdn, node in sorted(plan.wanted.nodes.items()) if node.noderoles is not None]
+    views = [view for fqdn in listed if (view := plan.world.nodes.get(fqdn))]
+    here = [vertex for view in views for _, vertex in sorted(view.noderoles.items())]
+    staying = {vertex for name in said if (vertex := plan.world.vertex(name))} | {v for v in here if _of_all(plan, v)}
+    staying |= {above for vertex in list(staying) for row in ancestors(vertex) for above in row}
+    for vertex in here:
+        if vertex.record.deployment in scope and vertex.record.task_run is None and vertex not in staying:
+            yield vertex
+
+
+def _of_all(plan: Planning, vertex: Vertex) -> bool:
+    """Whether every new node gets its role, and the files do not say all that a node has."""
+    known = vertex.role in plan.world.roles and not plan.wanted.whole
+    return known and not OF_NEW_NODES.isdisjoint(plan.world.role_of(vertex).flags)
 
 
 def _refuse_more(allowed: set[str], going: Iterable[Vertex], what: str) -> None:

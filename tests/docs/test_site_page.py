@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from click.testing import Result
 
 from tests.docs.pages import EXIT_CODE, PROGRAM, ROOT, Fate, blocks
+
+NODE = re.compile(r"(?m)^delete +node +(web\d)\.example\.com")
 
 
 def test_the_page_of_site_files_works_as_printed(
@@ -28,4 +31,9 @@ def test_the_page_of_site_files_works_as_printed(
             assert (words[0], result.exit_code) == (PROGRAM, int(expected[1]) if expected else 0), result.output
             ran += 1
     assert ran == 6
+    pruned = ocb("apply", "-f", "site.yaml", "--prune", "--yes")
+    assert (pruned.exit_code, sorted(NODE.findall(pruned.stdout))) == (0, ["web3", "web4"]), "those of the table"
+    assert "nothing to do" in ocb("apply", "-f", "site.yaml", "--prune", "--yes").output
+    assert ocb("node", "import", "nodes.csv", "--deployment", "lab").exit_code == 0
+
     assert ocb("node", "list", "-o", "name").stdout.split() == [f"web{n}.example.com" for n in range(1, 5)]

@@ -103,6 +103,16 @@ def test_the_roles_that_every_new_node_gets_stay_unless_the_files_are_whole() ->
     assert "base@n2" not in _left(site, f"whole: true\n{text}")
 
 
+def test_what_the_roles_of_every_new_node_depend_on_stays_too() -> None:
+    """As with the shipped barclamps: the discovery role depends on roles that no file names."""
+    site = _site()
+    stored = site.world.roles["top"]
+    site.world.put_role("top", replace(stored, record=replace(stored.record, flags=("discovery",))))
+    text = "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {noderoles: []}, n2.example.com: {}}\n"
+    assert not _prune(site, text).steps
+    assert _left(site, f"whole: true\n{text}") == ["base@n2", "base@n3", "base@n4"]
+
+
 def test_what_would_take_something_along_that_stays_is_refused() -> None:
     site = _site()
     site.apply("site: 1\nnodes: {n3.example.com: {noderoles: {middle: {parents: [base@n2.example.com]}}}}\n")
