@@ -1,7 +1,7 @@
 """YAML to plain JSON values, read with suspicion: parser events become values here, and nothing else ever happens.
 
 - Scalars are those of YAML 1.2: ``yes``, ``on``, ``1:30`` and dates are text. Numbers with leading zeros are text too
-  (``0755`` and ``0000`` are no decimal numbers to whoever wrote them).
+  (``0755`` and ``0000`` are no decimal numbers to whoever wrote them). An integer stays one, however large.
 - Refused: duplicate keys, keys that are not text, tags, numbers beyond JSON, more than DEPTH levels, ALIASES aliases,
   NODES nodes with aliases and merge keys counted as often as they are used.
 - Every fault is collected, with its line; what is faulty is left out of the value.
@@ -24,10 +24,11 @@ DEPTH: Final = 50
 ALIASES: Final = 100
 TWICE: Final = 100  # keys of which the last counts
 NODES: Final = 100_000
+LONGEST_INT: Final = 300  # characters; about as large as the largest float
 
 Key: TypeAlias = tuple[str | int, ...]
 
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})|0x[0-9a-fA-F]{1,15}")
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
 _BEYOND_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _WORDS: Final = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
@@ -277,8 +278,7 @@ class _Reader:
         if text in _WORDS:
             return _WORDS[text]
         if _INT.fullmatch(text):
-            number = int(text, 0)
-            return number if -(1 << 63) <= number < 1 << 63 else self._too_large(event, key)
+            return int(text, 0) if len(text) <= LONGEST_INT else self._too_large(event, key)
         if _BEYOND_JSON.fullmatch(text):
             self._note(event, key, f"{text} is not a number in JSON; quote it if it is text")
         elif _FLOAT.fullmatch(text):
