@@ -5,7 +5,7 @@ A catalogue maps names to roles. Roles may name others that are imported later: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -164,6 +164,39 @@ def attribute_path(catalogue: Mapping[str, Role], role: str, key: str) -> str:
             f"role {role} declares nothing at {key}{did_you_mean(key, beside)}; see: nodepool-ocb role show {role}"
         )
     return key
+
+
+def slips(
+    catalogue: Mapping[str, Role], role: str, blob: Mapping[str, Json], before: Mapping[str, Json] | None = None
+) -> list[str]:
+    """A sentence for each value of a blob at a path that ``attribute_path`` refuses; what ``before`` has there is no slip.
+
+    Raises NotFound where the role is not known.
+    """
+    declared = sorted({attrib.map for attrib in attributes(catalogue, role).values()})
+    return [
+        f"role {role} declares nothing at {path}{did_you_mean(path, near) or _known(declared)}"
+        for path, near in _undeclared(declared, blob, "")
+        if blobs.at(before or {}, path) is blobs.MISSING
+    ]
+
+
+def _known(declared: Sequence[str]) -> str:
+    return f"; it has: {some(declared)}" if declared else "; it has no attribute"
+
+
+def _undeclared(declared: Collection[str], value: Mapping[str, Json], above: str) -> Iterator[tuple[str, list[str]]]:
+    """The paths of the values that no attribute has, and that lie beside one, or are no map at the top."""
+    for key, each in value.items():
+        path = f"{above}{key}"
+        beside = [place for place in declared if place.partition("/")[0] == path.partition("/")[0]]
+        if any(f"{path}/".startswith(f"{place}/") for place in declared):
+            continue
+        deeper = isinstance(each, Mapping) and not secrecy.is_secret(each)
+        if deeper and (not beside or any(place.startswith(f"{path}/") for place in declared)):
+            yield from _undeclared(declared, each, f"{path}/") if beside else ()
+        else:
+            yield path, beside or list(declared)
 
 
 def place(catalogue: Mapping[str, Role], role: str, key: str) -> str:

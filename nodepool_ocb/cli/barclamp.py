@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +10,15 @@ import click
 from nodepool_ocb.catalogue import importing
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
-from nodepool_ocb.cli.noderoles import outdated
+from nodepool_ocb.cli.noderoles import outdated, owners
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import roles, structure, unreadable
+from nodepool_ocb.engine.inputs import templates
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change
+from nodepool_ocb.model.records import Change, Role
+from nodepool_ocb.views import cluster
 from nodepool_ocb.views import roles as shown
 
 if TYPE_CHECKING:
@@ -75,10 +78,11 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
         finally:
             _complain(outcome[0].warnings if outcome else ())
         said = [] if dry_run else _outdated(opened, worlds[-1], {change.path for change in changes})
+        plain = _in_plain_text(opened, worlds[-1], outcome[0].roles)
     for problem in outcome[0].problems:
         output.say(f"left out: {problem}")
     session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
-    for sentence in said:
+    for sentence in (*said, *plain):
         output.say(sentence)
     if outcome[0].problems:
         rest = "everything else is imported" if outcome[0].roles else "nothing else is there"
@@ -111,6 +115,29 @@ def _outdated(opened: Session, before: World, changed: Collection[str]) -> list[
     if not any(vertex.role in concerned for vertex in before.vertices()):
         return []
     return outdated.sentences(opened, session.load(opened), lambda vertex: vertex.role in concerned)
+
+
+def _in_plain_text(opened: Session, before: World, imported: Mapping[str, Role]) -> list[str]:
+    """The places that hold plain text of what these roles declare as secret now, and did not before."""
+    known = _of(before) | dict(imported)
+    younger = [
+        name
+        for name in before.roles
+        if set(templates.secret(known, name)).difference(templates.secret(_of(before), name))
+    ]
+    if not younger:
+        return []
+    found = [f"{row.name}: {row.attribute}" for row in cluster.in_plain_text(owners.of(opened, before, younger), known)]
+    if not found:
+        return []
+    return [
+        f"warning: declared as secret now, and stored in plain text: {some(found)}; nodepool-ocb secret rotate encrypts"
+        " it. Change the secret itself, too: ZooKeeper's logs and the journal keep what stood there"
+    ]
+
+
+def _of(world: World) -> dict[str, Role]:
+    return {name: stored.record for name, stored in world.roles.items()}
 
 
 def _complain(warnings: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.cli.schedule import checks
 from nodepool_ocb.engine import deployments, nodes, structure, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.inputs.references import refuse_unresolvable
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
@@ -157,7 +158,8 @@ def unset(name: str, role: str, keys: Sequence[str], force: bool, yes: bool, dry
         places = [roles.place(known, role, key) for key in keys]
         after, below = given.unset(before, places), roles.template(known, role)
         roles.no_worse(known, role, before, after, below)
-        layers = {f"by default of role {role}": below, f"from deployment {name}": after}
+        quiet = concealing.places(known.values())
+        layers = {f"by default of role {role}": below, f"from deployment {name}": concealing.wrapped(after, quiet)}
         said[:] = [given.counting(layers, place) for place in places]
         return after
 

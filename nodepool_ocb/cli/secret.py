@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,21 +10,21 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output, sealing, session
+from nodepool_ocb.cli.kit.names import catalogue
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option
+from nodepool_ocb.cli.noderoles import owners
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.engine import unreadable
-from nodepool_ocb.engine.inputs.layers import BLOBS
+from nodepool_ocb.engine import attributes
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Conflict, Spoiled
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths, secrecy
-from nodepool_ocb.model.records import Change, Json, Set
+from nodepool_ocb.model.records import Change, Json, Role, Set
 from nodepool_ocb.views import cluster as shown
 
 if TYPE_CHECKING:
     from nodepool_ocb.secrecy.keyring import Keyring
     from nodepool_ocb.store.client.session import Session
-
-Owned = tuple[str, Json]  # whose attributes, and what they are
 
 
 @click.group(cls=Noun)
@@ -48,9 +48,13 @@ def keygen(file: Path) -> None:
 
 @command.command("list")
 def list_() -> None:
-    """Every secret: whose attribute it is, and which key opens it or what it refers to. Values are never shown."""
+    """Every secret: whose attribute it is, and which key opens it or what it refers to. Values are never shown.
+
+    Kind `plain` is what a role declares as secret now, and was stored before: `secret rotate` encrypts it.
+    """
     with session.session() as opened:
-        rows = shown.secrets(_owners(opened, session.load(opened)), sealing.secrets().keys().ids)
+        world = session.load(opened)
+        rows = shown.secrets(owners.of(opened, world), catalogue(world), sealing.secrets().keys().ids)
     output.things(rows, ("name", "attribute", "kind", "key", "state", "reference"))
 
 
@@ -59,7 +63,8 @@ def list_() -> None:
 def rotate(dry_run: bool) -> None:
     """Encrypt anew, by the first key of the file, what older keys encrypted; then these may go.
 
-    Nothing is outdated by it. It may be stopped and repeated, and ends with 1 where something cannot be opened.
+    Nothing is outdated by that. It may be stopped and repeated, and ends with 1 where something cannot be opened.
+    What stands in plain text, and roles declare as secret now, is encrypted too; a noderole that sees it is outdated by that.
     """
     left: dict[str, str] = {}
 
@@ -82,15 +87,26 @@ def rotate(dry_run: bool) -> None:
 
 def _anew(opened: Session, world: World, keys: Keyring, left: dict[str, str]) -> Iterator[Change]:
     """The changes; ``left`` takes what cannot be opened."""
+    known = catalogue(world)
     for key, stored in sorted(world.deployment_roles.items()):
-        name = f"{key[1]} in {key[0]}"
-        user, system = (_by(keys, name, layer, left) for layer in (stored.record.user, stored.record.system))
+        name, role = f"{key[1]} in {key[0]}", key[1]
+        user, system = (
+            _by(keys, name, _encrypted(keys, known, role, layer), left)
+            for layer in (stored.record.user, stored.record.system)
+        )
         if (user, system) != (stored.record.user, stored.record.system):
             yield Set(paths.deployment_role(*key), replace(stored.record, user=user, system=system), stored.version)
-    for name, path, value, version in _blobs(opened, world):
-        after = _by(keys, name, value, left)
-        if after != value:
-            yield Set(path, after, version)
+    for each in owners.blobs(opened, world):
+        after = _by(keys, each.name, _encrypted(keys, known, each.role, each.value), left)
+        if after != each.value:
+            yield Set(each.path, after, each.version)
+
+
+def _encrypted(keys: Keyring, known: Mapping[str, Role], role: str, value: Json) -> Json:
+    """The same, with what stands in plain text where the role declares a secret encrypted."""
+    for place, plain in concealing.plain(known, role, value):
+        value = attributes.write(value, place, keys.encrypt(place, plain))
+    return value
 
 
 def _by(keys: Keyring, name: str, value: Json, left: dict[str, str]) -> Json:
@@ -104,31 +120,3 @@ def _by(keys: Keyring, name: str, value: Json, left: dict[str, str]) -> Json:
             return {secrecy.KEY: text}
 
     return secrecy.replaced(value, anew)
-
-
-def _owners(opened: Session, world: World) -> Iterator[Owned]:
-    for name, role in sorted(world.roles.items()):
-        yield f"role {name}", role.record.template
-    for (deployment, name), stored in sorted(world.deployment_roles.items()):
-        yield f"{name} in {deployment} (user)", stored.record.user
-        yield f"{name} in {deployment} (system)", stored.record.system
-    for name, _, value, _ in _blobs(opened, world):
-        yield name, value
-
-
-def _blobs(opened: Session, world: World) -> Iterator[tuple[str, str, Json, int]]:
-    """Whose, where, what, and the version: the attributes of all noderoles; what cannot be decoded is said, and left out."""
-    from nodepool_ocb.store.client import codec
-
-    vertices = sorted(world.vertices(), key=lambda each: each.name)
-    wanted = [
-        (f"{vertex.name} ({layer})", path)
-        for vertex in vertices
-        for layer, path in zip(BLOBS, unreadable.blobs(vertex), strict=True)
-    ]
-    for (name, path), znode in zip(wanted, opened.get_many([path for _, path in wanted]), strict=True):
-        try:
-            if znode is not None:
-                yield name, path, codec.attributes(znode), znode.version
-        except Spoiled as wrong:
-            output.say(f"warning: {wrong}")

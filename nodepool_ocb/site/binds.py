@@ -13,7 +13,7 @@ from nodepool_ocb.engine.world import Vertex, node_of
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Check, Create, Role, Set, State
-from nodepool_ocb.site import sealed
+from nodepool_ocb.site import given
 from nodepool_ocb.site.steps import Planning
 from nodepool_ocb.site.wanted import Blob, Commitment, WantedNoderole
 
@@ -104,7 +104,7 @@ def _clusters(plan: Planning, each: WantedNoderole, counts: str) -> Iterator[str
 # -- attributes --
 
 
-def given(plan: Planning) -> None:
+def attributed(plan: Planning) -> None:
     """Each has the attributes that its user is to give it; raises Invalid for what its role's schemas refuse."""
     catalogue = plan.catalogue
     for each in plan.wanted.noderoles():
@@ -122,8 +122,7 @@ def _give(plan: Planning, each: WantedNoderole, user: Blob, catalogue: Mapping[s
     shared = plan.world.deployment_roles[key]
     below = attributes.merge(rules.template(catalogue, each.role), shared.record.user)
     path, kept = paths.user(each.role, each.fqdn), plan.kept.get(paths.user(each.role, each.fqdn))
-    sealed.refuse(plan.world, catalogue, each.role, user, kept.value if kept else {})
-    rules.checked(catalogue, each.role, user, below)
+    given.refuse(plan, each.role, user, below, kept.value if kept else {})
     version = None if kept is None else kept.version
     change: Change = Create(path, user) if version is None else Set(path, user, version)
     here = Check(paths.noderole(each.role, each.fqdn), vertex.version)

@@ -6,16 +6,21 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from nodepool_ocb.catalogue import rules
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import deployments, roles, unreadable
 from nodepool_ocb.engine.binding import parents
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Deployment, Json, Node, Role, State
+from nodepool_ocb.site.given import problems
 from nodepool_ocb.site.wanted import Blob, Commitment
 
 FORMAT: Final = 1
@@ -46,7 +51,7 @@ def document(
     """The site file of these nodes; ``kept`` has the attributes that users gave, by their path.
 
     ``whole``: with every deployment, and to be made again as it is; ``catalogue``: with the roles. Raises Conflict where a
-    record cannot be read.
+    record cannot be read, and where an attribute that is secret stands in plain text.
     """
     unreadable.refuse(world, sorted(world.unreadable))
     lines = {line for view in views for line in _deployments_of(world, view)}
@@ -54,6 +59,10 @@ def document(
     made: dict[str, Json] = {"site": FORMAT}
     if whole:
         made["whole"] = True
+    given = list(_given(world, names, views, kept))
+    _refuse_plain(world, given)
+    if _refused_by_now(world, given):
+        made["as_stored"] = True
     if catalogue:
         made["roles"] = {
             name: _role(world.roles[name].record) for name in sorted(world.roles) if not _of_task(world, name)
@@ -63,6 +72,44 @@ def document(
     made["deployments"] = {name: said for name, said in found.items() if name != deployments.SYSTEM or said}
     made["nodes"] = {view.name: _node(view, kept) for view in views if view.record is not None}
     return made
+
+
+#: Whose attributes, of which role, and what they are.
+Given = tuple[str, str, Blob]
+
+
+def _given(
+    world: World, deployments: Collection[str], views: Iterable[NodeView], kept: Mapping[str, Blob]
+) -> Iterator[Given]:
+    """All attributes that are written down."""
+    for (deployment, role), stored in sorted(world.deployment_roles.items()):
+        if deployment in deployments and not _of_task(world, role):
+            yield f"{role} in {deployment}", role, stored.record.user
+    for view in views:
+        for vertex in noderoles(view):
+            if user := kept.get(paths.user(vertex.role, view.name)):
+                yield vertex.name, vertex.role, user
+
+
+def _refuse_plain(world: World, given: Iterable[Given]) -> None:
+    """A file with plain text of a secret could not be applied, and would tell it."""
+    catalogue = {name: stored.record for name, stored in world.roles.items()}
+    found = [f"{name}: {place}" for name, role, user in given for place, _ in concealing.plain(catalogue, role, user)]
+    if found:
+        raise Conflict(
+            f"secret, and stored in plain text since before that was declared: {some(found)}; first:"
+            " nodepool-ocb secret rotate encrypts it (nodepool-ocb secret list names all)"
+        )
+
+
+def _refused_by_now(world: World, given: Iterable[Given]) -> bool:
+    """Whether `apply` would refuse some of it: roles declare other names than they did, or have other schemas."""
+    catalogue = {name: stored.record for name, stored in world.roles.items()}
+    return any(
+        next(problems(catalogue, role, user, rules.template(catalogue, role), {}), None) is not None
+        for _, role, user in given
+        if role in catalogue
+    )
 
 
 def _deployments_of(world: World, view: NodeView) -> list[str]:

@@ -57,7 +57,7 @@ def plan(
     tree.configured(planning)
     machines.made_and_changed(planning)
     binds.bound(planning)
-    binds.given(planning)
+    binds.attributed(planning)
     binds.committed(planning)
     tree.committed(planning)
     planning.packing.close()

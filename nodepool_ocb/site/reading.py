@@ -38,7 +38,7 @@ def read(documents: Iterable[Document]) -> Wanted:
         reader.read(document)
     if reader.problems:
         raise Invalid(reader.problems)
-    return Wanted(reader.roles, reader.deployments, reader.nodes, reader.whole)
+    return Wanted(reader.roles, reader.deployments, reader.nodes, reader.whole, reader.as_stored)
 
 
 class _Reader:
@@ -46,7 +46,7 @@ class _Reader:
         self.roles: dict[str, WantedRole] = {}
         self.deployments: dict[str, WantedDeployment] = {}
         self.nodes: dict[str, WantedNode] = {}
-        self.whole = False
+        self.whole = self.as_stored = False
         self.problems: list[str] = []
 
     def read(self, document: Document) -> None:
@@ -55,6 +55,7 @@ class _Reader:
         if found:
             return
         self.whole |= document.value.get("whole", False)
+        self.as_stored |= document.value.get("as_stored", False)
         for name, raw in _of(document, "roles"):
             record = self._role(document, name, raw)
             if record is not None:

@@ -13,7 +13,7 @@ from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import DeploymentState, Role, State
-from nodepool_ocb.site import sealed
+from nodepool_ocb.site import given
 from nodepool_ocb.site.steps import Planning
 from nodepool_ocb.site.wanted import Blob, WantedDeployment
 
@@ -133,8 +133,8 @@ def _configure(plan: Planning, catalogue: Mapping[str, Role], name: str, role: s
             f" proposed meanwhile; or first: nodepool-ocb deployment propose {name}"
         )
     if user:
-        sealed.refuse(plan.world, catalogue, role, user, stored.record.user if stored else {})
-        rules.checked(catalogue, role, user, rules.template(catalogue, role))
+        before = stored.record.user if stored else {}
+        given.refuse(plan, role, user, rules.template(catalogue, role), before)
     verb = "create" if stored is None else "change"
     changes = deploymentroles.configured(plan.world, name, role, user or {})
     plan.take(changes, verb, "deployment role", f"{role} in {name}", user or {})

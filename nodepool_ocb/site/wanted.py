@@ -101,12 +101,16 @@ class WantedNode(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """All that site files say. ``whole``: a node that is made gets what they say, and no role of its own accord."""
+    """All that site files say. ``whole``: a node that is made gets what they say, and no role of its own accord.
+
+    ``as_stored``: attributes are taken as they are, though no role declares them or a schema refuses them.
+    """
 
     roles: Mapping[str, WantedRole] = {}
     deployments: Mapping[str, WantedDeployment] = {}
     nodes: Mapping[str, WantedNode] = {}
     whole: bool = False
+    as_stored: bool = False
 
     def noderoles(self) -> list[WantedNoderole]:
         """All of them, by node."""

@@ -94,6 +94,14 @@ def rows(changes: Iterable[Change], parse: Parse, before: Before | None = None) 
     return tuple(row for change in changes if (row := _row(change, parse, before or {})) is not None)
 
 
+def concealed(row: ChangeRow, secret: Callable[[str], bool]) -> ChangeRow:
+    """The same without the values of the attributes of which ``secret`` says so."""
+    if row.fields is msgspec.UNSET or row.kind not in differences.OF_ATTRIBUTES:
+        return row
+    fields = tuple(differences.concealed(each) if secret(each.field) else each for each in row.fields)
+    return msgspec.structs.replace(row, fields=fields)
+
+
 def _row(change: Change, parse: Parse, before: Before) -> ChangeRow | None:
     if isinstance(change, Check | Raise | Append):
         return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.model import secrecy
-from nodepool_ocb.model.records import Json
+from nodepool_ocb.model.records import Json, Role
 from nodepool_ocb.views.view import View, plain
 
 SHOWN: Final = 4000  # characters of what a record holds, in a table; the other forms have all
@@ -100,15 +101,33 @@ class SecretRow(View, frozen=True, kw_only=True):
 
     name: str  # whose: "db@n1.example.com (user)", "db in web (user)", "role db"
     attribute: str  # its place: a/b/c
-    kind: str  # enc, file, env or vault
+    kind: str  # enc, file, env or vault; plain where it is no secret yet, and declared as one
     key: str | None  # the id of the key that encrypted it
     state: str | None  # of that key here: newest, older or missing
     reference: str | None
 
 
-def secrets(owned: Iterable[tuple[str, Json]], keys: Sequence[str]) -> list[SecretRow]:
+#: Whose attributes, of which role, and what they are.
+Owned = tuple[str, str, Json]
+
+
+def secrets(owned: Iterable[Owned], catalogue: Mapping[str, Role], keys: Sequence[str]) -> list[SecretRow]:
     """Every secret in these attributes by whose they are; ``keys``: the ids that are here, the newest first."""
-    return [_secret(name, place, text, keys) for name, value in owned for place, text in secrecy.found(value)]
+    return [
+        row
+        for name, role, value in owned
+        for row in (
+            *(_secret(name, place, text, keys) for place, text in secrecy.found(value)),
+            *in_plain_text([(name, role, value)], catalogue),
+        )
+    ]
+
+
+def in_plain_text(owned: Iterable[Owned], catalogue: Mapping[str, Role]) -> Iterator[SecretRow]:
+    """What roles declare as secret, and stands there in plain text."""
+    for name, role, value in owned:
+        for place, _ in concealing.plain(catalogue, role, value):
+            yield SecretRow(name=name, attribute=place, kind="plain", key=None, state=None, reference=None)
 
 
 def _secret(name: str, place: str, text: str, keys: Sequence[str]) -> SecretRow:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from nodepool_ocb.engine import aside, deployments
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Deployment, DeploymentState, Json, State
 from nodepool_ocb.views.view import View
@@ -90,11 +91,12 @@ def _paused(world: World, name: str, now: float) -> str | None:
 
 def document(world: World, name: str, now: float) -> DeploymentDocument:
     """One that is there."""
+    declared = concealing.of_world(world)
     roles = [
         Configured(
             role=role,
-            user=stored.record.user,
-            system=stored.record.system,
+            user=concealing.wrapped(stored.record.user, declared),
+            system=concealing.wrapped(stored.record.system, declared),
             hooks=stored.record.hooks,
             refused=stored.record.refused,
         )

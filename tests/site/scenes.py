@@ -8,7 +8,7 @@ from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents import written
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Deployment, DeploymentState, Json, Role, Set
+from nodepool_ocb.model.records import Attrib, Change, Create, Deployment, DeploymentState, Json, Role, Set
 from nodepool_ocb.site import exporting, reading
 from nodepool_ocb.site.course import advance, copied
 from nodepool_ocb.site.plan import Plan, plan
@@ -16,9 +16,9 @@ from nodepool_ocb.site.wanted import Circumstances, Kept, Wanted
 
 #: top needs middle, which needs base; member is a cluster, and all needs every member.
 ROLES = {
-    "base": Role(barclamp="b", jig="noop"),
+    "base": Role(barclamp="b", jig="noop", attribs=(Attrib(name="size", map="size"),)),
     "middle": Role(barclamp="b", jig="noop", requires=("base",)),
-    "top": Role(barclamp="b", jig="noop", requires=("middle",)),
+    "top": Role(barclamp="b", jig="noop", requires=("middle",), attribs=(Attrib(name="a", map="a"),)),
     "member": Role(barclamp="b", jig="noop", flags=("cluster",)),
     "all": Role(barclamp="b", jig="noop", requires=("member",)),
     "once": Role(barclamp="b", jig="noop", flags=("destructive",)),

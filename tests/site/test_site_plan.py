@@ -13,7 +13,7 @@ from nodepool_ocb.engine import binding, commands
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError
 from nodepool_ocb.model.drift import Checks
-from nodepool_ocb.model.records import Check, DeploymentState, State
+from nodepool_ocb.model.records import Attrib, Check, DeploymentState, State
 from nodepool_ocb.site.course import advance
 from tests.site.scenes import NOW, ROLES, Scene, empty, wanted, with_roles
 
@@ -299,3 +299,57 @@ def test_nothing_is_taken_from_who_asks_only_what_would_be() -> None:
     before = site.export()
     site.plan(SITE, NOW)
     assert site.export() == before
+
+
+FILE = """\
+site: 1
+{0}deployments:
+  lab: {{roles: {{base: {{user: {1}}}}}}}
+nodes: {{n1.x.y: {{deployment: lab, noderoles: {{top: {{user: {2}}}}}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "top", "sentence"),
+    [
+        ("{sise: 1}", "{}", r"deployments\.lab: role base declares nothing at sise; did you mean `size`"),
+        ("{}", "{b: 1}", r"role top declares nothing at b; it has: a"),
+        ("{size: 1, other: 2}", "{}", "role base declares nothing at other"),
+    ],
+)
+def test_a_name_that_set_refuses_is_refused_but_not_where_it_stood_already(base: str, top: str, sentence: str) -> None:
+    site = Scene(with_roles())
+    with pytest.raises(Invalid, match=sentence):
+        site.plan(FILE.format("", base, top))
+    site.apply(FILE.format("as_stored: true\n", base, top))
+    site.apply(FILE.format("", "{size: 9}", "{a: 1}"))
+    assert site.world.deployment_roles["lab", "base"].record.user == {"size": 9}
+
+
+def test_what_roles_do_not_declare_any_more_is_in_the_export_and_can_be_applied() -> None:
+    site = Scene(with_roles())
+    site.apply(FILE.format("", "{size: 1}", "{a: 1}"))
+    assert "as_stored" not in site.exported()
+    for role, attrib in (
+        ("base", Attrib(name="bulk", map="bulk")),
+        ("top", Attrib(name="a", map="a", schema={"type": "string"})),
+    ):
+        stored = site.world.roles[role]
+        site.world.put_role(role, replace(stored, record=replace(stored.record, attribs=(attrib,))))
+    exported = site.exported()
+    assert "as_stored: true" in exported
+    made = Scene(empty())
+    found = made.apply(exported)
+    assert [note for note in found.notes if "as it was stored" in note]
+    assert made.exported() == exported
+
+
+def test_plain_text_of_a_secret_is_in_no_export() -> None:
+    site = Scene(with_roles())
+    site.apply(FILE.format("", "{size: hunter22}", "{}"))
+    stored = site.world.roles["base"]
+    secret = Attrib(name="size", map="size", secret=True)
+    site.world.put_role("base", replace(stored, record=replace(stored.record, attribs=(secret,))))
+    with pytest.raises(Conflict, match=r"base in lab: size; first: nodepool-ocb secret rotate") as refused:
+        site.exported()
+    assert "hunter22" not in str(refused.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.follow import Following
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.selecting import selector_option
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.views.history import entries, happenings
 from nodepool_ocb.views.history.entries import EntryRow, Wanted
@@ -112,12 +114,14 @@ class _Source:
         fresh = [number for number in numbers if number > last]
         if self._last is not None and fresh and fresh[0] > last + 1:
             output.say(f"warning: {fresh[0] - last - 1} entries after number {last} are not kept any more")
-        found = []
+        found, secret = [], partial(concealing.covers, concealing.of_world(self._cache.world))
         for read in journal.read(self._opened, fresh):
             if read.entry is None:
                 output.say(f"warning: this entry cannot be read: {read.problem}")
-            elif (row := entries.chosen(EntryRow(number=read.number, record=read.entry), self._wanted)) is not None:
-                found.append(row)
+                continue
+            row = EntryRow(number=read.number, record=entries.concealed(read.entry, secret))
+            if (chosen := entries.chosen(row, self._wanted)) is not None:
+                found.append(chosen)
         self._last = max([last, *fresh])
         return found
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.engine.inputs import concealing
+from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Role
 from nodepool_ocb.views.history import entries
 from nodepool_ocb.views.history.entries import EntryRow
 
@@ -20,16 +25,29 @@ AT_ONCE: Final = 200  # entries that are read
 
 
 def newest_first(opened: Session, warn: bool = True) -> Iterator[EntryRow]:
-    """Every entry; one that cannot be read is named, if ``warn``, and left out."""
+    """Every entry; one that cannot be read is named, if ``warn``, and left out.
+
+    What roles declare as secret now is hidden, also where it was noted in plain text.
+    """
     from nodepool_ocb.store import journal
 
+    secret = partial(concealing.covers, concealing.places(_roles(opened)))
     numbers = journal.numbers(opened)[::-1]
     for start in range(0, len(numbers), AT_ONCE):
         for read in journal.read(opened, numbers[start : start + AT_ONCE]):
             if read.entry is not None:
-                yield EntryRow(number=read.number, record=read.entry)
+                yield EntryRow(number=read.number, record=entries.concealed(read.entry, secret))
             elif warn:
                 output.say(f"warning: this entry cannot be read: {read.problem}")
+
+
+def _roles(opened: Session) -> Iterator[Role]:
+    from nodepool_ocb.store.client import codec
+
+    for znode in opened.get_many([paths.role(name) for name in opened.children(paths.ROLES) or ()]):
+        with suppress(Invalid):  # `status` names what cannot be read
+            if znode is not None:
+                yield codec.decode(Role, znode)
 
 
 def names(opened: Session, asked: Sequence[str], strict: bool = True) -> None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from nodepool_ocb.cli.kit.options import asked
+from nodepool_ocb.engine.inputs import concealing
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Entry
@@ -46,7 +49,14 @@ def rows(changes: Iterable[Change]) -> tuple[ChangeRow, ...]:
     """Changes as people name them, with what is known of before."""
     from nodepool_ocb.store import worldpaths
 
-    return shown.rows(changes, worldpaths.parse, cast("shown.Before", _kept("before")))
+    found = shown.rows(changes, worldpaths.parse, cast("shown.Before", _kept("before")))
+    declared = [str(place) for place in _kept("secret")]
+    return tuple(shown.concealed(row, partial(concealing.covers, declared)) for row in found) if declared else found
+
+
+def declare(world: World) -> None:
+    """Keep which places the roles declare as secret: their values are neither shown nor noted."""
+    _kept("secret").update(dict.fromkeys(concealing.of_world(world)))
 
 
 def note(opened: Session, changes: Sequence[Change], replaced: Sequence[Znode]) -> Entry | None:

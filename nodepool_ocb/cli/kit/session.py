@@ -83,6 +83,7 @@ def load(opened: Session) -> World:
 
     opened.sync()
     world = tree.load(opened)
+    journal.declare(world)
     for reason in world.unreadable.values():
         say(f"warning: this record cannot be read: {reason}")
     return world

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.names import catalogue, noderole_of
@@ -13,7 +14,9 @@ from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.sealing import reveal_option
 from nodepool_ocb.cli.noderoles import outdated, runs
 from nodepool_ocb.engine import inputs
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.inputs.effective import Effective, below, effective, unlike
+from nodepool_ocb.engine.inputs.layers import Brought
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
@@ -57,7 +60,7 @@ def attributes(
             _changed(opened, world, vertex)
             return
         if two is not None:
-            _compare_runs(opened, vertex, *two)
+            _compare_runs(opened, world, vertex, *two)
             return
         if other is not None:
             _compare(opened, world, (vertex, noderole_of(world, other)), places)
@@ -78,7 +81,14 @@ def _compare(opened: Session, world: World, both: tuple[Vertex, Vertex], places:
     output.text(document, "\n".join(shown.compared(document)))
 
 
-def _compare_runs(opened: Session, vertex: Vertex, one: str, other: str) -> None:
+def concealed(brought: Iterable[Brought], declared: frozenset[str]) -> Iterator[Brought]:
+    """The layers without what is declared as secret and stands there in plain text."""
+    for each in brought:
+        values = concealing.wrapped(each.layer.values, declared)
+        yield replace(each, layer=replace(each.layer, values=values))
+
+
+def _compare_runs(opened: Session, world: World, vertex: Vertex, one: str, other: str) -> None:
     from nodepool_ocb.store.client import blobs
 
     recorded = runs.recorded(opened, vertex)
@@ -95,7 +105,8 @@ def _compare_runs(opened: Session, vertex: Vertex, one: str, other: str) -> None
     for name in (one, other):
         if given[name].reason and not same:
             raise NotFound(f"what {name} was given is not known: {given[name].reason}")
-    document = shown.of_runs(one, other, [] if same else inputs.between(given[one], given[other]))
+    found = [] if same else inputs.between(given[one], given[other])
+    document = shown.of_runs(one, other, outdated.concealed(found, concealing.of_world(world)))
     if not document.differences:
         output.say(f"{one} and {other} were given the same")
     output.text(document, "\n".join(shown.compared(document)))
@@ -124,7 +135,8 @@ def _of(
     read = blobs.attributes(opened, sources.blobs)
     if reveal:
         read = {path: sealing.revealed(blob) for path, blob in read.items()}
-    found = effective(inputs.brought(sources, read))
+    brought = list(inputs.brought(sources, read))
+    found = effective(brought if reveal else concealed(brought, concealing.of_world(world)))
     known = catalogue(world)
     wanted = [rules.place(known, vertex.role, each) for each in places]
     for place in wanted if strict else ():

@@ -132,7 +132,7 @@ def show(name: str, reveal: bool) -> None:
     """One noderole: its record, its neighbours, its attributes, and its runs."""
     with session.session() as opened:
         vertex = noderole_of(session.load(opened), name)
-        layers, recorded = runs.attributes(opened, vertex), runs.recorded(opened, vertex)
+        layers, recorded = runs.attributes(opened, vertex, reveal=reveal), runs.recorded(opened, vertex)
     document = shown.document(vertex, sealing.shown(layers) if reveal else layers, recorded)
     tables = [output.fields(document, document.attributes, but=("attributes", "runs"))]
     if document.runs:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.engine import inputs, unreadable
+from nodepool_ocb.engine.inputs import Difference, concealing
 from nodepool_ocb.engine.inputs.layers import BLOBS
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
@@ -76,10 +79,18 @@ def rows(opened: Session, world: World, found: Outdated) -> list[OutdatedRow]:
     from nodepool_ocb.store.client import blobs
 
     kept = blobs.given(opened, [paths.given(vertex.role, vertex.node.name) for vertex in found.vertices])
+    declared = concealing.of_world(world)
     return [
-        shown.outdated(vertex, inputs.differences(world, vertex, found.blobs, before))
+        shown.outdated(vertex, concealed(inputs.differences(world, vertex, found.blobs, before), declared))
         for vertex, before in zip(found.vertices, kept, strict=True)
     ]
+
+
+def concealed(found: Iterable[Difference], declared: frozenset[str]) -> Iterator[Difference]:
+    """The differences without the values of what is declared as secret."""
+    for each in found:
+        before, now = (UNSET if value is UNSET else concealing.IN_PLACE for value in (each.before, each.now))
+        yield replace(each, before=before, now=now) if concealing.covers(declared, each.what) else each
 
 
 def sentences(opened: Session, world: World, concerned: Callable[[Vertex], bool]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nodepool_ocb.engine import drift, unreadable
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
@@ -62,14 +63,16 @@ def newest_check(opened: Session, vertex: Vertex, above: int) -> tuple[str, Run]
     return found[-1] if found else None
 
 
-def attributes(opened: Session, vertex: Vertex) -> Layers:
-    """The noderole's own layers."""
+def attributes(opened: Session, vertex: Vertex, *, reveal: bool = False) -> Layers:
+    """The noderole's own layers; with what is secret in plain text only to ``reveal`` it."""
     from nodepool_ocb.store.client import codec
 
     role, fqdn = vertex.role, vertex.node.name
     layers = {"user": paths.user(role, fqdn), "system": paths.system(role, fqdn), "wall": paths.wall(role, fqdn)}
     znodes = opened.get_many(list(layers.values()))
-    return Layers(**{layer: codec.attributes(znode) for layer, znode in zip(layers, znodes, strict=True)})
+    declared = frozenset() if reveal else concealing.of_world(vertex.node.world)
+    found = {layer: codec.attributes(znode) for layer, znode in zip(layers, znodes, strict=True)}
+    return Layers(**{layer: concealing.wrapped(blob, declared) for layer, blob in found.items()})
 
 
 def spoiled(opened: Session, vertex: Vertex) -> dict[str, str]:

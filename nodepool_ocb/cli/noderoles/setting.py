@@ -16,6 +16,7 @@ from nodepool_ocb.cli.kit.selecting import Noderoles, selector_option
 from nodepool_ocb.cli.noderoles import runs
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine import attributes, deployments, structure
+from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.inputs.references import refuse_unresolvable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import limits, paths
@@ -172,4 +173,6 @@ def _what_counts(opened: Session, vertex: Vertex, places: Mapping[str, None]) ->
         "from hooks": own.system,
         "from its user": own.user,
     }
-    return (given.counting(layers, place) for place in places)
+    declared = concealing.of_world(world)
+    shown = {name: concealing.wrapped(blob, declared) for name, blob in layers.items()}
+    return (given.counting(shown, place) for place in places)

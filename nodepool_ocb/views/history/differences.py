@@ -16,6 +16,7 @@ from nodepool_ocb.views.view import View
 
 SECRET: Final = "(secret)"
 MARK: Final = "$secret"  # the one key of what stands for a secret
+OF_ATTRIBUTES: Final = frozenset({"attributes", "deployment role"})  # the kinds of records whose fields are attributes
 LONGEST: Final = 200  # characters of a value in JSON
 QUIET: Final = frozenset({"schema", "since", "by", "hooks", "changed", "generation", "epoch"})  # of every change
 
@@ -65,6 +66,16 @@ def fields(old: Mapping[str, Json], new: Mapping[str, Json], but: frozenset[str]
     return tuple(
         _row(path, one, other) for path, one, other in differing if not _unfolds(path, one, other, {*was, *will})
     )
+
+
+def concealed(row: FieldRow) -> FieldRow:
+    """The same without its values, as where its field is declared as secret.
+
+    >>> concealed(FieldRow(field="db/password", old="x")).words
+    'db/password: (secret) -> -'
+    """
+    old, new = (each if each is msgspec.UNSET or each is None else SECRET for each in (row.old, row.new))
+    return FieldRow(field=row.field, old=old, new=new)
 
 
 def _unfolds(path: str, old: Json, new: Json, known: Collection[str]) -> bool:

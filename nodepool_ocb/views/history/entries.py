@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
-from nodepool_ocb.model.journal import Effect, Entry
-from nodepool_ocb.views.history.differences import FieldRow
+from nodepool_ocb.model.journal import Difference, Effect, Entry
+from nodepool_ocb.views.history import differences
+from nodepool_ocb.views.history.differences import OF_ATTRIBUTES, FieldRow
 from nodepool_ocb.views.view import View
 
 LISTED = 3  # subjects in a line
@@ -91,6 +93,19 @@ def about(subject: str, names: Collection[str]) -> bool:
     whole = subject.removesuffix(" (user)")
     parts = {subject, whole, whole.rpartition("@")[2], whole.partition("/")[0], whole.rpartition(" in ")[2]}
     return not parts.isdisjoint(names)
+
+
+def concealed(entry: Entry, secret: Callable[[str], bool]) -> Entry:
+    """The same without the values of the attributes of which ``secret`` says so."""
+    return replace(entry, changes=tuple(_concealed(each, secret) for each in entry.changes))
+
+
+def _concealed(effect: Effect, secret: Callable[[str], bool]) -> Effect:
+    if effect.kind not in OF_ATTRIBUTES or not any(secret(each.field) for each in effect.fields):
+        return effect
+    rows = (FieldRow(field=each.field, old=each.old, new=each.new) for each in effect.fields)
+    hidden = (differences.concealed(each) if secret(each.field) else each for each in rows)
+    return replace(effect, fields=tuple(Difference(field=each.field, old=each.old, new=each.new) for each in hidden))
 
 
 def line(row: EntryRow, when: str) -> EntryLine:
