@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.ranges import is_name
-from nodepool_ocb.model.records import Change, Check, Create, Deployment, DeploymentState, Set, State
+from nodepool_ocb.model.records import Change, Check, Create, Deployment, DeploymentState, Pointer, Set, State
 
 SYSTEM: Final = "system"
 OF_TASKS: Final = (
@@ -74,6 +74,82 @@ def changeable(world: World, vertex: Vertex) -> Check:
     return Check(paths.deployment(name), stored.version)
 
 
+# -- what is driven in a deployment --
+
+
+class Driver(NamedTuple):
+    """A kind of work that annealers drive in a deployment, as the guards below see it."""
+
+    name: str
+    pointers: Callable[[World], Mapping[str, Stored[Pointer]]]
+    path: Callable[[str], str]  # of the pointer of a deployment
+    end: str  # the command that ends it; {} is the deployment
+
+
+ROLLOUT: Final = Driver(
+    "rollout", lambda world: cast("Any", world.rollouts), paths.rollouts, "nodepool-ocb rollout cancel {}"
+)
+TASKS: Final = Driver(
+    "tasks run", lambda world: cast("Any", world.task_runs), paths.task_runs, "nodepool-ocb tasks stop {}"
+)
+DRIVERS: Final = (ROLLOUT, TASKS)
+
+
+def refuse_driven(world: World, vertices: Iterable[Vertex]) -> None:
+    """Raises Conflict where one of the noderoles was bound by a run of tasks that is not over, with the command that ends it.
+
+    Such a noderole is not unbound, and its node is not deleted or moved to another deployment. A rollout binds nothing; a node
+    that is gone has failed in it.
+    """
+    for vertex in vertices:
+        deployment = vertex.record.deployment
+        stored = world.task_runs.get(deployment) if vertex.record.task_run is not None else None
+        if stored is not None and vertex.record.task_run in _live(stored.record):
+            raise Conflict(
+                f"{_under_way(TASKS, deployment, stored.record)}, and has {vertex.name}; {_ways(TASKS, deployment)}"
+            )
+
+
+def undriven(world: World, names: Iterable[str], fqdn: str) -> Iterator[Check]:
+    """What holds a transaction to it that nothing is driven in these deployments, or above them, that may know the node by name.
+
+    Raises Conflict where something is.
+    """
+    line = list(dict.fromkeys(names))
+    for deployment in line:  # grows while it is walked
+        for driver in DRIVERS:
+            pointer = driver.pointers(world).get(deployment)
+            if pointer is None:
+                continue
+            if _live(pointer.record):
+                under_way = _under_way(driver, deployment, pointer.record)
+                raise Conflict(f"{under_way}, and may have {fqdn}; {_ways(driver, deployment)}")
+            yield Check(driver.path(deployment), pointer.version)
+        stored = world.deployments.get(deployment)
+        if stored is not None and stored.record.parent not in (None, *line):
+            line.append(str(stored.record.parent))
+
+
+def _live(pointer: Pointer) -> set[str | None]:
+    """The ids of what is under way, or being prepared."""
+    live = {getattr(pointer, "preparing", None), None if pointer.over else pointer.newest}
+    return live - {None}
+
+
+def _under_way(driver: Driver, deployment: str, pointer: Pointer) -> str:
+    prepared = getattr(pointer, "preparing", None)
+    if prepared is not None:
+        return f"{driver.name} {deployment}/{prepared} is being prepared"
+    return f"{driver.name} {deployment}/{pointer.newest} is under way"
+
+
+def _ways(driver: Driver, deployment: str) -> str:
+    return f"wait until it is over, or first: {driver.end.format(deployment)}"
+
+
+# -- its end --
+
+
 def deletable(world: World, name: str) -> None:
     """Raises NotFound, or Conflict while anything (may) belong to the deployment, or a rollout of it is under way."""
     unreadable.refuse_end_of(world, name)
@@ -90,13 +166,10 @@ def deletable(world: World, name: str) -> None:
         if there:
             more = f" and {len(there) - 1} more" if len(there) > 1 else ""
             raise Conflict(f"deployment {name} still holds {what} {there[0]}{more}; move or remove them first")
-    rollouts = world.rollouts.get(name)
-    if rollouts is not None and not rollouts.record.over:
-        raise Conflict(f"rollout {rollouts.record.newest} of deployment {name} is under way; wait, or cancel it first")
-    runs = world.task_runs.get(name)
-    if runs is not None and not runs.record.over:
-        run = runs.record.newest
-        raise Conflict(f"tasks run {name}/{run} is under way; wait, or: nodepool-ocb tasks stop {name}")
+    for driver in DRIVERS:
+        pointer = driver.pointers(world).get(name)
+        if pointer is not None and not pointer.record.over:
+            raise Conflict(f"{_under_way(driver, name, pointer.record)}; {_ways(driver, name)}")
 
 
 def marking(world: World, name: str) -> Iterator[list[Change]]:
@@ -109,8 +182,8 @@ def marking(world: World, name: str) -> Iterator[list[Change]]:
     if own.record.deleting:
         return
     marked = replace(own.record, deleting=True)
-    pointers = ((paths.rollouts(name), world.rollouts.get(name)), (paths.task_runs(name), world.task_runs.get(name)))
-    checks = [Check(path, pointer.version) for path, pointer in pointers if pointer is not None]
+    known = ((driver.path(name), driver.pointers(world).get(name)) for driver in DRIVERS)
+    checks = [Check(path, pointer.version) for path, pointer in known if pointer is not None]
     yield from structure.written(world, [*checks, Set(paths.deployment(name), marked, own.version)])
     world.put_deployment(name, Stored(marked, own.version + 1))
 

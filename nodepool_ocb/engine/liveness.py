@@ -179,6 +179,7 @@ def changed(
     if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
     if fields.get("deployment", node.deployment) != node.deployment:
+        deployments.refuse_driven(world, view.noderoles.values())
         for each in (node.deployment, fields["deployment"]):
             if each in world.deployments:
                 deployments.refuse_deleting(each, world.deployments[each].record)

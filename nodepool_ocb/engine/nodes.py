@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, aside, binding, liveness, structure, unreadable
+from nodepool_ocb.engine import addressing, aside, binding, deployments, liveness, structure, unreadable
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.noderole import Event
@@ -175,10 +175,11 @@ def going(view: NodeView, besides: Collection[str] = ()) -> list[Vertex]:
 
     Those on the nodes ``besides`` have gone by then.
 
-    Raises Conflict while something works on the node, or where what depends on it elsewhere was committed, or may do so
-    and cannot be read.
+    Raises Conflict while something works on the node, or a run of tasks that is not over has noderoles there; and where what
+    depends on it elsewhere was committed, or may do so and cannot be read.
     """
     unreadable.refuse_removal(view.world, [view])
+    deployments.refuse_driven(view.world, view.noderoles.values())
     if view.claim is not None:
         raise Conflict(f"{view.claim.noderole} is at work on {view.name}; wait until it ends")
     above = {vertex: vertex for vertex in view.noderoles.values()}  # each to that of the node which it depends on

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, nodes, structure, unreadable
+from nodepool_ocb.engine import addressing, deployments, nodes, structure, unreadable
 from nodepool_ocb.engine.claim import writes
 from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.world import NodeView, World, node_of
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Create, Delete, Fence, Json, Node, NodeRole
+from nodepool_ocb.model.records import Change, Create, Delete, Fence, Json, Node, NodeRole
 
 
 def rename(
@@ -31,7 +31,7 @@ def rename(
     """``going`` deletes what there is of the node, leaves first; ``contents`` has what the world does not show of that, by path.
 
     Raises NotFound; Invalid for a name that is no FQDN in the admin domain; Conflict for one that is taken, while something
-    works on the node or a rollout may, or where there is more of it than one transaction bears.
+    works on the node, while a rollout or a run of tasks may, or where there is more of it than one transaction bears.
     """
     view = node_of(world, fqdn)
     nodes.check_name(name, admin_domain)
@@ -45,7 +45,8 @@ def rename(
     known: dict[str, object] = {paths.node(fqdn): named, paths.fence(fqdn): Fence()}
     known |= {paths.noderole(v.role, fqdn): _following(v.record, fqdn, name) for v in view.noderoles.values()}
     made = _made(view, name, going, {**contents, **known})
-    checks = _without_rollouts(world, view, node)
+    places = [node.deployment, *(vertex.record.deployment for vertex in view.noderoles.values())]
+    checks = deployments.undriven(world, places, fqdn)  # what is driven knows its nodes by name
     transaction = structure.raised(world, [*checks, *made, *_below(view, name), *going])
     _check_size(fqdn, transaction)
     return transaction
@@ -66,20 +67,6 @@ def _free_to_go(world: World, view: NodeView, name: str) -> Node:
     if busy:
         raise Conflict(f"{busy} is at work on {view.name}; wait until it ends: nodepool-ocb noderole wait {busy}")
     return node
-
-
-def _without_rollouts(world: World, view: NodeView, node: Node) -> Iterator[Check]:
-    """A rollout knows its nodes by name: none is under way in the deployments of the node and its noderoles, or above them."""
-    line = list(dict.fromkeys([node.deployment, *(v.record.deployment for v in view.noderoles.values())]))
-    for deployment in line:  # grows while it is walked
-        pointer, stored = world.rollouts.get(deployment), world.deployments.get(deployment)
-        if pointer is not None and not pointer.record.over:
-            raise Conflict(f"rollout {deployment} is under way, and may have {view.name}; wait, or cancel it first")
-        if pointer is not None:
-            yield Check(paths.rollouts(deployment), pointer.version)
-        above = stored.record.parent if stored is not None else None
-        if above is not None and above not in line:
-            line.append(above)
 
 
 def _address(address: str, fqdn: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.touched import Touched
 from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.driving import drivers as driving
 from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.driving.work import Move
 
@@ -137,3 +139,68 @@ def test_a_driver_leaves_a_pointer_that_another_annealer_took_before_it_could_re
     drivers.due(LAB)
     assert len(drivers) == 0
     assert session.children(f"{POINTER}/{ID}/lock") == []
+
+
+class Failing(Executions):
+    """An annealer whose host has no descriptors left: it can drive nothing."""
+
+    def __init__(self, session: Session, step: str) -> None:
+        super().__init__(session)
+        self._step = step
+
+    def read(self, deployment: str, identity: str) -> Execution:
+        found = super().read(deployment, identity)
+        if self._step == "read" and found.pointer.driver == ME:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return found
+
+    def move(self, _world: World, _driven: Execution, _now: float, _quarantined: Iterable[str]) -> Move[Execution]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize("step", ["read", "move"])
+def test_a_driver_whose_host_is_at_fault_lets_another_annealer_drive(
+    session: Session, zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(driving, "BROKEN_SECONDS", 0.0)
+    annealer = Annealer(session)
+    broken = Drivers(annealer, Failing(session, step))
+    attempts = 0
+    while not annealer.sent and attempts < 2 * driving.FAILURES:
+        broken.due(LAB)
+        attempts += 1
+    assert attempts >= driving.FAILURES
+    assert len(broken) == 0
+    for changes in annealer.sent:
+        session.commit(changes)
+    pointer, _ = pointers.read(session, POINTER, RolloutPointer)
+    assert (pointer.driver, session.children(f"{POINTER}/{ID}/lock")) == (None, [])
+    broken.due(LAB)
+    assert pointers.read(session, POINTER, RolloutPointer)[0].driver is None, "it leaves that to others for a while"
+    with Session(zk_settings) as healthy_session:
+        other = Annealer(healthy_session)
+        other.identity = "annealer-2"
+        healthy = Drivers(other, Executions(healthy_session))
+        healthy.due(LAB)
+        healthy.due(LAB)
+        assert [change.path for changes in other.sent for change in changes] == [POINTER]
+
+
+def test_failures_that_end_before_that_are_not_counted_together(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driving, "BROKEN_SECONDS", 0.0)
+    monkeypatch.setattr(driving, "PAUSE_SECONDS", 0.0)
+    annealer, outcomes = Annealer(session), [True, True, True, True, False] * 3
+
+    class Sometimes(Executions):
+        def move(self, _world: World, driven: Execution, _now: float, _quarantined: Iterable[str]) -> Move[Execution]:
+            if outcomes.pop(0):
+                raise OSError(errno.EMFILE, "Too many open files")
+            return Move([], driven)
+
+    drivers = Drivers(annealer, Sometimes(session))
+    drivers.due(LAB)
+    while outcomes:
+        drivers.due(LAB)
+    assert (len(drivers), annealer.sent) == (1, [])

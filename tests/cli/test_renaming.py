@@ -87,7 +87,7 @@ def test_a_node_at_work_or_in_a_rollout_keeps_its_name(world: Session, ocb: Ocb,
     rename(ocb, 4, "at work")
     world.commit(removal(world, paths.claim(N1)))
     world.commit([Create(paths.rollouts("system"), RolloutPointer(newest="0000000001", over=False))])
-    rename(ocb, 4, "rollout system is under way")
+    rename(ocb, 4, "rollout system/0000000001 is under way")
     stat = world.get(paths.rollouts("system"))
     assert stat is not None
     world.commit([Set(paths.rollouts("system"), RolloutPointer(newest="0000000001"), stat.version)])

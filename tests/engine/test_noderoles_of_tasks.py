@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import commands, inputs, liveness
+from nodepool_ocb.engine import binding, commands, inputs, liveness, nodes, renaming
 from nodepool_ocb.engine.noderole import Event, after
 from nodepool_ocb.engine.readiness import Code, blockers
 from nodepool_ocb.engine.unreadable import seen_by
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Node, NodeRole, Role, Set, State
+from nodepool_ocb.model.records import Check, Deployment, Node, NodeRole, Role, Set, State, Structure, TaskRunPointer
+from nodepool_ocb.tasks.runs import records, roles
+from nodepool_ocb.tasks.runs.records import Definition, Running, RunState, TaskRun
 from tests.engine.worlds import put, world
 
 N1, RUN = "n1.example.com", "0000000003"
@@ -98,3 +102,78 @@ def test_only_a_run_moves_a_task() -> None:
         commands.refuse_tasks([role, own])
     with pytest.raises(Conflict, match="belongs to tasks run"):
         commands.redeploy(own, 9.0)
+
+
+N2, LIVE = "n2.example.com", "0000000004"
+POINTERS = {
+    "under way": TaskRunPointer(newest=LIVE, over=False),
+    "being prepared": TaskRunPointer(newest=RUN, preparing=LIVE),
+}
+VERBS: dict[str, Callable[[World], object]] = {
+    "unbind": lambda made: binding.removable(vertex(made, f"step@{N1}")),
+    "unbind together": lambda made: binding.removable_together([vertex(made, f"step@{N1}")]),
+    "unbind above": lambda made: binding.removable(vertex(made, f"above@{N1}")),
+    "delete": lambda made: nodes.delete(made, N1),
+    "move": lambda made: liveness.changed(made, made.nodes[N1], 9.0, deployment="other"),
+    "rename": lambda made: renaming.rename(made, N1, "n9.example.com", [], {}, admin_domain=None),
+}
+
+
+def vertex(made: World, name: str) -> Vertex:
+    found = made.vertex(name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("pointer", POINTERS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_run_of_tasks_keeps_its_noderoles_and_nodes_until_it_is_over(verb: str, pointer: str) -> None:
+    made = world()
+    made.put_structure(Stored(Structure(), 0))
+    made.put_deployment("other", Stored(Deployment(), 0))
+    task(made, "above", State.ACTIVE)
+    task(made, "step", State.TODO, f"above@{N1}", run=LIVE)
+    deployment = vertex(made, f"step@{N1}").record.deployment
+    made.put_task_runs(deployment, Stored(POINTERS[pointer], 0))
+    with pytest.raises(Conflict) as refused:
+        VERBS[verb](made)
+    said = f"tasks run {deployment}/{LIVE} is {pointer}"
+    assert said in str(refused.value)
+    assert str(refused.value).endswith(f"first: nodepool-ocb tasks stop {deployment}")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_run_of_tasks_that_is_over_keeps_nothing(verb: str) -> None:
+    made = world()
+    made.put_structure(Stored(Structure(), 0))
+    made.put_deployment("other", Stored(Deployment(), 0))
+    task(made, "above", State.ACTIVE)
+    task(made, "step", State.ACTIVE, f"above@{N1}", run=RUN)
+    made.put_task_runs("system", Stored(TaskRunPointer(newest=RUN), 7))
+    changes = VERBS[verb](made)
+    assert changes is not None
+    if verb == "rename":
+        assert Check(paths.task_runs("system"), 7) in changes, "and none begins meanwhile"
+
+
+def test_another_node_is_free_while_a_run_of_tasks_is_under_way() -> None:
+    made = world()
+    made.put_structure(Stored(Structure(), 0))
+    made.put_deployment("other", Stored(Deployment(), 0))
+    put(made, f"role@{N2}", State.ACTIVE)
+    task(made, "step", State.TODO, run=LIVE)
+    made.put_task_runs("system", Stored(POINTERS["under way"], 0))
+    assert nodes.going(made.nodes[N2])
+    assert liveness.changed(made, made.nodes[N2], 9.0, deployment="other")
+
+
+def test_no_task_is_bound_to_a_node_that_is_being_deleted() -> None:
+    made = world()
+    made.put_structure(Stored(Structure(), 0))
+    made.put_node(N1, Node(alive=True, deleting=True), 8)
+    plan = records.plan_of([("step", N1, 1, ())], ())
+    head = TaskRun(state=RunState.COMMITTING, virtual="t.internal")
+    step = Definition(id="step", role="step", kind="shell")
+    running = Running("system", LIVE, head, plan, (), {"step": step})
+    with pytest.raises(Conflict, match=r"n1\.example\.com is being deleted; run the tasks again without it"):
+        list(roles.of_noderoles(made, running, 9.0, "ann"))

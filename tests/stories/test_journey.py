@@ -383,7 +383,7 @@ def test_a_deployment_with_a_rollout_under_way_is_not_deleted(ask: Ask, ocb: Ocb
         ("rollout", "empty/0000000000", "a1")
     ]
     refused = ocb("deployment", "delete", "empty", "--yes")
-    assert (refused.exit_code, "rollout 0000000000 of deployment empty is under way" in refused.stderr) == (4, True)
+    assert (refused.exit_code, "rollout empty/0000000000 is under way" in refused.stderr) == (4, True)
 
 
 def test_a_run_is_cancelled_and_nothing_else_is(ask: Ask, becomes: Callable[..., None], ocb: Ocb) -> None:

@@ -40,6 +40,8 @@ PAUSE_SECONDS: Final = 0.02  # between two looks at one, at least
 SHARE: Final = 4  # of the time, at most one part in so many goes into looking
 AGAIN_SECONDS: Final = 0.5  # until the lock is tried again
 BROKEN_SECONDS: Final = 5.0  # after what should not have happened, at the most
+FAILURES: Final = 5  # in a row, after which another annealer is to drive: the fault may be one of this host
+AWAY_SECONDS: Final = 60.0  # after which this annealer tries again, where no other drives it
 
 
 class Context(Protocol):
@@ -83,6 +85,7 @@ class Drivers(Generic[D]):
         self._free_since: dict[str, float] = {}  # monotonic: since nobody is seen to drive it
         self._broken_until: dict[str, float] = {}  # monotonic: it could not go on, and is left alone till then
         self._faults: dict[str, str] = {}  # why it could not, for as long as that stays the same
+        self._failures: dict[str, int] = {}  # how many times in a row it could not
 
     def __len__(self) -> int:
         return len(self._driven)
@@ -115,13 +118,14 @@ class Drivers(Generic[D]):
     def release(self) -> None:
         """Hand over at once; what is sent already is written before that, or never."""
         for deployment, drive in list(self._driven.items()):
-            self._forget(deployment)
-            known, now = drive.driven, self._context.session.now()
-            handed = pointers.taken_over(self._path(deployment), known.pointer, known.version, None, now)
             log.info("%s: handed over", drive.driven.name)
-            self._context.send(
-                [handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name
-            )
+            self._hand_over(deployment, drive)
+
+    def _hand_over(self, deployment: str, drive: _Drive[D]) -> None:
+        self._forget(deployment)
+        known, now = drive.driven, self._context.session.now()
+        handed = pointers.taken_over(self._path(deployment), known.pointer, known.version, None, now)
+        self._context.send([handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name)
 
     def _handed(self, drive: _Drive[D], refused: OcbError | None) -> None:
         """Where somebody wrote meanwhile, the lock alone: that we drain is seen, and whoever has the lock takes over."""
@@ -159,6 +163,7 @@ class Drivers(Generic[D]):
                 self._go_on(deployment, drive, stored)
             elif stored is not None and self._wanted(deployment, stored):
                 self._take(deployment, stored)
+            self._failures.pop(deployment, None)
         except Stale:
             self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
         except Unavailable:
@@ -167,8 +172,31 @@ class Drivers(Generic[D]):
         except Exception as wrong:  # one that cannot go on must not cost the others
             metrics.TURN_FAILURES.inc()
             self._log_once(deployment, wrong)
-            self._broken_until[deployment] = time.monotonic() + BROKEN_SECONDS
-            self._appoint(deployment, self._broken_until[deployment])
+            self._leave_alone(deployment, stored)
+
+    def _leave_alone(self, deployment: str, stored: Stored[Pointer] | None) -> None:
+        """For a while; after several failures in a row for longer, and another annealer may drive it."""
+        failures = self._failures[deployment] = self._failures.get(deployment, 0) + 1
+        seconds = BROKEN_SECONDS
+        if failures >= FAILURES:
+            seconds = AWAY_SECONDS
+            self._failures.pop(deployment)
+            self._let_go(deployment, stored)
+        self._broken_until[deployment] = time.monotonic() + seconds
+        self._appoint(deployment, self._broken_until[deployment])
+
+    def _let_go(self, deployment: str, stored: Stored[Pointer] | None) -> None:
+        """Nobody drives it any more, as far as this annealer does now: it has the lock, or wrote itself into the pointer."""
+        context, drive = self._context, self._driven.get(deployment)
+        what = f"{self._work.what} of deployment {deployment}"
+        if drive is not None:
+            log.warning("the %s: handed over, after %d failures in a row", what, FAILURES)
+            self._hand_over(deployment, drive)
+        elif stored is not None and not stored.record.over and stored.record.driver == context.identity:
+            log.warning("the %s: left to another annealer, after %d failures in a row", what, FAILURES)
+            path, now = self._path(deployment), context.session.now()
+            free = pointers.taken_over(path, stored.record, stored.version, None, now)
+            context.send([free], lambda _: None, what)
 
     def _log_once(self, deployment: str, wrong: Exception) -> None:
         """It is tried again every few seconds, for as long as nobody mends it."""

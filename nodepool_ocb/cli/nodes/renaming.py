@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def rename(fqdn: str, name: str, dry_run: bool) -> None:
     """Give a node another name, with all that is bound to it: nothing runs again for that.
 
-    An address that is the old name becomes the new one. Refused while something works on the node, or a rollout may.
+    An address that is the old name becomes the new one. Refused while something works on the node, or while a rollout or a run
+    of tasks is under way that may.
     """
 
     def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:

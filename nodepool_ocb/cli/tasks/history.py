@@ -74,10 +74,18 @@ def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, 
 @click.option("--now", is_flag=True, help="Also end what runs; else it is waited for.")
 @dry_run_option
 def stop(run: str, now: bool, dry_run: bool) -> None:
-    """Begin nothing more. What runs ends, or is ended; what has not begun is not run."""
+    """Begin nothing more. What runs ends, or is ended; what has not begun is not run.
+
+    With the name of a deployment, a run whose preparation broke off is ended, too: its noderoles are free then.
+    """
+    from nodepool_ocb.store.tasks import beginning
     from nodepool_ocb.store.tasks import runs as store
 
     with session.session() as opened:
+        cleared = beginning.clear(opened, run) if "/" not in run and not dry_run else None
+        if cleared is not None:
+            output.say(f"the preparation of tasks run {run}/{cleared} broke off; nothing of it will run")
+            return
         key = running.find(opened, run)
         if dry_run:
             _, would = store.stopping(opened, *key, session.me(), now)

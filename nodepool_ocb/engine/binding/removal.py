@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine import deployments, unreadable
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import State
@@ -14,7 +14,7 @@ def removable(vertex: Vertex, besides: Collection[Vertex] = ()) -> list[Vertex]:
     """What goes when a noderole is unbound: it and all below it, children first.
 
     Raises Conflict where something below was committed on another node, or works now, or a record that may be below
-    cannot be read. ``besides``: what is unbound with it.
+    cannot be read; and where any of it belongs to a run of tasks that is not over. ``besides``: what is unbound with it.
     """
     below: dict[Vertex, None] = {}
     queue = [vertex]
@@ -24,6 +24,7 @@ def removable(vertex: Vertex, besides: Collection[Vertex] = ()) -> list[Vertex]:
         below.pop(each, None)
         below[each] = None  # again, at the end: children come after all their parents
         queue += each.children
+    deployments.refuse_driven(vertex.node.world, below)
     for each in below:
         if (
             each is not vertex

@@ -131,6 +131,19 @@ def refuse_preparing(session: Session, deployment: str, known: TaskRunPointer) -
         raise Conflict(f"tasks run {deployment}/{known.preparing} is being prepared by {who}; wait for it")
 
 
+def clear(session: Session, deployment: str) -> str | None:
+    """End a preparation that broke off: its noderoles are free then. Gives its id; None where there is none.
+
+    Raises Conflict while a process prepares it.
+    """
+    known, _ = pointer(session, deployment)
+    if known.preparing is None:
+        return None
+    refuse_preparing(session, deployment, known)
+    _give_up(session, deployment, known.preparing)
+    return known.preparing
+
+
 def _write_tables(session: Session, running: Running, wanted: Wanted) -> TaskRun:
     """All that a run keeps; gives its head."""
     tables: dict[Table, Iterable[Json]] = {

@@ -109,8 +109,8 @@ def of_noderoles(world: World, running: Running, now: float, by: str | None) -> 
         parents = tuple(sorted(names[above] for above in plan.parents[at]))
         own = {"parents": parents, "task_run": running.id, "rank": min(plan.rank[at], 10**9)}
         vertex = world.vertex(names[at])
+        _present(world, names[at].partition("@")[2], running.head.virtual)
         if vertex is None:
-            _present(world, names[at].partition("@")[2], running.head.virtual)
             path = paths.noderole(*paths.split_noderole(names[at]))
             made = bound(now, by, deployment=running.deployment, generation=generation, **own)
             yield [Create(path, made), Create(f"{path}/runs")]
@@ -125,6 +125,8 @@ def _present(world: World, fqdn: str, virtual: str) -> None:
     view = world.nodes.get(fqdn)
     if fqdn != virtual and (view is None or view.record is None):
         raise NotFound(f"node {fqdn} is gone; run the tasks again without it")
+    if view is not None and view.record is not None and view.record.deleting:
+        raise Conflict(f"node {fqdn} is being deleted; run the tasks again without it")
 
 
 def _taken_back(vertex: Vertex, now: float, by: str | None) -> NodeRole:

@@ -12,7 +12,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import deployments, nodes
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Create, TaskRunPointer
+from nodepool_ocb.model.records import Create, Set, TaskRunPointer
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
@@ -283,6 +283,37 @@ def test_a_deployment_whose_tasks_run_is_not_deleted(zk_session: Session) -> Non
     world.drop_node("n1.example.com")
     with pytest.raises(Conflict, match="tasks run lab/0000000000 is under way"):
         deployments.deletable(world, LAB)
+
+
+def test_a_run_of_tasks_under_way_keeps_its_nodes_and_noderoles_from_people(zk_session: Session, ocb: Ocb) -> None:
+    build(zk_session, TWO)
+    run = begin(zk_session, LINE, TWO)
+    names = sorted(vertex.name for vertex in tree.load(zk_session).vertices())
+    lines = [f"noderole unbind {name} --yes" for name in names]
+    lines += [
+        "node delete n1.example.com --yes",
+        "node move n1.example.com system",
+        "node rename n1.example.com n9.example.com",
+    ]
+    for line in lines:
+        refused = ocb(*line.split())
+        said = f"tasks run {LAB}/{run}" in refused.stderr and f"first: nodepool-ocb tasks stop {LAB}" in refused.stderr
+        assert (refused.exit_code, said) == (4, True), (line, refused.output)
+    assert sorted(vertex.name for vertex in tree.load(zk_session).vertices()) == names
+
+
+def test_a_preparation_that_broke_off_is_ended_by_a_stop_and_keeps_nothing_then(zk_session: Session, ocb: Ocb) -> None:
+    build(zk_session, TWO)
+    run = begin(zk_session, LINE, TWO)
+    pointer = tree.load(zk_session).task_runs[LAB]
+    broken = TaskRunPointer(newest=None, preparing=run)  # as after a kill between the bind and the beginning
+    zk_session.commit([Set(paths.task_runs(LAB), broken, pointer.version)])
+    assert f"tasks run {LAB}/{run} is being prepared" in ocb("node", "delete", "n1.example.com", "--yes").stderr
+    stopped = ocb("tasks", "stop", LAB)
+    assert (stopped.exit_code, "broke off; nothing of it will run" in stopped.stderr) == (0, True), stopped.output
+    for vertex in list(tree.load(zk_session).vertices()):
+        if vertex.name in {each.name for each in tree.load(zk_session).vertices()}:
+            assert ocb("noderole", "unbind", vertex.name, "--yes").exit_code == 0
 
 
 def test_of_what_may_start_on_a_node_that_with_the_most_below_it_goes_first(
