@@ -11,9 +11,11 @@ import os
 from pathlib import Path
 from typing import Final, TypedDict
 
+from nodepool_ocb.documents import files
 from nodepool_ocb.errors import Invalid
 
 ALGORITHMS: Final = ("md5", "sha256")
+SUM_BYTES: Final = 4096
 CHUNK_BYTES: Final = 1 << 20
 #: What says that a file is lost or damaged. Any other error, such as too many open files, says nothing about it.
 LOST: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
@@ -96,7 +98,7 @@ def _write(file: Path, line: str) -> None:
 def _read(file: Path) -> str:
     """The sum in a checksum file; raises Invalid, and OSError, as ``verify`` does."""
     try:
-        words = file.read_text(encoding="utf-8", errors="replace").split()
+        words = files.read(file, SUM_BYTES).decode(errors="replace").split()
     except OSError as error:
         if error.errno not in LOST:
             raise

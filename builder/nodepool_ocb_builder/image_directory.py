@@ -19,6 +19,7 @@ from typing import Final
 
 from nodepool_ocb.daemon import belonging
 from nodepool_ocb.daemon.belonging import write_whole
+from nodepool_ocb.documents import files
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb_builder.checksums import ALGORITHMS, beside
 from nodepool_ocb_builder.renaming import rename_new
@@ -28,6 +29,7 @@ ID_FILE: Final = "builder_id.txt"
 _OURS: Final = re.compile(r"(?P<build>[A-Za-z0-9_.+~@-]+-[0-9]{10})\.(?P<rest>.+)")
 _LOG: Final = re.compile(r"(?P<build>(?P<image>[A-Za-z0-9_.+~@-]+)-[0-9]{10})\.log")
 _FORMAT: Final = re.compile(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)*")
+ID_BYTES: Final = 4096
 TAIL_BYTES: Final = 4096
 
 
@@ -77,13 +79,13 @@ class ImageDirectory:
         mounted, no file is missing.
         """
         try:
-            return self.id_file.read_text().strip() == self.builder_id
+            return files.text(self.id_file, ID_BYTES).strip() == self.builder_id
         except OSError:
             return False
 
     def _identity(self) -> str:
         file = self.id_file
-        if file.exists() and (known := file.read_text().strip()):
+        if file.exists() and (known := files.text(file, ID_BYTES).strip()):
             return known
         made = str(uuid.uuid4())
         write_whole(file, made + "\n")

@@ -13,17 +13,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from nodepool_ocb.documents import files as reader
 from nodepool_ocb.model.rights import Kind
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings, SshSettings, TlsSettings, ZooKeeperSettings
 
+CERTIFICATE_BYTES: Final = 1 << 20
 SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time is warned of
 
 
 def wrong(settings: Settings, kind: Kind | None = None) -> list[str]:
     """What would keep a daemon from its work: any, or one of this kind. A builder logs in to no machine."""
-    of_annealers = (_keys(settings), webhook_faults(settings))
+    of_annealers = (_keys(settings), webhook_faults(settings), _secret_faults(settings))
     found = [each for faults in of_annealers if kind is not Kind.BUILDER for each in faults]
     return [*found, *_zookeeper(settings.zookeeper)]
 
@@ -111,6 +113,18 @@ def webhook_faults(settings: Settings) -> list[str]:
     return []
 
 
+def _secret_faults(settings: Settings) -> list[str]:
+    """Why no secret that is encrypted could be opened."""
+    from nodepool_ocb.secrecy import keyring
+    from nodepool_ocb.secrecy.errors import Sealed
+
+    try:
+        keyring.load(settings.secrets.key_file)
+    except Sealed as sealed:
+        return [f"secrets.key_file: {sealed}"]
+    return []
+
+
 # -- folders --
 
 
@@ -189,7 +203,7 @@ def _certificates(files: TlsSettings) -> Iterator[tuple[str, str, float]]:
     for name, file in (("ca", files.ca), ("cert", files.cert)):
         if file is not None:
             try:
-                found = x509.load_pem_x509_certificates(Path(file).read_bytes())
+                found = x509.load_pem_x509_certificates(reader.read(file, CERTIFICATE_BYTES))
             except (OSError, ValueError):
                 continue
             for each in found:

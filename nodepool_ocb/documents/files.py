@@ -8,8 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 _KINDS: Final = {
     stat.S_IFIFO: "a FIFO",
@@ -31,6 +33,28 @@ def read(path: Path | str, most: int, *, follow: bool = True) -> bytes:
 
     ``follow``: whether it may be a link. Raises OSError, Irregular among them; ``strerror`` says it in words.
     """
+    with opened(path, follow=follow) as file:
+        return file.read(most + 1)
+
+
+def text(path: Path | str, most: int) -> str:
+    """What a file holds, as UTF-8; raises OSError where it cannot be read, is larger, or is no text: ``strerror`` says it."""
+    return decoded(read(path, most), most, path)
+
+
+def decoded(data: bytes, most: int, path: Path | str) -> str:
+    """What was read of a file, as ``text`` gives it."""
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most} bytes", str(path))
+    try:
+        return data.decode()
+    except UnicodeDecodeError as odd:
+        raise OSError(errno.EILSEQ, "it is no text", str(path)) from odd
+
+
+@contextmanager
+def opened(path: Path | str, *, follow: bool = True) -> Iterator[BinaryIO]:
+    """The file, to be read; raises as ``read`` does."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     require(path, follow=follow)  # before it is opened: a device may do something when it is
     try:
@@ -39,7 +63,7 @@ def read(path: Path | str, most: int, *, follow: bool = True) -> bytes:
         raise OSError(errno.EINVAL, str(odd), str(path)) from odd
     with open(descriptor, "rb") as file:
         _require(path, os.fstat(descriptor))
-        return file.read(most + 1)
+        yield file
 
 
 def require(path: Path | str, *, follow: bool = True) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.documents import files
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.images.nodepool import Provider
@@ -33,6 +34,7 @@ OPTIONS: Final[Json] = {
 }
 GRACE_SECONDS: Final = 3600.0  # after which a temporary file that nobody writes to is a leftover
 PART: Final = ".part"
+SIDE_BYTES: Final = 1 << 20
 
 
 class _Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +187,7 @@ def _plain(name: str) -> bool:
 def _side(path: Path) -> _Side | None:
     """What a file beside an image says; None when it is none of ours."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Side)
+        return msgspec.json.decode(files.read(path, SIDE_BYTES), type=_Side)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -97,7 +97,7 @@ def generate(path: Path) -> str:
     before = ""
     if path.exists():
         load(str(path))
-        before = path.read_text()
+        before = private.text(str(path), "key file")
     key = Fernet.generate_key().decode()
     try:
         made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Final
 
 from nodepool_ocb.config import WebhookSettings
+from nodepool_ocb.documents import files
 from nodepool_ocb.secrecy.errors import Sealed
 
 MOST_BYTES: Final = 1 << 20
@@ -15,13 +15,12 @@ MOST_BYTES: Final = 1 << 20
 def text(name: str, what: str) -> str:
     """What is in a file, which errors call ``what``; raises Sealed where it cannot be read, or others may use it."""
     try:
-        with Path(name).open() as file:
+        with files.opened(name) as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise Sealed(f"{what} {name} may be used by others than its owner; chmod 600 {name}", own=True)
-            return file.read(MOST_BYTES)
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise Sealed(f"{what} {name} cannot be read: {why}", own=True) from None
+            return files.decoded(file.read(MOST_BYTES + 1), MOST_BYTES, name)
+    except OSError as error:
+        raise Sealed(f"{what} {name} cannot be read: {error.strerror}", own=True) from None
 
 
 def webhook_key(settings: WebhookSettings) -> bytes | None:

@@ -6,18 +6,19 @@ variables that begin with ``secrecy.PREFIX``, and what Vault's token opens.
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
 from http.client import HTTPException
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from nodepool_ocb.config import SecretsSettings, VaultSettings, secret_files
+from nodepool_ocb.documents import files
 from nodepool_ocb.documents.allowed import Outside
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Json
@@ -60,17 +61,9 @@ def _file(settings: SecretsSettings, name: str) -> str:
     except Outside as outside:
         raise Sealed(str(outside), own=False, forbidden=outside.setting) from None
     try:
-        with open(path, "rb") as file:
-            return _text(file.read(MOST_BYTES), name)
+        return files.text(path, MOST_BYTES).removesuffix("\n")
     except OSError as error:
-        raise Sealed(f"{name} cannot be read: {error.strerror}", own=True) from None
-
-
-def _text(data: bytes, name: str) -> str:
-    try:
-        return data.decode().removesuffix("\n")
-    except UnicodeDecodeError:
-        raise Sealed(f"{name} is no text", own=False) from None
+        raise Sealed(f"{name} cannot be read: {error.strerror}", own=error.errno != errno.EILSEQ) from None
 
 
 def _variable(name: str) -> str:
@@ -111,6 +104,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _opener(settings: VaultSettings) -> urllib.request.OpenerDirector:
     try:
+        if settings.ca is not None:
+            files.require(settings.ca)
         context = ssl.create_default_context(cafile=settings.ca)
     except OSError as error:
         raise Sealed(f"secrets.vault.ca cannot be used: {error}", own=True) from None
@@ -121,10 +116,10 @@ def _opener(settings: VaultSettings) -> urllib.request.OpenerDirector:
 
 def _token(settings: VaultSettings) -> str:
     try:
-        token = Path(settings.token_file).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise Sealed(f"secrets.vault.token_file {settings.token_file} cannot be read: {why}", own=True) from None
+        token = files.text(settings.token_file, MOST_BYTES).strip()
+    except OSError as error:
+        reason = f"secrets.vault.token_file {settings.token_file} cannot be read: {error.strerror}"
+        raise Sealed(reason, own=True) from None
     if not token.isascii() or not token.isprintable():
         raise Sealed(f"secrets.vault.token_file {settings.token_file} holds no token", own=True)
     return token

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from nodepool_ocb.cli.images import imaging, takeover
 from nodepool_ocb.cli.kit import completion, output, session, terminal
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
+from nodepool_ocb.documents import files
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.images.rules import ImageView
@@ -117,9 +119,9 @@ def _plain(record: Record) -> dict[str, Json]:
 
 
 @click.command("import", cls=Verb, writes=True)
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=click.Path())
 @dry_run_option
-def import_(file: IO[bytes], dry_run: bool) -> None:
+def import_(file: str, dry_run: bool) -> None:
     """Write the records of a document that `image export` made, or `nodepool export-image-data`; `-` reads it from stdin.
 
     An image that is there already is refused, unless all that it has is in the document, and the same: then the rest is
@@ -144,16 +146,19 @@ def import_(file: IO[bytes], dry_run: bool) -> None:
     session.report(changes, dry_run)
 
 
-def _read(file: IO[bytes]) -> Document:
-    data = file.read(MOST_BYTES + 1)
+def _read(name: str) -> Document:
+    try:
+        data = sys.stdin.buffer.read(MOST_BYTES + 1) if name == "-" else files.read(name, MOST_BYTES)
+    except OSError as error:
+        raise Invalid(f"{name} cannot be read: {error.strerror}") from None
     if len(data) > MOST_BYTES:
-        raise Invalid(f"{file.name}: larger than {MOST_BYTES} bytes; export the images in parts")
+        raise Invalid(f"{name}: larger than {MOST_BYTES} bytes; export the images in parts")
     try:
         if takeover.is_nodepools(found := msgspec.json.decode(data)):
             return Document(1, {name: _taken(image) for name, image in takeover.taken(found).items()})
         return msgspec.json.decode(data, type=Document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"{file.name}: no document of image export: {error}") from error
+        raise Invalid(f"{name}: no document of image export: {error}") from error
 
 
 def _taken(image: takeover.Taken) -> Exported:

@@ -11,6 +11,7 @@ import click
 
 from nodepool_ocb.cli.kit import session
 from nodepool_ocb.cli.kit.assignments import pairs
+from nodepool_ocb.documents import files
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import secrecy
@@ -58,10 +59,9 @@ def _asked(key: str) -> str:
 
 def _file(key: str, name: str) -> str:
     try:
-        with open(name, encoding="utf-8") as file:
-            return file.read(MOST_BYTES).removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"{key}: {name} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        return files.text(name, MOST_BYTES).removesuffix("\n")
+    except OSError as error:
+        raise Invalid(f"{key}: {name} cannot be read: {error.strerror}") from None
 
 
 def sealed(

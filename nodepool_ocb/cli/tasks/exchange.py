@@ -15,11 +15,14 @@ from nodepool_ocb.cli.tasks import lists
 from nodepool_ocb.cli.tasks.lists import Owner
 from nodepool_ocb.cli.tasks.storing import Given, store
 from nodepool_ocb.cli.tasks.trees import Tree, trees
+from nodepool_ocb.documents import files as reader
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
+from nodepool_ocb.telemetry import visible
 from nodepool_ocb.views.tasks import exchange as shown
 
 SETTINGS: Final = "settings.json"
+NAME_BYTES: Final = 255  # of one part of a path
 
 release_option = click.option(
     "--release", metavar="NAME", shell_complete=completion.releases, help="The list of this release."
@@ -89,19 +92,36 @@ def write(folder: Path, texts: Mapping[str, str], force: bool) -> list[Path]:
     places = {name: folder / name for name in texts}
     inside = folder.resolve()
     for name, place in places.items():
-        if Path(name).is_absolute() or not place.resolve().is_relative_to(inside):
-            raise Invalid(f"{name}: leads out of {folder}; nothing was written")
+        if why := _wrong(name, place, inside):
+            raise Invalid(f"{visible.line(name[:100]) or repr(name)} {why}; nothing was written")
     other = [str(place) for name, place in places.items() if place.exists() and not _same(place, texts[name])]
     if other and not force:
         raise Conflict(f"there are other files: {', '.join(other)}; --force writes over them")
     for name, place in places.items():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(texts[name], encoding="utf-8")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(texts[name], encoding="utf-8")
+        except OSError as error:
+            raise Conflict(f"{place} cannot be written: {error.strerror}") from error
     return list(places.values())
 
 
+def _wrong(name: str, place: Path, inside: Path) -> str | None:
+    """Why a stored name is no name of a file below the folder."""
+    try:
+        resolved = place.resolve()
+        if Path(name).is_absolute() or not resolved.is_relative_to(inside):
+            return f"leads out of {inside}"
+        if any(len(part.encode()) > NAME_BYTES for part in Path(name).parts):
+            return f"has a part of more than {NAME_BYTES} bytes"
+        place.exists()
+        return "is the name of the folder itself" if resolved == inside else None
+    except (OSError, ValueError) as error:
+        return f"can be no name of a file: {getattr(error, 'strerror', None) or error}"
+
+
 def _same(place: Path, text: str) -> bool:
-    return place.is_file() and place.read_bytes() == text.encode()
+    return place.is_file() and reader.read(place, len(text.encode())) == text.encode()
 
 
 @click.command(cls=Verb, writes=True)

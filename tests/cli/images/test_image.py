@@ -126,7 +126,7 @@ def test_every_command_answers_in_every_form(builder: Builder, ocb: Ocb, line: s
         ("image pause jammy --until yesterday", 2, "2026-01-31T18:00"),
         ("image pause jammy --until 2001-01-01", 2, "is over"),
         ("image shwo jammy", 2, "did you mean `show`?"),
-        ("image import /nowhere.json", 2, "nowhere.json"),
+        ("image import /nowhere.json", 1, "nowhere.json"),
     ],
 )
 def test_refusals(builder: Builder, ocb: Ocb, line: str, exit_code: int, said: str) -> None:

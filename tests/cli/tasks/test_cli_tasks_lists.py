@@ -193,6 +193,13 @@ def test_no_file_of_a_download_leaves_its_directory(tmp_path: Path, name: str) -
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["link"]
 
 
+@pytest.mark.parametrize("name", ["", ".", "x" * 300, "y" * 300 + "/x", "a\0b"])
+def test_a_stored_name_that_can_be_no_file_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Invalid, match="nothing was written"):
+        write(tmp_path / "here", {"a.yaml": "x", name: "y"}, force=True)
+    assert not (tmp_path / "here").exists()
+
+
 def test_a_directory_in_the_place_of_a_file_is_another_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").mkdir()
     with pytest.raises(Conflict, match=r"a\.yaml"):
