@@ -7,12 +7,28 @@ answer) are values, not exceptions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 
 class OcbError(Exception):
     """The root of the family; ``exit_code`` is what the command line ends with."""
 
     exit_code = 1
+
+
+#: Faults of one document that are said, and letters of each: a small document can have a hundred thousand.
+SAID: Final = 200
+LETTERS: Final = 2000
+
+
+def _bounded(problem: str) -> str:
+    """Its beginning and its end, where it is long.
+
+    >>> len(_bounded("x" * 100_000))
+    2005
+    """
+    half = LETTERS // 2
+    return problem if len(problem) <= LETTERS else f"{problem[:half]} ... {problem[-half:]}"
 
 
 class Invalid(OcbError):
@@ -22,8 +38,11 @@ class Invalid(OcbError):
     """
 
     def __init__(self, problems: Sequence[str] | str) -> None:
-        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(self.problems))
+        found = (problems,) if isinstance(problems, str) else tuple(problems)
+        self.problems: tuple[str, ...] = tuple(map(_bounded, found))
+        more = len(found) - SAID
+        said = self.problems if more <= 0 else (*self.problems[:SAID], f"... and {more} more of such faults")
+        super().__init__("\n".join(said))
 
 
 class Spoiled(Invalid):

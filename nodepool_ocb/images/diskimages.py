@@ -8,7 +8,7 @@ by nothing at all (in Nodepool a child's ``pause: false`` and empty lists leave 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from nodepool_ocb.model.records import Json
 
 #: What a diskimage is made as where neither it nor a provider says.
 FORMAT: Final = "qcow2"
+GENERATIONS: Final = 100  # of a diskimage, itself included
 #: Of the keys that a diskimage may have, those that its children do not get.
 OWN: Final = frozenset({"name", "parent", "abstract"})
 #: Of its keys, those that say nothing where they are empty.
@@ -70,10 +71,26 @@ def problems(images: Mapping[str, Keys]) -> list[Finding]:
         if isinstance(parent, str) and parent and parent not in images:
             near = did_you_mean(parent, images) or "; define it, or take the line away"
             found.append(Finding(name, "parent", f"diskimage {parent} does not exist{near}"))
-    for knot in cycles.components({name: _parents(keys) for name, keys in images.items()}):
+    knots = cycles.components({name: _parents(keys) for name, keys in images.items()})
+    for knot in knots:
         text = f"is its own parent in the end: {knot}; take one of these parents away"
         found.append(Finding(knot.circle[0], "parent", text))
-    return found
+    return found or list(_deep(images))
+
+
+def _deep(images: Mapping[str, Keys]) -> Iterator[Finding]:
+    """Diskimages with more generations than anybody needs; there must be no circles."""
+    generations: dict[str, int] = {}
+    for name in images:
+        line, each, above = list[str](), name, 0
+        while each not in generations and each:
+            line.append(each)
+            each = next(iter(_parents(images[each])), "")
+        above = generations.get(each, 0)
+        generations |= {one: above + at for at, one in enumerate(reversed(line), 1)}
+    for name, count in generations.items():
+        if count == GENERATIONS + 1:
+            yield Finding(name, "parent", f"has {GENERATIONS} diskimages above it; at most {GENERATIONS - 1}")
 
 
 def merged(images: Mapping[str, Keys]) -> dict[str, Keys]:

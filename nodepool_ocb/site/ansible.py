@@ -6,7 +6,7 @@ itself or through groups below, is a tag. Its other variables are Ansible's own 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nodepool_ocb.documents.document import Document
@@ -18,6 +18,7 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.site.reading import place
 from nodepool_ocb.site.wanted import Wanted, WantedNode
 
+MOST_GROUPS: Final = 1000  # of a host
 OF_ALL: Final = frozenset({"all", "ungrouped", "_meta"})
 
 
@@ -27,8 +28,10 @@ def read(document: Document, domain: str | None, defaults: Mapping[str, Any]) ->
     variables = _mapping(_mapping(inventory).get("_meta")).get("hostvars")
     if not isinstance(inventory, dict) or not isinstance(variables, dict):
         raise Invalid(document.fault((), "is no inventory as `ansible-inventory --list` prints it: no _meta.hostvars"))
+    problems = [document.fault(key, text) for key, text in _misshapen(inventory)]
+    if problems:
+        raise Invalid(problems)
     tags = _tags(inventory)
-    problems: list[str] = []
     nodes: dict[str, WantedNode] = {}
     for host in sorted({*variables, *tags}):
         known = _mapping(variables.get(host))
@@ -50,24 +53,60 @@ def _mapping(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
+def _misshapen(inventory: Mapping[str, Json]) -> Iterator[tuple[Key, str]]:
+    """Groups that are none."""
+    for name, group in inventory.items():
+        if name == "_meta":
+            continue
+        if not isinstance(group, dict):
+            yield (name,), f"is {_kind(group)}, and a group is a mapping with hosts and children"
+            continue
+        for key in ("hosts", "children"):
+            said = group.get(key)
+            if not (said is None or (isinstance(said, list) and all(isinstance(each, str) for each in said))):
+                yield (name, key), f"is {_kind(said)}, and not a list of names"
+
+
+def _kind(value: Json) -> str:
+    return "a list of other things" if isinstance(value, list) else f"{value!r:.40}"
+
+
 def _tags(inventory: Mapping[str, Json]) -> dict[str, tuple[str, ...]]:
-    """The groups of each host, those above its own included."""
-    found: dict[str, set[str]] = {}
-    for group in inventory.keys() - OF_ALL:
-        for host in _hosts(inventory, group):
-            found.setdefault(host, set()).add(group)
-    for group in ("all", "ungrouped"):
-        for host in _hosts(inventory, group):
-            found.setdefault(host, set())
-    return {host: tuple(sorted(groups)) for host, groups in found.items()}
+    """The groups of each host, those above its own included; raises Invalid where a host is in very many."""
+    import networkx as nx  # here: it takes long to import, and few commands come so far
+
+    names = sorted(inventory.keys() - OF_ALL)
+    bits = {name: 1 << at for at, name in enumerate(names)}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(inventory.keys() - {"_meta"})
+    graph.add_edges_from((name, child) for name in list(graph) for child in _listed(inventory, name, "children"))
+    knots = nx.condensation(graph)  # groups that contain one another are one
+    above: dict[int, int] = {}
+    for knot in nx.topological_sort(knots):
+        above[knot] = sum(bits.get(name, 0) for name in knots.nodes[knot]["members"])
+        for parent in knots.predecessors(knot):
+            above[knot] |= above[parent]
+    found: dict[str, int] = {}
+    for name in inventory.keys() - {"_meta"}:
+        for host in _listed(inventory, name, "hosts"):
+            found[host] = found.get(host, 0) | above[knots.graph["mapping"][name]]
+    for host, groups in found.items():
+        if groups.bit_count() > MOST_GROUPS:
+            raise Invalid(f"{host} is in {groups.bit_count()} groups, and each is a tag; at most {MOST_GROUPS}")
+    return {host: tuple(_named(names, groups)) for host, groups in found.items()}
 
 
-def _hosts(inventory: Mapping[str, Json], group: str) -> Iterator[str]:
-    groups = [group]
-    for each in groups:  # grows while it is walked
-        said = _mapping(inventory.get(each))
-        yield from (host for host in said.get("hosts") or () if isinstance(host, str))
-        groups += [child for child in said.get("children") or () if isinstance(child, str) and child not in groups]
+def _listed(inventory: Mapping[str, Json], group: str, key: str) -> Sequence[str]:
+    said = _mapping(inventory.get(group)).get(key)
+    return said if isinstance(said, list) else ()
+
+
+def _named(names: Sequence[str], groups: int) -> Iterator[str]:
+    """The names of bits, in their order."""
+    while groups:
+        lowest = groups & -groups
+        yield names[lowest.bit_length() - 1]
+        groups ^= lowest
 
 
 def _wrong(host: str, fqdn: str, known: Mapping[str, Json]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ CALLED: Final[Mapping[str, str]] = {
     "fqdn": "fqdn", "name": "fqdn", "node": "fqdn", "hostname": "fqdn",
     "address": "addresses", "ip": "addresses", "tag": "tags", "label": "labels",
 }  # fmt: skip
+MOST_COLUMNS: Final = 1000
 DELIMITERS: Final = ",;\t"
 _APART: Final = re.compile(r"[\s,;]+")
 _TRUE: Final = frozenset({"true", "yes", "1", "x"})
@@ -69,6 +71,8 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 def _columns(header: list[str], place: Source) -> list[str]:
     """The fields that the columns are for; raises Invalid."""
+    if len(header) > MOST_COLUMNS:
+        raise Invalid(place.fault(f"has {len(header)} columns; at most {MOST_COLUMNS}"))
     columns = [_column(title) for title in header]
     known = [*dict.fromkeys(CALLED.values()), *_READ]
     problems = [
@@ -79,7 +83,7 @@ def _columns(header: list[str], place: Source) -> list[str]:
         if column.partition(":")[0] not in (*known, "label")
     ]
     problems += [
-        place.fault(f"column {each} is there twice") for each in dict.fromkeys(columns) if columns.count(each) > 1
+        place.fault(f"column {column} is there twice") for column, times in Counter(columns).items() if times > 1
     ]
     if "fqdn" not in columns:
         problems.append(place.fault("no column is called fqdn; the first line names the columns: fqdn,address,tags"))
@@ -102,16 +106,19 @@ def _node(columns: list[str], cells: list[str], place: Source, defaults: Mapping
     said = {column: cell for column, cell in zip(columns, cells, strict=False) if cell}
     problems: list[str] = []
     fields: dict[str, Any] = dict(defaults)
+    labels: dict[str, str] = {}
     for column, cell in said.items():
         try:
             if column.startswith("label:"):
-                fields["labels"] = {**fields.get("labels", {}), column.partition(":")[2]: cell}
+                labels[column.partition(":")[2]] = cell
             elif column == "labels":
                 fields["labels"] = {**_pairs(cell), **fields.get("labels", {})}
             elif column != "fqdn":
                 fields[column] = _READ[column](cell)
         except ValueError as wrong:
             problems.append(place.fault(f"column {column}: {wrong}"))
+    if labels:
+        fields["labels"] = {**fields.get("labels", {}), **labels}
     fqdn = said.get("fqdn", "")
     if not is_node(fqdn) or "." not in fqdn:
         problems.append(place.fault(f"{fqdn!r} is no fully qualified domain name in small letters, as n1.example.com"))

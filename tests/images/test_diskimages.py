@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 from hypothesis import given
@@ -142,3 +143,11 @@ def test_each_knot_of_parents_is_told_once() -> None:
         ("a", "parent", "is its own parent in the end: a -> b -> c -> a; take one of these parents away"),
         ("f", "parent", "is its own parent in the end: f -> g -> f; take one of these parents away"),
     ]
+
+
+def test_a_line_of_more_than_a_hundred_generations_is_refused() -> None:
+    line = {f"i{n}": {"name": f"i{n}", "parent": f"i{n - 1}"} if n else {"name": "i0"} for n in range(4000)}
+    chosen = dict(Random(1).sample(sorted(line.items()), len(line)))
+    (found,) = problems(chosen)
+    assert (found.name, "at most 99" in found.text) == ("i100", True)
+    assert not problems({name: keys for name, keys in chosen.items() if int(name[1:]) < 100})

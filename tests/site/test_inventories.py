@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -141,3 +143,53 @@ def test_what_is_no_inventory_is_refused(value: object, sentence: str) -> None:
     with pytest.raises(Invalid) as refused:
         _inventory(value)
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ({"web": {"hosts": 5}}, "is 5, and not a list of names"),
+        ({"web": {"hosts": ["a.example.com", 5]}}, "not a list of names"),
+        ({"web": {"children": "db"}}, "not a list of names"),
+        ({"web": ["a.example.com"]}, "a group is a mapping"),
+    ],
+)
+def test_a_group_of_another_shape_is_refused(value: dict[str, object], sentence: str) -> None:
+    with pytest.raises(Invalid, match=sentence):
+        _inventory({"_meta": {"hostvars": {}}, **value})
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Of this process's CPU, so that a busy machine does not count."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def test_inventories_of_many_groups_cost_little() -> None:
+    chain = {f"g{n}": {"children": [f"g{n + 1}"]} for n in range(3000)}
+    dense = {f"g{n}": {"children": [f"g{m}" for m in range(150)], "hosts": ["n1.example.com"]} for n in range(150)}
+    bottom = {"g900": {"hosts": ["n1.example.com"]}}
+    few = {name: group for name, group in chain.items() if int(name[1:]) < 900}
+    assert _seconds(lambda: _inventory({"_meta": {"hostvars": {}}, **chain})) < 3.0
+    assert _seconds(lambda: _inventory({"_meta": {"hostvars": {}}, **dense})) < 3.0
+    assert len(_fields(_inventory({"_meta": {"hostvars": {}}, **few, **bottom}))["n1.example.com"]["tags"]) == 901  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match="is in 1501 groups"):
+        _inventory({"_meta": {"hostvars": {}}, **chain, "g1500": {"hosts": ["n1.example.com"]}})
+
+
+def test_a_table_of_very_many_columns_is_refused() -> None:
+    def text(labels: int) -> str:
+        titles = ",".join(f"label:x{n}" for n in range(labels))
+        return f"fqdn,{titles}\nn5.example.com,{','.join('1' * labels)}\n"
+
+    assert len(_table(text(999))["n5.example.com"]["labels"]) == 999  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match="has 30001 columns; at most 1000"):
+        _table(text(30_000))
+
+
+def test_a_hundred_thousand_faults_are_a_few_lines() -> None:
+    with pytest.raises(Invalid) as caught:
+        _table("fqdn\n" + "\n".join("x" * 50_000 + str(n) for n in range(300)))
+    assert len(str(caught.value)) < 500_000
+    assert "and 100 more of such faults" in str(caught.value)
