@@ -1,7 +1,8 @@
 """Asks for the checks that are due by the schedules of deployments, and has what drifted run again where they say so.
 
-Of each node the annealer does so that ranks first for it. Nothing is noted of what was asked: whoever looks, at a tick of a
-schedule and at each sweep, finds what is due (engine.drift). All on the turn thread.
+Of each node the annealer does so that ranks first for it. No check that was asked for is noted: at a tick of a schedule and at
+each sweep, each annealer finds the same checks due (engine.drift). A refresh after drift is noted (``mended``), so that a
+check of its effect is due at once. All on the turn thread.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
@@ -91,6 +94,8 @@ class Checking:
         events = {vertex: event for vertex in view.noderoles.values() if (event := self._event(vertex, now))}
         if events:
             moved = apply(events, now, by=context.identity)
+            for vertex in (each for each, event in events.items() if event is Event.REFRESH):
+                moved[vertex] = replace(moved[vertex], mended=True)
             changes = claim.settling(moved, events)
             context.send(changes, partial(self._asked, view.name, len(events)), f"checks on {view.name}")
 

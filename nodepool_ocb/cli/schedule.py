@@ -18,7 +18,11 @@ from nodepool_ocb.model.records import Change
 @click.command(cls=Verb, writes=True)
 @click.argument("name", shell_complete=completion.deployments)
 @click.option("--schedule", metavar="'0 3 * * *'", help="Minute, hour, day, month, weekday, as cron has them; in UTC.")
-@click.option("--refresh/--report", default=False, help="Run again in place what has drifted, or only say so.")
+@click.option(
+    "--refresh/--report",
+    default=False,
+    help="Run what has drifted again in place, with a check afterwards; or only report it.",
+)
 @click.option("--off", is_flag=True, help="No schedule of its own: that of the deployment above counts.")
 @dry_run_option
 def checks(name: str, schedule: str | None, refresh: bool, off: bool, dry_run: bool) -> None:

@@ -10,6 +10,8 @@ The rules, in prose:
   outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
 - A check (CHECK) is a refresh that changes nothing: it is claimed and run as one, and whatever it comes to (CHECKED) leaves
   the noderole as it was, with what was found. A refresh takes the place of a check that has not begun, and follows another.
+- A refresh that a schedule asks for after drift marks the noderole (``mended``) until a check has looked at its effect, or
+  anything else than that run and that check happens.
 - A run that is to be cancelled (CANCEL) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
   whatever else it came to meanwhile counts for nothing.
 - A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
@@ -152,6 +154,7 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     if record.cancel_reason and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
         raise Conflict(f"its run is to be ended ({record.cancel_reason}): it cannot {event}")
     changes = {"state": state, "since": now, "by": by, "reason": reason, **_no_check(record, event)}
+    changes["mended"] = record.mended and event in _STILL_MENDED
     changed = replace(record, **{**changes, **_AT_EVENT[event](record)})
     return _entered_todo(changed) if state is State.TODO else changed
 
@@ -186,6 +189,9 @@ def _as_claimed(record: NodeRole) -> Checking | None:
     taken_over = record.state is State.TRANSITION
     return record.check if taken_over else Checking(since=record.since, run=record.run, epoch=record.epoch)
 
+
+#: The events on the way from a run that is to mend drift to the check of its effect.
+_STILL_MENDED: Final = frozenset({Event.CLAIM, Event.SUCCEED, Event.DEFER, Event.LOSE, Event.CHECK})
 
 #: What an event changes beside the state.
 _AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {

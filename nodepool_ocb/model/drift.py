@@ -38,6 +38,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     at: Moment
     run: RunName  # its record is runs/<run>
     epoch: Count  # of the node, under which it was claimed
+    unmended: bool = False  # drift that was still there after a schedule had it run again: no schedule does so any more
 
 
 class Checks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -113,6 +113,7 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
     check: Checking | None = None  # with refresh: that run is a check, and changes nothing
     checked: Checked | None = None  # what the newest check found, where none ran since
+    mended: bool = False  # a schedule had it run again after drift, and no check has looked at its machine since
     once: Once | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
     not_before: Moment = 0.0  # back-off: not to be claimed before this time
     hooks: tuple[NoderoleHook, ...] = ()  # that are still to run, oldest first: on_proposed, on_todo, ...

@@ -28,7 +28,7 @@ from nodepool_ocb.views.history import differences
 from nodepool_ocb.views.history.differences import FieldRow
 from nodepool_ocb.views.view import View, whole
 
-_OF_CHECK: Final = frozenset({"check", "checked", "refresh"})
+_OF_CHECK: Final = frozenset({"check", "checked", "mended", "refresh"})
 VERBS: Final = {"Create": "create", "Delete": "delete"}
 KINDS: Final = {
     "NodeRole": "noderole",
@@ -135,7 +135,7 @@ def _fields(change: Change, before: Before) -> tuple[FieldRow, ...]:
         if not isinstance(change.data, NodeRole):
             return differences.fields(was, new, differences.QUIET)
         if was.get("check") == new.get("check"):
-            return differences.fields(was, new, differences.QUIET | {"checked"})
+            return differences.fields(was, new, differences.QUIET | {"checked", "mended"})
         return (_check(new.get("check")), *differences.fields(was, new, differences.QUIET | _OF_CHECK))
     return ()
 

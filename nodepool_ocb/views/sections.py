@@ -58,7 +58,9 @@ def _failures(seen: Overview) -> Iterator[Section]:
     yield Section("EXTENSIONS THAT ARE LEFT OUT", left_out, ("kind", "id", "left_out"))
     yield Section("IN ERROR", seen.errors, ("noderole", "since", "reason"))
     drifted = tuple(each for each in seen.drift if each.drifted or each.unknown)
-    yield Section("DRIFTED", drifted, ("deployment", "drifted", "unknown", "unchecked", "in_sync", "advice"))
+    yield Section(
+        "DRIFTED", drifted, ("deployment", "drifted", "unmended", "unknown", "unchecked", "in_sync", "advice")
+    )
     yield Section("OUTDATED", seen.outdated, ("deployment", "noderoles", "destructive", "advice"))
     yield Section("ROLLOUTS THAT FAILED", seen.rollouts.failed, ("rollout", "state", "since", "reason"))
     failed = list(map(taskruns.words, seen.task_runs.failed))

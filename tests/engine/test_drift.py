@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, commands, deployments, drift
-from nodepool_ocb.engine.noderole import Event, apply
+from nodepool_ocb.engine.noderole import Event, after, apply
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model import paths
@@ -103,6 +103,48 @@ def test_what_drifted_is_run_again_where_its_deployment_says_so(fields: dict[str
     made = world(replace(DAILY, refresh=True))
     assert drift.to_be_mended(made, bound(made, **{"checked": FOUND, **fields})) is mended
     assert not drift.to_be_mended(world(), bound(world(), checked=FOUND))
+
+
+def test_a_run_that_is_to_mend_drift_is_followed_by_a_check_at_once() -> None:
+    made = world(replace(DAILY, refresh=True, since=9 * DAY))
+    assert drift.due(made, bound(made, mended=True), 9 * DAY)
+    assert not drift.due(made, bound(made), 9 * DAY)
+    assert not drift.due(made, bound(made, mended=True, checked=FOUND), 9 * DAY), "once"
+    assert not drift.due(made, bound(made, mended=True, refresh=True), 9 * DAY)
+    assert not drift.due(world(None), bound(world(None), mended=True), 9 * DAY)
+
+
+def test_what_is_to_mend_drift_is_known_until_its_check_has_ended() -> None:
+    record = NodeRole(state=State.ACTIVE, since=0.0, refresh=True, mended=True)
+    for event in (Event.CLAIM, Event.SUCCEED, Event.CHECK, Event.CLAIM):
+        record = after(record, event, 1.0)
+        assert record.mended
+    assert drift.noted(record, Drift.DRIFTED, 5.0, "r-check", 7).unmended
+    assert not after(record, Event.CHECKED, 1.0).mended
+    for event in (Event.WITHDRAW, Event.PROPOSE, Event.REFRESH, Event.NODE_DIED):
+        assert not after(NodeRole(state=State.ACTIVE, since=0.0, refresh=True, mended=True), event, 1.0).mended
+
+
+@pytest.mark.parametrize(
+    ("found", "mended", "before", "unmended"),
+    [
+        (Drift.DRIFTED, True, False, True),
+        (Drift.DRIFTED, False, True, True),
+        (Drift.DRIFTED, False, False, False),
+        (Drift.IN_SYNC, True, True, False),
+        (Drift.UNKNOWN, True, True, False),
+    ],
+)
+def test_drift_that_a_refresh_did_not_mend_is_refreshed_no_more(
+    found: Drift, mended: bool, before: bool, unmended: bool
+) -> None:
+    made = world(replace(DAILY, refresh=True))
+    record = bound(made, mended=mended, checked=replace(FOUND, unmended=before)).record
+    checked = drift.noted(record, found, 5 * DAY, "r-check", 7)
+    assert checked.unmended is unmended
+    vertex = bound(made, checked=checked)
+    assert drift.to_be_mended(made, vertex) is (found is Drift.DRIFTED and not unmended)
+    assert ("changed nothing" in drift.sentence(vertex.record)) is unmended
 
 
 def test_it_says_why_one_cannot_be_checked() -> None:

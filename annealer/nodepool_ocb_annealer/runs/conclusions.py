@@ -19,7 +19,7 @@ from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.jigs.jig import Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.drift import Checked, Drift
+from nodepool_ocb.model.drift import Drift
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Run
 from nodepool_ocb_annealer.runs.attributes import Results
 
@@ -75,7 +75,7 @@ def _checked(grant: claim.Grant, outcome: Outcome, run: Run, now: float) -> Conc
     if isinstance(outcome, Succeeded | Failed) and not grant.vertex.record.cancel_reason:
         found = drift.found(outcome.exit_code)
     moved = apply({grant.vertex: Event.CHECKED}, now, by=grant.annealer)
-    checked = Checked(drift=found, at=run.ended, run=grant.run, epoch=grant.epoch)
+    checked = drift.noted(grant.vertex.record, found, run.ended, grant.run, grant.epoch)
     moved[grant.vertex] = replace(moved[grant.vertex], checked=checked)
     reason = run.reason if found is Drift.UNKNOWN else None
     return _of_run(grant, moved, replace(run, outcome=str(found), reason=reason), Event.CHECKED)

@@ -5,7 +5,7 @@ asks for it is a person, or the schedule of the deployment. Pure.
 """
 
 from nodepool_ocb.engine.drift.asking import checkable, checks, reachable, refusal, to_be_mended
-from nodepool_ocb.engine.drift.finding import CHECK, HONOURED, before, epoch, found, sentence
+from nodepool_ocb.engine.drift.finding import CHECK, HONOURED, before, epoch, found, noted, sentence
 from nodepool_ocb.engine.drift.schedule import due, next_tick, previous_tick, wrong
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "epoch",
     "found",
     "next_tick",
+    "noted",
     "previous_tick",
     "reachable",
     "refusal",

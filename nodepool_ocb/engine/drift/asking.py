@@ -39,9 +39,14 @@ def checks(world: World, deployment: str) -> Checks | None:
 
 
 def to_be_mended(world: World, vertex: Vertex) -> bool:
-    """Whether it has drifted, and its deployment says that what did is run again."""
+    """Whether it has drifted, and its deployment has such noderoles run again.
+
+    Not where that was done for this drift already, and changed nothing (``unmended``).
+    """
     record = vertex.record
-    if record.drift is not Drift.DRIFTED or record.state is not State.ACTIVE or record.refresh:
+    if record.checked is None or record.checked.drift is not Drift.DRIFTED or record.checked.unmended:
+        return False
+    if record.state is not State.ACTIVE or record.refresh:
         return False
     wanted, deployment = checks(world, record.deployment), world.deployments.get(record.deployment)
     committed = deployment is not None and deployment.record.state is DeploymentState.COMMITTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nodepool_ocb.model.drift import Drift
+from nodepool_ocb.model.drift import Checked, Drift
 from nodepool_ocb.model.records import NodeRole, State
 
 CHECK: Final = "-check"  # what the name of a check's run ends with
@@ -24,12 +24,28 @@ def found(exit_code: int | None) -> Drift:
     return Drift.UNKNOWN if exit_code is None else FOUND.get(exit_code, Drift.UNKNOWN)
 
 
+def noted(record: NodeRole, drift: Drift, at: float, run: str, epoch: int) -> Checked:
+    """What is kept of a check of this noderole; ``record``: as it was during the check.
+
+    Drift is ``unmended`` after a run that was to mend it, and stays so until a check finds none or the noderole runs again.
+    """
+    before = record.checked is not None and record.checked.unmended
+    return Checked(
+        drift=drift, at=at, run=run, epoch=epoch, unmended=drift is Drift.DRIFTED and (record.mended or before)
+    )
+
+
 def sentence(record: NodeRole) -> str:
     """What is said of drift behind "it is ACTIVE".
 
     >>> sentence(NodeRole(state=State.ACTIVE, since=0.0))
     ''
     """
+    if record.checked is not None and record.checked.unmended:
+        return (
+            ", a check found its machine changed, and a refresh by the schedule changed nothing: `nodepool-ocb noderole drift`"
+            " shows the difference; no schedule refreshes it again until a check finds none or a person refreshes it"
+        )
     if record.drift is Drift.DRIFTED:
         return ", and a check found its machine changed: `nodepool-ocb noderole drift` shows how"
     return (

@@ -61,11 +61,17 @@ def _tick(schedule: str, minute: int, reverse: bool) -> float | None:
 
 
 def due(world: World, vertex: Vertex, now: float) -> bool:
-    """Whether the schedule of its deployment wants a check of it, and it can be checked now."""
+    """Whether the schedule of its deployment wants a check of it, and it can be checked now.
+
+    A noderole that ran again after drift is due at once: only a check tells whether that changed anything.
+    """
     record = vertex.record
     wanted = checks(world, record.deployment)
     if wanted is None or record.check is not None or vertex.unreadable:
         return False
-    tick = previous_tick(wanted.schedule, now)
-    last = max(record.since, record.checked.at if record.checked else 0.0, wanted.since)
-    return tick is not None and last < tick and reachable(vertex) and refusal(world, vertex) is None
+    if not (record.mended and record.checked is None):
+        tick = previous_tick(wanted.schedule, now)
+        last = max(record.since, record.checked.at if record.checked else 0.0, wanted.since)
+        if tick is None or last >= tick:
+            return False
+    return reachable(vertex) and refusal(world, vertex) is None

@@ -14,6 +14,7 @@ from nodepool_ocb.model.records import Run, State
 from nodepool_ocb.views.view import View
 
 LONGEST: Final = 160  # letters of a difference in a row
+UNMENDED: Final = "a refresh by the schedule changed nothing"
 
 
 class DriftRow(View, frozen=True, kw_only=True):
@@ -26,6 +27,7 @@ class DriftRow(View, frozen=True, kw_only=True):
     run: str | None  # of the check
     difference: str | None  # what the check printed, in one line
     output: str | None  # its end, as it is
+    unmended: bool  # a refresh by the schedule changed nothing, and no schedule refreshes it again
 
 
 class DriftIn(View, frozen=True, kw_only=True):
@@ -36,6 +38,7 @@ class DriftIn(View, frozen=True, kw_only=True):
     unknown: int
     unchecked: int
     in_sync: int
+    unmended: int  # of those that drifted: a refresh by the schedule changed nothing
     schedule: str | None
     advice: str | None
 
@@ -62,14 +65,17 @@ def of_run(vertex: Vertex, name: str, run: Run) -> DriftRow:
 
 def _row(vertex: Vertex, checked: Checked | None, run: Run | None) -> DriftRow:
     output = (run.tail or run.reason) if run is not None else None
+    unmended = checked is not None and checked.unmended
+    lines = f"{UNMENDED}\n{output or ''}" if unmended else output
     return DriftRow(
         noderole=vertex.name,
         deployment=vertex.record.deployment,
         drift=str(checked.drift) if checked else UNCHECKED,
         checked=checked.at if checked else None,
         run=checked.run if checked else None,
-        difference=one_line(output) if output else None,
-        output=output,
+        difference=one_line(lines) if lines else None,
+        output=lines,
+        unmended=unmended,
     )
 
 
@@ -111,15 +117,17 @@ def asked(rows: Iterable[DriftRow]) -> CheckDocument:
 def by_deployment(world: World) -> list[DriftIn]:
     """The deployments in which something was checked, or is to be by a schedule."""
     counts: dict[str, Counter[str]] = {}
+    unmended: Counter[str] = Counter()
     for vertex in world.vertices():
         stored = world.roles.get(vertex.role)
         if vertex.record.state is State.ACTIVE and stored is not None and drift.checkable(stored.record):
             counts.setdefault(vertex.record.deployment, Counter())[vertex.record.drift or UNCHECKED] += 1
-    found = (_in(world, name, counted) for name, counted in sorted(counts.items()))
+            unmended[vertex.record.deployment] += vertex.record.checked is not None and vertex.record.checked.unmended
+    found = (_in(world, name, counted, unmended[name]) for name, counted in sorted(counts.items()))
     return [each for each in found if each.schedule or each.drifted or each.unknown or each.in_sync]
 
 
-def _in(world: World, deployment: str, counts: Mapping[str, int]) -> DriftIn:
+def _in(world: World, deployment: str, counts: Mapping[str, int], unmended: int) -> DriftIn:
     wanted = drift.checks(world, deployment)
     some = counts.get(Drift.DRIFTED, 0) + counts.get(Drift.UNKNOWN, 0)
     return DriftIn(
@@ -128,6 +136,7 @@ def _in(world: World, deployment: str, counts: Mapping[str, int]) -> DriftIn:
         unknown=counts.get(Drift.UNKNOWN, 0),
         unchecked=counts.get(UNCHECKED, 0),
         in_sync=counts.get(Drift.IN_SYNC, 0),
+        unmended=unmended,
         schedule=wanted.schedule if wanted else None,
         advice=f"nodepool-ocb noderole drift -l deployment:{deployment}" if some else None,
     )

@@ -105,17 +105,22 @@ def checkable(fleet: Fleet) -> str:
     return noderole
 
 
-def scheduled(fleet: Fleet, noderole: str, **fields: Any) -> None:
-    """A schedule of every minute that stands for long, and a noderole that has been ACTIVE for as long."""
+def scheduled(fleet: Fleet, noderole: str, at: float | None = None, **fields: Any) -> None:
+    """A schedule of every minute that stands for long, and a noderole that has been ACTIVE for as long.
+
+    ``at``: its newest check was then.
+    """
 
     def changes(world: World) -> list[Change]:
         vertex = world.vertex(noderole)
         assert vertex is not None
         stored = world.deployments[vertex.record.deployment]
         checks = Checks(schedule="* * * * *", since=1.0, **fields)
+        checked = vertex.record.checked if at is None else replace(vertex.record.checked, at=at)
+        record = replace(vertex.record, since=2.0, checked=checked)
         return [
             Set(paths.deployment(vertex.record.deployment), replace(stored.record, checks=checks), stored.version),
-            Set(paths.noderole(vertex.role, vertex.node.name), replace(vertex.record, since=2.0), vertex.version),
+            Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version),
         ]
 
     fleet.write(changes)
@@ -130,6 +135,26 @@ def test_what_is_due_by_a_schedule_is_checked_once_a_tick(fleet: Fleet) -> None:
     assert fleet.starts()[noderole] == 2, "once for itself, once for its check"
     assert fleet.record(noderole).since == 2.0
     assert [run.outcome for run in fleet.runs(noderole).values()] == ["succeeded", "in-sync"]
+
+
+def test_a_refresh_that_changes_nothing_is_reported_and_not_repeated(fleet: Fleet) -> None:
+    fleet.add_role("looked", replace(fleet.work(0.0), check="echo odd; exit 2"))
+    noderole = fleet.bind("looked", fleet.nodes[0])
+    fleet.annealer().begin()
+    fleet.until_state(noderole, State.ACTIVE)
+    scheduled(fleet, noderole, refresh=True)
+    fleet.until(lambda: unmended(fleet, noderole), "the schedule has it run again once, and looks at once")
+    checked = fleet.record(noderole).checked
+    scheduled(fleet, noderole, refresh=True, at=3.0)
+    fleet.until(lambda: fleet.record(noderole).checked not in (checked, replace(checked, at=3.0)), "the next tick")
+    assert unmended(fleet, noderole)
+    assert [run.outcome for run in fleet.runs(noderole).values()].count("succeeded") == 2
+    assert fleet.record(noderole).state is State.ACTIVE
+
+
+def unmended(fleet: Fleet, noderole: str) -> bool:
+    checked = fleet.record(noderole).checked
+    return checked is not None and checked.unmended
 
 
 def test_a_check_whose_secret_cannot_be_opened_ends_as_unknown_and_holds_nothing_up(fleet: Fleet) -> None:
