@@ -17,9 +17,11 @@ from typing import BinaryIO, Final
 from nodepool_ocb.jigs.jig import LOG_BYTES, TAIL_BYTES
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.masks import Mask, Stream
+from nodepool_ocb.telemetry.visible import visible
 
 log = logging.getLogger(__name__)
 
+LINE_CHARACTERS: Final = 200  # of the last line of the output, in a reason
 SAID_AGAIN_SECONDS: Final = 3600.0
 CUT: Final = "\n-- cut here: a run's log holds at most {} bytes; the end of the output is in the run's record --\n"
 LEFT_OUT: Final = b"\n-- output is left out here --\n"
@@ -126,6 +128,16 @@ class Output:
             with contextlib.suppress(OSError):
                 self._file.close()
             self._file = None
+
+
+def last_line(tail: str) -> str:
+    """The last line of an output that is not blank, shortened, with control characters shown; empty where there is none.
+
+    >>> last_line("first\\nmv: cannot move: busy\\n\\n")
+    'mv: cannot move: busy'
+    """
+    line = next((line for line in reversed(tail.splitlines()) if line.strip()), "").strip()
+    return visible(line if len(line) <= LINE_CHARACTERS else f"{line[:LINE_CHARACTERS]}...")
 
 
 def kept(file: Path | None) -> tuple[str, Path | None]:

@@ -19,6 +19,7 @@ def check_of(machine: Any, script: str, check: str | None, **more: Any) -> Order
 
 def test_a_check_of_its_own_runs_in_place_of_the_script(machine: Any, annealer: Any) -> None:
     outcome = annealer.run(check_of(machine, "echo changed", "echo looked; exit 2"))
+    assert outcome.reason == "exit code 2", "a line of output may be a line of a file"
     assert isinstance(outcome, Failed)
     assert (outcome.exit_code, outcome.tail) == (2, "looked\n")
 

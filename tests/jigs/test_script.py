@@ -17,6 +17,7 @@ from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreach
 from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.link import Broken
 from nodepool_ocb.jigs.ssh.runner import Runner
+from nodepool_ocb.telemetry.masks import Mask
 from tests.jigs.workshop import Annealer, until
 
 COUNT = 'i=0; while [ $i -lt {n} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done'
@@ -76,7 +77,7 @@ def test_a_script_arrives_as_it_is(machine: Any, annealer: Any, comment: str) ->
     script = f"#!/bin/bash -e\n{comment}\necho $BASH_VERSION '\\n%s'\tx\\\\y\nfalse\necho not reached"
     outcome = annealer.run(machine.order(script, attributes={"a": comment}))
     assert isinstance(outcome, Failed)
-    assert outcome.reason == "exit code 1"
+    assert outcome.reason == f"exit code 1: {outcome.tail.strip()}"
     assert outcome.tail.endswith(" \\n%s x\\y\n")
     assert machine.run_file("script").read_text().rstrip("\n") == script
 
@@ -149,7 +150,7 @@ def test_a_take_over_adopts_what_has_finished(machine: Any, annealer: Any, anoth
     script = "echo hello; write_attribute a b; exit 3"
     annealer.run(machine.order(script, log=None))
     outcome = another.run(machine.order(script, epoch=2, previous_epoch=1))
-    assert outcome == Failed("exit code 3", 3, "hello\n", {"a": "b"}, machine.log)
+    assert outcome == Failed("exit code 3: hello", 3, "hello\n", {"a": "b"}, machine.log)
     assert machine.events() == ["start", "end", "adopt"]
 
 
@@ -538,3 +539,21 @@ def test_a_killed_runner_is_noticed_and_the_run_goes_on(machine: Any, annealer: 
     os.kill(runner, signal.SIGKILL)
     assert outcome() == Succeeded({}, 0, "done\n", machine.log)
     assert machine.events() == ["start", "attach", "end"]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo first; echo 'mv: busy' >&2; echo; exit 3", "exit code 3: mv: busy"),
+        ("exit 3", "exit code 3"),
+        (r"printf 'a\033[2Jb\n'; exit 3", r"exit code 3: a\x1b[2Jb"),
+        ("echo the key is hush-hush; exit 3", "exit code 3: the key is (secret)"),
+        ("head -c 5000 /dev/zero | tr '\\0' x; exit 3", f"exit code 3: {'x' * 200}..."),
+    ],
+    ids=["last line", "no output", "control characters", "a secret", "a long line"],
+)
+def test_the_last_line_of_a_failed_run_is_its_reason_bounded_and_masked(
+    machine: Any, annealer: Any, script: str, reason: str
+) -> None:
+    outcome = annealer.run(machine.order(script, mask=Mask(frozenset(["hush-hush"]))))
+    assert (outcome.reason, outcome.exit_code) == (reason, 3)

@@ -58,7 +58,7 @@ def test_a_command_of_several_lines_is_one_script_and_on_no_command_line(machine
 
 def test_a_command_that_fails_fails_the_task_with_its_exit_code(machine: Any, shell: Any) -> None:
     outcome = shell.run(machine.task({"cmd": "echo no; exit 3"}))
-    assert outcome == Failed("exit code 3", 3, "no\n", None, machine.log)
+    assert outcome == Failed("exit code 3: no", 3, "no\n", None, machine.log)
 
 
 def test_a_directory_that_is_not_there_is_the_reason(machine: Any, shell: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import TAIL_BYTES, Detached, Failed, Fenced, Lost, Order, Outcome, Succeeded, Unreachable
-from nodepool_ocb.jigs.output import Output
+from nodepool_ocb.jigs.output import Output, last_line
 from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.attributes import apply
 from nodepool_ocb.jigs.ssh.link import Broken, Link
@@ -141,7 +141,8 @@ class Conversation:
         if word == "timeout":
             return Failed(f"timed out after {order.timeout_seconds:g} s", code, tail, attributes, log)
         if code != 0:
-            return Failed(f"exit code {code}", code, tail, attributes, log)
+            said = "" if order.check else last_line(tail)  # of a check it is a line of what differs
+            return Failed(f"exit code {code}{said and f': {said}'}", code, tail, attributes, log)
         return Succeeded(attributes, code, tail, log, self._ordered)
 
     # -- the output of a longer run --
