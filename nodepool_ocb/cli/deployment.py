@@ -13,7 +13,15 @@ from nodepool_ocb.cli.kit import attributes as given
 from nodepool_ocb.cli.kit import completion, output, sealing
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.names import catalogue, deployment_of, role_of
-from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, wait_options, yes_option
+from nodepool_ocb.cli.kit.options import (
+    Noun,
+    confirm,
+    dry_run_option,
+    settled_option,
+    timeout_option,
+    wait_options,
+    yes_option,
+)
 from nodepool_ocb.cli.noderoles import outdated, waiting
 from nodepool_ocb.cli.noderoles.committing import Commit
 from nodepool_ocb.cli.rollouts import turns
@@ -291,6 +299,7 @@ def _names(world: World, name: str) -> Iterable[str]:
 
 @command.command()
 @name_argument
+@settled_option
 @timeout_option
 def wait(name: str, timeout_seconds: float | None) -> None:
     """Wait until everything in the deployment is ACTIVE; ends at once when that cannot happen any more."""

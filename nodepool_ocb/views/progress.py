@@ -14,8 +14,9 @@ newest of them has failed; or none can begin before somebody acts. A build whose
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -52,6 +53,9 @@ LASTING: Final = frozenset(
 )
 NOT_BEGUN: Final = frozenset({State.PROPOSED, State.BLOCKED, State.TODO})
 MOST_SENTENCES: Final = 10
+MOST_CAUSES: Final = 10
+NAMED: Final = 3  # nodes of a group
+_NUMBERED: Final = re.compile(r"\w*\d\w*")
 
 
 # -- of noderoles --
@@ -64,6 +68,14 @@ class WaitProgress(msgspec.Struct, frozen=True):
     waiting: tuple[str, ...]
     gone: tuple[str, ...]
     stuck: tuple[str, ...]  # sentences: what is in the way and stays there until somebody acts
+    causes: tuple[str, ...] = ()  # the same, grouped by role and reason
+    failed: tuple[str, ...] = ()  # those in ERROR, awaited or above an awaited one
+    moving: tuple[str, ...] = ()  # awaited ones with nothing stuck above them
+
+    @property
+    def settled(self) -> str | None:
+        """The outcome, once nothing moves any more; None before that."""
+        return None if self.moving else self.outcome
 
     @property
     def outcome(self) -> str | None:
@@ -108,9 +120,46 @@ def of_noderoles(world: World, names: Iterable[str]) -> WaitProgress:
             ready.append(name)
         else:
             waiting.append(name)
-    above = _unsatisfied(vertex for name in waiting if (vertex := world.vertex(name)))
-    stuck = [sentence for vertex in above if (sentence := _stuck(world, vertex))]
-    return WaitProgress(tuple(ready), tuple(waiting), tuple(gone), tuple(sorted(stuck)))
+    above = list(_unsatisfied(vertex for name in waiting if (vertex := world.vertex(name))))
+    stuck = {vertex: sentence for vertex in above if (sentence := _stuck(world, vertex))}
+    held = _below(stuck, above)
+    return WaitProgress(
+        ready=tuple(ready),
+        waiting=tuple(waiting),
+        gone=tuple(gone),
+        stuck=tuple(sorted(f"{vertex.name} {sentence}" for vertex, sentence in stuck.items())),
+        causes=tuple(grouped(stuck)),
+        failed=tuple(sorted(vertex.name for vertex in stuck if vertex.record.state is State.ERROR)),
+        moving=tuple(name for name in waiting if world.vertex(name) not in held),
+    )
+
+
+def _below(stuck: Iterable[Vertex], among: Iterable[Vertex]) -> set[Vertex]:
+    """Those that are stuck, and all below them that wait."""
+    wanted, queue = set(among), list(stuck)
+    held = set(queue)
+    for vertex in queue:  # grows while it is walked
+        fresh = [child for child in vertex.children if child in wanted and child not in held]
+        held.update(fresh)
+        queue += fresh
+    return held
+
+
+def grouped(stuck: Mapping[Vertex, str]) -> Iterator[str]:
+    """One sentence for each role and cause. Causes that differ only in numbers, and in words with digits, are one."""
+    groups: dict[tuple[str, str], list[Vertex]] = {}
+    for vertex in sorted(stuck, key=lambda each: each.name):
+        fqdn = vertex.node.name
+        said = stuck[vertex].replace(fqdn, "").replace(fqdn.partition(".")[0], "")
+        groups.setdefault((vertex.role, _NUMBERED.sub("#", said)), []).append(vertex)
+    largest = sorted(groups.items(), key=lambda each: -len(each[1]))
+    for (role, _), (first, *others) in largest[:MOST_CAUSES]:
+        names = [vertex.node.name for vertex in (first, *others[: NAMED - 1])]
+        more = f" and {len(others) - len(names) + 1:,} more" if len(others) >= NAMED else ""
+        on = f"{role} on {len(others) + 1:,} nodes ({', '.join(names)}{more})" if others else first.name
+        yield f"{on} {stuck[first]}"
+    if len(largest) > MOST_CAUSES:
+        yield f"... and {len(largest) - MOST_CAUSES:,} more causes; -o json has all"
 
 
 def _unsatisfied(vertices: Iterable[Vertex]) -> Iterator[Vertex]:
@@ -124,17 +173,18 @@ def _unsatisfied(vertices: Iterable[Vertex]) -> Iterator[Vertex]:
 
 
 def _stuck(world: World, vertex: Vertex) -> str | None:
+    """The obstacle, as the end of a sentence about the noderole; None where there is none."""
     record = vertex.record
     if record.state is State.ERROR:
-        return f"{vertex.name} is in ERROR: {record.reason or 'no reason was recorded'}"
+        return f"is in ERROR: {record.reason or 'no reason was recorded'}"
     refusing = deploymentroles.refusing(world, record.deployment, vertex.role)
     if refusing is not None and (renewing(record) or record.state in NOT_BEGUN):
-        return f"{vertex.name} does not start: {'; '.join(refusing)}"
+        return f"does not start: {'; '.join(refusing)}"
     if record.state is State.PROPOSED:
-        return f"{vertex.name} is PROPOSED; nodepool-ocb noderole commit {vertex.name}"
+        return f"is PROPOSED; nodepool-ocb noderole commit {vertex.name}"
     deployment = world.deployments.get(record.deployment)
     if deployment is None or deployment.record.state is DeploymentState.PROPOSED:
-        return f"{vertex.name} is in deployment {record.deployment}, which is not COMMITTED"
+        return f"is in deployment {record.deployment}, which is not COMMITTED"
     return None
 
 

@@ -108,6 +108,25 @@ def test_wait_ends_when_a_parent_fails(ocb: Ocb, becomes: Callable[..., None]) -
 
 
 @pytest.mark.usefixtures("committed")
+def test_a_wait_that_fails_names_the_next_command_and_settled_waits_for_the_rest(
+    ocb: Ocb, becomes: Callable[..., None]
+) -> None:
+    becomes(BASE, State.ACTIVE)
+    becomes(f"middle@{N1}", State.ERROR, reason="disk full")
+    command = f"nodepool-ocb noderole log middle@{N1}; mend the cause, then: nodepool-ocb noderole retry middle@{N1}"
+    answer = ocb("deployment", "wait", "lab", "--timeout", "20")
+    assert (answer.exit_code, command in answer.stderr) == (6, True)
+    becomes(BASE, State.TRANSITION)
+    early = ocb("noderole", "wait", BASE, f"middle@{N1}", "--timeout", "20")
+    assert "1 noderole may still become ACTIVE; --settled waits for all of them" in early.stderr
+    waiting = Later(lambda: ocb("noderole", "wait", BASE, f"middle@{N1}", "--settled", "--timeout", "20"))
+    becomes(BASE, State.ACTIVE)
+    settled = waiting.result()
+    assert (settled.exit_code, "1 of 2 ACTIVE, 1 ERROR" in settled.stdout) == (6, True)
+    assert "--settled goes with --wait" in ocb("noderole", "refresh", BASE, "--settled").stderr
+
+
+@pytest.mark.usefixtures("committed")
 def test_wait_times_out(ask: Ask) -> None:
     document = ask("noderole", "wait", BASE, "--timeout", "0.2", exit_code=5)
     assert document["outcome"] == "timeout"

@@ -14,7 +14,7 @@ from nodepool_ocb.rollout.strategy import Batch, Criteria, Group
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.progress import WaitDocument, awaited, held_up, moved, of_noderoles, of_rollout
 from nodepool_ocb.views.view import plain
-from tests.views.small import chain
+from tests.views.small import N1, TOP, chain, put, small
 from tests.views.small_rollouts import in_state, rollout_of
 
 
@@ -115,3 +115,38 @@ def test_each_group_that_has_begun_says_where_it_stands() -> None:
         f"group a: {phase} of batch 1",
         "group d: failed, accepted: it is old",
     ]
+
+
+def test_failures_of_one_role_and_cause_are_one_sentence_though_numbers_and_nodes_differ() -> None:
+    world = small()
+    nodes = [f"web{number:02}.example.com" for number in range(1, 6)]
+    for number, fqdn in enumerate(nodes):
+        world.put_node(fqdn, Node(alive=True), 0)
+        put(world, f"base@{fqdn}", State.ERROR, reason=f"exit code 1: mv: /etc/hosts.new.26{number}: busy on {fqdn}")
+    put(world, f"middle@{nodes[0]}", State.ERROR, reason="exit code 1: mv: busy")
+    found = of_noderoles(world, [*(f"base@{fqdn}" for fqdn in nodes), f"middle@{nodes[0]}"])
+    assert found.causes == (
+        "base on 5 nodes (web01.example.com, web02.example.com, web03.example.com and 2 more)"
+        " is in ERROR: exit code 1: mv: /etc/hosts.new.260: busy on web01.example.com",
+        "middle@web01.example.com is in ERROR: exit code 1: mv: busy",
+    )
+    assert len(found.stuck) == 6
+
+
+def test_many_causes_are_counted_after_the_first_ten() -> None:
+    world = small()
+    for number, letter in enumerate("abcdefghijkl"):
+        put(world, f"{letter}{letter}@{N1}", State.ERROR, reason=str(number))
+    found = of_noderoles(world, [f"{letter}{letter}@{N1}" for letter in "abcdefghijkl"])
+    assert (len(found.causes), found.causes[-1]) == (11, "... and 2 more causes; -o json has all")
+
+
+def test_a_wait_is_settled_when_nothing_can_move_without_a_person() -> None:
+    world = small()  # base is in ERROR, and middle and top wait below it
+    put(world, f"other@{N1}", State.TRANSITION)
+    assert (of_noderoles(world, [TOP]).settled, of_noderoles(world, [TOP]).outcome) == ("error", "error")
+    found = of_noderoles(world, [TOP, f"other@{N1}"])
+    assert (found.outcome, found.settled, found.moving) == ("error", None, (f"other@{N1}",))
+    put(world, f"other@{N1}", State.ACTIVE)
+    assert of_noderoles(world, [TOP, f"other@{N1}"]).settled == "error"
+    assert of_noderoles(world, [f"other@{N1}"]).settled == "active"

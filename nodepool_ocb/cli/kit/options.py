@@ -169,7 +169,16 @@ timeout_option = click.option(
 )
 
 
+settled_option = click.option(
+    "--settled",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep,
+    help="Wait until nothing moves any more, instead of until the first failure.",
+)
+
+
 def wait_options(command: F) -> F:
-    """A decorator: ``--wait`` and ``--timeout``."""
+    """A decorator: ``--wait``, ``--settled`` and ``--timeout``."""
     wait = click.option("--wait", is_flag=True, help="Wait until all concerned are ACTIVE, or cannot become so.")
-    return wait(timeout_option(command))
+    return wait(settled_option(timeout_option(command)))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output, sealing, session
 from nodepool_ocb.cli.kit.names import deployment_of, node_of, noderole_of, role_of
-from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, wait_options
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option, settled_option, timeout_option, wait_options
 from nodepool_ocb.cli.kit.sealing import reveal_option
 from nodepool_ocb.cli.kit.selecting import Noderoles, noderoles_argument, noderoles_meant, selector_option
 from nodepool_ocb.cli.noderoles import outdated, runs, waiting
@@ -144,6 +144,7 @@ def show(name: str, reveal: bool) -> None:
 @command.command()
 @noderoles_argument
 @selector_option
+@settled_option
 @timeout_option
 def wait(names: Sequence[str], selector: str | None, timeout_seconds: float | None) -> None:
     """Wait until noderoles are ACTIVE; ends at once when one fails, is deleted, or cannot become ACTIVE."""

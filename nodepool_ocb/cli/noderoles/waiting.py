@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+import click
 from msgspec import UNSET, UnsetType
 
 from nodepool_ocb.cli.kit import journal, output, session
 from nodepool_ocb.cli.kit.follow import Following
+from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.cli.pictures import waits
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model.records import State
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 LIVE: Final = 12  # noderoles below the count, on a terminal
 FEW: Final = 4  # that are named to somebody who interrupts
-MOST: Final = 40  # that are named at the end
+MOST: Final = 12  # that are named at the end
 
 Choose = Callable[[World], Iterable[str]]
 
@@ -60,6 +63,7 @@ def wait(
     the words of the command that waits again.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    settled = bool(asked("settled"))
     last: tuple[World, WaitProgress] | None = None
     ended: OcbError | None = None
     begun = time.monotonic()
@@ -67,7 +71,7 @@ def wait(
         with waits.going_on("what was committed", lambda: again or _again(last)):
             for world, now in _standings(worlds(deadline, waits.TICK_SECONDS), choose):
                 last = world, now
-                if now.outcome:
+                if now.settled if settled else now.outcome:
                     ended = _error(now)
                     break
     except TimedOut as error:
@@ -75,6 +79,8 @@ def wait(
     _tell(last, ended, changes, time.monotonic() - begun)
     if isinstance(ended, TimedOut) and last is not None:
         say_what_holds_up(last[0], last[1].waiting)
+    if isinstance(ended, InError) and last is not None and last[1].failed:
+        _say_next_step(*last, settled=settled)
     if ended is not None:
         raise ended
 
@@ -83,6 +89,17 @@ def say_what_holds_up(world: World, names: Iterable[str]) -> None:
     """Say again, to somebody whose time is up, what only a person or a machine's return can end."""
     for each in held_up(world, names, time.time()):
         output.say(each)
+
+
+def _say_next_step(world: World, now: WaitProgress, *, settled: bool) -> None:
+    deployments = {vertex.record.deployment for name in now.failed if (vertex := world.vertex(name))}
+    of = f" --deployment {deployments.pop()}" if len(deployments) == 1 else ""
+    retry = f"--failed{of}" if len(now.failed) > 1 else now.failed[0]
+    if now.moving and not settled:
+        output.say(f"{counted(len(now.moving), 'noderole')} may still become ACTIVE; --settled waits for all of them")
+    output.say(
+        f"look: nodepool-ocb noderole log {now.failed[0]}; mend the cause, then: nodepool-ocb noderole retry {retry}"
+    )
 
 
 def _again(last: tuple[World, WaitProgress] | None) -> str:
@@ -101,6 +118,8 @@ def change_and_wait(
 
     ``explanations``, which ``decide`` may fill, say why of what a dry run would change.
     """
+    if asked("settled") and (choose is None or dry_run):
+        raise click.UsageError("--settled goes with --wait")
     with session.session() as opened:
         changes = session.change(opened, decide, dry_run)
     if choose is None or dry_run:
@@ -135,7 +154,7 @@ def _table(width: int | None, world: World, now: WaitProgress) -> list[Renderabl
 def _error(now: WaitProgress) -> OcbError | None:
     if now.outcome == "deleted":
         return NotFound(f"{now.gone[0]} was deleted")
-    return InError("\n".join(now.stuck)) if now.outcome == "error" else None
+    return InError("\n".join(now.causes)) if now.outcome == "error" else None
 
 
 def _tell(
@@ -154,7 +173,8 @@ def _tell(
         output.things(rows, ("noderole",), key="noderole")
         return
     document = WaitDocument(outcome=outcome, stuck=now.stuck, noderoles=rows, changes=changes)
-    shown = _failed(rows) if output.chosen() == "table" else []
+    lacking = rows if outcome == "timeout" else [row for row in rows if row.state in (State.ERROR, None)]
+    shown = _failed(lacking) if output.chosen() == "table" else []
     output.thing(document, "", *shown, sentence(tally(world, names), seconds))
 
 
