@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import getpass
 import json
+import re
 import shlex
 import socket
 import threading
@@ -342,6 +343,29 @@ def test_history_is_of_names_people_verbs_and_times(world: Session, ocb: Ocb, as
     assert verbs("--since", "2999-01-01T00:00") == []
     assert verbs("--limit", "2") == ["noderole commit", "deployment create"]
     assert ocb("history", "--since", "soon").exit_code == 2
+
+
+@pytest.mark.usefixtures("world")
+def test_the_history_of_a_noderole_has_the_changes_of_its_role_in_its_deployments(ocb: Ocb) -> None:
+    for line in (
+        "deployment set lab middle middle-size=3",
+        "deployment create other",
+        "deployment commit lab --no-noderoles",
+        "rollout start --default --deployment lab",
+    ):
+        assert ocb(*line.split()).exit_code == 0, line
+    shown = ocb("history", f"middle@{N1}").stdout
+    assert "user/middle/size: - -> 3" in shown
+    assert "deployment commit" in shown
+    assert "rollout start" in shown
+    assert "create other" not in shown
+
+
+@pytest.mark.usefixtures("world")
+def test_the_moments_of_a_hold_are_shown_as_times(ocb: Ocb) -> None:
+    assert ocb("node", "hold", N1, "--for", "2h", "--reason", "disk").exit_code == 0
+    held = ocb("history", N1).stdout
+    assert re.search(r"hold/until: - -> 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", held), held
 
 
 def test_an_entry_without_room_for_all_names_is_said_to_be_perhaps_about_one(world: Session, ocb: Ocb) -> None:

@@ -38,15 +38,21 @@ def command(
 ) -> None:
     """Who changed what, when and why; the newest last.
 
-    NAME is a node, ROLE@FQDN, a role, a deployment or an image; -l asks for the nodes and noderoles that it means now. The
-    newest 5000 entries are kept, each with the changes of one transaction, as far as there is room. `-o json` has all of what
-    they say.
+    NAME is a node, ROLE@FQDN, a role, a deployment or an image. For ROLE@FQDN the changes of its deployments are listed
+    too: their states, their rollouts, and the attributes of the role in them. -l asks for the nodes and noderoles that it
+    means now. The newest 5000 entries are kept, each with the changes of one transaction, as far as there is room.
+    `-o json` has all of what they say.
     """
     shown = limit or (LINES if output.chosen() == "table" else None)
     with session.session() as opened:
         opened.sync()
         wanted = Wanted(
-            names=names or None, meant=meant(opened, selector), since=moment(opened, since), by=by, verb=verb
+            names=names or None,
+            beside=beside(opened, names),
+            meant=meant(opened, selector),
+            since=moment(opened, since),
+            by=by,
+            verb=verb,
         )
         known.names(opened, names)
         found = entries.newest(known.newest_first(opened), wanted, shown)
@@ -59,6 +65,17 @@ def command(
         output.say("the journal has no such entry")
     if any(row.perhaps is True for row in found):
         output.say(f"{entries.PERHAPS}: it changed more than it has room to name, so this may be among it")
+
+
+def beside(opened: Session, names: Sequence[str]) -> frozenset[str]:
+    """The subjects through which a deployment changes a noderole of these names: the deployment, and the role in it."""
+    wanted = [name for name in names if "@" in name]
+    if not wanted:
+        return frozenset()
+    world = session.load(opened)
+    found = [(name.partition("@")[0], vertex) for name in wanted if (vertex := world.vertex(name)) is not None]
+    pairs = [(role, deployment) for role, vertex in found for deployment in world.line(vertex.record.deployment)]
+    return frozenset(subject for role, deployment in pairs for subject in (deployment, f"{role} in {deployment}"))
 
 
 def meant(opened: Session, selector: str | None) -> frozenset[str] | None:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.views.times import shown as local
 from nodepool_ocb.views.view import View
 
 SECRET: Final = "(secret)"
@@ -19,6 +20,11 @@ MARK: Final = "$secret"  # the one key of what stands for a secret
 OF_ATTRIBUTES: Final = frozenset({"attributes", "deployment role"})  # the kinds of records whose fields are attributes
 LONGEST: Final = 200  # characters of a value in JSON
 QUIET: Final = frozenset({"schema", "since", "by", "hooks", "changed", "generation", "epoch"})  # of every change
+
+#: Fields of records that are moments: people are shown the time.
+MOMENTS: Final = frozenset(
+    {"not_before", *(f"{each}/{end}" for each in ("hold", "mark", "pause") for end in ("since", "until"))}
+)
 
 
 class FieldRow(View, frozen=True, kw_only=True):
@@ -35,7 +41,7 @@ class FieldRow(View, frozen=True, kw_only=True):
         >>> FieldRow(field="ntp/servers", new=["a"]).words
         'ntp/servers: - -> ["a"]'
         """
-        return f"{self.field}: {_words(self.old)} -> {_words(self.new)}"
+        return f"{self.field}: {_words(self.old, self.field)} -> {_words(self.new, self.field)}"
 
     @property
     def made(self) -> str:
@@ -44,7 +50,7 @@ class FieldRow(View, frozen=True, kw_only=True):
         >>> FieldRow(field="ntp/servers", new=["a"]).made
         'ntp/servers: ["a"]'
         """
-        return f"{self.field}: {_words(self.new)}"
+        return f"{self.field}: {_words(self.new, self.field)}"
 
 
 def fields(old: Mapping[str, Json], new: Mapping[str, Json], but: frozenset[str] = frozenset()) -> tuple[FieldRow, ...]:
@@ -130,7 +136,9 @@ def _hidden(value: Json) -> Json:
     return [_hidden(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _words(value: Json) -> str:
+def _words(value: Json, field: str) -> str:
     if value is msgspec.UNSET:
         return "-"
+    if field in MOMENTS and isinstance(value, int | float) and value:
+        return local(value)
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -40,6 +40,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     names: Collection[str] | None = None
     meant: Collection[str] | None = None  # by a selector: nodes and noderoles, each for itself
+    beside: Collection[str] = ()  # subjects that are about one of the names in another way
     since: float | None = None
     by: str | None = None
     verb: str | None = None
@@ -63,8 +64,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
         >>> [Wanted(meant={"ntp@n1.x"}).about(each) for each in ("ntp@n1.x", "ntp@n1.x (user)", "n1.x")]
         [True, True, False]
+        >>> beside = Wanted(names=["ntp@n1.x"], beside=["lab", "ntp in lab"])
+        >>> [beside.about(each) for each in ("ntp in lab", "lab/01", "a in lab")]
+        [True, True, False]
         """
-        return (self.names is None or about(subject, self.names)) and (
+        return (self.names is None or about(subject, self.names) or _beside(subject, self.beside)) and (
             self.meant is None or subject.removesuffix(" (user)") in self.meant
         )
 
@@ -106,6 +110,11 @@ def _concealed(effect: Effect, secret: Callable[[str], bool]) -> Effect:
     rows = (FieldRow(field=each.field, old=each.old, new=each.new) for each in effect.fields)
     hidden = (differences.concealed(each) if secret(each.field) else each for each in rows)
     return replace(effect, fields=tuple(Difference(field=each.field, old=each.old, new=each.new) for each in hidden))
+
+
+def _beside(subject: str, beside: Collection[str]) -> bool:
+    """Whether it is one of these subjects, or a rollout of one."""
+    return subject in beside or ("/" in subject and subject.partition("/")[0] in beside)
 
 
 def line(row: EntryRow, when: str) -> EntryLine:
