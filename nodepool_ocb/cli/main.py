@@ -17,6 +17,7 @@ import click
 
 from nodepool_ocb.cli.kit import terminal
 from nodepool_ocb.cli.kit.options import common_options
+from nodepool_ocb.cli.printing import streams
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.telemetry.visible import visible
@@ -59,6 +60,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 INTERRUPTED: Final = 128 + 2  # as shells tell SIGINT
+READER_LEFT: Final = 128 + 13  # as shells tell SIGPIPE
 
 
 class Root(click.Group):
@@ -94,16 +96,22 @@ class Root(click.Group):
         try:
             return super().invoke(ctx)
         except OcbError as error:
+            if isinstance(error, streams.Unwritable):
+                streams.discard()
             _fail(str(error), error.exit_code)
         except click.ClickException as error:
             raise _shown(error) from error.__cause__
         except (click.Abort, click.exceptions.Exit):
             raise
         except BrokenPipeError:
-            _reader_is_gone()
+            streams.discard()  # head or less has what it wants
+            raise click.exceptions.Exit(READER_LEFT) from None
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
         except Exception as error:
+            if isinstance(error, OSError) and error.filename is None and error.errno in streams.FULL:  # of rich
+                streams.discard()
+                _fail(f"cannot write the output: {error.strerror}")
             if os.environ.get("NODEPOOL_OCB_DEBUG"):
                 raise
             _fail(f"unexpected {type(error).__name__}: {error}; NODEPOOL_OCB_DEBUG=1 shows where")
@@ -121,12 +129,6 @@ def _fail(message: str, exit_code: int = 1) -> NoReturn:
     raise click.exceptions.Exit(exit_code)
 
 
-def _reader_is_gone() -> NoReturn:
-    """Whoever read our output (head, less) has left: end quietly, also at the interpreter's own flush."""
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    raise click.exceptions.Exit(1)
-
-
 @click.group(cls=Root, context_settings={"auto_envvar_prefix": "NODEPOOL_OCB", "help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="nodepool-ocb", message="%(prog)s %(version)s")
 @common_options
@@ -135,7 +137,7 @@ def cli() -> None:
 
     A noderole is a role on a node, written ROLE@FQDN. Start with `status`; ask `noderole explain ROLE@FQDN` why
     something does not move. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 timed out, 6 in error,
-    7 no ZooKeeper, 8 denied, 9 no cluster there, 10 a dry run found changes.
+    7 no ZooKeeper, 8 denied, 9 no cluster there, 10 a dry run found changes, 141 the reader of a pipe has left.
     """
 
 
@@ -143,4 +145,12 @@ def main() -> None:
     """The console script."""
     if "_NODEPOOL_OCB_COMPLETE" in os.environ:
         import_module("nodepool_ocb.cli.shells.completing").use()
-    cli(prog_name="nodepool-ocb")
+    try:
+        streams.prepare()
+    except streams.Unwritable as closed:
+        sys.exit(f"error: {closed}")
+    try:
+        cli(prog_name="nodepool-ocb")
+    except OSError as full:  # of click's own printing
+        streams.discard()
+        sys.exit(f"error: cannot write the output: {full.strerror}")

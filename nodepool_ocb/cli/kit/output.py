@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from nodepool_ocb.cli.kit import terminal
 from nodepool_ocb.cli.kit.options import asked
+from nodepool_ocb.cli.printing.stacked import INDENT, stacked
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.model.secrecy import hidden
 from nodepool_ocb.telemetry.visible import visible
@@ -98,6 +99,7 @@ SPARE: Final = (
     *("unchecked", "in_sync", "deployment", "builder", "host", "since"),
 )
 LEAST: Final = 4  # letters of a column
+LEGIBLE: Final = 12  # letters of a column that is folded against its nature
 NARROWEST: Final = 16  # of a column that is folded
 ENOUGH: Final = 24  # of the last column of a picture, to be of use
 
@@ -206,15 +208,23 @@ def table(rows: Iterable[View], columns: Sequence[str]) -> Table:
 
     shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(public, rows)]
     empty = [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)]
-    widths = narrowed(
-        {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns}, empty, console().width
-    )
+    natural = {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns}
+    widths = narrowed(natural, empty, console().width)
+    if crowded(natural, widths, console().width):
+        first, *rest = columns
+        widths = narrowed({each: natural[each] for each in rest}, empty, console().width - INDENT)
+        made = stacked(shown, first, widths)
+        return _captioned(made, {first, *widths, *empty}, columns)
     made = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
     for column, width in widths.items():
         made.add_column(column.replace("_", " ").upper(), overflow="fold", width=width)
     for row in shown:
         made.add_row(*(row[column] for column in widths))
-    if gone := [each.replace("_", " ") for each in columns if each not in widths and each not in empty]:
+    return _captioned(made, {*widths, *empty}, columns)
+
+
+def _captioned(made: Table, shown: Collection[str], columns: Sequence[str]) -> Table:
+    if gone := [each.replace("_", " ") for each in columns if each not in shown]:
         made.caption = f"(no room for: {', '.join(gone)}; -o json has all)"
     return made
 
@@ -229,14 +239,14 @@ def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict
     >>> narrowed({"name": 9, "pause": 5, "reason": 60}, ["pause"], 50)
     {'name': 9, 'reason': 39}
 
-    then the columns of ``SPARE`` go in turn, but for the first; and last, the widest are folded, whatever they hold.
+    then the columns of ``SPARE`` go in turn, but for the first; and last, the widest are folded. The first never is.
 
     >>> narrowed({"name": 45, "version": 8, "reason": 60}, [], 65)
     {'name': 45, 'reason': 18}
     >>> narrowed({"deployment": 16, "in_sync": 7, "advice": 60}, [], 65)
     {'deployment': 16, 'advice': 47}
-    >>> narrowed({"name": 45, "state": 5, "reason": 60}, [], 40)
-    {'name': 15, 'state': 5, 'reason': 16}
+    >>> narrowed({"name": 25, "verdict": 30, "reason": 60}, [], 60)
+    {'name': 25, 'verdict': 15, 'reason': 16}
     """
     if _total(widths) <= room:
         return dict(widths)
@@ -262,11 +272,24 @@ def _folded(widths: Mapping[str, int], room: int) -> dict[str, int]:
 
 
 def _squeezed(widths: Mapping[str, int], room: int) -> dict[str, int]:
-    """With the widest columns folded, whatever they hold."""
+    """With the widest columns behind the first folded, whatever they hold."""
     kept = dict(widths)
-    while _total(kept) > room and (widest := max(kept, key=kept.__getitem__)) and kept[widest] > LEAST:
+    rest = [*kept][1:]
+    while _total(kept) > room and rest and kept[widest := max(rest, key=kept.__getitem__)] > LEAST:
         kept[widest] -= 1
     return kept
+
+
+def crowded(natural: Mapping[str, int], widths: Mapping[str, int], room: int) -> bool:
+    """Whether the first column leaves the others no room: then a row has two lines.
+
+    >>> crowded({"name": 45, "state": 5, "reason": 60}, {"name": 45, "state": 4, "reason": 4}, 60)
+    True
+    >>> crowded({"name": 17, "state": 5, "reason": 60}, {"name": 17, "state": 5, "reason": 34}, 60)
+    False
+    """
+    rest = [*widths][1:]
+    return _total(widths) > room or any(widths[each] < min(natural[each], LEGIBLE) for each in rest)
 
 
 def picture(rows: Iterable[View], columns: Sequence[str], spare: Sequence[str], room: int) -> Table:

@@ -9,21 +9,25 @@ from __future__ import annotations
 import codecs
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
+from nodepool_ocb.cli.printing import streams
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.telemetry.visible import exact, odd, visible
 
 
 def text(words: str, *, err: bool = False, end: bool = True) -> None:
     """Print words; ``end``: with the end of a line."""
-    click.echo(visible(words), err=err, nl=end)
+    _echo(visible(words), err=err, nl=end)
 
 
 def document(value: Json, indent: int | None = 2) -> None:
     """Print a value as JSON."""
-    click.echo(exact(json.dumps(value, indent=indent, ensure_ascii=False)))
+    _echo(exact(json.dumps(value, indent=indent, ensure_ascii=not streams.whole())))
 
 
 def yaml_document(value: Json) -> None:
@@ -32,19 +36,36 @@ def yaml_document(value: Json) -> None:
 
     plain = json.loads(json.dumps(value))  # no tuples, no types of ours
     text = written.text(plain)
-    click.echo(written.text(plain, exact=True) if odd(text) else text, nl=False)
+    _echo(written.text(plain, exact=True) if odd(text) or not streams.whole() else text, nl=False)
 
 
 def rendered(row: str) -> None:
     """Print a line that ``cli.kit.output.console`` made: rich has left colour out where it is not wanted."""
-    click.echo(row, color=True)
+    _echo(row, color=True)
 
 
 def raw(data: bytes) -> None:
     """Print bytes as they are; never to a terminal."""
     assert not sys.stdout.isatty(), "whoever asks for it was refused before"
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    with _writing():
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def _echo(words: str, **how: Any) -> None:
+    with _writing():
+        click.echo(words, **how)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Raises Unwritable where nothing can be written; BrokenPipeError where the reader has left."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise streams.Unwritable(f"cannot write the output: {error.strerror}") from error
 
 
 class Printer:

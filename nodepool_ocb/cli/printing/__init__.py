@@ -1,0 +1,1 @@
+"""The parts of printing beside the kit's: the standard streams, and tables with two lines for a row."""
