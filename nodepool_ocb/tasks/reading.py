@@ -4,8 +4,8 @@ A list is made of files, each a YAML list of entries; a directory stands for eve
 list may lie above its release's (``layers``). Every fault of every file is reported at once, with file, line and path.
 
 ``lenient`` reads what Fuel read: of a key that is there twice the last value counts, unknown keys are left out, and a name
-that exists nowhere is no relation between nodes; each is a warning. ``compat_prefix`` lets patterns match the beginnings of
-names, as Fuel's did. docs/tasks.md has the keys.
+that exists nowhere is no relation between nodes; each is a warning. A setting that is not there is null
+in conditions. ``compat_prefix`` lets patterns match the beginnings of names, as Fuel's did. docs/tasks.md has the keys.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def read(listed: Sequence[Layer], *, lenient: bool = False, compat_prefix: bool 
     if notes.faults:
         raise Invalid(_sorted(notes.faults))
     own = references.by_own_id(merged)
-    tasks = [_placed(entries.task(entry, resolved.renamed), own) for entry in merged]
+    tasks = [_placed(entries.task(entry, resolved.renamed, lenient=lenient), own) for entry in merged]
     tasks += [Task(id=name, kind=Kind.STAGE) for name in resolved.added]
     return Reading(TaskList(tuple(tasks), compat_prefix), (*notes.read_so, *_sorted(notes.warnings)))
 

@@ -99,3 +99,16 @@ def test_a_dry_run_of_many_changes_ends_with_how_many_there_are(ocb: Ocb, tmp_pa
     assert "->" not in dry.stdout, "what is made was nothing before"
     table.write_text("fqdn,rack\nn1.example.com,r1\n")
     assert "in all" not in ocb("node", "import", str(table), "--dry-run").stderr
+
+
+def test_tags_that_are_a_piece_of_a_list_are_refused_and_a_list_as_json_is_read(ask: Ask, ocb: Ocb) -> None:
+    """``tags=["web","db"]`` made the tags ``["web"`` and ``"db"]``, which look like a list and mean no role."""
+    refused = ocb("node", "create", N1, "--tag", '["web"')
+    assert (refused.exit_code, "can be no tag; write A,B" in refused.output) == (2, True)
+    ask("node", "create", N1)
+    for text in ('["web', '"web","db"', "[web]", '["web", 1]'):
+        refused = ocb("node", "set", N1, f"tags={text}")
+        assert (refused.exit_code, "write A,B" in refused.output) == (1, True), refused.output
+    for text, tags in (('["web", "db"]', ["web", "db"]), ("web,db", ["web", "db"]), ("[]", [])):
+        assert ocb("node", "set", N1, f"tags={text}").exit_code == 0
+        assert ask("node", "show", N1)["tags"] == tags

@@ -9,18 +9,21 @@ from itertools import pairwise
 import networkx as nx
 import pytest
 
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks import reading
 from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS
+from nodepool_ocb.tasks.conditions import Judge, Models, Sources
 from nodepool_ocb.tasks.plan import Plan
 from nodepool_ocb.tasks.selection import Selection
-from nodepool_ocb.tasks.tasklist import TaskList
+from nodepool_ocb.tasks.tasklist import Expression, Language, TaskList
 from tests.fixtures.corpora import CORPORA, needs
 from tests.tasks.fuel import Instances, entries, members
 from tests.tasks.lists import closure, graph, order
 
 pytestmark = needs("fuel")
 
+SETTINGS = Language.SETTINGS
 ADMIN = {"admin": ["master"]}
 CLUSTERS = {
     "seven": {
@@ -84,6 +87,17 @@ def test_start_and_end_select_of_release_9_what_fuel_selected(said: dict[str, tu
     there = {number for number, name in enumerate(found.tasks) if name in tasks("9.0").by_id}
     instances = [v for v in range(len(found)) if found.nodes[found.node_of[v]] and found.task_of[v] in there]
     assert len([vertex for vertex in instances if vertex not in found.skipped]) == count
+
+
+def test_the_conditions_of_release_9_are_judged_on_settings_that_lack_what_they_read() -> None:
+    """They read the serialised facts: ``settings:ceilometer.enabled``."""
+    settings: dict[str, Json] = {"ceilometer": {"enabled": True}}
+    conditions = [t for t in tasks("9.0").tasks if isinstance(c := t.condition, Expression) and c.language is SETTINGS]
+    judge = Judge(TaskList(tuple(conditions)), Sources(Models(settings=settings)))
+    skipped = [each.id for each in conditions if judge(each, None) is not None]
+    judge.check()
+    assert 0 < len(skipped) < len(conditions)
+    assert len(judge.missing) > 10
 
 
 @pytest.mark.parametrize("release", ["7.0", "9.0"])

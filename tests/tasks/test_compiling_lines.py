@@ -75,6 +75,14 @@ def test_requires_means_other_nodes_in_old_lists_without_groups_alone(other: obj
     assert not order(compile(listing(*some, other), members))  # type: ignore[arg-type]
 
 
+def test_a_task_that_is_parallel_without_an_amount_runs_everywhere_at_once() -> None:
+    """Seed 002, "Alternatives": ``strategy: {type: parallel}`` of compute, cinder and ceph-osd."""
+    alone = task("compute", "puppet", strategy=AT_ONCE)
+    assert not order(compile(listing(alone), nodes(n1="compute", n2="compute")))
+    beside = task("work", roles="compute", strategy=ONE_BY_ONE)
+    assert order(compile(listing(alone, beside), nodes(n1="compute", n2="compute"))) == {("work@n1", "work@n2")}
+
+
 def test_requires_means_other_nodes_only_where_its_own_has_no_such_task() -> None:
     tasks = listing(task("a", roles="web"), task("b", roles="*", requires="a"))
     found = order(compile(tasks, nodes(n1="web", n2="web", n3="db")))

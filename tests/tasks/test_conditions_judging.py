@@ -49,6 +49,26 @@ def test_a_task_runs_or_says_why_it_is_skipped() -> None:
     assert asked(task("c2", "settings:ceph"), None) is None
 
 
+def test_a_setting_that_is_not_there_is_null_for_a_condition_that_is_not_strict_and_is_named() -> None:
+    loose = [
+        Task(id=name, kind=Kind.SHELL, condition=Expression(Language.SETTINGS, text, strict=False))
+        for name, text in (
+            ("a", "settings:aodh.enabled"),
+            ("b", "not settings:x.y"),
+            ("c", "settings:odd?"),
+            ("d", "settings:ceph"),
+        )
+    ]
+    asked = judge(*loose)
+    assert [asked(each, NODES[0]) is None for each in loose] == [False, True, False, True]
+    asked.check()
+    assert list(asked.missing) == ["settings:aodh.enabled", "settings:x.y"]
+    strict = judge(task("a", "settings:aodh.enabled"))
+    assert strict(task("a", "settings:aodh.enabled"), NODES[0]) is None
+    with pytest.raises(Invalid, match="leads nowhere"):
+        strict.check()
+
+
 def test_an_expression_over_the_models_is_evaluated_once_for_all_tasks_and_nodes() -> None:
     tasks = [task(f"t{number}", "settings:ceph == true") for number in range(50)]
     tasks += [task(f"u{number}", "api.nodes_count() > 2", Language.API) for number in range(50)]

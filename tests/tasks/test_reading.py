@@ -436,6 +436,17 @@ def test_a_release_that_fuel_read_is_read_leniently_as_fuel_read_it() -> None:
     assert any("first in line 5; this value counts" in warning for warning in found.warnings)
 
 
+def test_a_lenient_reading_lets_conditions_miss_settings_as_fuel_did() -> None:
+    """nailgun evaluates each condition of a task with strict=False."""
+    text = f"""
+- {{id: a, {SHELL}, condition: 'settings:x.enabled'}}
+- {{id: b, {SHELL}, condition: {{condition: 'settings:x.enabled', strict: true}}}}
+"""
+    found = {lenient: [each.condition for each in tasks(text, lenient).tasks] for lenient in (True, False)}
+    assert [each.strict for each in found[True]] == [False, True]  # type: ignore[union-attr]
+    assert [each.strict for each in found[False]] == [True, True]  # type: ignore[union-attr]
+
+
 def test_what_fuel_refused_is_refused_also_by_a_lenient_reading() -> None:
     text = (
         f"- {{id: t, {SHELL}, requires: [u]}}\n- {{id: v, {SHELL}, required_for: [w]}}\n- {{id: d, type: erase_node}}"

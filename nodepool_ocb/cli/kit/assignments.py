@@ -41,6 +41,32 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
 
+def tags(text: str) -> tuple[str, ...]:
+    """Words with commas between, or a list as JSON; raises ValueError for what would only look like a list.
+
+    >>> tags("web, db"), tags('["web", "db"]'), tags("")
+    (('web', 'db'), ('web', 'db'), ())
+    """
+    words = _words(text)
+    if text.lstrip().startswith("["):
+        try:
+            given = strict_json(text)
+        except ValueError:
+            given = None
+        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+            raise ValueError('this is no list of texts; write A,B, or ["A", "B"]')
+        words = tuple(word for word in (each.strip() for each in given) if word)
+    return checked_tags(words)
+
+
+def checked_tags(words: Iterable[str]) -> tuple[str, ...]:
+    """The same; raises ValueError where one is a piece of a list as JSON or YAML has it."""
+    found = tuple(words)
+    if odd := next((word for word in found if set(word) & set('[]"')), None):
+        raise ValueError(f"{odd!r} can be no tag; write A,B without brackets and quotation marks")
+    return found
+
+
 def _text(text: str) -> str:
     if not text:
         raise ValueError("cannot be empty")
@@ -69,7 +95,7 @@ FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "bootenv": _text,
     "user": _text,
     "rack": lambda text: text or None,
-    "tags": _words,
+    "tags": tags,
     "addresses": _words,
     "host_keys": lambda text: host_keys(_words(text)),
 }

@@ -62,10 +62,11 @@ def create(
     """
     if no_address and addresses:
         raise click.UsageError("--address and --no-address contradict each other")
-    try:
-        assigning.host_keys(fields["host_keys"])
-    except ValueError as wrong:
-        raise click.UsageError(f"--host-key: {wrong}") from None
+    for option, check in (("host_keys", assigning.host_keys), ("tags", assigning.checked_tags)):
+        try:
+            check(fields[option])
+        except ValueError as wrong:
+            raise click.UsageError(f"--{option.removesuffix('s').replace('_', '-')}: {wrong}") from None
     _check_templates(fqdn, addresses, fields["host_keys"], count)
     may = connection.settings().nodes.available if available is None else available
     reached = () if no_address or fields["virtual"] else addresses or (fqdn,)

@@ -30,7 +30,8 @@ AS_FUEL: Final = "note: Fuel would have read this list; --lenient reads it so, a
 lenient_option = click.option(
     "--lenient",
     is_flag=True,
-    help="As Fuel read it: of a key that is there twice the last counts, unknown keys are left out.",
+    help="As Fuel read it: of a key that is there twice the last counts, unknown keys are left out, a setting that is not there"
+    " is null in conditions.",
 )
 compat_option = click.option(
     "--compat-prefix", is_flag=True, help="/patterns/ match the beginnings of names, as Fuel's did; else whole names."

@@ -15,6 +15,7 @@ from nodepool_ocb.cli.tasks import lists, sources
 from nodepool_ocb.cli.tasks.lists import Loaded, Owner
 from nodepool_ocb.cli.tasks.remembering import Past
 from nodepool_ocb.cli.tasks.selecting import Asked
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import deployments, unreadable
 from nodepool_ocb.engine.world import World
@@ -46,11 +47,20 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     again: str | None = None  # the run that this one goes on with
     parts: tuple[str, ...] = ()  # of a rollout: those that are planned each by itself
     sends: Mapping[str, tuple[str, ...]] = {}  # of a rollout: phase → the tasks that it sends
+    missing: tuple[str, ...] = ()  # settings that conditions of a lenient list took for null
 
     def warnings(self, world: World) -> list[str]:
         """What somebody should know."""
         refused = sources.of_plan(self.plan, self.tasks)
-        return [*self.stored.warnings, *refused, *membership.warnings(world, self.members)]
+        return [*self.stored.warnings, *self._missing(), *refused, *membership.warnings(world, self.members)]
+
+    def _missing(self) -> Iterator[str]:
+        if self.missing:
+            many = "a setting" if len(self.missing) == 1 else f"{len(self.missing)} settings"
+            yield (
+                f"conditions take {many} for null, since the list is --lenient: {some(self.missing, 5)};"
+                f" nodepool-ocb tasks upload --deployment {self.deployment} --settings FILE"
+            )
 
 
 class Turns(msgspec.Struct, frozen=True):
@@ -83,7 +93,7 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked, turns:
     outfit = Outfit(deployment, stored.tasks, stored.settings, everyone, nodes)
     done = past.done_in(again.id) if again else _deployed(past, outfit.tasks, asked)
     with _knowing_of_settings(deployment, stored.settings):
-        plan = _planned(outfit, everyone, parts, past, asked, done)
+        plan, missing = _planned(outfit, everyone, parts, past, asked, done)
     sends = dict[str, tuple[str, ...]]()
     if turns is not None:
         plan, sends = _in_turns(plan, outfit.tasks, tuple(parts), turns)
@@ -98,6 +108,7 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked, turns:
         again=again.id if again else None,
         parts=tuple(parts) if turns is not None else (),
         sends=sends,
+        missing=missing,
     )
 
 
@@ -167,7 +178,8 @@ def _planned(
     past: Past,
     asked: Asked,
     done: set[tuple[str, str]],
-) -> Plan:
+) -> tuple[Plan, tuple[str, ...]]:
+    """The plan, and the settings that its conditions missed and may miss."""
     from nodepool_ocb.bounded.yaql import Yaql
     from nodepool_ocb.tasks.compiling import compile
     from nodepool_ocb.tasks.conditions import Judge
@@ -194,4 +206,4 @@ def _planned(
         plan = plans[WHOLE] if WHOLE in plans else uniting.united(plans)
         plan = computed(plan, judge, outfit.tasks, members)
         judge.check()
-    return plan
+    return plan, tuple(judge.missing)

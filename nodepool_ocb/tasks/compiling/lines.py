@@ -130,12 +130,13 @@ def limited(placement: Placement, amount_of: Amount | None) -> None:
 
     All edges lead from less to more above, or on in listing order, so they make no circle, however many tasks are limited.
     """
-    limits = [(n, amount(task, amount_of)) for n, task in enumerate(placement.tasks) if _limits(task)]
+    sizes = ((n, amount(task, amount_of)) for n, task in enumerate(placement.tasks) if _limits(task))
+    limits = [(task, size) for task, size in sizes if size]  # without one, all instances run at once
     draft = placement.draft
-    above = depths(draft.parents, sorted_out(draft.parents)) if any(size for _, size in limits) else []
+    above = depths(draft.parents, sorted_out(draft.parents)) if limits else []
     for task, size in limits:
         found = sorted(placement.instances(task), key=lambda vertex: (above[vertex], draft.node_of[vertex]))
-        chunks = [found[start : start + size] for start in range(0, len(found), size)] if size else []
+        chunks = [found[start : start + size] for start in range(0, len(found), size)]
         for first, second in pairwise(chunks):
             draft.order(first, second, f"{placement.tasks[task].id}.chunk")
 

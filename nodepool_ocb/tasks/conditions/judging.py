@@ -57,6 +57,7 @@ class Judge:
         self._everywhere: dict[
             str, str | None
         ] = {}  # task → why it is skipped, by a condition that is the same for all nodes
+        self.missing: dict[str, None] = {}  # settings that are not there, or null, and that a condition may miss
         self._faults: dict[tuple[str, str], str] = {}  # (place, sentence) → the whole sentence, with the first node
         for task in tasks.tasks:
             for what, expression in _expressions(task):
@@ -103,7 +104,10 @@ class Judge:
 
     def _verdict(self, task: Task, expression: Expression, member: Member | None) -> Verdict:
         if expression.language is not Language.YAQL:
-            return self._memory.verdict(expression)
+            verdict = self._memory.verdict(expression)
+            if expression.language is Language.SETTINGS and not expression.strict:
+                self.missing |= {name: None for name, value in verdict.reads if value is None and name[-1] != "?"}
+            return verdict
         question = self._question(task, expression.text, member)
         answer = self._memory.answer(question)
         return Verdict(expression.text, check_fault(answer), tuple(_read(question, answer)))

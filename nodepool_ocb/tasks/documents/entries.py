@@ -100,8 +100,8 @@ def roles_of(relation: Mapping[str, Any]) -> list[tuple[Key, str]]:
     return _names(("role",), relation.get("role"))
 
 
-def condition(raw: Any) -> bool | Expression:
-    """A condition as a document writes it; true where there is none.
+def condition(raw: Any, *, strict: bool = True) -> bool | Expression:
+    """A condition as a document writes it; true where there is none. ``strict``: where the document does not say it.
 
     >>> condition("settings:storage.objects_ceph.value == true").language, condition("api.nodes_count() > 9").language
     (<Language.SETTINGS: 'settings'>, <Language.API: 'api'>)
@@ -112,7 +112,7 @@ def condition(raw: Any) -> bool | Expression:
         return raw is not False
     if isinstance(raw, dict) and "yaql_exp" in raw:
         return Expression(Language.YAQL, str(raw["yaql_exp"]))
-    strict = raw.get("strict", True) is not False if isinstance(raw, dict) else True
+    strict = raw.get("strict", strict) is not False if isinstance(raw, dict) else strict
     text = str(raw.get("condition", "") if isinstance(raw, dict) else raw)
     if not text.strip():
         return True
@@ -146,8 +146,11 @@ def skipped(entry: Entry) -> bool:
     return entry.kind is Kind.UPLOAD_FILE and "data" not in entry.parameters
 
 
-def task(entry: Entry, renamed: Mapping[str, str] = {}) -> Task:
-    """What an entry without faults becomes. ``renamed``: names of others, as they are called instead."""
+def task(entry: Entry, renamed: Mapping[str, str] = {}, *, lenient: bool = False) -> Task:
+    """What an entry without faults becomes. ``renamed``: names of others, as they are called instead.
+
+    ``lenient``: a setting that is not there is null in conditions, as in Fuel.
+    """
     raw, kind = entry.raw, entry.kind
     assert kind is not None
     where = entry.where()
@@ -164,7 +167,7 @@ def task(entry: Entry, renamed: Mapping[str, str] = {}) -> Task:
         required_for=_named(entry, "required_for", renamed),
         cross_depends=_relations(entry, CROSS_DEPENDS, renamed),
         cross_depended_by=_relations(entry, CROSS_DEPENDED_BY, renamed),
-        condition=condition(raw.get("condition")),
+        condition=condition(raw.get("condition"), strict=not lenient),
         parameters=parameters,
         tasks=_named(entry, "tasks", renamed),
         stage=raw.get("stage"),
