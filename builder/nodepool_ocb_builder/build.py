@@ -25,7 +25,7 @@ from nodepool_ocb.model.records import Change, Check, Delete, Set
 from nodepool_ocb.store.locks import Lock
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_builder import checksums
+from nodepool_ocb_builder import checksums, space
 from nodepool_ocb_builder.backends.backend import Task
 from nodepool_ocb_builder.checksums import Sums
 from nodepool_ocb_builder.context import Context, GivenUp
@@ -215,7 +215,8 @@ class Building:
             process.wait(2 * GRACE_SECONDS)
             raise
         if ended.reason is not None:
-            raise OcbError(ended.reason)
+            full = space.exhausted([directory.folder, directory.logs], directory.tail(self.name))
+            raise OcbError(f"{ended.reason}: {full}" if full else ended.reason)
         return self._shelved(outputs)
 
     def _shelved(self, outputs: Mapping[str, object]) -> Mapping[str, Sums]:

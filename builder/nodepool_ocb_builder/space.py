@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +13,8 @@ from typing import Final
 from nodepool_ocb.daemon.preflight import unwritable
 
 LOG_BYTES: Final = 1 << 20  # that are free where logs go, before a build begins: it writes to its log, or fails
+
+EXHAUSTED_BYTES: Final = 1 << 16  # a build that ends with less free than this failed on a full disk
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -46,6 +51,19 @@ def shortage(folders: Iterable[Path], free_bytes: int) -> str | None:
                 "make room there, or lower builder.free_bytes"
             )
     return None
+
+
+def exhausted(folders: Iterable[Path], tail: str) -> str | None:
+    """The sentence for a build that failed on a full disk, here or on a disk that its log names; None for any other.
+
+    ``tail``: the end of its log.
+    """
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            free = shutil.disk_usage(folder).free
+            if free < EXHAUSTED_BYTES:
+                return f"{os.strerror(errno.ENOSPC)}: {shown(free)} are free in {folder}"
+    return os.strerror(errno.ENOSPC) if os.strerror(errno.ENOSPC) in tail else None
 
 
 def shown(size: float) -> str:
