@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import (
     Append,
@@ -48,6 +49,11 @@ class ChangeRow(View, frozen=True, kw_only=True):
     fields: tuple[FieldRow, ...] | msgspec.UnsetType = msgspec.UNSET  # that change, where they are known
 
 
+def keeps(vertex: Vertex) -> ChangeRow:
+    """The row of a noderole that stays as it is."""
+    return ChangeRow(change="keep", kind="noderole", name=vertex.name, state=str(vertex.record.state))
+
+
 class DetailedRow(View, frozen=True, kw_only=True):
     """A change for the eye: what it does to fields is one text."""
 
@@ -67,6 +73,9 @@ class ChangesDocument(View, frozen=True, kw_only=True):
     dry_run: bool
     changes: tuple[ChangeRow, ...]
     explanations: tuple[str, ...]
+    kept: tuple[ChangeRow, ...] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # noderoles that were asked for and were bound before
     warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # of the documents that were imported
     problems: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # of the roles that were left out
     image: str | msgspec.UnsetType = msgspec.UNSET  # that is to be built

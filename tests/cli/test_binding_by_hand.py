@@ -48,7 +48,11 @@ def test_a_parent_that_is_taken_from_another_node_is_named_when_it_is_bound(site
         f"client@{N1} ← mon@*system: every one of role mon in deployment system",
         f"client@{N1} ← server@{N2}: the first of role server in deployment system",
     ], "what is on the same node is not named"
-    assert sites("node", "bind", N1, "client").stderr.splitlines() == ["nothing to do"]
+    assert sites("node", "bind", N1, "client").stderr.splitlines() == [f"nothing to do; unchanged: client@{N1}"]
+    assert sites("node", "bind", N1, "client", "-o", "name").stdout.split() == [f"client@{N1}"]
+    again = ask("node", "bind", N1, "client")
+    kept = {"change": "keep", "kind": "noderole", "name": f"client@{N1}", "state": "PROPOSED"}
+    assert (again["changes"], again["kept"]) == ([], [kept])
     document = ask("node", "bind", N2, "client", "--dry-run", exit_code=10)
     assert len(document["explanations"]) == 3
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.kit import journal
 from nodepool_ocb.cli.kit.journal import me as me
 from nodepool_ocb.cli.kit.options import asked
-from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
@@ -164,13 +164,15 @@ def report(
     dry_run: bool = False,
     explanations: Sequence[str] = (),
     notes: Sequence[str] = (),
+    kept: Sequence[ChangeRow] = (),
     **more: Any,
 ) -> None:
-    """Print what was, or would be, changed: one document. A dry run that found any exits with 10.
+    """Print the changes, or those of a dry run, as one document. A dry run that found any exits with 10.
 
-    ``notes`` are those of the explanations that are said though it is no dry run; ``more`` are fields of the document.
+    ``notes`` are the explanations that are said though it is no dry run; ``kept``: rows of records that stay as they are;
+    ``more`` are fields of the document.
     """
-    report_rows(journal.rows(changes), dry_run, explanations, notes, **more)
+    report_rows(journal.rows(changes), dry_run, explanations, notes, kept, **more)
 
 
 def report_rows(
@@ -178,14 +180,16 @@ def report_rows(
     dry_run: bool = False,
     explanations: Sequence[str] = (),
     notes: Sequence[str] = (),
+    kept: Sequence[ChangeRow] = (),
     **more: Any,
 ) -> None:
     """As ``report``, of changes that are named already."""
     from nodepool_ocb.cli.kit import output
 
     if output.chosen() == "name":
-        output.things(rows, ("name",))
+        output.things([*rows, *kept], ("name",))
     elif output.chosen() != "table":
+        more |= {"kept": tuple(kept)} if kept else {}
         document = ChangesDocument(dry_run=dry_run, changes=tuple(rows), explanations=tuple(explanations), **more)
         output.thing(document, "")
     elif rows:
@@ -197,7 +201,8 @@ def report_rows(
     if rows and not dry_run:
         _note(notes)
     if not rows:
-        output.say("nothing to do")
+        names = some([row.name for row in kept])
+        output.say(f"nothing to do; unchanged: {names}" if kept else "nothing to do")
     if dry_run and len(rows) > NOTES and output.chosen() == "table":
         output.say(f"in all: {_summary(rows)}")
     if dry_run and rows:

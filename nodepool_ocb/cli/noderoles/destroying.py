@@ -76,7 +76,9 @@ def unbind(names: Sequence[str], selector: str | None, yes: bool, dry_run: bool)
     def sure(chosen: Collection[Vertex]) -> None:
         going[:] = [vertex.name for vertex in binding.removable_together(chosen)]
         if going and not dry_run:
-            confirm(f"delete {', '.join(going)} with their attributes and history", yes)
+            done = [vertex.name for vertex in binding.removable_together(chosen) if vertex.record.once]
+            again = f"; destructive and done: {', '.join(done)}, which a new bind and commit do again" if done else ""
+            confirm(f"delete {', '.join(going)} with their attributes and history{again}", yes)
 
     asked = Noderoles(names, selector, sure)
 

@@ -18,6 +18,7 @@ from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.views.changes import ChangeRow, keeps
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -45,11 +46,12 @@ def bind(
     """
     fqdns, wanted = (words, tuple(roles)) if roles else _divided(words, selector)
     chosen = Nodes(fqdns, selector)
-    explanations, elsewhere = list[str](), list[str]()
+    explanations, elsewhere, kept = list[str](), list[str](), list[ChangeRow]()
 
     def decide(opened: Session, world: World) -> Iterable[Sequence[Change]]:
         explanations.clear()
         elsewhere.clear()
+        kept.clear()
         _check(world, wanted, deployment, fqdns)
         now, jigs = opened.now(), active_jigs(world)
 
@@ -59,12 +61,13 @@ def bind(
             )
             explanations.extend(plan.explanations)
             elsewhere.extend(plan.elsewhere)
+            kept.extend(keeps(view.noderoles[role]) for role in wanted if role in view.noderoles)
             return plan.changes
 
         return together.decided(world, chosen.of(opened, world), one)
 
     with connection.session() as opened:
-        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations, elsewhere)
+        connection.report(connection.change(opened, decide, dry_run), dry_run, explanations, elsewhere, kept=kept)
 
 
 def _divided(words: Sequence[str], selector: str | None) -> tuple[Sequence[str], tuple[str, ...]]:
