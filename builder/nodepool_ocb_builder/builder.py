@@ -7,7 +7,6 @@ turn goes is in ``daemon.turns``; between turns an idle builder asks nothing.
 from __future__ import annotations
 
 import logging
-import platform
 import time
 from functools import partial
 from typing import Final
@@ -27,7 +26,6 @@ from nodepool_ocb.store import clusters
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import company, space
-from nodepool_ocb_builder.backends import missing
 from nodepool_ocb_builder.build import Building
 from nodepool_ocb_builder.cleanup.housekeeping import Housekeeping
 from nodepool_ocb_builder.company import Company
@@ -37,7 +35,7 @@ from nodepool_ocb_builder.upload import Uploading, elsewhere
 
 log = logging.getLogger(__name__)
 
-EQUIPMENT_SECONDS: Final = 600.0  # between two complaints about a program that is not installed
+EQUIPMENT_SECONDS: Final = 600.0  # between two log lines about an image that cannot be built here
 ABANDON_SECONDS: Final = 8.0  # after all was told to end: what is still not over is left as if we had died
 CLOSE_SECONDS: Final = 3.0
 
@@ -105,6 +103,8 @@ class Builder:
         builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
         context.gone = self._company.look(context.session, builders, context.settings.gone_seconds)
         self.registration.compare(self._company.said(context.builder_id))
+        if (images := company.settings(context)) != self.registration.record.images:  # a program came or went
+            self.registration.change(images=images)
 
     def _blocker(self) -> str | None:
         """Why this host cannot build now."""
@@ -199,17 +199,13 @@ class Builder:
         return self._backoff.left(view.name)
 
     def _for_us(self, image: Diskimage) -> bool:
-        settings = self.context.settings
-        arch = settings.arch or platform.machine()
-        pinned_elsewhere = image.builders and not set(image.builders) & set(settings.labels)
-        return not (image.stub or pinned_elsewhere or image.arch not in (None, arch)) and self._equipped(image)
-
-    def _equipped(self, image: Diskimage) -> bool:
-        """Whether the backend's programs are installed here; where they are not, another builder may have them."""
-        lacking = missing(self.context.backends[image.backend])
-        if lacking and self._backoff.may_say(("programs", image.name), EQUIPMENT_SECONDS):
-            log.warning("%s cannot be built here: %s", image.name, lacking)
-        return not lacking
+        """Whether this builder can build the image; if it cannot, another builder may."""
+        if image.stub:
+            return False
+        reason = company.cannot_build(self.context, image)
+        if reason and self._backoff.may_say(("cannot", image.name), EQUIPMENT_SECONDS):
+            log.warning("%s cannot be built here: %s", image.name, reason)
+        return reason is None
 
     def _upload(self, view: ImageView, now: float) -> float:
         context = self.context

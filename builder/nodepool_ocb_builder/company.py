@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import platform
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ from nodepool_ocb.store import daemons
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb_builder.backends import missing
 from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.image_directory import ImageDirectory
 
@@ -60,7 +62,7 @@ class Company:
 
 
 def settings(context: Context) -> Mapping[str, ImageSettings]:
-    """What this builder's configuration says of its images; nothing where that is more than a znode should hold."""
+    """The settings of the images in this builder's configuration; empty if a znode should not hold that much."""
     said = {name: _settings(context, image) for name, image in context.diskimages.items()}
     if len(msgspec.json.encode(said)) <= MOST_BYTES:
         return said
@@ -74,7 +76,23 @@ def _settings(context: Context, image: Diskimage) -> ImageSettings:
     settings = msgspec.to_builtins(msgspec.structs.replace(image, env_vars={}))  # which may hold secrets
     settings |= {"env_vars": sorted(image.env_vars), "carriers": sorted(context.carriers(image.name))}
     digest = hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()[:DIGEST_CHARACTERS]
-    return ImageSettings(formats=image.formats, rebuild_age_seconds=image.rebuild_age_seconds, digest=digest)
+    return ImageSettings(
+        formats=image.formats,
+        rebuild_age_seconds=image.rebuild_age_seconds,
+        digest=digest,
+        cannot=cannot_build(context, image),
+    )
+
+
+def cannot_build(context: Context, image: Diskimage) -> str | None:
+    """Why this builder cannot build an image of its configuration: a label, an architecture or a program."""
+    own, arch = context.settings.labels, context.settings.arch or platform.machine()
+    if image.builders and not set(image.builders) & set(own):
+        labels = f"labels {', '.join(own)}" if own else "no label"
+        return f"the image is for builders with label {' or '.join(image.builders)}; this builder has {labels}"
+    if image.arch not in (None, arch):
+        return f"the image is for {image.arch}; this builder is {arch}"
+    return missing(context.backends[image.backend]) or None
 
 
 def namesake(directory: ImageDirectory, znode: Znode) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
 from nodepool_ocb.model.records import Daemon, ImageSettings
@@ -32,6 +33,13 @@ class Stranded(msgspec.Struct, frozen=True):
     upload: UploadView
 
 
+class Unbuildable(msgspec.Struct, frozen=True):
+    """An image that no running builder can build, with the reason of each builder."""
+
+    image: str
+    reason: str
+
+
 class Bereft(msgspec.Struct, frozen=True):
     """An image whose newest ready build lies with a builder that is not there: nobody can send it."""
 
@@ -52,7 +60,8 @@ def _sides(name: str, builders: Builders) -> dict[ImageSettings | None, list[str
     for _, daemon in sorted(builders.items(), key=lambda each: (each[1].host, each[0])):
         settings = daemon.images.get(name)
         if daemon.images and settings != STUB:
-            sides.setdefault(settings, []).append(daemon.host)
+            alike = None if settings is None else replace(settings, cannot=None)
+            sides.setdefault(alike, []).append(daemon.host)
     return sides
 
 
@@ -70,6 +79,38 @@ def _sentences(sides: Mapping[ImageSettings | None, list[str]]) -> Iterator[str]
         else:
             what = f"settings {settings.digest}"
         yield f"{', '.join(hosts)}: {what}"
+
+
+def unbuildable(images: Mapping[str, ImageView], builders: Builders) -> list[Unbuildable]:
+    """The images that no running builder can build: those in a configuration, and those with a build request."""
+    names = {name for daemon in builders.values() for name, settings in daemon.images.items() if settings != STUB}
+    names |= {name for name, view in images.items() if view.request is not None}
+    found = [(name, why_not_built(name, builders)) for name in sorted(names)]
+    return [Unbuildable(name, reason) for name, reason in found if reason is not None]
+
+
+def why_not_built(image: str, builders: Builders) -> str | None:
+    """Why no running builder can build the image; None where one can, where that is not known, or where none runs."""
+    if not all(daemon.images for daemon in builders.values()):
+        return None  # a builder with more images than a record holds does not list them
+    known = [(daemon, daemon.images.get(image, STUB)) for _, daemon in sorted(builders.items())]
+    having = [(daemon, settings) for daemon, settings in known if settings != STUB]
+    if not having:
+        hosts = ", ".join(dict.fromkeys(daemon.host for daemon in builders.values()))
+        return f"no running builder has it in its configuration ({hosts})" if builders else None
+    reasons = [settings.cannot or daemon.trouble for daemon, settings in having]
+    if None in reasons:
+        return None
+    hosts_and_reasons = zip((daemon.host for daemon, _ in having), reasons, strict=True)
+    return "; ".join(dict.fromkeys(f"{host}: {reason}" for host, reason in hosts_and_reasons))
+
+
+def forgotten(view: ImageView, builders: Builders) -> bool:
+    """Whether an image is in no builder's configuration, and has no build, request or pause: it was removed."""
+    if not builders or not all(daemon.images for daemon in builders.values()):
+        return False
+    configured = any(view.name in daemon.images for daemon in builders.values())
+    return not (configured or view.builds or view.request or view.pause)
 
 
 def stranded(images: Mapping[str, ImageView], builders: Builders) -> list[Stranded]:

@@ -179,11 +179,12 @@ class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a builder's configuration says of an image, as far as builders are compared."""
+    """The settings of an image in a builder's configuration, as far as builders are compared."""
 
     formats: tuple[str, ...] = ()
     rebuild_age_seconds: Moment = 0.0
     digest: str = ""  # of all of it but secrets: the same where builders make the same of it
+    cannot: str | None = None  # why this builder cannot build it: a label, an architecture, a program; else None
 
 
 class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

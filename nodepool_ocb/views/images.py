@@ -23,6 +23,11 @@ from nodepool_ocb.views.view import View, Whole
 NOBODY: Final = "no builder is running: nothing is built or uploaded; systemctl start nodepool-ocb-builder"
 
 
+def cannot_build(image: str, reason: str) -> str:
+    """The sentence for a person who waits for a build that no running builder can make."""
+    return f"no running builder can build {image}: {reason}"
+
+
 # -- as JSON has it --
 
 
@@ -94,6 +99,7 @@ class ImageDocument(View, frozen=True, kw_only=True):
     row: ImageRow
     builder: Whole[LockOwner] | None  # who builds it now
     next_attempt: float | None  # after failures
+    cannot_build: str | None = None  # why no running builder can build it
     builds: tuple[BuildRow, ...]
 
 
@@ -156,12 +162,15 @@ def row(view: ImageView, now: float, paused: Mapping[str, str] | None = None) ->
     )
 
 
-def document(row: ImageRow, view: ImageView, next_attempt: float | None) -> ImageDocument:
-    """The image of the row."""
+def document(
+    row: ImageRow, view: ImageView, next_attempt: float | None, cannot_build: str | None = None
+) -> ImageDocument:
+    """The image of the row; ``cannot_build``: why no running builder can build it."""
     return ImageDocument(
         row=row,
         builder=Whole(view.holder) if view.holder else None,
         next_attempt=next_attempt,
+        cannot_build=cannot_build,
         builds=tuple(build_row(view, build) for build in view.builds),
     )
 
@@ -214,6 +223,7 @@ class ImageWords(View, frozen=True, kw_only=True):
     pause: str | None
     builder: str | None
     next_attempt: str | msgspec.UnsetType | None = msgspec.UNSET
+    cannot_build: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class BuildWaitWords(View, frozen=True, kw_only=True):
@@ -243,7 +253,9 @@ def about(document: ImageDocument, now: float) -> ImageWords:
     paused = _because(_paused(row, now), row.pause.record.reason if row.pause else None)
     works = f"{holder.host}, pid {holder.pid}: {holder.purpose}" if holder else None
     at = shown(document.next_attempt) if document.next_attempt else None
-    return msgspec.structs.replace(_words(row, asked, paused, row.paused_in, works), next_attempt=at)
+    cannot = document.cannot_build or msgspec.UNSET
+    made = _words(row, asked, paused, row.paused_in, works)
+    return msgspec.structs.replace(made, next_attempt=at, cannot_build=cannot)
 
 
 def _words(row: ImageRow, asked: str | None, paused: str | None, file: str | None, builder: str | None) -> ImageWords:

@@ -65,6 +65,7 @@ def _failures(seen: Overview) -> Iterator[Section]:
     yield Section("ROLLOUTS THAT FAILED", seen.rollouts.failed, ("rollout", "state", "since", "reason"))
     failed = list(map(taskruns.words, seen.task_runs.failed))
     yield Section("RUNS OF TASKS THAT FAILED", failed, ("run", "started", "reason"))
+    yield Section("IMAGES THAT NO BUILDER CAN BUILD", seen.images.unbuildable, ("image", "reason"))
     yield Section("IMAGES THAT FAIL", seen.images.failing, ("image", "failures", "build", "since", "reason"))
     yield Section("UPLOADS THAT FAILED", seen.images.failed_uploads, ("image", "build", "provider", "since", "reason"))
     yield Section("UPLOADS AT PROVIDERS THAT NO BUILDER HAS", seen.images.stranded, lost)

@@ -128,6 +128,13 @@ class Differing(View, frozen=True):
     builders: str
 
 
+class Unbuildable(View, frozen=True):
+    """An image that no running builder can build."""
+
+    image: str
+    reason: str
+
+
 class OfImages(View, frozen=True, kw_only=True):
     """How many images, builds and uploads there are, and what fails or moves."""
 
@@ -140,6 +147,7 @@ class OfImages(View, frozen=True, kw_only=True):
     stranded: tuple[UploadRow, ...]  # at providers that no running builder reaches
     bereft: tuple[BuildAt, ...]  # the newest ready build is with a builder that is not there
     differing: tuple[Differing, ...]
+    unbuildable: tuple[Unbuildable, ...]
 
 
 class Quarantined(View, frozen=True):
@@ -290,6 +298,7 @@ def _of_images(known: Images, running: Builders) -> OfImages:
         stranded=tuple(images.upload_row(each.image, each.upload) for each in builders.stranded(known, running)),
         bereft=tuple(_bereft(known, running)),
         differing=tuple(Differing(each.image, each.sentence) for each in builders.differences(running)),
+        unbuildable=tuple(Unbuildable(each.image, each.reason) for each in builders.unbuildable(known, running)),
     )
 
 

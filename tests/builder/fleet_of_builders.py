@@ -19,8 +19,9 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildRequest, BuildState, UploadState
-from nodepool_ocb.model.records import Create, Json, Set
+from nodepool_ocb.model.records import Create, Daemon, Json, Set
 from nodepool_ocb.store import images, tree
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import BUILDER, CutDaemon
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
@@ -99,6 +100,12 @@ class BuilderFleet:
         return ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
 
     # -- builders --
+
+    def registration(self, builder: Builder) -> Daemon:
+        """The record that the builder wrote of itself."""
+        znode = self.session.get(paths.daemon("builder", builder.id))
+        assert znode is not None
+        return codec.decode(Daemon, znode)
 
     def image(
         self, name: str, seconds: float = 0.0, formats: Sequence[str] = ("raw",), **keys: Json

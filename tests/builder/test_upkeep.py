@@ -26,6 +26,8 @@ def test_an_image_is_built_by_a_builder_with_its_label_and_by_no_other(builders:
     plain = builders.builder(pinned, free, labels=["small"]).start()
     builders.until_ready("noble")
     assert not builders.builds("jammy")
+    reason = builders.registration(plain).images["jammy"].cannot
+    assert reason == "the image is for builders with label big or fast; this builder has labels small"
     big = builders.builder(pinned, labels=["big"]).start()
     (build,) = builders.until_ready("jammy")
     assert build.record.builder_id == big.id != plain.id
@@ -33,9 +35,12 @@ def test_an_image_is_built_by_a_builder_with_its_label_and_by_no_other(builders:
 
 def test_an_image_of_another_architecture_waits_for_a_builder_that_has_it(builders: BuilderFleet) -> None:
     image = builders.image("jammy", arch="aarch64")
-    builders.builder(image, builders.image("noble")).start()
+    first = builders.builder(image, builders.image("noble")).start()
     builders.until_ready("noble")
     assert not builders.builds("jammy")
+    assert (builders.registration(first).images["jammy"].cannot or "").startswith(
+        "the image is for aarch64; this builder is "
+    )
     other = builders.builder(image, arch="aarch64").start()
     (build,) = builders.until_ready("jammy")
     assert build.record.builder_id == other.id

@@ -72,7 +72,7 @@ def test_one_image_has_its_row_who_works_on_it_and_its_builds() -> None:
     row = images.row(jammy(), now=100.0)
     document = images.document(row, jammy(), next_attempt=70.0)
     shown = plain(document)
-    assert list(shown) == [*plain(row), "next_attempt"]
+    assert list(shown) == [*plain(row), "next_attempt", "cannot_build"]
     assert [each["build"] for each in shown["builds"]] == ["1", "2", "3"]
     assert shown["builder"] == {"daemon": "b1", "host": "h2", "pid": 9, "purpose": "build of jammy", "since": 4.0}
     about = images.about(document, now=100.0)

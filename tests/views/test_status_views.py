@@ -63,7 +63,18 @@ def test_images_are_counted_as_they_stand_and_what_fails_or_moves_is_named() -> 
     failed = ImageView("noble", (build("1", BuildState.FAILED, reason="no space"), build("2", BuildState.FAILED)))
     found = plain(seen(jammy=jammy(), noble=failed))["images"]
     assert list(found) == [
-        *("all", "builds", "uploads", "failing", "failed_uploads", "building", "stranded", "bereft", "differing")
+        *(
+            "all",
+            "builds",
+            "uploads",
+            "failing",
+            "failed_uploads",
+            "building",
+            "stranded",
+            "bereft",
+            "differing",
+            "unbuildable",
+        )
     ]
     assert (found["all"], found["builds"]) == (2, {"failed": 3, "ready": 1, "building": 1})
     assert found["uploads"] == {"ready": 1, "failed": 1}

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -15,6 +15,7 @@ from nodepool_ocb.cli.kit import journal, output, session
 from nodepool_ocb.cli.kit.live import lively
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.errors import InError, NotFound, OcbError, Stale, TimedOut, Unavailable
+from nodepool_ocb.images.builders import why_not_built
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildRequest
@@ -93,17 +94,31 @@ def _standings(
             with suppress(Unavailable):  # only a remark: the images say when it matters
                 builders = imaging.builders(opened)
             if now.outcome is None:
-                show(now, builders)
+                show(now, _seen(name, builders, building=now.build is not None))
             yield view, now
 
 
-Show = Callable[[BuildProgress, Mapping[str, Daemon]], None]
+class Running(NamedTuple):
+    """The builders that run, and the sentence for a person if none of them can build the image."""
+
+    builders: Mapping[str, Daemon]
+    sentence: str | None
+
+
+def _seen(name: str, running: Mapping[str, Daemon], building: bool) -> Running:
+    if not running:
+        return Running(running, images.NOBODY)
+    reason = None if building else why_not_built(name, running)
+    return Running(running, images.cannot_build(name, reason) if reason else None)
+
+
+Show = Callable[[BuildProgress, Running], None]
 
 
 def _said(said: set[str]) -> Show:
-    def show(now: BuildProgress, builders: Mapping[str, Daemon]) -> None:
-        for line in (now.sentence, *([] if builders else [images.NOBODY])):
-            if line not in said:
+    def show(now: BuildProgress, running: Running) -> None:
+        for line in (now.sentence, running.sentence):
+            if line is not None and line not in said:
                 said.add(line)
                 output.say(line)
 
@@ -118,13 +133,13 @@ def _live(stack: ExitStack) -> Show:
     begun = time.time()
     last_line = buildlog.LastLine()
 
-    def show(now: BuildProgress, builders: Mapping[str, Daemon]) -> None:
+    def show(now: BuildProgress, running: Running) -> None:
         since = now.build.record.started if now.build else 0.0
         parts = [now.sentence, age(time.time() - (since or begun))]
-        if not builders:
-            parts = [images.NOBODY, parts[1]]
+        if running.sentence is not None:
+            parts = [running.sentence, parts[1]]
         elif now.build is not None:
-            parts.append(last_line.of(now.build.record, builders))
+            parts.append(last_line.of(now.build.record, running.builders))
         text = Text(" | ".join(part for part in parts if part), no_wrap=True, overflow="ellipsis")
         live.update(text, refresh=True)
 

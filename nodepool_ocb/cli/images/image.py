@@ -16,7 +16,7 @@ from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, session, times
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.images import rules
+from nodepool_ocb.images import builders, rules
 from nodepool_ocb.images.rules import BuildView, ImageView, NotDue, Wanted
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, Pause
@@ -65,10 +65,10 @@ def list_(watch: bool) -> None:
         _watch()
         return
     with session.session() as opened:
-        found = imaging.load(opened)
-        running = bool(found) or bool(imaging.builders(opened))
-    if not running:
+        loaded, running = imaging.load(opened), imaging.builders(opened)
+    if not loaded and not running:
         output.say(images.NOBODY)
+    found = {name: view for name, view in loaded.items() if not builders.forgotten(view, running)}
     paused = configured.paused()
     now = time.time()
     rows = [images.row(view, now, paused) for _, view in sorted(found.items())]
@@ -94,8 +94,9 @@ def show(name: str) -> None:
     """One image: its builds with their uploads, its failures, when it is tried again, and who works on it."""
     with session.session() as opened:
         view = imaging.image_of(imaging.load(opened), name)
+        cannot = builders.why_not_built(name, imaging.builders(opened))
     now = time.time()
-    document = images.document(images.row(view, now, configured.paused()), view, _held_back(view))
+    document = images.document(images.row(view, now, configured.paused()), view, _held_back(view), cannot)
     builds = output.table(document.builds, ("build", "state", "since", "builder", "formats", "removed", "reason"))
     tables = [output.fields(images.about(document, now)), builds]
     if uploads := images.uploads_of(document.builds):
@@ -130,15 +131,17 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
             session.report(session.decided(opened, lambda: [[flag]], dry_run), dry_run, image=name)
             return
         change, request = building.ask(opened, name, reason)
-        builders = imaging.builders(opened)
+        running = imaging.builders(opened)
     file = configured.paused().get(name)
     if file is not None:
         output.say(f"{name} is paused in {file}: builders that read the same begin nothing; take `pause` away there")
-    if not builders:
+    if not running:
         output.say(images.NOBODY)
     if wait:
-        building.wait(name, request, timeout_seconds, [change], nobody=not builders)
+        building.wait(name, request, timeout_seconds, [change], nobody=not running)
         return
+    if cannot := builders.why_not_built(name, running):
+        output.say(images.cannot_build(name, cannot))
     if view.pause is not None and view.pause.on(time.time()):
         output.say(f"{name} is paused: nothing is built before: nodepool-ocb image unpause {name}")
     session.report([change], image=name, request=request)

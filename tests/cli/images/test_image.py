@@ -17,7 +17,7 @@ import pytest
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
-from nodepool_ocb.model.records import Change, Create, Delete, Json
+from nodepool_ocb.model.records import Change, Create, Delete, ImageSettings, Json
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -190,6 +190,33 @@ def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(builder: Builder
     assert json.loads(answer.stdout)[0]["builds"] == {"ready": 1}
     assert "0000000777 is left out" in answer.stderr
     assert [each["path"] for each in ask("status")["quarantined"]] == [paths.build("jammy", "0000000777")]
+
+
+def test_an_image_that_no_builder_can_build_is_named_with_the_reason(builder: Builder, ocb: Ocb, ask: Ask) -> None:
+    reason = "sudo is not installed"
+    builder.registers(images={"jammy": ImageSettings(formats=("raw",), cannot=reason)})
+    assert ask("image", "show", "jammy")["cannot_build"] == f"{HOST}: {reason}"
+    assert reason in ocb("image", "show", "jammy").stdout
+    assert ask("status")["images"]["unbuildable"] == [{"image": "jammy", "reason": f"{HOST}: {reason}"}]
+    assert "IMAGES THAT NO BUILDER CAN BUILD" in ocb("status").stdout
+    sentence = f"no running builder can build jammy: {HOST}: {reason}"
+    assert sentence in ocb("image", "build", "jammy").stderr
+    assert sentence in ocb("image", "build", "jammy", "--wait", "--timeout", "0.5").stderr
+
+
+def test_a_request_for_an_image_in_no_configuration_is_named(builder: Builder, ocb: Ocb, ask: Ask) -> None:
+    builder.registers(images={"noble": ImageSettings(formats=("raw",), digest="1")})
+    answer = ocb("image", "build", "jammy")
+    assert "no running builder has it in its configuration" in answer.stderr
+    assert [each["image"] for each in ask("status")["images"]["unbuildable"]] == ["jammy"]
+
+
+def test_an_image_that_was_removed_from_the_configuration_leaves_the_list(builder: Builder, ask: Ask) -> None:
+    assert [each["name"] for each in ask("image", "list")] == ["jammy"]
+    builder.registers(images={"noble": ImageSettings(formats=("raw",), digest="1")})
+    assert ask("image", "list") == []
+    builder.made(FAILED)
+    assert [each["name"] for each in ask("image", "list")] == ["jammy"]
 
 
 # -- asking --
