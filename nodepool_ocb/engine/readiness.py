@@ -41,7 +41,7 @@ def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
     """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
     jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
     rest = (_of_suspicion(vertex), _of_code(world, vertex), _of_annealers(world, vertex))
-    return [*_of_unknown_run(vertex), *blockers(world, vertex, now, jigs), *chain.from_iterable(rest)]
+    return [*blockers(world, vertex, now, jigs), *chain.from_iterable(rest)]
 
 
 def blockers(
@@ -347,15 +347,6 @@ def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:
     for each in unable(world, _jig(vertex, stored.record), not (node is not None and node.virtual)):
         code = Code.PAUSED if each.paused else Code.NO_ANNEALER
         yield Reason(code, each.identity, 0.0, each.text, each.advice)
-
-
-def _of_unknown_run(vertex: Vertex) -> Iterator[Reason]:
-    """Where an annealer gave the node back before it learnt how the run ended."""
-    record = vertex.record
-    if record.state is State.TRANSITION and vertex.node.claim is None and record.reason and not record.cancel_reason:
-        text = f"the end of its run is not known: {record.reason}"
-        advice = f"wait, an annealer asks again; or: nodepool-ocb noderole cancel {vertex.name}"
-        yield Reason(Code.RUN_UNKNOWN, vertex.name, record.since, text, advice)
 
 
 def _jig(vertex: Vertex, role: Role) -> str:

@@ -47,7 +47,6 @@ LASTING: Final = frozenset(
         Code.NODE_NOT_AVAILABLE,
         Code.JIG_INACTIVE,
         Code.NO_ANNEALER,
-        Code.RUN_UNKNOWN,
         Code.UNREADABLE,
     }
 )

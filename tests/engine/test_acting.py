@@ -74,14 +74,3 @@ def test_what_runs_is_not_held_up_by_a_pause() -> None:
     vertex = put(made, "app@n", State.TRANSITION)
     made.put_claim("n", Claim(annealer="a", noderole="app@n", run="1-a", epoch=1, since=1.0), 1, 77)
     assert [reason.code for reason in why_not(made, vertex, 1.0)] == [Code.RUNNING]
-
-
-def test_a_run_that_was_given_back_with_an_unknown_end_says_why() -> None:
-    made = world()
-    vertex = put(made, "app@n", State.TRANSITION, reason="jig acme raised KeyError: 'x'")
-    (reason,) = why_not(made, vertex, 1.0)
-    assert (reason.code, reason.text) == (
-        Code.RUN_UNKNOWN,
-        "the end of its run is not known: jig acme raised KeyError: 'x'",
-    )
-    assert runnable(made, vertex, 1.0, JIGS)

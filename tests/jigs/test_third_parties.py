@@ -275,7 +275,7 @@ def test_a_jig_that_raises_gives_its_slot_back_and_is_no_fault_of_the_host(fleet
     fleet.until_state(fleet.bind("first", machine), State.ACTIVE)
     assert annealer.metric("nodepool_ocb_host_faults_total") == 0
     assert annealer.ready()
-    unknown = "RUN_UNKNOWN: the end of its run is not known: jig acme-raises raised"
+    unknown = "the newest attempt ended with: jig acme-raises raised"
     fleet.until(lambda: unknown in explanation(fleet), "it is said")
 
 

@@ -35,7 +35,6 @@ class Code(StrEnum):
     JIG_INACTIVE = "JIG_INACTIVE"
     HOOK_PENDING = "HOOK_PENDING"
     HOOK_REFUSED = "HOOK_REFUSED"  # its role refuses to be in its deployment as that is
-    RUN_UNKNOWN = "RUN_UNKNOWN"  # its annealer gave the node back, and does not know how the run ended
     BACKOFF = "BACKOFF"
     GIVEN_BACK = "GIVEN_BACK"  # it may start at any moment; an attempt at it ended without an outcome
     NO_ANNEALER = "NO_ANNEALER"
