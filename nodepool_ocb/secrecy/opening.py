@@ -151,13 +151,23 @@ def hideable(value: Json) -> bool:
     return any(_texts(value))
 
 
+def unhidden(value: Json) -> int:
+    """How many of its texts, or of their lines, are too short to be kept out of logs."""
+    return sum(map(masks.unhidden, _all_texts(value)))
+
+
 def _texts(value: Json) -> Iterator[str]:
     """The texts in it that can be hidden."""
+    return (text for text in _all_texts(value) if len(text) >= SHORTEST)
+
+
+def _all_texts(value: Json) -> Iterator[str]:
     for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
-        yield from _texts(each)
-    text = value if isinstance(value, str) else "" if isinstance(value, bool | dict | list | None) else str(value)
-    if len(text) >= SHORTEST:
-        yield text
+        yield from _all_texts(each)
+    if isinstance(value, str):
+        yield value
+    elif not isinstance(value, bool | dict | list | None):
+        yield str(value)
 
 
 def _encoded(value: Json) -> bytes:

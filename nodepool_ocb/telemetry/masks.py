@@ -1,7 +1,8 @@
 """Secret values are kept out of texts: wherever one stands, plain or in a form that tools give it, HIDDEN stands instead.
 
-Forms: as it is, each of its lines, in base64 (also inside of something longer), for URLs, in JSON, XML and shell words. What
-is shorter than SHORTEST is not looked for. A mask is immutable; ``remember`` has the log lines of this process masked, too.
+Forms: as it is, each of its lines, in base64 (also inside of something longer, and cut into lines), in hexadecimal, for URLs, in
+JSON, XML, YAML and shell words. A value or a line that is shorter than SHORTEST is not looked for. A mask is immutable;
+``remember`` has the log lines of this process masked, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from typing import Final
 import msgspec
 
 HIDDEN: Final = "(secret)"
-SHORTEST: Final = 4  # characters
+SHORTEST: Final = 4  # characters of a value, or of a line of one, without the blanks around it
+LONGEST_WRAPPED: Final = 16 << 10  # characters of base64 that is found where it is cut into lines, too
+BREAK: Final = rb"(?:\r?\n)?"
+BREAK_BYTES: Final = 2
+SHORTEST_LINE: Final = 60  # characters of base64 before it is cut
 REMEMBERED: Final = 500  # values, for log lines; the newest
 
 
@@ -112,30 +117,90 @@ class Stream:
         return b"".join(parts)
 
 
+def unhidden(text: str) -> int:
+    """How many lines of a value are too short to be hidden.
+
+    >>> unhidden("pin-417\\n12\\n\\n{"), unhidden("abc")
+    (2, 1)
+    """
+    return sum(0 < len(line) < SHORTEST for line in map(str.strip, text.splitlines()))
+
+
 @functools.lru_cache(maxsize=64)
 def _pattern(values: frozenset[str]) -> tuple[re.Pattern[bytes], int]:
     """What finds any form of them, the longest at each place; and how long the longest is."""
     forms = sorted({form for value in values for form in _forms(value)}, key=lambda form: (-len(form), form))
-    return re.compile(b"(?=(" + b"|".join(map(re.escape, forms)) + b"))"), max(map(len, forms), default=0)
+    wrapped = {form for value in values for form in _wrapped(value)}
+    breaks = {form: BREAK_BYTES * (1 + len(form) // SHORTEST_LINE) if form in wrapped else 0 for form in forms}
+    texts = (
+        BREAK.join(re.escape(bytes([each])) for each in form) if breaks[form] else re.escape(form) for form in forms
+    )
+    longest = max((len(form) + breaks[form] for form in forms), default=0)
+    return re.compile(b"(?=(" + b"|".join(texts) + b"))"), longest
+
+
+def _texts(value: str) -> set[str]:
+    """The value, and its lines."""
+    return {value, *(line for line in map(str.strip, value.splitlines()) if len(line) >= SHORTEST)}
 
 
 def _forms(value: str) -> Iterator[bytes]:
-    for text in {value, *(line for line in map(str.strip, value.splitlines()) if len(line) >= 2 * SHORTEST)}:
+    for text in _texts(value):
         data = text.encode("utf-8", "surrogatepass")
         yield data
-        for quoted in (urllib.parse.quote(data, safe=""), urllib.parse.quote(data), urllib.parse.quote_plus(data)):
-            yield quoted.encode()
-            yield re.sub("%..", lambda code: code[0].lower(), quoted).encode()
-        for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]):
-            yield escaped.encode("utf-8", "surrogatepass")
-        for escaped in (html.escape(text), html.escape(text, quote=False), shlex.quote(text).strip("'")):
-            yield escaped.encode("utf-8", "surrogatepass")
         yield from (form for form in (data.hex().encode(), data.hex().upper().encode()))
         yield from _base64(data)
+        for url in _in_urls(data):
+            yield url.encode()
+            yield re.sub("%..", lambda code: code[0].lower(), url).encode()
+        for escaped in (*_in_json(text), *_in_markup(text), *_in_shells(text)):
+            yield escaped.encode("utf-8", "surrogatepass")
+
+
+def _in_urls(data: bytes) -> Iterator[str]:
+    """As percent-encoding leaves it: all escaped, or without what JavaScript, paths and forms leave as it is."""
+    yield urllib.parse.quote(data, safe="")
+    yield urllib.parse.quote(data)
+    yield urllib.parse.quote_plus(data)
+    yield urllib.parse.quote(data, safe="!'()*")
+
+
+def _in_json(text: str) -> Iterator[str]:
+    """In JSON, with what some writers escape besides; and as Python shows it."""
+    for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+        yield escaped
+        yield escaped.replace("/", "\\/")
+        yield re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", escaped)
+    yield repr(text)[1:-1]
+
+
+def _in_markup(text: str) -> Iterator[str]:
+    """In XML and HTML, whichever names the quotes have; and between the single quotes of YAML or SQL."""
+    yield html.escape(text, quote=False)
+    for double, single in (("&quot;", "&#x27;"), ("&quot;", "&apos;"), ("&quot;", "&#39;"), ("&#34;", "&#39;")):
+        yield html.escape(text, quote=False).replace('"', double).replace("'", single)
+    yield text.replace("'", "''")
+
+
+def _in_shells(text: str) -> Iterator[str]:
+    """Between single quotes, as two ways of ending them leave it; between double ones; in $'...'; and each character escaped."""
+    yield shlex.quote(text).strip("'")
+    yield text.replace("'", "'\\''")
+    yield re.sub(r'(["$`\\])', r"\\\1", text)
+    yield text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    yield re.sub(r"([^\w@%+=:,./-])", r"\\\1", text)
+
+
+def _wrapped(value: str) -> Iterator[bytes]:
+    """The forms that are also found cut into lines."""
+    for text in _texts(value):
+        for form in _base64(text.encode("utf-8", "surrogatepass")):
+            if len(form) <= LONGEST_WRAPPED:
+                yield form
 
 
 def _base64(data: bytes) -> Iterator[bytes]:
-    """What of it is the same wherever it begins in something longer, and however that goes on; also cut into lines."""
+    """What of it is the same wherever it begins in something longer, and however that goes on."""
     for before in range(3):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             whole = encode(bytes(before) + data).rstrip(b"=")

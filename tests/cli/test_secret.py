@@ -141,3 +141,15 @@ def test_what_no_key_here_opens_is_named_and_the_rest_goes_over(ocb: Ocb, ask: A
     answer = ocb("secret", "rotate")
     assert answer.exit_code == 4
     assert f"{DB} (user) db/password: it was encrypted by key" in answer.stderr
+
+
+@pytest.mark.usefixtures("key")
+def test_what_of_a_secret_is_too_short_to_be_hidden_is_said_once(ocb: Ocb, tmp_path: Path) -> None:
+    (tmp_path / "shop.yml").write_text(
+        BARCLAMP.replace(', schema: {type: text, required: true, pattern: "/[a-z0-9-]{8,}/"}', "")
+    )
+    assert ocb("barclamp", "import", str(tmp_path / "shop.yml")).exit_code == 0
+    (tmp_path / "codes").write_text("pin-417\n12\n\nabc\n")
+    answer = ocb("noderole", "set", DB, f"password=@{tmp_path / 'codes'}")
+    assert answer.exit_code == 0, answer.output
+    assert answer.stderr.count("warning: db/password has 2 lines or parts of less than 4 characters") == 1

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import logging
+import re
+import shlex
+import subprocess
 import urllib.parse
 from pathlib import Path
 
@@ -54,6 +58,52 @@ def test_the_longest_value_is_hidden_whole_whatever_else_stands_in_it() -> None:
 def test_what_is_too_short_is_not_looked_for() -> None:
     assert not Mask(frozenset({"abc"}))
     assert Mask(frozenset({"abc", "no\nlonger-one"})).text("abc: no") == "abc: no"
+    assert masks.unhidden("abc\n  no  \n\nlonger") == 2
+
+
+def test_each_line_of_four_characters_and_more_is_hidden() -> None:
+    """As recovery codes and lists of PINs have them."""
+    secret = "pin-417\nabc-925\n4711\nlonglonglongline-77"
+    shown = Mask(frozenset({secret})).text("".join(f"  key: {line}\n" for line in secret.splitlines()))
+    assert shown == f"  key: {HIDDEN}\n" * 4
+
+
+HARD = "it's \"a\" $HOME/`x` & <b>\\ü\tend\n2nd 'line'"
+
+
+def _shell(*words: str) -> str:
+    made = subprocess.run(["bash", "-c", *words, "bash", HARD], capture_output=True, text=True, check=True)
+    return made.stderr or made.stdout
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        json.dumps(HARD), json.dumps(HARD, ensure_ascii=False), json.dumps(HARD).replace("/", "\\/"),
+        json.dumps(HARD).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+        repr(HARD), shlex.quote(HARD), html.escape(HARD), html.escape(HARD, quote=False),
+        html.escape(HARD).replace("&#x27;", "&apos;"), html.escape(HARD).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        urllib.parse.quote(HARD), urllib.parse.quote(HARD, safe=""), urllib.parse.quote_plus(HARD),
+        urllib.parse.quote(HARD, safe="!'()*"), HARD.encode().hex(), base64.b64encode(HARD.encode()).decode(),
+        HARD.replace("'", "''"), re.sub(r'(["$`\\])', r"\\\1", HARD),
+        _shell("set -x; : \"$1\""), _shell("printf %q \"$1\""), _shell("declare -p 1 2>/dev/null || printf '%s' \"${1@Q}\""),
+    ],
+)  # fmt: skip
+def test_no_form_that_the_page_names_leaves_a_part_of_a_secret(form: str) -> None:
+    shown = Mask(frozenset({HARD})).text(form)
+    assert HIDDEN in shown
+    assert not any(part in shown for part in ("HOME", "2nd", "end", "line")), shown
+
+
+@pytest.mark.parametrize("width", [60, 64, 76])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_base64_that_is_cut_into_lines_is_hidden_in_each_of_them(width: int, end: str) -> None:
+    secret = "".join(chr(33 + each * 7 % 90) for each in range(200))
+    for before in ("", "user:", "a longer beginning of what is encoded with it "):
+        whole = base64.b64encode(f"{before}{secret}".encode()).decode()
+        cut = end.join(whole[at : at + width] for at in range(0, len(whole), width))
+        left = Mask(frozenset({secret})).text(cut).replace(HIDDEN, "").replace(end, "")
+        assert len(left) <= len(base64.b64encode(before.encode())) + 4
 
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "user:"])

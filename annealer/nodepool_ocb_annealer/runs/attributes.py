@@ -13,7 +13,7 @@ from nodepool_ocb.engine import attributes, claim, inputs
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.jigs.jig import Succeeded
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import paths, secrecy
 from nodepool_ocb.model.records import Change, Create, Former, Given, Json, Set
 from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client import codec
@@ -68,6 +68,28 @@ def read(session: Session, sources: inputs.Sources) -> Blobs:
 def decoded(sources: inputs.Sources, read: Blobs) -> inputs.Blobs:
     """The attributes that were read; raises Spoiled."""
     return {path: codec.attributes(read[path]) for path in sources.blobs if read[path] is not None}
+
+
+def changed_secrets(grant: claim.Grant, read: Blobs, judged: inputs.Judged) -> list[str]:
+    """The places where the newest run was given another secret than a run would be now, or may have been.
+
+    What a check prints of a machine may have the secret of then, which is the live one, and which nothing masks now.
+    """
+    if judged.number == grant.record.given:
+        return []
+    now = inputs.kept(judged.given) or Given(jig=judged.given.jig)
+    then = _decoded(read[paths.given(grant.vertex.role, grant.fqdn)])
+    if then is None or then.reason or now.reason:  # what it was given is not known
+        return ["secrets"] if secrecy.holds(judged.given.attributes) or secrecy.holds(judged.given.beside) else []
+    differing = inputs.between(then, now)
+    return [each.what for each in differing if secrecy.holds(each.before) or secrecy.holds(each.now)]
+
+
+def _decoded(znode: Znode | None) -> Given | None:
+    try:
+        return codec.decode(Given, znode) if znode is not None else None
+    except Invalid:
+        return None
 
 
 def results(grant: claim.Grant, read: Blobs, sent: Sent, secrets: Secrets, outcome: Succeeded) -> Results:

@@ -50,6 +50,10 @@ from nodepool_ocb_annealer.runs.forbidden import Forbidden
 log = logging.getLogger(__name__)
 
 TRUST_SECONDS: Final = 0.1
+FORMER: Final = (
+    "changed since its newest run, and secret: a check would print the former value, which is in use; commit it or refresh"
+    " it, and check then"
+)
 
 
 class Running:
@@ -132,6 +136,8 @@ class Running:
         order, jig = self._order(attempt, sent.opened), self._jigs[attempt.jig]
         if order.check and not (isinstance(jig, Checker) and jig.checks):
             return Answer(Event.ENDED, Failed(f"jig {attempt.jig} cannot check"))
+        if order.check and (changed := attributes.changed_secrets(attempt.grant, blobs, sent.judged)):
+            return Answer(Event.ENDED, Failed(f"{', '.join(changed)}: {FORMER}"))
         given.ordered = True
         started = time.monotonic()
         outcome = foreign.asked(attempt.jig, jig, order, attempt.stop)

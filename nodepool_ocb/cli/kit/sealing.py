@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from nodepool_ocb.cli.kit import session
+from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.assignments import pairs
 from nodepool_ocb.documents import files
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import secrecy
@@ -27,6 +28,7 @@ reveal_option = click.option(
 
 REFERENCE: Final = "secret:"
 MOST_BYTES: Final = 1 << 20
+NOT_HIDDEN: Final = "less than 4 characters: they are not hidden where a run prints them alone"
 
 
 def read(assignments: Iterable[str]) -> list[str]:
@@ -83,16 +85,27 @@ def sealed(
 
 def _sealed(place: str, value: Json, before: Json) -> dict[str, Json]:
     from nodepool_ocb.secrecy.errors import Sealed
-    from nodepool_ocb.secrecy.opening import SHORT, hideable, resealed
+    from nodepool_ocb.secrecy.opening import SHORT, hideable, resealed, unhidden
 
     if secrecy.holds(value):
         raise Invalid(f"{place} is secret as a whole: give all of it, or refer to it")
     if not hideable(value):
         raise Invalid(f"{place} is secret: {SHORT}")
+    if count := unhidden(value):
+        _say_once(f"warning: {place} has {counted(count, 'line or part', 'lines or parts')} of {NOT_HIDDEN}")
     try:
         return resealed(secrets(), place, value, before)
     except Sealed as sealed:
         raise Sealed(f"{place} is secret, and cannot be encrypted here: {sealed}", own=True) from None
+
+
+def _say_once(sentence: str) -> None:
+    """A decision is made for each noderole, and may be made again."""
+    ctx = click.get_current_context(silent=True)
+    said: set[str] = set() if ctx is None else ctx.meta.setdefault(f"{__name__}.said", set())
+    if sentence not in said:
+        said.add(sentence)
+        output.say(sentence)
 
 
 def secrets() -> Secrets:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
@@ -95,6 +96,35 @@ def state(ask: Callable[..., Any], role: str) -> str:
 
 
 # -- by a schedule --
+
+
+def test_a_check_prints_no_secret_that_is_in_use_until_the_new_one_is_committed(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, new, path = "live-Zq7-password", "new-Wd55-password", paths.user("looked", fleet.nodes[0])
+    for name, value in (("LIVE", live), ("NEW", new)):
+        monkeypatch.setenv(f"NODEPOOL_OCB_SECRET_{name}", value)
+    file = fleet.folder / "db.conf"
+    write = f'. "$OCB_LIBRARY"; read_attribute db/password >"{file}"'
+    look = f'. "$OCB_LIBRARY"; read_attribute db/password | diff -u "{file}" - || exit 10'
+    fleet.add_role("looked", replace(fleet.work(0.0, write), check=look))
+    noderole = fleet.bind("looked", fleet.nodes[0])
+    fleet.session.commit([Create(path, {"db": {"password": {"$secret": "env:NODEPOOL_OCB_SECRET_LIVE"}}})])
+    fleet.annealer().begin()
+    fleet.until_state(noderole, State.ACTIVE)
+    fleet.session.commit([Set(path, {"db": {"password": {"$secret": "env:NODEPOOL_OCB_SECRET_NEW"}}}, 0)])
+    for event, drift in ((Event.CHECK, Drift.UNKNOWN), (Event.REFRESH, None), (Event.CHECK, Drift.IN_SYNC)):
+        before = fleet.record(noderole).run, fleet.record(noderole).checked
+        fleet.happens(noderole, event)
+        fleet.until(lambda before=before: (fleet.record(noderole).run, fleet.record(noderole).checked) != before, event)
+        fleet.until_state(noderole, State.ACTIVE)
+        if drift is not None:
+            fleet.until(lambda drift=drift: fleet.record(noderole).drift is drift, drift)
+    recorded = str(fleet.runs(noderole))
+    assert "db/password: changed since its newest run, and secret" in recorded
+    assert live not in recorded
+    assert new not in recorded
+    assert file.read_text().strip() == new
 
 
 def checkable(fleet: Fleet) -> str:
