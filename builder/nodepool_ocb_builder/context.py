@@ -16,6 +16,7 @@ from nodepool_ocb.images.nodepool import Nodepool, Provider
 from nodepool_ocb.images.rules import Carrier, ImageView, Wanted
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.providers.provider import Uploader
+from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store import clusters, images
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
@@ -52,6 +53,9 @@ class Context:
         self.cluster = ""  # known once there is a session
         self.gone: frozenset[str] = frozenset()  # the ids of builders that have not been there for long
         self.stopping = threading.Event()
+        self.sending: set[Stamp] = (
+            set()
+        )  # of the attempts that this process makes now: added before, removed after the record
         self.configure(settings, nodepool, uploaders)
 
     def configure(self, settings: BuilderSettings, nodepool: Nodepool, uploaders: Mapping[str, Uploader]) -> None:

@@ -89,12 +89,15 @@ class Uploading:
         began = time.monotonic()
         stamp = self._begin(due)
         log.info("uploading %s-%s to %s", self.image, self.build, self.provider)
+        self.context.sending.add(stamp)
         try:
             outcome = self._unread(due) or self._sent(self._item(due, stamp))
+            self.context.write_until_done(lambda: self._end(stamp, outcome))
         except Invalid as wrong:
             self._spoiled(stamp.upload, str(wrong))
             return
-        self.context.write_until_done(lambda: self._end(stamp, outcome))
+        finally:
+            self.context.sending.discard(stamp)
         metrics.UPLOADS.labels("ready" if isinstance(outcome, Sent) else "failed").inc()
         metrics.UPLOAD_SECONDS.observe(time.monotonic() - began)
 

@@ -1,16 +1,19 @@
-"""What providers have of our cluster and no record names: deleted when it is seen twice.
+"""Leaks: objects of our cluster at a provider that no record names. They are deleted.
 
-Each provider is looked through for what bears its own name, for two may be one cloud under two names. What is not known
-stays. A record that cannot be decoded may name anything of its build; and an attempt that has failed, as far as its record
-knows, may have lost its session and still be going on, for as long as an upload to its provider may take. Should its builder
-be back even later, the record does not know the attempt any more, and so it never says ``ready`` of what is gone.
+A provider is searched for objects that bear its own name, since two providers may be one cloud. A record that cannot be
+decoded may name any object of its build. Those objects stay.
+
+An attempt of *this* builder that this process does not make now is over: the process that made it held the images-dir, and
+is dead. Its object is deleted at the first look. An attempt of *another* builder may still be going on without a session,
+for as long as an upload to its provider may take. Its object is deleted when it is seen twice, and not before that time.
+If that builder comes back even later, the record does not know the attempt any more, and never becomes ``ready``.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
@@ -42,7 +45,12 @@ class Leaks:
         if uploader is None or settings is None:
             return  # it is configured no more
         ours = [kept for kept in uploader.list() if kept.stamp.belongs_to(context.cluster, provider)]
-        records = _Records(context, ours)
+        sending = frozenset(context.sending)  # before the records: an attempt that ended since has written its record
+        records = _Records(context, ours, sending)
+        for kept in list(ours):
+            if records.abandoned(kept):
+                ours.remove(kept)
+                self._remove(uploader, kept)
         now, before = time.monotonic(), self._suspects.get(provider, {})
         suspects = {kept.external_id: before.get(kept.external_id, now) for kept in ours if not records.know(kept)}
         for kept in ours:
@@ -58,6 +66,10 @@ class Leaks:
         except Stale:
             metrics.STALE.inc()  # its builder is back: the next look knows more
             return
+        Leaks._remove(uploader, kept)
+
+    @staticmethod
+    def _remove(uploader: Uploader, kept: Kept) -> None:
         log.warning("%s at %s is in no record: deleted", kept.external_id, kept.stamp.provider)
         if uploader.delete(kept.external_id, kept.stamp) is None:
             metrics.LEAKS.inc()
@@ -66,8 +78,9 @@ class Leaks:
 class _Records:
     """What the records say of what a provider listed; read after it was listed."""
 
-    def __init__(self, context: Context, listed: Iterable[Kept]) -> None:
-        self._session = context.session
+    def __init__(self, context: Context, listed: Iterable[Kept], sending: Collection[Stamp]) -> None:
+        self._session, self._sending = context.session, sending
+        self._own: set[str] = set()  # the paths of uploads of builds that this builder made
         self._unread: dict[str, str] = {}
         context.sync()
         named = {kept.stamp.image for kept in listed} & {*images.names(context.session)}
@@ -78,10 +91,12 @@ class _Records:
         for view in views.values():
             for build in view.builds:
                 for upload in build.uploads:
-                    self._learn(view.name, upload)
+                    self._learn(view.name, upload, own=build.record.builder_id == context.builder_id)
 
-    def _learn(self, image: str, upload: UploadView) -> None:
+    def _learn(self, image: str, upload: UploadView, own: bool) -> None:
         stamp = stamp_of(image, upload)
+        if own:
+            self._own.add(_path(stamp))
         self._uploads[stamp] = upload
         self._paths.add(_path(stamp))
         self._external_ids |= {upload.record.external_id or ""}
@@ -91,6 +106,12 @@ class _Records:
         upload = self._uploads.get(kept.stamp)
         sending = upload is not None and upload.record.state is UploadState.UPLOADING
         return sending or kept.external_id in self._external_ids or self._may_be_named(kept.stamp)
+
+    def abandoned(self, kept: Kept) -> bool:
+        """Whether an earlier process of this builder made it, and no record will ever name it."""
+        if kept.stamp in self._sending or kept.external_id in self._external_ids:
+            return False
+        return _path(kept.stamp) in self._own and not self._may_be_named(kept.stamp)
 
     def may_be_going_on(self, kept: Kept) -> bool:
         """Whether its upload has a record, which thinks that this attempt failed, or knows a newer one."""

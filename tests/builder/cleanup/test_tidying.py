@@ -138,8 +138,34 @@ def test_what_a_record_that_cannot_be_decoded_may_name_is_no_leak(host: Host, pa
     assert host.look_twice() == [external_id]
 
 
-def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_on(host: Host) -> None:
+@pytest.mark.parametrize("state", [UploadState.UPLOADING, UploadState.FAILED, UploadState.READY])
+def test_an_object_of_an_attempt_that_died_with_an_earlier_process_is_deleted_at_the_first_look(
+    host: Host, state: UploadState
+) -> None:
     host.build()
+    host.sent()
+    host.upload(state=state, external_id="another" if state is UploadState.READY else None)
+    Leaks(host.context).look("cloud")
+    assert not list(host.uploader.list())
+
+
+def test_an_object_of_an_attempt_that_this_process_makes_stays(host: Host) -> None:
+    host.build()
+    external_id = host.sent()
+    host.upload(state=UploadState.FAILED, reason="its lock was lost")
+    host.context.sending.add(host.stamp)
+    assert host.look_twice() == [external_id]
+
+
+def test_an_object_that_a_record_of_this_builder_names_stays(host: Host) -> None:
+    host.build()
+    external_id = host.sent()
+    host.upload(external_id=external_id)
+    assert host.look_twice() == [external_id]
+
+
+def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_on(host: Host) -> None:
+    host.build(builder_id="another")
     external_id = host.sent()
     host.upload(state=UploadState.FAILED, reason="here died while it sent it")
     leaks = Leaks(host.context)
@@ -152,7 +178,7 @@ def test_an_upload_that_was_thought_dead_is_no_leak_while_it_may_still_be_going_
 
 
 def test_what_an_older_attempt_made_is_a_leak_once_it_cannot_be_going_on(host: Host) -> None:
-    host.build()
+    host.build(builder_id="another")
     host.sent()
     host.upload(key="of-a-newer-attempt", external_id="another")
     leaks = Leaks(host.context)
@@ -166,7 +192,7 @@ def test_what_an_older_attempt_made_is_a_leak_once_it_cannot_be_going_on(host: H
 
 def test_an_upload_whose_leak_was_deleted_does_not_come_back_as_ready(host: Host) -> None:
     """Its builder was cut off for longer than an upload may take, and then wrote what it had done."""
-    host.build()
+    host.build(builder_id="another")
     external_id = host.sent()
     host.upload(state=UploadState.FAILED, reason="here died while it sent it")
     leaks = Leaks(host.context)
