@@ -130,6 +130,17 @@ def test_a_primary_is_elected_among_all_nodes_of_the_deployment() -> None:
     assert works(compile(tasks, cluster[1:], cluster)) == ["rest@n2"]
 
 
+def test_the_name_of_a_group_elects_nobody() -> None:
+    """Seed 002's list has the role ``primar-controller`` in the group primary-controller: node-1 stays a controller."""
+    tasks = listing(
+        group("primary-web", roles="primar-web"),
+        group("web"),
+        task("site", roles="primary-web web"),
+        task("db", roles="db"),
+    )
+    assert compile(tasks, nodes(n1="web", n2="web")).roles == {"n1": ("web",), "n2": ("web",)}
+
+
 def test_no_primary_is_elected_beside_one_that_is_there() -> None:
     tasks = listing(task("first", roles="primary-web"), task("rest", roles="web"))
     assert set(works(compile(tasks, nodes(n1="web", n2="primary-web")))) == {"rest@n1", "first@n2"}

@@ -12,6 +12,7 @@ from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.tasks import reading
 from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.plan import Member
+from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.tasks.tasklist import Kind, Relation, Task, TaskList
 from nodepool_ocb.views.tasks import drawing, lists, plans
 from nodepool_ocb.views.view import plain
@@ -50,6 +51,39 @@ def test_what_is_not_run_is_grouped_by_its_reason_and_counted() -> None:
         {"reason": "condition", "instances": 1, "tasks": ["report"]},
     ]
     assert len(found.left_out) == 3
+
+
+def test_a_task_that_no_node_has_stands_in_a_plan_with_that_reason() -> None:
+    more = (
+        Task(id="typo", kind=Kind.SHELL, roles=("wbe",)),
+        Task(id="both", kind=Kind.SHELL, roles=("mongo", "cinder")),
+        Task(id="master", kind=Kind.SHELL, roles=("master",)),
+        Task(id="empty", kind=Kind.GROUP, roles=("mongo",)),
+        Task(id="grouped", kind=Kind.SHELL, roles=("empty",)),
+    )
+    found = plans.document("lab", PLAN, TaskList((*LIST.tasks, *more)))
+    reasons = {each.task: each.reason for each in found.left_out if each.node is None}
+    assert reasons == {
+        "typo": "runs on no node: no node has the role wbe; did you mean `web`?",
+        "both": "runs on no node: no node has one of the roles mongo, cinder",
+        "master": "runs on no node: no admin node takes part",
+        "grouped": "runs on no node: no node has the role mongo",
+    }
+    assert sorted(task for each in found.reasons if each.instances == 0 for task in each.tasks) == sorted(reasons)
+    assert found.summary == "5 instances of tasks to run on 2 nodes, 2 not; 4 tasks without a node"
+
+
+def test_the_summary_of_a_plan_counts_tasks_and_the_nodes_that_have_any() -> None:
+    assert plans.document("lab", PLAN, LIST, everything=True).summary == plans.document("lab", PLAN, LIST).summary
+    skipped = dict.fromkeys((3, 4, 7, 8), "not selected")
+    assert plans.document("lab", _with(skipped=skipped), LIST).summary == "3 instances of tasks to run on 1 node, 4 not"
+
+
+def test_a_list_is_drawn_with_what_is_selected_of_it() -> None:
+    drawn = drawing.marked(drawing.of_list(LIST), Selection(start=("net",), end=("deploy",)))
+    assert {corner.task for corner in drawn.corners if corner.skipped is None} == {"net", "site", "deploy"}
+    with pytest.raises(Invalid, match="no task is called depoy; did you mean `deploy`"):
+        drawing.marked(drawing.of_list(LIST), Selection(end=("depoy",)))
 
 
 def test_stages_and_barriers_stand_in_a_plan_for_those_who_ask() -> None:

@@ -14,7 +14,6 @@ from nodepool_ocb.cli.pictures import drawings
 from nodepool_ocb.cli.tasks import lists, planning, running, selecting
 from nodepool_ocb.cli.tasks.lists import Owner
 from nodepool_ocb.cli.tasks.planning import Prepared
-from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.tasks.tasklist import Kind
 from nodepool_ocb.views.graphs import graphviz
@@ -52,10 +51,7 @@ def show(prepared: Prepared, world: World, *, everything: bool = False) -> bool:
         output.render(*_tables(document))
         for warning in prepared.warnings(world):
             output.say(f"note: {warning}")
-        many, left_out = sum(max(1, len(row.nodes)) for row in document.runs), len(document.left_out)
-        output.say(
-            f"{counted(many, 'instance')} of tasks to run on {counted(len(document.nodes), 'node')}, {left_out} not"
-        )
+        output.say(document.summary)
     elif output.chosen() == "name":
         for name in document.names:
             terminal.text(name)
@@ -114,7 +110,8 @@ def graph(
     owner = lists.owner(release, deployment)
     drawings.checked(form, file)
     part = selecting.asked(**options)
-    if (owner.release or tasks_only) and part.words:
+    of_nodes = (*part.nodes, *(each for each in (*part.tasks, *part.skip, *part.start, *part.end) if "/" in each))
+    if (owner.release or tasks_only) and (of_nodes or part.selector):
         raise click.UsageError(f"{part.words}: chooses instances; give --deployment without --tasks-only")
     drawn = _filtered(_drawn(owner, tasks_only, part), parents_for, remove, tred)
     instead = "instances: a box is a task; with --parents-for it is an instance"
@@ -130,7 +127,8 @@ def graph(
 def _drawn(owner: Owner, tasks_only: bool, part: selecting.Asked) -> drawing.Drawing:
     with session.session() as opened:
         if owner.release or tasks_only:
-            return drawing.of_list(lists.load(opened, owner).tasks)
+            drawn = drawing.of_list(lists.load(opened, owner).tasks)
+            return drawing.marked(drawn, part.selection) if part.selection else drawn
         assert owner.deployment is not None, "a list belongs to a release or to a deployment"
         prepared = planning.prepare(opened, session.load(opened), owner.deployment, part)
         return drawing.of_plan(prepared.plan, prepared.tasks, _states(opened, owner.deployment))

@@ -184,10 +184,8 @@ def _planned(
     from nodepool_ocb.tasks.compiling import compile
     from nodepool_ocb.tasks.conditions import Judge
     from nodepool_ocb.tasks.conditions.judging import computed
-    from nodepool_ocb.tasks.selection import Selection
 
     members = [each for own in parts.values() for each in own]
-    selection = Selection(tasks=asked.tasks, skip=asked.skip, start=asked.start, end=asked.end)
     with Yaql() as evaluator:
         sources = outfit.sources(past.status, members, evaluator=evaluator, old_facts_of=past.facts_of)
         judge = Judge(outfit.tasks, sources, force=asked.force)
@@ -196,7 +194,7 @@ def _planned(
                 outfit.tasks,
                 own,
                 everyone,
-                selection=selection or None,
+                selection=asked.selection or None,
                 judge=judge,
                 done=done,
                 amount_of=judge.amount,

@@ -11,6 +11,7 @@ import msgspec
 
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit.selecting import selector_option
+from nodepool_ocb.tasks.selection import Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,6 +49,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 given[option].append(word)
         return asked(**given)
+
+    @property
+    def selection(self) -> Selection:
+        """The tasks; false where all are meant."""
+        return Selection(tasks=self.tasks, skip=self.skip, start=self.start, end=self.end)
 
     @property
     def words(self) -> str:

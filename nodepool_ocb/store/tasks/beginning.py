@@ -102,6 +102,7 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
         refuse_rollout(session, deployment)
         _refuse_another(session, deployment, known)
         identity = pointers.next_id(session, paths.task_runs(deployment), known)
+        lock = None
         try:
             session.commit([Create(paths.task_run(deployment, identity))])
             lock = locks.take(paths.task_run_lock(deployment, identity), me)
@@ -109,11 +110,20 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
                 reserved = Set(paths.task_runs(deployment), replace(known, preparing=identity), version)
                 session.commit([committed, reserved])  # the deployment is not being deleted
                 return identity, lock, version + 1
-        except (Stale, Unknown):  # another took it, or may have: an empty znode does not say whose it is
+        except (Stale, Unknown) as refused:  # another took it, or may have: an empty znode does not say whose it is
+            if lock is not None and isinstance(refused, Stale):
+                _forgo(session, locks, lock, paths.task_run(deployment, identity))
             if attempt + 1 == ATTEMPTS:
                 raise
         pause(attempt)
     raise Stale(f"others begin runs in deployment {deployment} on and on; try again", paths.task_runs(deployment))
+
+
+def _forgo(session: Session, locks: Locks, lock: Lock, path: str) -> None:
+    """Another was faster: the id that was taken here is free again, so that the numbers of runs have no gaps."""
+    locks.release(lock)
+    with contextlib.suppress(Stale, Unknown):  # what stays is an empty run, which is forgotten later
+        pointers.remove(session, path)
 
 
 def _refuse_another(session: Session, deployment: str, known: TaskRunPointer) -> None:

@@ -20,7 +20,7 @@ def selector(task: Task) -> tuple[str, ...]:
 
 
 def elected(tasks: TaskList, nodes: Iterable[Member]) -> Mapping[str, tuple[str, ...]]:
-    """Node → its roles, with the primaries that the list names.
+    """Node → its roles, with the primaries that the list names as roles; the name of a group means the roles of that group.
 
     Where a list names ``primary-X`` and no node has that role, the node with the lowest uid among those with the role X
     gets it, and has X no longer.
@@ -37,9 +37,11 @@ def elected(tasks: TaskList, nodes: Iterable[Member]) -> Mapping[str, tuple[str,
 
 
 def _primaries(tasks: TaskList) -> Iterator[str]:
+    groups = {group.id for group in tasks.of_kind(Kind.GROUP)}
     for task in tasks.tasks:
         crossing = (name for each in (*task.cross_depends, *task.cross_depended_by) for name in each.roles or ())
-        yield from (name for name in (*selector(task), *crossing) if name.startswith(PRIMARY))
+        named = [name for name in (*selector(task), *crossing) if name.startswith(PRIMARY)]
+        yield from (name for name in named if task.kind is Kind.GROUP or name not in groups)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

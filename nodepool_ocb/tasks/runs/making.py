@@ -51,9 +51,9 @@ def run(
     record = TaskRun(
         state=RunState.COMMITTING,
         virtual=virtual,
-        vertices=len(left),
+        vertices=sum(task not in left.barriers for task in left.task_of),
         skipped=len(skipped),
-        nodes=sum(1 for node in left.nodes if node),
+        nodes=len({node for node in left.node_of if left.nodes[node]}),
         tolerances=tuple(tolerances),
         **head,
     )

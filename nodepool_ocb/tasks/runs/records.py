@@ -66,7 +66,7 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     ended: Moment | None = None
     by: str | None = None  # who began it
     reason: str | None = None  # why it stands so, in one sentence
-    vertices: Count = 0  # of its plan, without those that are skipped
+    vertices: Count = 0  # instances that are to run; no barriers
     skipped: Count = 0
     nodes: Count = 0
     counts: Mapping[str, Count] = {}  # Outcome → how many, when it is over

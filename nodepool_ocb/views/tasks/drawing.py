@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.tasks import patterns
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
+from nodepool_ocb.tasks.selection import Board, Selection, unselected
 from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
 from nodepool_ocb.views.graphs import graphviz
 from nodepool_ocb.views.graphs.graphviz import Box, Picture
@@ -126,6 +128,21 @@ def _instance(plan: Plan, vertex: int, types: Mapping[str, str], states: Mapping
 
 
 # -- filters --
+
+
+def marked(drawing: Drawing, selection: Selection) -> Drawing:
+    """The drawing of a list, in which each task that is not selected says so; raises Invalid for names that mean nothing."""
+    board = Board(
+        parents=[sorted(above) for above in drawing.parents],
+        order=_ordered(drawing),
+        node_of=[0] * len(drawing.corners),
+        tasks={corner.task: [number] for number, corner in enumerate(drawing.corners)},
+        groups={},
+        nodes=[],
+    )
+    why = unselected(selection, board)
+    corners = [replace(corner, skipped=why.get(number)) for number, corner in enumerate(drawing.corners)]
+    return Drawing(corners, drawing.parents)
 
 
 def above(drawing: Drawing, task: str) -> Drawing:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from nodepool_ocb.documents.counting import some
+from msgspec.structs import replace
+
+from nodepool_ocb.documents.counting import counted, some
+from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.tasks.compiling.election import selector
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
-from nodepool_ocb.tasks.tasklist import ORDER_ONLY, TaskList
+from nodepool_ocb.tasks.tasklist import MASTER, ORDER_ONLY, Kind, TaskList
 from nodepool_ocb.views.view import View
 
 BARRIER: Final = "barrier"  # the type of what stands in a plan for many edges
@@ -25,7 +29,7 @@ class PlannedTask(View, frozen=True, kw_only=True):
 
 
 class LeftOut(View, frozen=True, kw_only=True):
-    """An instance of a task that is not run."""
+    """An instance of a task that is not run, or a task that has none (``node`` is null)."""
 
     task: str
     node: str | None
@@ -36,7 +40,7 @@ class Reason(View, frozen=True, kw_only=True):
     """Why instances are not run."""
 
     reason: str
-    instances: int
+    instances: int  # 0 of tasks that have no node
     tasks: tuple[str, ...]
 
 
@@ -54,6 +58,18 @@ class PlanDocument(View, frozen=True, kw_only=True):
     def names(self) -> list[str]:
         """What runs, as TASK@NODE."""
         return [f"{row.task}@{node}" if node else row.task for row in self.runs for node in row.nodes or ("",)]
+
+    @property
+    def summary(self) -> str:
+        """How much runs, and where: nodes that have nothing to run do not count, nor does what runs nothing."""
+        runs = [row for row in self.runs if row.type not in _QUIET]
+        nodes = {node for row in runs for node in row.nodes}
+        many = sum(len(row.nodes) for row in runs)
+        placeless = len({task for reason in self.reasons if not reason.instances for task in reason.tasks})
+        said = f"{counted(many, 'instance')} of tasks to run on {counted(len(nodes), 'node')}, "
+        return f"{said}{sum(reason.instances for reason in self.reasons)} not" + (
+            f"; {counted(placeless, 'task')} without a node" if placeless else ""
+        )
 
 
 class PlannedWords(View, frozen=True, kw_only=True):
@@ -115,14 +131,35 @@ def document(deployment: str, plan: Plan, tasks: TaskList, *, everything: bool =
     types = kinds(plan, tasks)
     reported = [vertex for vertex in range(len(plan)) if everything or types[_task(plan, vertex)] not in _QUIET]
     left = tuple(_left(plan, vertex) for vertex in reported if vertex in plan.skipped)
+    homeless = tuple(_homeless(plan, tasks))
     return PlanDocument(
         deployment=deployment,
         nodes=tuple(node for node in plan.nodes if node != VIRTUAL),
         roles=plan.roles,
         runs=tuple(_runs(plan, types, [vertex for vertex in reported if vertex not in plan.skipped])),
-        reasons=tuple(_reasons(left)),
-        left_out=left,
+        reasons=(*_reasons(left), *(replace(each, instances=0) for each in _reasons(homeless))),
+        left_out=(*left, *homeless),
     )
+
+
+def _homeless(plan: Plan, tasks: TaskList) -> Iterator[LeftOut]:
+    """The tasks that have no instance, in the order of the list."""
+    there = {plan.tasks[number] for number in plan.task_of}
+    there |= {name.partition(":")[0] for name in there}  # a part of a rollout has stages of its own
+    known = {role for roles in plan.roles.values() for role in roles}
+    groups = {task.id: selector(task) for task in tasks.of_kind(Kind.GROUP)}
+    for task in tasks.tasks:
+        if task.kind not in ORDER_ONLY and task.id not in there:
+            names = dict.fromkeys(role for name in selector(task) for role in groups.get(name, (name,)))
+            yield LeftOut(task=task.id, node=None, reason=f"runs on no node: {_lacking(tuple(names), known)}")
+
+
+def _lacking(names: Sequence[str], known: Collection[str]) -> str:
+    if names == (MASTER,):
+        return "no admin node takes part"
+    said = f"role {names[0]}" if len(names) == 1 else f"of the roles {some(names, 3)}"
+    near = did_you_mean(names[0], known) if len(names) == 1 else ""
+    return f"no node has {'the ' if len(names) == 1 else 'one '}{said}{near}"
 
 
 def _task(plan: Plan, vertex: int) -> str:
