@@ -99,6 +99,16 @@ def row(path: str) -> Row:
     return found
 
 
+def replaces(kind: Kind, path: str) -> bool:
+    """Whether it may put something else in the place of a znode that has none below it: write it, or delete and create it.
+
+    >>> replaces(Kind.ANNEALER, "/ocb/nodes/n1/noderoles/ntp/user"), replaces(Kind.ANNEALER, "/ocb/roles/ntp")
+    (True, False)
+    """
+    above = row(path.rpartition("/")[0] or "/").of(kind)
+    return "w" in row(path).of(kind) or (path != "/" and {"c", "d"} <= {*above})
+
+
 def _rooted() -> _Branch:
     root = _Branch()
     for each in TABLE[1:]:

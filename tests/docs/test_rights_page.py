@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model.rights import TABLE, Kind
+from nodepool_ocb.model.rights import TABLE, Kind, replaces
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.guarded import SETTINGS, SUPERUSER, Guarded, password
@@ -38,6 +38,17 @@ def test_the_page_says_who_may_do_what() -> None:
     assert [path for path, _ in said] == [row.path for row in TABLE]
     (header,) = re.findall(r"^\| place \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     assert header.split(" | ") == list(Kind)
+
+
+def test_the_page_names_each_place_that_a_kind_replaces_without_the_right_to_write_it() -> None:
+    said = re.findall(r"^- ([a-z]+): `(/[^`]*)`$", PAGE.read_text(), re.MULTILINE)
+    found = {
+        (str(kind), row.path)
+        for row in TABLE
+        for kind in Kind
+        if "w" not in row.of(kind) and replaces(kind, row.path.replace("*", "any"))
+    }
+    assert set(said) == found
 
 
 def test_the_lines_for_the_server_are_those_that_tests_use() -> None:

@@ -86,6 +86,28 @@ def test_a_kind_may_do_what_the_table_says_and_no_more(world: Guarded, kind: Kin
     assert may == {row.path: row.of(kind) for row in TABLE}
 
 
+@pytest.mark.parametrize("kind", Kind)
+def test_a_kind_replaces_a_znode_where_the_rights_of_its_parent_let_it_and_nowhere_else(
+    world: Guarded, kind: Kind
+) -> None:
+    may = {}
+    places = [f"{_place(row)}/leaf-of-{kind}" for row in TABLE] + [paths.user(f"user-of-{kind}", "any")]
+    with Session(world.settings_of(Kind.PEOPLE, "/c")) as people:
+        people.ensure(*places)
+    with Session(world.settings_of(kind, "/c")) as session:
+        for place in places:
+            try:
+                session.commit([Delete(place, 0), Create(place)])
+                may[place] = True
+            except Denied:
+                try:
+                    session.commit([Raise(place, Gate())])
+                    may[place] = True
+                except Denied:
+                    may[place] = False
+    assert may == {place: rights.replaces(kind, place) for place in places}
+
+
 @pytest.mark.parametrize(("path", "place"), BELOW.items())
 def test_the_row_with_the_longest_path_counts(path: str, place: str) -> None:
     assert rights.row(path).path == place
