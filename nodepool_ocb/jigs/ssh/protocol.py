@@ -28,8 +28,12 @@ BOOTSTRAP: Final = (
     "exec sh -c '"
     "IFS= read -r t; IFS= read -r d; IFS= read -r h; umask 077; "
     'case $d in "~/"*) d=$HOME/${d#"~/"};; esac; '
+    'no() { echo "ssh.state_dir $d $1: choose another one, or remove it" >&2; exit 77; }; '
     '[ -d "$d/runs" ] || mkdir -p "$d/runs" || exit 71; '
+    '[ -L "${d%/}" ] && no "is a link"; '
+    '[ -O "$d" ] && [ -O "$d/runs" ] || no "belongs to another user"; '
     'if ! [ -d "$d/runner-$h" ]; then '
+    'case $(ls -ld "$d") in ?????w*|????????w*) no "may be written by others";; esac; '
     'printf "\\n%s SEND\\n" "$t"; '
     "w=; "
     'while IFS= read -r l && [ "$l" != "$t" ]; do printf "%s\\n" "$l" || w=1; done >"$d/install.$$" 2>/dev/null; '
@@ -37,6 +41,7 @@ BOOTSTRAP: Final = (
     '[ -d "$d/runner-$h" ] || { set -- $(df -P "$d" | tail -n 1); '
     'echo "cannot install the runner in $d: ${6-its disk} is ${5-?} full" >&2; exit 74; }; '
     "fi; "
+    '[ -O "$d/runner-$h" ] && [ -O "$d/runner-$h/runner" ] || no "has a runner of another user"; '
     'OCB_TOKEN=$t exec sh "$d/runner-$h/runner" "$d"'
     "'"
 )
