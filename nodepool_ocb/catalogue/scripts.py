@@ -1,7 +1,8 @@
 """The shell script of a role: in its barclamp, in a file beside it, or in OpenCrowbar's layout of several files.
 
 OpenCrowbar keeps ``script/roles/<role>/*.sh`` beside the barclamp's directory. Several files become one script in which
-each runs in a subshell, in the order of their names, until one fails. Links are not followed.
+each runs in a subshell, in the order of their names, until one fails. No link is followed,
+of a file or of a folder.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ def find(folder: Path, role: str, script: str | None) -> str | None:
     elif script is not None:
         text = script
     else:
-        places = [folder / "script" / "roles" / role, folder.parent / "script" / "roles" / role]
-        parts = next((found for place in places if (found := sorted(place.glob("*.sh")))), [])
-        text = joined(_whole(parts))
+        below = f"script/roles/{role}"
+        parts = ((base, sorted(each.name for each in (base / below).glob("*.sh"))) for base in (folder, folder.parent))
+        base, names = next((each for each in parts if each[1]), (folder, []))
+        text = joined(_whole(base, [f"{below}/{name}" for name in names]))
     if len(text.encode()) > BYTES:
         raise Invalid(f"the script is longer than {BYTES >> 10} KiB; let it fetch what it needs")
     return text or None
@@ -46,11 +48,11 @@ def joined(parts: list[str]) -> str:
     return (first[0] if first else "#!/bin/sh\n") + "".join(each)
 
 
-def _whole(parts: list[Path]) -> list[str]:
+def _whole(base: Path, parts: list[str]) -> list[str]:
     """What these files hold, no more of it than a script may have."""
     texts: list[str] = []
-    for path in parts:
-        texts.append(_text(path.parent, path.name))
+    for name in parts:
+        texts.append(_text(base, name))
         if sum(map(len, texts)) > BYTES:
             break  # find() says so
     return texts
@@ -60,7 +62,7 @@ def _text(folder: Path, name: str) -> str:
     if ".." in name.split("/"):
         raise Invalid(f"file {name} is not beside the barclamp; move it there")
     try:
-        return files.read(folder / name, BYTES, follow=False).decode()
+        return files.read_below(folder, name, BYTES).decode()
     except OSError as error:
         raise Invalid(f"file {folder / name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS: Final = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -37,6 +39,26 @@ def read(path: Path | str, most: int, *, follow: bool = True) -> bytes:
         return file.read(most + 1)
 
 
+def read_below(folder: Path | str, name: str, most: int) -> bytes:
+    """As ``read``, of a file below a folder; neither the file nor a folder on the way to it from there may be a link."""
+    whole, (*above, last) = Path(folder, name), Path(name).parts
+    directory = os.open(folder, _FOLDER)
+    try:
+        for each in above:
+            entered = os.open(each, _FOLDER | os.O_NOFOLLOW, dir_fd=directory)
+            os.close(directory)
+            directory = entered
+        _require(whole, os.stat(last, dir_fd=directory, follow_symlinks=False))
+        descriptor = os.open(last, _FLAGS | os.O_NOFOLLOW, dir_fd=directory)
+    except ValueError as odd:
+        raise OSError(errno.EINVAL, str(odd), str(whole)) from odd
+    finally:
+        os.close(directory)
+    with open(descriptor, "rb") as file:
+        _require(whole, os.fstat(descriptor))
+        return file.read(most + 1)
+
+
 def text(path: Path | str, most: int) -> str:
     """What a file holds, as UTF-8; raises OSError where it cannot be read, is larger, or is no text: ``strerror`` says it."""
     return decoded(read(path, most), most, path)
@@ -55,7 +77,7 @@ def decoded(data: bytes, most: int, path: Path | str) -> str:
 @contextmanager
 def opened(path: Path | str, *, follow: bool = True) -> Iterator[BinaryIO]:
     """The file, to be read; raises as ``read`` does."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    flags = _FLAGS if follow else _FLAGS | os.O_NOFOLLOW
     require(path, follow=follow)  # before it is opened: a device may do something when it is
     try:
         descriptor = os.open(path, flags)

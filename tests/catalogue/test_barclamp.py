@@ -350,6 +350,22 @@ def test_attributes_of_the_barclamp_itself_become_those_of_an_abstract_role(tmp_
     assert own.attribs == (Attrib(name="os", map="ohai/os", default="0000"),)
 
 
+def test_no_script_is_read_through_a_folder_that_is_a_link(tmp_path: Path) -> None:
+    for secret in (tmp_path / "away" / "secret.sh", tmp_path / "away" / "two" / "01.sh"):
+        secret.parent.mkdir(parents=True, exist_ok=True)
+        secret.write_text("echo secret\n")
+    home = tmp_path / "home"
+    (home / "script" / "roles").mkdir(parents=True)
+    (home / "linked").symlink_to(tmp_path / "away")
+    (home / "script" / "roles" / "two").symlink_to(tmp_path / "away" / "two")
+    (home / "b.yml").write_text(
+        HEAD + "  - {name: two, jig: script}\n  - {name: one, jig: script, script: linked/secret.sh}\n"
+    )
+    found = barclamp.load([home])
+    assert [("cannot be read" in each) for each in found.problems] == [True, True]
+    assert all(role.script is None for role in found.roles.values())
+
+
 def test_scripts_lie_beside_the_barclamp_or_in_opencrowbars_layout(tmp_path: Path) -> None:
     folder = tmp_path / "script" / "roles" / "two"
     folder.mkdir(parents=True)
