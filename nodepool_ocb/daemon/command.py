@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -57,11 +58,25 @@ def _place(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     return value
 
 
+def _lacking(error: BaseException) -> str | None:
+    """The sentence for an error that says that this host gives the process too little; None for any other."""
+    from nodepool_ocb.jigs.ssh.faults import NO_THREAD
+
+    if isinstance(error, MemoryError):
+        return (
+            "there is not enough memory to work: look at MemoryMax of the service, ulimit -v, and free memory (free -m)"
+        )
+    if str(error) == NO_THREAD:
+        return "no thread can be started: look at TasksMax of the service, ulimit -u, and free memory (free -m)"
+    return None
+
+
 def program(
     kind: Kind, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
 ) -> click.Command:
     """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises what is wrong."""
     name = f"nodepool-ocb-{kind}"
+    mask = 0o077 if kind is Kind.ANNEALER else 0o022  # outputs of runs are for the annealer's user alone
 
     names = ["-h", "--help"]
 
@@ -104,10 +119,17 @@ def program(
                     sys.stderr.write(f"{name}: warning: {visible(each)}\n")
             else:
                 systemd.notify(systemd.status(f"connecting to ZooKeeper at {settings.zookeeper.hosts}"))
+                os.umask(os.umask(mask) | mask)
                 run(asked, settings)
         except OcbError as error:
             systemd.notify(systemd.status(str(error)))
             sys.stderr.write(f"{name}: {visible(str(error))}\n")
             sys.exit(error.exit_code)
+        except (MemoryError, RuntimeError) as error:
+            if (lacking := _lacking(error)) is None:
+                raise
+            systemd.notify(systemd.status(lacking))
+            sys.stderr.write(f"{name}: {lacking}\n")
+            sys.exit(1)
 
     return command

@@ -132,6 +132,8 @@ def _folders(settings: Settings) -> Iterator[str]:
     folder = settings.annealer.log_dir
     if folder is not None and (reason := unusable(Path(folder))):
         yield f"annealer.log_dir: {reason}; runs go on without logs"
+    elif folder is not None and os.path.isdir(folder) and os.stat(folder).st_mode & 0o022:
+        yield f"annealer.log_dir: {folder} may be written by others than its owner; chmod go-w {folder}"
 
 
 def unusable(folder: Path) -> str | None:
