@@ -47,6 +47,7 @@ NodeHook = Annotated[str, Meta(pattern=rf"^({'|'.join(NODE_HOOKS)})\Z")]  # a ho
 DeploymentHook = Annotated[str, Meta(pattern=rf"^({'|'.join(DEPLOYMENT_HOOKS)})\Z")]  # a hook of a deployment
 
 _NAME: Final = re.compile(NAME)
+_LOGIN: Final = re.compile(r"[^-\s\x00-\x1f\x7f-\x9f][^\s\x00-\x1f\x7f-\x9f]{0,127}")
 _LABEL: Final = re.compile(LABEL)
 _PORT: Final = re.compile("0*[0-9]{1,5}")
 
@@ -59,6 +60,15 @@ def port(text: str, least: int = 1) -> int | None:
     """
     number = int(text) if _PORT.fullmatch(text) else -1
     return number if least <= number <= PORT else None
+
+
+def is_login(text: str) -> bool:
+    """Whether it may be given as the name that somebody logs in with: one word, which no program takes for an option.
+
+    >>> is_login("root"), is_login("-oProxyCommand=x"), is_login("a b"), is_login("")
+    (True, False, False, False)
+    """
+    return _LOGIN.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -59,7 +59,7 @@ TABLE: Final = (
     Row(path="/ocb/nodes/*/noderoles/*", annealer="cdrw", launcher="cdrw", api="cdrw"),
     Row(path="/ocb/nodes/*/noderoles/*/user", annealer="r", launcher="cdrw", api="cdrw"),
     Row(path="/ocb/journal", annealer="r", launcher="r", api="r"),
-    Row(path="/ocb/journal/entries", annealer="cdr", launcher="cdr", api="cdr"),
+    Row(path="/ocb/journal/entries", annealer="cr", launcher="cdr", api="cdr"),
     Row(path="/ocb/journal/webhook", annealer="cdrw", launcher="r", api="r"),
     Row(path="/ocb/rollouts", annealer="r", launcher="r", api="cdrw"),
     Row(path="/ocb/rollouts/*", annealer="rw", launcher="r", api="cdrw"),

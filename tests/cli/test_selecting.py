@@ -150,6 +150,9 @@ def test_names_come_from_stdin_where_a_dash_stands(ocb: Ocb) -> None:
     names = "# the new ones\n\nm1.example.com\n  m2.example.com  # and its twin\n"
     done = CliRunner().invoke(cli, ["node", "set", "-", "rack=r7", "-o", "name"], input=names, prog_name="nodepool-ocb")
     assert done.stdout.split() == ["m1.example.com", "m2.example.com"]
+    text = "\ufeffm1.example.com\nm2.example.com\n"  # as some editors write it
+    done = CliRunner().invoke(cli, ["node", "set", "-", "rack=r8", "-o", "name"], input=text, prog_name="nodepool-ocb")
+    assert done.stdout.split() == ["m1.example.com", "m2.example.com"]
     wrong = CliRunner().invoke(cli, ["node", "set", "-", "rack=r7"], input="m1 m2\n", prog_name="nodepool-ocb")
     assert (wrong.exit_code, "line 1 of the list on stdin has more than one name" in wrong.stderr) == (2, True)
 
@@ -158,6 +161,13 @@ REFUSED = (
     ("node delete --yes", 2, "give names of nodes, or - for a list of them on stdin, or -l EXPR"),
     ("node delete n1.example.com -l * --yes", 2, "give names of nodes, or -l EXPR, not both"),
     ("node delete -l tag:wbe --yes", 3, "tag wbe exists nowhere; did you mean `web`?"),
+    ("node delete n1.example.com n1.exampel.com mars.example.com --yes", 3, "node mars.example.com does not exist"),
+    (
+        "node delete n1.example.com n1.exampel.com mars.example.com --yes",
+        3,
+        "node n1.exampel.com does not exist; did you mean `n1.example.com`?",
+    ),
+    ("noderole retry a@n1.example.com b@n1.example.com", 3, "b@n1.example.com"),
     ("node delete n* --yes", 3, "a pattern of names is a selector: -l 'n*'"),
     ("node bind n1.example.com base top", 3, "it is a role: of several, write --role for each"),
     ("node bind -l tag:web n1.example.com top", 2, "with -l only the ROLE is given, and no names"),
@@ -287,3 +297,12 @@ def test_a_deployment_is_made_and_deleted_on_trial(world: Session, ask: Ask, ocb
     ocb("deployment", "create", "attic")
     assert ask("deployment", "delete", "attic", "--dry-run", exit_code=10)["changes"]
     assert "attic" in tree.load(world).deployments
+
+
+@pytest.mark.usefixtures("world")
+def test_of_many_names_that_do_not_exist_some_are_told_and_the_rest_counted() -> None:
+    names = "".join(f"x{number}.example.com\n" for number in range(30))
+    answer = CliRunner().invoke(cli, ["node", "delete", "-", "--yes"], input=names, prog_name="nodepool-ocb")
+    assert answer.exit_code == 3
+    assert all(f"x{number}.example.com" in answer.stderr for number in range(20))
+    assert "and 10 more names that do not exist" in answer.stderr

@@ -10,6 +10,7 @@ from typing import Any, Final
 from nodepool_ocb.cli.kit.values import strict_json
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.ranges import is_login
 from nodepool_ocb.model.records import Json, Node
 
 
@@ -73,6 +74,17 @@ def _text(text: str) -> str:
     return text
 
 
+def login(text: str) -> str:
+    """The name of a login; raises ValueError for what is none.
+
+    >>> login("debian")
+    'debian'
+    """
+    if not is_login(text):
+        raise ValueError(f"{text!r} is no login: it is one word, and begins with no -")
+    return text
+
+
 def host_keys(texts: Iterable[str]) -> tuple[str, ...]:
     """``TYPE KEY`` each, as ``ssh-keyscan`` prints them; raises ValueError for what is none.
 
@@ -93,7 +105,7 @@ FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "available": _claim,
     "admin": _claim,
     "bootenv": _text,
-    "user": _text,
+    "user": login,
     "rack": lambda text: text or None,
     "tags": tags,
     "addresses": _words,

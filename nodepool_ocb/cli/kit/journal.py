@@ -6,6 +6,7 @@ What was there before is kept in click's ``meta``, for those who print the chang
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -32,11 +33,12 @@ _META = "nodepool_ocb.cli.journal."
 
 
 def me() -> str:
-    """Who is noted as the cause of a change."""
+    """Who is noted as the cause of a change; under sudo the user who called it. The environment says so: it is no proof."""
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
+    return os.environ.get("SUDO_USER") or user if user == "root" else user
 
 
 def remember(opened: Session, changes: Sequence[Change]) -> None:

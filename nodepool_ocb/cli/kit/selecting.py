@@ -17,11 +17,14 @@ from nodepool_ocb.cli.kit.names import node_of, noderole_of
 from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.deployments import OF_TASKS
 from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.errors import NotFound
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 STDIN: Final = "-"
+BOM: Final = "\ufeff"  # with which some editors begin a file
+MOST_NAMED: Final = 20  # names that do not exist
 MOST_LETTERS: Final = 16 * 1024 * 1024  # of a list on stdin
 
 nodes_argument = click.argument("fqdns", nargs=-1, metavar="[FQDN...|-]", shell_complete=completion.nodes)
@@ -73,7 +76,22 @@ class _Asked(Generic[T]):
 
     def again(self, world: World) -> list[T]:
         """The same, once they are chosen."""
-        return [self._named(world, name) for name in self._names or () if not self.scope or self._there(world, name)]
+        names = [name for name in self._names or () if not self.scope or self._there(world, name)]
+        missing = [name for name in names if not self._there(world, name)]
+        if len(missing) > 1:
+            raise NotFound(self._all_unknown(world, missing))
+        return [self._named(world, name) for name in names]
+
+    def _all_unknown(self, world: World, missing: Sequence[str]) -> str:
+        """What ``_named`` says of each of them; raises what it raises of a record that cannot be read."""
+        found = []
+        for name in missing[:MOST_NAMED]:
+            try:
+                self._named(world, name)
+            except NotFound as unknown:
+                found.append(str(unknown))
+        left = len(missing) - MOST_NAMED
+        return "\n".join([*found, *([f"and {left} more names that do not exist"] if left > 0 else [])])
 
     def _meant(self, world: World, expression: selection.Expression, known: selection.Facts) -> Iterator[str]:
         """The names of what a selector means, without what task lists made."""
@@ -180,7 +198,7 @@ def _with_stdin(given: Iterable[str]) -> Iterator[str]:
             raise click.UsageError("the list on stdin is not UTF-8") from None
         if len(text) > MOST_LETTERS:
             raise click.UsageError("the list on stdin is longer than 16 MiB")
-        yield from listed(text.splitlines())
+        yield from listed(text.removeprefix(BOM).splitlines())
 
 
 def _of_tasks(view: NodeView) -> bool:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.kit import assignments as assigning
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit import session as connection
+from nodepool_ocb.cli.kit.assignments import login
 from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine import nodes
@@ -28,6 +29,13 @@ MOST: Final = 1000  # nodes of one command
 PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, and its least digits
 
 
+def _login(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    try:
+        return login(value)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong)) from None
+
+
 @click.command(cls=Verb, writes=True)
 @click.argument("fqdn")
 @click.option("--admin", is_flag=True, help="An admin node: gets the bootstrap roles instead of the discovery roles.")
@@ -37,7 +45,7 @@ PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, an
 @click.option("--first", type=click.IntRange(0), default=1, show_default=True, help="The lowest number, with --count.")
 @click.option("--address", "addresses", multiple=True, metavar="A[:PORT]", help="Where it answers, if not at its name.")
 @click.option("--no-address", is_flag=True, help="It cannot be reached yet.")
-@click.option("--user", default="root", show_default=True, help="Who logs in to it.")
+@click.option("--user", default="root", show_default=True, callback=_login, help="The login of annealers on it.")
 @click.option("--host-key", "host_keys", multiple=True, metavar="'TYPE KEY'", help="Pin its SSH host key.")
 @click.option("--deployment", default="system", show_default=True, shell_complete=completion.deployments)
 @click.option("--tag", "tags", multiple=True, shell_complete=completion.tags)

@@ -19,6 +19,7 @@ from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.ranges import is_login
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.site import plan as plans
 from nodepool_ocb.site.steps import Step
@@ -38,7 +39,7 @@ class Carrying:
         self._wanted, self._prune, self._yes, self._dry_run = wanted, prune, yes, dry_run
         self._shown: frozenset[Step] | None = None
         self._written = 0
-        _refuse_hints(wanted)
+        _refuse_fields(wanted)
 
     def carry(self, judge: Judge = lambda *_: None) -> None:
         """Do it, and print what was, or would be, done."""
@@ -123,8 +124,14 @@ def _kept(opened: Session, world: World, wanted: Wanted) -> dict[str, Kept]:
     return {path: Kept(codec.attributes(znode), znode.version) for path, znode in znodes if znode is not None}
 
 
-def _refuse_hints(wanted: Wanted) -> None:
+def _refuse_fields(wanted: Wanted) -> None:
+    """What no verb takes for a node: a wrong login, a wrong hint."""
     problems = [
+        node.place.fault(f"{user!r} is no login: it is one word, and begins with no -")
+        for node in wanted.nodes.values()
+        if (user := node.fields.get("user")) is not None and not is_login(user)
+    ]
+    problems += [
         node.place.fault(problem)
         for node in wanted.nodes.values()
         for name, value in node.fields.get("hints", {}).items()

@@ -224,10 +224,24 @@ def _plain(letters: tuple[Letter, ...], at: int, second: Word | None = None) -> 
     text = "".join(letter.text for letter in letters)
     if not any(letter.plain and letter.text in _SPECIAL for letter in letters):
         return Word(text, at=at, second=second)
+    _refuse_open(letters)
     glob = "".join(
         letter.text if letter.plain or letter.text not in _SPECIAL else f"[{letter.text}]" for letter in letters
     )
     return Word(text, glob, at, second)
+
+
+def _refuse_open(letters: tuple[Letter, ...]) -> None:
+    """A set of letters that is not closed would stand for a bracket, which is hardly meant."""
+    closes = 0
+    for place, letter in enumerate(letters):
+        if place < closes or not letter.plain or letter.text != "[":
+            continue
+        first = place + 1 + (letters[place + 1 : place + 2] != () and letters[place + 1].text == "!")
+        ends = [at for at in range(first + 1, len(letters)) if letters[at].plain and letters[at].text == "]"]
+        if not ends:
+            wrong(letter.at, "this [ is not closed; in quotes it stands for itself")
+        closes = ends[0] + 1
 
 
 def _split(
