@@ -50,7 +50,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Succeeded(msgspec.Struct, frozen=True):
-    """Done. ``attributes``: what the jig saw, with what it changed.
+    """Done. ``attributes``: the values that the jig saw, with its changes.
+
+    ``written``: the values that the run returned, alone. None: ``attributes`` is the whole view that the run returned, and what
+    it leaves out is not returned. The values that a run returned replace the wall (docs/decisions/100).
 
     ``ordered``: whether what ran was given this order's script and attributes; False where an earlier order, with others,
     had begun it.
@@ -61,6 +64,7 @@ class Succeeded(msgspec.Struct, frozen=True):
     tail: str = ""
     log: Path | None = None
     ordered: bool = True
+    written: dict[str, Json] | None = None
 
 
 class Failed(msgspec.Struct, frozen=True):

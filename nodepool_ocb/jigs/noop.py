@@ -18,7 +18,7 @@ class NoopJig:
     def configure(self, settings: Settings) -> None: ...
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:  # noqa: ARG002
-        return Succeeded(order.attributes)
+        return Succeeded(order.attributes, written={})
 
     def cancel(self, order: Order) -> None: ...
 

@@ -36,7 +36,7 @@ class TestJig:
             return Failed(fail if isinstance(fail, str) else "asked to fail", exit_code=1)
         if order.check and _setting(order, "drift"):
             return Failed("exit code 2", exit_code=2, tail="asked to find drift")
-        return Succeeded(order.attributes)
+        return Succeeded(order.attributes, written={})
 
     def cancel(self, order: Order) -> None: ...
 

@@ -32,6 +32,14 @@ class Opened(msgspec.Struct, frozen=True):
     mask: Mask = Mask()
     texts: Mapping[bytes, str] = {}
 
+    def within(self, attributes: Mapping[str, Json]) -> dict[str, Json]:
+        """Other attributes with the secrets that were opened for the run; a secret that was not stays as it is stored."""
+        if not self.texts:
+            return dict(attributes)
+        values = {text: msgspec.json.decode(value) for value, text in self.texts.items()}
+        plain: dict[str, Json] = secrecy.replaced(attributes, lambda _, text: values.get(text, {secrecy.KEY: text}))
+        return plain
+
 
 class Secrets:
     """What this host can open, by its configuration."""

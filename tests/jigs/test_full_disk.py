@@ -38,7 +38,9 @@ def test_a_run_that_fills_the_disk_has_its_result_and_the_next_order_its_room(ma
         outcome = annealer.run(machine.order(FLOOD, epoch=generation, generation=generation))
         assert isinstance(outcome, Failed)
         assert (outcome.reason, outcome.exit_code) == (f"exit code 3: {'x' * 200}...", 3)
-    assert annealer.run(machine.order("echo next", role="dns", epoch=4)) == Succeeded({}, 0, "next\n", machine.log)
+    assert annealer.run(machine.order("echo next", role="dns", epoch=4)) == Succeeded(
+        {}, 0, "next\n", machine.log, written={}
+    )
     assert machine.events() == ["start", "end"] * 4
 
 

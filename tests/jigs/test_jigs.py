@@ -38,16 +38,16 @@ def test_every_jig_is_found_by_its_name() -> None:
     assert {"noop", "test", "role-provided", "script"} <= set(jigs)
     assert all(jig.name == name for name, jig in jigs.items())
     assert [name for name, jig in jigs.items() if jig.instant] == ["noop"]
-    assert jigs["noop"].run(order({"a": 1}), threading.Event()) == Succeeded({"a": 1})
+    assert jigs["noop"].run(order({"a": 1}), threading.Event()) == Succeeded({"a": 1}, written={})
 
 
 @pytest.mark.parametrize(
     ("order_", "outcome"),
     [
-        (order({"a": 1}), Succeeded({"a": 1})),
+        (order({"a": 1}), Succeeded({"a": 1}, written={})),
         (order(fail=True), Failed("asked to fail", exit_code=1)),
         (order(fail="no disk"), Failed("no disk", exit_code=1)),
-        (order({"fail": False}, fail=True), Succeeded({"fail": False})),
+        (order({"fail": False}, fail=True), Succeeded({"fail": False}, written={})),
         (order(hang=True, timeout_seconds=0.1), Failed("timed out after 0.1 s")),
         (order(delay=9, timeout_seconds=0.1), Failed("timed out after 0.1 s")),
         (order(delay="soon"), Failed("delay must be a number of seconds, not 'soon'")),

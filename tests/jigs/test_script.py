@@ -60,7 +60,8 @@ def test_a_script_runs_and_what_it_says_and_writes_comes_back(machine: Any, anne
     )
     outcome = annealer.run(machine.order(script, attributes={"a": {"b": ["x", "OK"]}, "secret": "s3cret"}))
     expected = {"a": {"b": ["x", "OK"], "c": "cafe"}, "secret": "s3cret", "d": {"0": {"n": 1000.0}}, "e": "two\nlines"}
-    assert outcome == Succeeded(expected, 0, "out\nerr\nOK\ndefault\n", machine.log)
+    written = {"a": {"c": "cafe"}, "d": {"0": {"n": 1000.0}}, "e": "two\nlines"}
+    assert outcome == Succeeded(expected, 0, "out\nerr\nOK\ndefault\n", machine.log, written=written)
     assert machine.log.read_text() == outcome.tail
     assert machine.events() == ["start", "end"]
     assert {file.stat().st_mode & 0o077 for file in machine.state.rglob("*")} == {0}, "for the owner's eyes only"
@@ -94,7 +95,7 @@ def test_output_comes_while_the_script_runs(machine: Any, annealer: Any) -> None
     outcome = annealer.begin(machine.order(script))
     until(lambda: machine.log.exists() and machine.log.read_text() == "early\n")
     machine.run_file("go").touch()
-    assert outcome() == Succeeded({}, 0, "early\nlate", machine.log)
+    assert outcome() == Succeeded({}, 0, "early\nlate", machine.log, written={})
     assert machine.log.read_text() == "early\nlate"
 
 
@@ -105,7 +106,7 @@ def test_output_is_followed_only_from_where_its_own_run_begins(machine: Any, ann
     stubborn = another.begin(machine.order(LONG, epoch=2, role="dns", log=None))
     until(lambda: machine.run_file("pid", "dns@1").exists())
     again = annealer.run(machine.order("echo of the second; sleep 1; echo late", epoch=3))
-    assert again == Succeeded({}, 0, "of the second\nlate\n", machine.log)
+    assert again == Succeeded({}, 0, "of the second\nlate\n", machine.log, written={})
     assert first() == Fenced(2)
     assert stubborn() == Fenced(3)
 
@@ -132,7 +133,7 @@ def test_an_order_of_a_lower_epoch_does_not_touch_what_runs(machine: Any, anneal
     until(lambda: machine.events("start"))
     assert another.run(machine.order("echo old", epoch=6)) == Fenced(7)
     assert another.run(machine.order("echo old", epoch=6, role="dns")) == Fenced(7)
-    assert outcome() == Succeeded({}, 0, "done\n", machine.log)
+    assert outcome() == Succeeded({}, 0, "done\n", machine.log, written={})
 
 
 def test_a_take_over_attaches_to_what_runs(machine: Any, annealer: Any, another: Any) -> None:
@@ -370,7 +371,7 @@ def test_a_run_whose_end_nobody_saw(
         assert taken == Lost("it was started, and its end was not seen")
         assert len(machine.events("start")) == 1
     else:
-        assert taken == Succeeded({}, 0, "again\n", machine.log)
+        assert taken == Succeeded({}, 0, "again\n", machine.log, written={})
 
 
 def test_a_destructive_role_is_not_started_on_a_machine_that_forgot_everything(machine: Any, annealer: Any) -> None:
@@ -537,7 +538,7 @@ def test_a_killed_runner_is_noticed_and_the_run_goes_on(machine: Any, annealer: 
     keeper = int((machine.state / "current").read_text().split()[5])
     runner = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(runner, signal.SIGKILL)
-    assert outcome() == Succeeded({}, 0, "done\n", machine.log)
+    assert outcome() == Succeeded({}, 0, "done\n", machine.log, written={})
     assert machine.events() == ["start", "attach", "end"]
 
 

@@ -32,7 +32,7 @@ def test_a_command_runs_in_its_directory_and_gives_nothing_back(machine: Any, sh
     place = tmp_path / "it's a place"
     place.mkdir()
     order = machine.task({"cmd": "pwd; write_attribute a b; read_attribute astute/uid", "cwd": str(place)}, uid="7")
-    assert shell.run(order) == Succeeded(order.attributes, 0, f"{place}\n7\n", machine.log)
+    assert shell.run(order) == Succeeded(order.attributes, 0, f"{place}\n7\n", machine.log, written={})
 
 
 def test_a_command_runs_in_the_root_directory_where_none_is_named(machine: Any, shell: Any) -> None:

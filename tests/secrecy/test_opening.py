@@ -41,6 +41,13 @@ def open_again(secrets: Secrets, wall: Json) -> Json:
     return secrets.opened(wall).attributes
 
 
+def test_the_secrets_of_a_run_are_opened_in_other_attributes_too_and_no_others(secrets: Secrets) -> None:
+    known, other = (secrets.keys().encrypt(PLACE, value) for value in ("hunter22", "correct horse"))
+    opened = secrets.opened({"db": {"password": known}, "api": REFERENCE})
+    within = opened.within({"db": {"password": known, "old": other}, "token": REFERENCE, "plain": 1})
+    assert within == {"db": {"password": "hunter22", "old": other}, "token": "api-token-1", "plain": 1}
+
+
 def test_a_jig_sees_the_values_of_secrets(opened: Opened) -> None:
     assert opened.attributes == {"db": {"password": "hunter22", "name": "shop"}, "api": "api-token-1"}
     assert opened.mask.values == {"hunter22", "api-token-1"}

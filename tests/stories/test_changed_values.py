@@ -13,11 +13,12 @@ from kazoo.client import KazooClient
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Json, State
+from nodepool_ocb.model.records import Json, Set, State
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.fixtures.commands import Ocb
+from tests.fixtures.labs import lab
 
 Ask = Callable[..., Json]
 SETTINGS = {"annealer": {"probe_seconds": 600.0}}
@@ -224,3 +225,49 @@ def test_an_idle_site_writes_nothing_though_much_is_outdated(site: Lab, zk_sessi
     site("noderole", "list", "--outdated")
     site("deployment", "commit", "lab", "--dry-run", exit_code=10)
     assert max(vertex.mzxid for vertex in tree.load(zk_session).vertices()) == before
+
+
+DISKS = """\
+barclamp: {name: inventory, version: 1}
+roles:
+  - name: disks
+    jig: script
+    attribs: [{name: disks, map: inventory/disks}]
+    script: |
+      #!/bin/sh
+      set -eu
+      for disk in $(cat %(folder)s/disks); do write_attribute inventory/disks/$disk yes; done
+      write_attribute inventory/runs "$(read_attribute inventory/runs '')x"
+  - name: users
+    jig: script
+    requires: [disks]
+    script: read_attribute --keys inventory/disks >%(folder)s/seen
+"""
+
+
+def test_what_a_run_does_not_return_any_more_is_gone(
+    ocb: Ocb, ask: Ask, zk_settings: ZooKeeperSettings, zk_session: Session, tmp_path: Path
+) -> None:
+    def seen(disks: str) -> tuple[Json, list[str]]:
+        (tmp_path / "disks").write_text(disks)
+        for role in ("disks", "users"):
+            answer = ocb("noderole", "refresh", f"{role}@n1.example.com", "--wait", "--timeout", "60")
+            assert answer.exit_code == 0, answer.output
+        wall = ask("noderole", "show", "disks@n1.example.com")["attributes"]["wall"]
+        return wall["inventory"], (tmp_path / "seen").read_text().split()
+
+    (tmp_path / "inventory.yml").write_text(DISKS % {"folder": tmp_path})
+    (tmp_path / "disks").write_text("sda sdb")
+    assert ocb("barclamp", "import", str(tmp_path / "inventory.yml")).exit_code == 0
+    with lab(ocb, zk_settings, tmp_path, 1):
+        assert ocb("node", "bind", "n1.example.com", "users").exit_code == 0
+        committed = ocb("node", "commit", "n1.example.com", "--wait", "--timeout", "60")
+        assert committed.exit_code == 0, committed.output
+        path = paths.wall("disks", "n1.example.com")
+        stored = zk_session.get(path)
+        assert stored is not None
+        rubbish = {"inventory": {"disks": {"sda": "yes", "sdz": "of an earlier version"}, "runs": "x"}}
+        zk_session.commit([Set(path, rubbish, stored.version)])
+        assert seen("sda sdb") == ({"disks": {"sda": "yes", "sdb": "yes"}, "runs": "xx"}, ["sda", "sdb"])
+        assert seen("sda") == ({"disks": {"sda": "yes"}, "runs": "xxx"}, ["sda"])
+        assert seen("sda") == ({"disks": {"sda": "yes"}, "runs": "xxxx"}, ["sda"]), "and not at every second run only"

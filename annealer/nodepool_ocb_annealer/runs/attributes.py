@@ -32,6 +32,9 @@ class Sent(msgspec.Struct, frozen=True):
     opened: Opened
     judged: inputs.Judged
     places: tuple[str, ...] = ()  # of its role's secrets
+    base: Mapping[
+        str, Json
+    ] = {}  # the attributes without the noderole's own wall: what the run returns is compared with these
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -92,6 +95,16 @@ def _decoded(znode: Znode | None) -> Given | None:
         return None
 
 
+def sent(sources: inputs.Sources, blobs: inputs.Blobs, opened: Opened) -> Sent:
+    """``opened``: the attributes of all these sources, as they are merged, with their secrets."""
+    own = paths.wall(sources.own.role, sources.own.fqdn)
+    base: Mapping[str, Json] = opened.attributes
+    if blobs.get(own):
+        others = {path: values for path, values in blobs.items() if path != own}
+        base = opened.within(inputs.visible(inputs.layers(sources, others)))
+    return Sent(opened, inputs.judged(sources, blobs), sources.secret, base)
+
+
 def results(grant: claim.Grant, read: Blobs, sent: Sent, secrets: Secrets, outcome: Succeeded) -> Results:
     """What is written of a run that succeeded, beside its record; raises Sealed where it gives back what cannot be kept."""
     judged = sent.judged
@@ -100,7 +113,8 @@ def results(grant: claim.Grant, read: Blobs, sent: Sent, secrets: Secrets, outco
     another = judged.number != grant.record.given
     given = given_changes(grant.vertex, read, judged) if another else []
     former = former_of(grant.vertex, grant.record.given, read, judged) if another and grant.record.given else None
-    added = attributes.wall(sent.opened.attributes, outcome.attributes)
+    returned = outcome.attributes if outcome.written is None else outcome.written
+    added = attributes.wall(sent.base, returned)
     return Results(
         wall_changes(grant.vertex, read, partial(_sealed, secrets, sent, added)), given, judged.number, former
     )
@@ -138,7 +152,7 @@ def former_of(vertex: Vertex, number: int, read: Blobs, judged: inputs.Judged) -
 def wall_changes(
     vertex: Vertex, read: Blobs, wall_over: Callable[[Mapping[str, Json]], dict[str, Json]]
 ) -> list[Change]:
-    """The wall as it is to be written; nothing where it stays the same. ``wall_over``: what is new over what is there."""
+    """The wall is replaced; nothing where it stays the same. ``wall_over``: the new wall, where the old one is this."""
     path = paths.wall(vertex.role, vertex.node.name)
     znode = read[path]
     if znode is None:
@@ -147,5 +161,5 @@ def wall_changes(
         before = codec.attributes(znode)
     except Spoiled:  # spoiled while the jig ran: it is written over
         return [Set(path, wall_over({}), znode.version)]
-    wall = attributes.merge(before, wall_over(before))
-    return [Set(path, wall, znode.version)] if wall != before else []
+    wall = wall_over(before)
+    return [Set(path, wall, znode.version)] if attributes.differ(wall, before) else []

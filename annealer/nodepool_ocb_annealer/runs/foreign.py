@@ -76,7 +76,7 @@ def _oddness(answer: object, kinds: tuple[type, ...]) -> str:
 def _fits(name: str, wanted: Any, value: object) -> bool:
     if name == "log":
         return isinstance(value, Path | None)
-    if name == "attributes":  # their content is checked where it is kept
+    if name in ("attributes", "written"):  # their content is checked where it is kept
         return isinstance(value, dict | None)
     try:
         msgspec.convert(value, wanted, strict=True)

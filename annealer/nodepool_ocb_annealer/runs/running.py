@@ -110,7 +110,7 @@ class Running:
             decoded = attributes.decoded(sources, blobs)
             opened = self._secrets.opened(inputs.visible(inputs.layers(sources, decoded)))
             given.mask = opened.mask
-            sent = Sent(opened, inputs.judged(sources, decoded), sources.secret)
+            sent = attributes.sent(sources, decoded, opened)
         except Sealed as sealed:  # nobody's failure: others may have what it takes, and it may come
             self._note(attempt, sealed.forbidden, str(sealed))
             if attempt.checking and (attempt.state.takeover or not sealed.own):

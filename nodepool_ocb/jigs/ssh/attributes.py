@@ -86,6 +86,36 @@ def apply(attributes: dict[str, Json], written: bytes) -> dict[str, Json]:
     return changed
 
 
+def returned(changed: Mapping[str, Json], written: bytes) -> dict[str, Json]:
+    r"""The values that a script wrote, alone, out of ``changed``: what ``apply`` made of its writes. A list is returned whole.
+
+    >>> sent = {"a": {"b": 1}, "l": ["x"]}
+    >>> returned(apply(sent, b"t 1 a/c\ny\nt 1 l/1\nz\n"), b"t 1 a/c\ny\nt 1 l/1\nz\n")
+    {'a': {'c': 'y'}, 'l': ['x', 'z']}
+    """
+    found: dict[str, Json] = {}
+    for _, path, _ in _writes(written):
+        *way, last = _place(changed, keys(path))
+        holder: Any = found
+        seen: Any = changed
+        for key in way:
+            holder, seen = holder.setdefault(key, {}), seen[key]
+        holder[last] = seen[last]
+    return found
+
+
+def _place(changed: Mapping[str, Json], steps: list[str]) -> list[str]:
+    """As far as the steps lead through maps to something that is there."""
+    seen: Any = changed
+    for at, key in enumerate(steps):
+        if key not in seen:  # a later write replaced what was above it
+            return steps[:at]
+        seen = seen[key]
+        if not isinstance(seen, dict):
+            return steps[: at + 1]
+    return steps
+
+
 def _writes(written: bytes) -> Iterator[tuple[str, str, bytes]]:
     index = 0
     while index < len(written):

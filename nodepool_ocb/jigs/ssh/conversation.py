@@ -15,7 +15,7 @@ from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import TAIL_BYTES, Detached, Failed, Fenced, Lost, Order, Outcome, Succeeded, Unreachable
 from nodepool_ocb.jigs.output import Output, last_line
 from nodepool_ocb.jigs.ssh import protocol
-from nodepool_ocb.jigs.ssh.attributes import apply
+from nodepool_ocb.jigs.ssh.attributes import apply, returned
 from nodepool_ocb.jigs.ssh.link import Broken, Link
 from nodepool_ocb.jigs.ssh.protocol import OUTPUT_BYTES, WRITTEN_BYTES, Data, Frame, Heard, Nonsense, number
 from nodepool_ocb.jigs.ssh.runner import Runner, keep
@@ -133,7 +133,8 @@ class Conversation:
         if self._written_bytes > WRITTEN_BYTES:
             return self._too_much(code)
         try:
-            attributes = apply(order.attributes, b"".join(self._written))
+            data = b"".join(self._written)
+            attributes = apply(order.attributes, data)
         except ValueError as wrong:
             return Failed(str(wrong), code, tail, None, log)
         if word == "flooded":
@@ -143,7 +144,7 @@ class Conversation:
         if code != 0:
             said = "" if order.check else last_line(tail)  # of a check it is a line of what differs
             return Failed(f"exit code {code}{said and f': {said}'}", code, tail, attributes, log)
-        return Succeeded(attributes, code, tail, log, self._ordered)
+        return Succeeded(attributes, code, tail, log, self._ordered, returned(attributes, data))
 
     # -- the output of a longer run --
 

@@ -85,7 +85,7 @@ class TaskJig(ScriptJig):
 def concluded(order: Order, outcome: Outcome) -> Outcome:
     """The outcome of a task whose script came to this one."""
     if isinstance(outcome, Succeeded):
-        return replace(outcome, attributes=order.attributes)
+        return replace(outcome, attributes=order.attributes, written={})
     if isinstance(outcome, Failed):
         said = _SAID.findall(outcome.tail) if outcome.exit_code else []
         timed_out = outcome.reason.startswith("timed out")

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import attributes as blobs
 from nodepool_ocb.engine import inputs
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Former, Given, Json, Node, NodeRole, Set, State
+from nodepool_ocb.model.records import Change, Create, Former, Given, Json, Node, NodeRole, Role, Set, State
 from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Znode
@@ -45,13 +45,17 @@ def wall(returned: Mapping[str, Json], before: Znode | None = None) -> list[Chan
 
 def test_what_a_jig_adds_is_written_to_the_wall() -> None:
     assert wall({"a": 1, "b": 2}) == [Create(WALL, {"b": 2})]
-    assert wall({"a": 1, "b": 2}, znode(WALL, {"c": 3})) == [Set(WALL, {"c": 3, "b": 2}, 3)]
+
+
+def test_what_a_run_returns_replaces_the_wall() -> None:
+    assert wall({"a": 1, "b": 2}, znode(WALL, {"c": 3})) == [Set(WALL, {"b": 2}, 3)]
+    assert wall({"a": 1}, znode(WALL, {"c": 3})) == [Set(WALL, {}, 3)]
+    assert wall({"a": 1, "b": True}, znode(WALL, {"b": 1})) == [Set(WALL, {"b": True}, 3)]
 
 
 def test_a_wall_that_stays_the_same_is_not_written() -> None:
     assert wall({"a": 1}) == []
     assert wall({"a": 1, "b": 2}, znode(WALL, {"b": 2})) == []
-    assert wall({"a": 1}, znode(WALL, {"b": 2})) == []
 
 
 def test_a_wall_that_cannot_be_read_is_written_over_with_the_version_that_was_read() -> None:
@@ -128,3 +132,38 @@ def test_it_notes_that_where_there_was_one_and_it_was_given_something_else(numbe
     if found.former is not None:
         assert found.smaller.former == Former(given=6, reason=attributes.NO_ROOM)
         assert found.changes != found.smaller.changes
+
+
+DISKS = {"disks": {"sda": "yes", "sdb": "yes"}}
+#: what a run returns → the wall after it; the wall before it is DISKS, and the role's default is a/b = 1
+RETURNED: dict[str, tuple[Succeeded, Mapping[str, Json]]] = {
+    "one of both": (Succeeded({}, written={"disks": {"sda": "yes"}}), {"disks": {"sda": "yes"}}),
+    "the same again": (Succeeded({}, written=DISKS), DISKS),
+    "nothing, by writes": (Succeeded({"a": {"b": 1}, **DISKS}, written={}), {}),
+    "what others say already": (Succeeded({}, written={"a": {"b": 1}}), {}),
+    "something other than others say": (Succeeded({}, written={"a": {"b": 2}}), {"a": {"b": 2}}),
+    "its view, as it was": (Succeeded({"a": {"b": 1}, **DISKS}), DISKS),
+    "its view, without a disk": (Succeeded({"a": {"b": 1}, "disks": {"sdb": "yes"}}), {"disks": {"sdb": "yes"}}),
+    "its view, without its own": (Succeeded({"a": {"b": 1}}), {}),
+}
+
+
+@pytest.mark.parametrize("returned", RETURNED)
+def test_the_wall_is_what_the_newest_run_returned(returned: str) -> None:
+    outcome, after = RETURNED[returned]
+    assert _wall_after(outcome, DISKS) == after
+    assert _wall_after(outcome, after) == after, "the same run again"
+
+
+def _wall_after(outcome: Succeeded, before: Mapping[str, Json], secrets: Secrets | None = None) -> Mapping[str, Json]:
+    bound = vertex()
+    role = Role(barclamp="b", jig="script", template={"a": {"b": 1}})
+    bound.node.world.put_role("app", Stored(role, 0))
+    sources, blobs = inputs.sources(bound.node.world, bound, role), {WALL: before}
+    opened = (secrets or Secrets()).opened(inputs.visible(inputs.layers(sources, blobs)))
+    grant = cast("Grant", SimpleNamespace(vertex=bound, record=bound.record))
+    read = {WALL: znode(WALL, before), GIVEN: None}
+    changes = attributes.results(
+        grant, read, attributes.sent(sources, blobs, opened), secrets or Secrets(), outcome
+    ).wall
+    return cast("Mapping[str, Json]", cast("Set", changes[0]).data) if changes else before
