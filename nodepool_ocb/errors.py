@@ -45,6 +45,10 @@ class Invalid(OcbError):
         super().__init__("\n".join(said))
 
 
+class TooLarge(Invalid):
+    """It is more than a znode or a transaction may hold."""
+
+
 class Spoiled(Invalid):
     """The attributes in the znode ``path`` cannot be read."""
 

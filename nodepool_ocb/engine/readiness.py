@@ -14,6 +14,7 @@ from nodepool_ocb.engine import aside, drift, marks, structure, unreadable
 from nodepool_ocb.engine.acting import extensions
 from nodepool_ocb.engine.acting.annealers import unable
 from nodepool_ocb.engine.acting.backoff import backoff_left
+from nodepool_ocb.engine.acting.overdue import overdue
 from nodepool_ocb.engine.acting.reasons import NOTHING_TO_HOLD as NOTHING_TO_HOLD
 from nodepool_ocb.engine.acting.reasons import Code as Code
 from nodepool_ocb.engine.acting.reasons import Reason as Reason
@@ -40,7 +41,8 @@ def runnable(
 def why_not(world: World, vertex: Vertex, now: float) -> list[Reason]:
     """Every reason in order, with the jigs of all living annealers; empty when it may start at any moment."""
     jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs}
-    rest = (_of_suspicion(vertex), _of_code(world, vertex), _of_annealers(world, vertex))
+    late = overdue(world, vertex, now)
+    rest = ([late] if late else [], _of_suspicion(vertex), _of_code(world, vertex), _of_annealers(world, vertex))
     return [*blockers(world, vertex, now, jigs), *chain.from_iterable(rest)]
 
 

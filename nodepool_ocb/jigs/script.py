@@ -111,7 +111,7 @@ def _end(link: Link, order: Order, settings: SshSettings) -> Unreachable | Fence
                     return None
                 case Frame("FENCED", (epoch, *_)):
                     keep(link, runner)
-                    return Fenced(protocol.number(epoch))
+                    return Fenced(min(protocol.MOST, int(epoch)) if epoch.isdecimal() else protocol.MOST)
                 case Frame("BUSY" | "BROKEN", words):
                     runner.close()
                     return Unreachable("run", " ".join(words))

@@ -99,6 +99,7 @@ def _movements(seen: Overview) -> Iterator[Section]:
 def _workers(seen: Overview) -> Iterator[Section]:
     yield Section("DEPLOYMENTS", seen.deployments, ("name", "parent", "state", "paused", "noderoles", "since"))
     yield Section("DAEMONS", seen.daemons, ("kind", "id", "state", "host", "slots", "started"))
+    yield Section("HELD LONGER THAN THEIR RUN CAN LAST", seen.overdue, ("noderole", "since", "reason"))
     yield Section("AT WORK", seen.claims, ("node", "noderole", "owner", "since"))
     yield Section("CANNOT BE READ", seen.quarantined, ("path", "reason"))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from nodepool_ocb.engine import aside, marks
+from nodepool_ocb.engine.acting.overdue import all_overdue
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.hooks import code as hookcode
 from nodepool_ocb.engine.hooks.code import Missing
@@ -174,6 +175,7 @@ class Overview(View, frozen=True, kw_only=True):
     deployments: tuple[DeploymentRow, ...]
     daemons: tuple[DaemonRow, ...]
     claims: tuple[ClaimRow, ...]
+    overdue: tuple[Failed, ...]  # held longer than their run can last
     webhook: WebhookFailure | None  # where its receiver has taken nothing for a while
     quarantined: tuple[Quarantined, ...]
     unlooked: int  # noderoles of a large cluster, whose attributes and runs were not looked at
@@ -212,6 +214,7 @@ def overview(
         deployments=tuple(deployments.rows(world, now)),
         daemons=tuple(daemons.rows({**world.daemons, "builder": running})),
         claims=tuple(locks.claims(world)),
+        overdue=tuple(Failed(each.subject, each.since, each.text) for each in all_overdue(world, now)),
         webhook=_failing_webhook(webhook, now),
         quarantined=tuple(Quarantined(path, reason) for path, reason in sorted(quarantined.items())),
         unlooked=unlooked,

@@ -16,6 +16,7 @@ from nodepool_ocb.engine.run import ASKED, RULES, Do, Event, Phase, Rule, RunSta
 
 HEARD_AT_ONCE = {Do.START, Do.CANCEL, Do.LOSE, Do.JUDGE, Do.WRITE, Do.WRITE_ALONE, Do.WRITE_FAILURE, Do.HAND_OVER}
 GIVING_BACK = {Do.RELEASE, Do.LEAVE, Do.PUT_BACK}
+AWAITED = (Do.VACATE, Do.FEED, Do.WAIT)  # the slot is given back meanwhile
 ENDS = {Do.FORGET, Do.HAND_OVER}
 
 
@@ -95,8 +96,8 @@ def test_a_claim_that_is_given_leads_to_what_was_asked_meanwhile(run: RunState, 
 @pytest.mark.parametrize(
     ("returned", "instructions"),
     [
-        (True, [(Do.WRITE_ALONE,), (Do.WRITE_FAILURE,), (Do.WAIT,), (Do.WAIT,)]),
-        (False, [(Do.WRITE_ALONE,), (Do.WAIT,), (Do.WAIT,)]),
+        (True, [(Do.WRITE_ALONE,), (Do.WRITE_FAILURE,), AWAITED, AWAITED]),
+        (False, [(Do.WRITE_ALONE,), AWAITED, AWAITED]),
     ],
 )
 def test_an_outcome_that_is_too_large_is_written_alone_then_without_what_it_gave_back_and_then_later(
@@ -146,7 +147,7 @@ World = tuple[RunState, Outside]
 
 def saturated(run: RunState) -> RunState:
     """The same with counters that decide nothing any more cut off."""
-    most = {"faults": ASKED + 1, "unreached": ASKED + 1, "refusals": 1, "oversized": 3, "deaths": 1}
+    most = {"faults": ASKED + 1, "unreached": ASKED + 1, "refusals": 1, "oversized": 3, "deaths": 1, "unwritable": 2}
     return replace(run, **{name: min(getattr(run, name), bound) for name, bound in most.items()})
 
 
@@ -168,7 +169,9 @@ def answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, 
     if outside.writing:
         over = {"writing": False}
         yield from ((event, {}, {**over, "claim": "gone"}) for event in (Event.WRITTEN, Event.PASSED_ON))
-        yield from ((event, {}, over) for event in (Event.TOO_LARGE, Event.WALL_CHANGED, Event.REFUSED))
+        yield from (
+            (event, {}, over) for event in (Event.TOO_LARGE, Event.UNWRITABLE, Event.WALL_CHANGED, Event.REFUSED)
+        )
         yield Event.NOT_ALLOWED, {}, over
     later = {"judgement": "stale" if outside.judgement else ""}
     if outside.reading:
@@ -232,7 +235,8 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             assert outside.claim == "held"
             assert not run.hidden, "its record is not known"
             assert outside.judgement != "stale", "the machine may answer others by now"
-            assert do is not Do.WRITE_FAILURE or run.returned, "only what it gave back can be too large"
+            unwritable = run.unwritable == 1 and not run.deaths
+            assert do is not Do.WRITE_FAILURE or run.returned or unwritable, "only what it gave back can be too large"
             return replace(outside, writing=True)
         case Do.READ_WALL:
             return replace(outside, reading=True)

@@ -53,10 +53,9 @@ READY = r'printf "\n%s READY\n" "$OCB_TOKEN"; read -r order; '
     [
         ("exec yes", "bytes that belong to nothing"),
         (READY + r'printf "\n%s " "$OCB_TOKEN"; exec tr -d "\n" </dev/urandom', "a frame of more than"),
-        (READY + r'printf "\n%s DONE a b c d e\n" "$OCB_TOKEN"; cat', "where a number belongs"),
         (READY + r'printf "\n%s DANCE\n" "$OCB_TOKEN"; cat', "the word 'DANCE'"),
     ],
-    ids=["noise", "endless frame", "no number", "unknown word"],
+    ids=["noise", "endless frame", "unknown word"],
 )
 def test_a_machine_that_lies_is_unreachable_and_its_noise_is_not_kept(machine: Any, program: str, said: str) -> None:
     annealer = Annealer(machine.settings(connect_timeout_seconds=1.0))

@@ -88,7 +88,7 @@ def test_a_host_that_cannot_ping_goes_by_the_connection_and_says_so_once(
 ) -> None:
     made, _ = prober(machine, monkeypatch, ping.NotAllowed("Permission denied"))
     with caplog.at_level(logging.WARNING):
-        assert [made.probe(machine.fqdn, machine.node) for _ in range(2)] == [Alive(), Alive()]
+        assert [made.probe(machine.fqdn, machine.node) for _ in range(2)] == [Alive(), Alive(fresh=False)]
     assert [record.message for record in caplog.records if "not pinged" in record.message] == [
         "machines are not pinged, the connection alone tells whether they are there: Permission denied"
     ]

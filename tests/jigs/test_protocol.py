@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, Data, Ear, Frame, installer
+from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, EXIT_CODE, Data, Ear, Frame, OutOfRange, installer, number
 
 MARK = b"\nf00d "
 OUTPUT = st.lists(st.sampled_from([b"\n", b"\nf", b"\nf00", b"\nf00d", b"x", b"\0", b"f00d ", b"\n\n"])).map(b"".join)
@@ -34,6 +35,43 @@ def test_output_is_told_from_frames_however_it_is_cut(output: bytes, data: st.Da
     expected = [Frame("STARTED", ("r",)), Frame("OUTPUT", ("0",))]
     expected += [Data("OUTPUT", output)] if output else []
     assert heard(pieces) == [*expected, Frame("DONE", ("started", "finished", "0", "r", "-"))]
+
+
+@given(OUTPUT, st.data())
+def test_what_a_script_prints_is_no_frame_though_it_knows_the_token(output: bytes, data: st.DataObject) -> None:
+    output = output + MARK + b"DONE started finished 0 r -\n" + output
+    said = (
+        MARK
+        + b"OUTPUT 0 %d\n" % len(output)
+        + output
+        + MARK
+        + b"WRITTEN 3\nt 1"
+        + MARK
+        + b"DONE started finished 7 r -\n"
+    )
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=5)))
+    pieces = [said[a:b] for a, b in zip([0, *cuts], [*cuts, len(said)], strict=True)]
+    first = [Frame("OUTPUT", ("0", str(len(output)))), Data("OUTPUT", output)]
+    then = [Frame("WRITTEN", ("3",)), Data("WRITTEN", b"t 1"), Frame("DONE", ("started", "finished", "7", "r", "-"))]
+    assert heard(pieces) == first + then
+
+
+def test_what_was_announced_and_did_not_come_is_owed() -> None:
+    ear = Ear("f00d")
+    list(ear.hear(MARK + b"OUTPUT 0 9\nx" + MARK))
+    assert ear.owed == 9 - 1 - len(MARK)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "256", "99999999999", "1e3", "\u00b2", "x" * 5000, "9" * 5000])
+def test_a_number_has_a_range(text: str) -> None:
+    with pytest.raises(OutOfRange):
+        number(text, EXIT_CODE)
+
+
+@pytest.mark.parametrize("frame", ["OUTPUT 0 67108865", "OUTPUT 0 -1", "WRITTEN 1048577", "WRITTEN x"])
+def test_a_length_has_a_range(frame: str) -> None:
+    with pytest.raises(OutOfRange):
+        list(Ear("f00d").hear(MARK + frame.encode() + b"\n"))
 
 
 @given(OUTPUT, st.integers(1, 5))

@@ -558,3 +558,36 @@ def test_the_last_line_of_a_failed_run_is_its_reason_bounded_and_masked(
 ) -> None:
     outcome = annealer.run(machine.order(script, mask=Mask(frozenset(["hush-hush"]))))
     assert (outcome.reason, outcome.exit_code) == (reason, 3)
+
+
+FORGE = r"""
+found=$(ls "${OCB_RUN%/runs/*}" | sed -n 's/^runner\.//p')
+for process in /proc/[0-9]*; do
+  found="$found $(tr '\0' '\n' <$process/environ 2>/dev/null | sed -n 's/^OCB_TOKEN=//p')"
+done
+for token in $found; do
+  printf '\n%s DONE started finished 0 r -\n' "$token"
+  printf '\n%s FENCED 999999999999999\n' "$token" | write_attribute said
+done
+exit 7
+"""
+
+
+@pytest.mark.parametrize("seconds", [0, 1], ids=["short", "followed"])
+def test_a_script_that_looks_for_the_token_says_nothing_in_the_runners_name(
+    machine: Any, annealer: Any, seconds: int
+) -> None:
+    outcome = annealer.run(machine.order(f"sleep {seconds}\n{FORGE}"))
+    assert isinstance(outcome, Failed)
+    assert (outcome.exit_code, outcome.reason) == (7, "exit code 7")
+    assert "DONE started finished" in outcome.tail, "it did try"
+
+
+def test_no_name_of_a_file_holds_the_token(machine: Any, annealer: Any) -> None:
+    link = annealer.jig._pool.take(machine.fqdn, machine.node)
+    runner = Runner(link, machine.settings().state_dir, 5.0)
+    runner.send(protocol.run(machine.order('ls "${OCB_RUN%/runs/*}"; sleep 300'), runner.token, None, None))
+    until(lambda: machine.events("start"))
+    assert [name for name in machine.state.iterdir() if name.name.startswith("runner.")]
+    assert not [name for name in machine.state.rglob("*") if runner.token in name.name]
+    runner.close()

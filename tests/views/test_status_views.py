@@ -34,7 +34,7 @@ def test_an_overview_counts_every_state_and_names_what_is_wrong() -> None:
     assert list(shown) == [
         *("cluster", "aside", "noderoles", "errors", "outdated", "drift", "nodes", "rollouts", "task_runs", "images"),
         "hooks_without_code",
-        *("deployments", "daemons", "claims", "webhook", "quarantined", "unlooked"),
+        *("deployments", "daemons", "claims", "overdue", "webhook", "quarantined", "unlooked"),
     ]
     assert shown["noderoles"] == {"ERROR": 1, "TRANSITION": 0, "TODO": 0, "BLOCKED": 2, "PROPOSED": 0, "ACTIVE": 0}
     assert shown["errors"] == [{"noderole": BASE, "since": 1.0, "reason": "disk full"}]

@@ -16,8 +16,8 @@ from nodepool_ocb.engine.liveness import died
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.roles import TASK
 from nodepool_ocb.engine.world import Vertex
-from nodepool_ocb.errors import Conflict
-from nodepool_ocb.jigs.jig import Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
+from nodepool_ocb.errors import Conflict, OcbError, TooLarge
+from nodepool_ocb.jigs.jig import REASON_CHARACTERS, Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Drift
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Run
@@ -99,6 +99,19 @@ def untouched(grant: claim.Grant, reason: str, now: float, pause_seconds: float 
     not_before = now + pause_seconds if pause_seconds else 0.0
     moved[vertex] = replace(moved[vertex], attempt=grant.record.attempt - 1, not_before=not_before)
     return claim.finishing(grant, moved, _record(grant, Unknown(reason), now))
+
+
+def unkept(outcome: Outcome | None, refused: OcbError | None) -> Failed | Lost:
+    """What is written of a run whose outcome cannot be: it is too large, or has a value that no record may hold.
+
+    One that succeeded keeps its exit code, by which a destructive role is known to be done.
+    """
+    if isinstance(refused, TooLarge):
+        return Failed(str(refused), getattr(outcome, "exit_code", None))
+    said = f"what the run came to cannot be kept: {refused}"[:REASON_CHARACTERS]
+    if isinstance(outcome, Lost):
+        return Lost(said)
+    return Failed(said, 0 if isinstance(outcome, Succeeded) else None)
 
 
 def _of_run(

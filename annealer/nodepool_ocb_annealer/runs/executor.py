@@ -20,8 +20,8 @@ from nodepool_ocb.engine import run as machine
 from nodepool_ocb.engine.noderole import Event as Happened
 from nodepool_ocb.engine.run import Do, Event, Phase
 from nodepool_ocb.engine.world import NodeView, Vertex, World
-from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
-from nodepool_ocb.jigs.jig import Failed, Jig, Lost, Unreachable
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale, TooLarge
+from nodepool_ocb.jigs.jig import Jig, Lost, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, NodeRole
 from nodepool_ocb.store.client.session import Session
@@ -306,9 +306,9 @@ class Executor:
         if refused is None:
             event = Event.PASSED_ON if isinstance(attempt.following, Attempt) else Event.WRITTEN
         elif isinstance(refused, Invalid):
-            event = Event.TOO_LARGE
-            if not attempt.state.oversized:  # once: it may be tried for long
-                log.warning("%s: its end is too large: %s", attempt.name, refused)
+            event = Event.TOO_LARGE if isinstance(refused, TooLarge) else Event.UNWRITABLE
+            if not attempt.state.oversized + attempt.state.unwritable:  # once: it may be tried for long
+                log.warning("%s: its end cannot be written: %s", attempt.name, refused)
         elif isinstance(refused, Stale) and refused.path in (paths.wall(*key), paths.given(*key)):
             event = Event.WALL_CHANGED
         else:
@@ -318,8 +318,7 @@ class Executor:
     def _write_failure(self, attempt: Attempt) -> None:
         """A run is to blame for what it gave back itself, and for nothing else."""
         answer = attempt.answer
-        failed = Failed(str(attempt.refused), getattr(answer.outcome, "exit_code", None))
-        attempt.answer = Answer(Event.ENDED, failed, answer.ended)
+        attempt.answer = Answer(Event.ENDED, conclusions.unkept(answer.outcome, attempt.refused), answer.ended)
         self._write(attempt)
 
     def _read_wall(self, attempt: Attempt) -> None:

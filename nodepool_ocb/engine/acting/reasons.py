@@ -39,6 +39,7 @@ class Code(StrEnum):
     GIVEN_BACK = "GIVEN_BACK"  # it may start at any moment; an attempt at it ended without an outcome
     NO_ANNEALER = "NO_ANNEALER"
     DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
+    OVERDUE = "OVERDUE"  # an annealer holds it longer than its run can last
     RUNNING = "RUNNING"  # an annealer works on it now
     DONE = "DONE"  # ACTIVE, and nobody asked for more
 

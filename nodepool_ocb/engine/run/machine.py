@@ -36,6 +36,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     unreached: int = 0
     refusals: int = 0  # of its outcome
     oversized: int = 0  # refusals of its outcome as too large
+    unwritable: int = 0  # refusals of its outcome for a value that no record may hold
     deaths: int = 0  # that its machine was found dead by agreement
 
     @property
@@ -46,7 +47,9 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wait_seconds(self) -> float:
         """Until its outcome is to be written again."""
-        doublings = MOST_DOUBLINGS if self.hidden else min(self.refusals + self.oversized, MOST_DOUBLINGS)
+        doublings = (
+            MOST_DOUBLINGS if self.hidden else min(self.refusals + self.oversized + self.unwritable, MOST_DOUBLINGS)
+        )
         return min(FIRST_AGAIN_SECONDS * 2.0**doublings, LONGEST_AGAIN_SECONDS)
 
 
@@ -128,6 +131,11 @@ def returned(run: RunState) -> bool:
     return run.returned and run.oversized == 2
 
 
+def first_unwritable(run: RunState) -> bool:
+    """it is the first time, and its machine is not dead: a failure without the value may be written"""
+    return run.unwritable == 1 and not run.deaths
+
+
 # -- the table --
 
 
@@ -181,7 +189,9 @@ def _rules() -> tuple[Rule, ...]:
         Rule(reporting, at.PASSED_ON, over, (do.RECORD, do.HAND_OVER)),
         Rule(reporting, at.TOO_LARGE, reporting, (do.WRITE_ALONE,), with_neighbours),
         Rule(reporting, at.TOO_LARGE, reporting, (do.WRITE_FAILURE,), returned),
-        Rule(reporting, at.TOO_LARGE, waiting, (do.WAIT,)),
+        Rule(reporting, at.TOO_LARGE, waiting, (do.VACATE, do.FEED, do.WAIT)),
+        Rule(reporting, at.UNWRITABLE, reporting, (do.WRITE_FAILURE,), first_unwritable),
+        Rule(reporting, at.UNWRITABLE, waiting, (do.VACATE, do.FEED, do.WAIT)),
         Rule(reporting, at.WALL_CHANGED, waiting, (do.READ_WALL,)),
         Rule(reporting, at.REFUSED, waiting, (do.WAIT,)),
         Rule(reporting, at.NOT_ALLOWED, over, (do.FORGET, do.FEED, do.LOOK)),
@@ -240,6 +250,7 @@ _COUNTED: Final[Mapping[Event, str]] = {
     Event.REFUSED: "refusals",
     Event.WALL_CHANGED: "refusals",
     Event.TOO_LARGE: "oversized",
+    Event.UNWRITABLE: "unwritable",
     Event.DEAD: "deaths",
 }
 

@@ -36,6 +36,7 @@ class Event(StrEnum):
     WRITTEN = "WRITTEN"  # the outcome is written, and the node is given back
     PASSED_ON = "PASSED_ON"  # the outcome is written, and the node is claimed for its next noderole
     TOO_LARGE = "TOO_LARGE"  # the outcome is more than one transaction may hold
+    UNWRITABLE = "UNWRITABLE"  # the outcome has a value that no record may hold
     WALL_CHANGED = "WALL_CHANGED"  # the outcome was refused: somebody wrote the noderole's attributes meanwhile
     READ = "READ"  # those are read, and the outcome goes on top of them
     DUE = "DUE"  # the appointment to write the outcome again has come
@@ -57,7 +58,7 @@ class Do(StrEnum):
     JUDGE = "JUDGE"  # find out whether the machine is dead by agreement: hear DEAD or DOUBTED
     WRITE = "WRITE"  # write the outcome; with it claim the next noderole of the node, if there is one
     WRITE_ALONE = "WRITE_ALONE"  # write the outcome without any neighbour
-    WRITE_FAILURE = "WRITE_FAILURE"  # write that what it gave back is too large
+    WRITE_FAILURE = "WRITE_FAILURE"  # write that what it gave back is too large, or cannot be kept
     READ_WALL = "READ_WALL"  # read the attributes that somebody wrote meanwhile
     WAIT = "WAIT"  # make an appointment to write again
     RECORD = "RECORD"  # count the run, and tidy after it

@@ -17,7 +17,19 @@ from nodepool_ocb.jigs.output import Output, last_line
 from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.attributes import apply, returned
 from nodepool_ocb.jigs.ssh.link import Broken, Link
-from nodepool_ocb.jigs.ssh.protocol import OUTPUT_BYTES, WRITTEN_BYTES, Data, Frame, Heard, Nonsense, number
+from nodepool_ocb.jigs.ssh.protocol import (
+    ENDINGS,
+    EXIT_CODE,
+    OUTPUT_BYTES,
+    WRITTEN_BYTES,
+    Data,
+    Frame,
+    Heard,
+    Nonsense,
+    OutOfRange,
+    number,
+    run_name,
+)
 from nodepool_ocb.jigs.ssh.runner import Runner, keep
 
 FOLLOW_AFTER_SECONDS: Final = 0.3
@@ -58,6 +70,8 @@ class Conversation:
                     return Unreachable("run", "the machine's runner did not answer in the run's time")
                 self._follow()
             return Detached()
+        except OutOfRange as wrong:
+            return Failed(str(wrong), None, self._output.tail, None, self._output.file)
         finally:
             if self._follower is not None:
                 self._follower.close()
@@ -80,10 +94,13 @@ class Conversation:
             case Frame("STARTED" | "ATTACHED" as how, (run, *_)):
                 held()
                 self._ordered = True
-                self._begin(run, anew=how == "STARTED")
+                self._begin(run_name(run), anew=how == "STARTED")
             case Frame("DONE", (_, word, code, _, size)):
+                exit_code = number(code, EXIT_CODE)
+                if word not in ENDINGS:
+                    raise OutOfRange(f"{word[:20]!r} where the end of a run belongs")
                 self._rest(size)
-                return self._ended(word, number(code))
+                return self._ended(word, exit_code)
             case Frame("SURPLUS", (size, *_)):
                 self._written_bytes = number(size)
             case Frame("FENCED", (epoch, *_)):

@@ -33,6 +33,7 @@ from nodepool_ocb.model.records import Node
 
 BANNER_BYTES: Final = 1 << 13  # up to and with the line in which SSH begins
 BEFORE_LOGIN_BYTES: Final = 1 << 18  # from there to the login
+HOST_KEY_CHARACTERS: Final = 1 << 13  # twice what an RSA key of 16,384 bits has
 UNASKED: Final = "that nobody asked for"
 UNASKED_BYTES: Final = 1 << 23  # after the login: between two packets of output that a channel takes
 WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread: what we tell the machine
@@ -296,6 +297,9 @@ def _log_in(
     except ENDED as error:
         said = f"{address}: something listens, and does not speak SSH with us; see the machine's sshd: {_how_it_ended(error)}"
         return Unreachable("connect", said, party=_accused(error))
+    if len(offered) > HOST_KEY_CHARACTERS:
+        said = f"{address}: it offers a host key of {len(offered)} characters, and none has more than {HOST_KEY_CHARACTERS}"
+        return Unreachable("host key", said)
     if not pinned and settings.first_contact == "refuse":
         return Unreachable("host key", f"{address}: no host key is pinned; it offers {offered}: compare and pin it")
     if pinned and offered not in {" ".join(key.split(" ")[:2]) for key in pinned}:

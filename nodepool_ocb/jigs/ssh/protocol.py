@@ -1,9 +1,10 @@
 """What is said to the machine's runner, and what it says: bytes and values only.
 
 An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree, and by the
-token: where that does not come, nothing is run. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. What stands
-between an OUTPUT or WRITTEN frame and the next is data, and so is all that comes after FOLLOWING. The token is a random
-number that each channel gets at its start, so that no script can say anything in the runner's name.
+token: where that does not come, nothing is run. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. The last argument of an
+OUTPUT or WRITTEN frame is the number of bytes of data behind it, and all that comes after FOLLOWING is data. The token is a
+random number that each channel gets at its start. Nothing that a script prints or gives back is taken for a frame, also where it
+knows the token. A script may still open the channel of a runner of its own user, as that user may do anything there.
 """
 
 from __future__ import annotations
@@ -52,10 +53,15 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "bin/read_attribute": "read_attribute.sh",
     "bin/write_attribute": "write_attribute.sh",
 }
+EXIT_CODE: Final = 255  # the highest that a machine knows
+ENDINGS: Final = ("finished", "timeout", "flooded")  # how a run ends by itself
 FRAME_BYTES: Final = 4096  # of one frame; no runner says more
 OUTPUT_BYTES: Final = 1 << 26  # of what a run prints: the machine ends one that prints more
 WRITTEN_BYTES: Final = 1 << 20  # of attributes given back: twice what a noderole can hold
 LINES_BYTES: Final = 4096  # a shell reads byte by byte: beyond this a program is the cheaper reader
+MOST: Final = 10**15  # of what only rises, as in records
+SIZE_OF: Final = {"OUTPUT": 1, "WRITTEN": 0}  # which argument of a frame says how many bytes of data come
+MOST_OF: Final = {"OUTPUT": OUTPUT_BYTES, "WRITTEN": WRITTEN_BYTES}
 _END: Final = "end of this file"
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 
@@ -84,6 +90,10 @@ class Nonsense(ValueError):
         super().__init__(f"the machine says what its runner would not: {what}")
 
 
+class OutOfRange(Nonsense):
+    """A value in a runner's answer is none that a runner gives: that fails the run, and nothing else."""
+
+
 class Ear:
     """Takes bytes as they come, gives frames and data; data is held back only where it may be the begin of a frame.
 
@@ -94,6 +104,12 @@ class Ear:
         self._mark = b"\n" + token.encode() + b" "
         self._buffer = b""
         self._section = ""
+        self._owed: int | None = None  # bytes of data that are still to come; None where a frame ends the data
+
+    @property
+    def owed(self) -> int:
+        """How many bytes of data the runner announced, and did not send yet."""
+        return self._owed or 0
 
     def hear(self, data: bytes) -> Iterator[Heard]:
         """What these bytes, after all those before, come to."""
@@ -102,7 +118,17 @@ class Ear:
             return
         heard, self._buffer = self._buffer + data, b""
         begin = 0  # what stands before it has been given
-        while self._section != "FOLLOWING" and (position := heard.find(self._mark, begin)) >= 0:
+        while self._section != "FOLLOWING":
+            if self._owed is not None:
+                taken = heard[begin : begin + self._owed]
+                begin, self._owed = begin + len(taken), self._owed - len(taken)
+                if taken:
+                    yield Data(self._section, taken)
+                if self._owed:
+                    return
+                self._owed, self._section = None, ""
+            if (position := heard.find(self._mark, begin)) < 0:
+                break
             end = heard.find(b"\n", position + len(self._mark))
             if position > begin:
                 yield Data(self._section, heard[begin:position])
@@ -114,6 +140,7 @@ class Ear:
             word, *arguments = heard[position + len(self._mark) : end].decode("utf-8", "replace").split(" ")
             begin = end + 1
             self._section = word if word in ("OUTPUT", "WRITTEN", "FOLLOWING") else ""
+            self._owed = _size(word, arguments)
             yield Frame(word, tuple(arguments))
         ready = len(heard) - (0 if self._section == "FOLLOWING" else self._held(heard, begin))
         self._buffer = heard[ready:]
@@ -131,15 +158,30 @@ class Ear:
         return 0
 
 
-def number(text: str) -> int:
-    """A count in a frame; raises Nonsense.
+def _size(word: str, arguments: list[str]) -> int | None:
+    """How many bytes of data a frame announces; None where it does not say. Raises OutOfRange."""
+    place = SIZE_OF.get(word, len(arguments))
+    return number(arguments[place], MOST_OF[word]) if place < len(arguments) else None
+
+
+def number(text: str, most: int = MOST) -> int:
+    """A count in a frame, up to ``most``; raises OutOfRange.
 
     >>> number("12")
     12
     """
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise Nonsense(f"{text[:20]!r} where a number belongs")
+        raise OutOfRange(f"{text[:20]!r} where a number belongs")
+    if int(text) > most:
+        raise OutOfRange(f"the number {text}, which is above {most}")
     return int(text)
+
+
+def run_name(text: str) -> str:
+    """The name of a run in a frame; raises OutOfRange."""
+    if not _WORD.fullmatch(text):
+        raise OutOfRange(f"{text[:20]!r} where the name of a run belongs")
+    return text
 
 
 def misnamed(order: Order) -> str | None:

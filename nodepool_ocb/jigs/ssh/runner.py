@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from nodepool_ocb.jigs.ssh import protocol
-from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.link import ENDED, Broken, Lied, Link, shut
-from nodepool_ocb.jigs.ssh.protocol import Ear, Frame, Heard, Nonsense
+from nodepool_ocb.jigs.ssh.protocol import Ear, Frame, Heard, Nonsense, OutOfRange
 
 CHUNK_BYTES: Final = 65536
 NOISE_BYTES: Final = 1 << 20  # that a login may print, and a shell complain of
 LAST_WORDS_BYTES: Final = 1000
+OWED_SECONDS: Final = 30.0  # without a byte of what was announced: what the runner read has shrunk meanwhile
 FRAMES: Final = 100  # in answer to one order; a runner needs six
 
 
@@ -28,10 +28,11 @@ class Runner:
         self._ear = Ear(self.token)
         self._noise = b""
         self._noise_bytes = self._frames = 0
+        self._heard_at = time.monotonic()
         self._channel = link.channel(protocol.BOOTSTRAP, timeout_seconds)
         try:
             self._greet(state_dir, timeout_seconds)
-        except (Broken, OwnFault):
+        except Exception:
             self.close()
             raise
 
@@ -44,21 +45,26 @@ class Runner:
             raise self._link.broken(f"the connection ended: {self._link.fault or error}", error) from error
 
     def hear(self, timeout_seconds: float) -> Iterable[Heard]:
-        """What comes within this time, maybe nothing; raises Broken when nothing can come any more."""
+        """What comes within this time, maybe nothing; raises Broken when nothing can come any more, and OutOfRange."""
         self._channel.settimeout(timeout_seconds)
         try:
             data = self._channel.recv(CHUNK_BYTES)
         except TimeoutError:
+            if self._ear.owed and time.monotonic() - self._heard_at > OWED_SECONDS:
+                raise Broken(f"{self._ear.owed} bytes that were announced did not come") from None
             if not self._link.alive:
                 raise self._link.broken("the machine does not answer any more") from None
             return ()
         except ENDED as error:
             raise self._link.broken(f"the connection ended: {self._link.fault or error}", error) from error
         self._link.heard()
+        self._heard_at = time.monotonic()
         if not data:
             raise self._link.broken(self._last_words())
         try:
             return [heard for heard in self._ear.hear(data) if self._is_answer(heard)]
+        except OutOfRange:
+            raise
         except Nonsense as wrong:
             raise Lied(str(wrong)) from wrong
 

@@ -6,7 +6,7 @@
 #
 # In STATE_DIR, for the eyes of its owner only:
 #   epoch.0 epoch.1   "EPOCH ROLE@GENERATION EPOCH", written in turn: the higher one counts, a torn one does not
-#   lock runner.TOKEN see "who may decide"
+#   lock runner.UUID  see "who may decide"
 #   current           the newest run, in the first line: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
 #   reserve           room for the result of the run that goes on, given up where the disk is full when it ends
@@ -22,7 +22,8 @@ umask 077
 trap '' HUP
 state=$1 token=$OCB_TOKEN here=${0%/*}
 unset OCB_TOKEN
-mine=$state/runner.$token written_through=
+read -r mine </proc/sys/kernel/random/uuid # not the token: scripts may read the names of files
+mine=$state/runner.$mine written_through=
 most=67108864 # bytes of output: a run that prints more is ended, and no more of it is sent
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 newline='
@@ -340,7 +341,7 @@ prune() { # the newest twenty runs stay, and a megabyte of history; what was lef
 # -- who may decide --
 #
 # One order at a time, from its first look until what it started is recorded. As a rule a machine has one runner, so flock
-# is called once for each runner and not for each order. A runner's file runner.TOKEN says whether it is busy, and is locked
+# is called once for each runner and not for each order. A runner's file runner.UUID says whether it is busy, and is locked
 # (fd 7) as long as it lives, and as long as a child of it that has yet to record a run. A runner says that it is busy
 # and then looks for others: alone, it may decide. If it is not, it is idle again, takes the lock (fd 8) as all the others
 # do, and waits for whoever was busy before it could be seen. Of two that meet, at least one sees the other.
@@ -472,12 +473,15 @@ give() { # the output that is not known yet, what was written, the exit code
   if [ "$how" != adopted ] && [ -e "$files.followed" ]; then
     size=$(($(wc -c <"$files.output")))
   elif [ -s "$files.output" ]; then
-    say OUTPUT "$offset"
-    if [ "$offset" = 0 ]; then tail -c "$most" "$files.output"; else tail -c "+$((offset + 1))" "$files.output" | head -c "$most"; fi
+    length=$(($(wc -c <"$files.output") - offset))
+    [ $length -le "$most" ] || length=$most
+    [ $length -ge 0 ] || length=0
+    say OUTPUT "$offset" "$length" # so much is data, also where it looks like words of ours
+    if [ "$offset" = 0 ]; then tail -c "$length" "$files.output"; else tail -c "+$((offset + 1))" "$files.output" | head -c "$length"; fi
   fi
   if [ -s "$files.written" ]; then
     surplus=$(($(wc -c <"$files.written")))
-    if [ "$surplus" -gt 1048576 ]; then say SURPLUS "$surplus"; else say WRITTEN && cat "$files.written"; fi
+    if [ "$surplus" -gt 1048576 ]; then say SURPLUS "$surplus"; else say WRITTEN "$surplus" && head -c "$surplus" "$files.written"; fi
   fi
   [ -z "$differs" ] || say OTHER
   say DONE "$how" "$word" "$code" "$run" "$size"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kazoo.exceptions import InvalidACLError, NoAuthError, NoChildrenForEphemeralsError, NotEmptyError
 
-from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, Unavailable
+from nodepool_ocb.errors import Denied, OcbError, Stale, TooLarge, Unavailable
 from nodepool_ocb.model.limits import BLOB_BYTES, ENTRY_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store.client import codec, frames, outcome
@@ -48,7 +48,7 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) ->
     """
     counted = sum(not isinstance(change, Append) for change in changes)
     if counted > TRANSACTION_CHANGES:
-        raise Invalid(
+        raise TooLarge(
             f"{counted} changes are more than one transaction may hold ({TRANSACTION_CHANGES}); change less at once"
         )
     bare = [_data(change) for change in changes]
@@ -63,7 +63,7 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) ->
         if not isinstance(change, Append)
     )
     if size > TRANSACTION_BYTES:
-        raise Invalid(
+        raise TooLarge(
             f"{changes[0].path} and {len(changes) - 1} other changes: {size} bytes are more than one"
             f" transaction may hold ({TRANSACTION_BYTES}); change less at once"
         )
@@ -102,7 +102,7 @@ def _data(change: Change) -> bytes:
     limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES
     limit = ENTRY_BYTES if isinstance(change, Append) else limit
     if len(data) > limit:
-        raise Invalid(f"{change.path}: {len(data)} bytes are more than it may hold ({limit}); make it smaller")
+        raise TooLarge(f"{change.path}: {len(data)} bytes are more than it may hold ({limit}); make it smaller")
     return data
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.noderole import Event as Happened
 from nodepool_ocb.engine.run import Event, Phase
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
+from nodepool_ocb.errors import Invalid, OcbError, Stale, TooLarge, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Suspicion
@@ -155,10 +156,39 @@ def test_an_outcome_that_stays_too_large_is_logged_once(caplog: pytest.LogCaptur
     story.claim()
     story.end(Event.ENDED, Failed("exit code 1"))
     for _ in range(4):
-        story.answer(Invalid(["it is larger than one transaction may be"]))
+        story.answer(TooLarge(["it is larger than one transaction may be"]))
         story.held.due("n")
     assert story.attempt.state.oversized == 4
-    assert [record.levelname for record in caplog.records if "too large" in record.message] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "cannot be written" in record.message] == ["WARNING"]
+
+
+def test_an_outcome_that_no_record_may_hold_ends_as_a_failure_without_it_or_gives_its_slot_back() -> None:
+    story = Story(among("a@n", "a@m"))
+    story.claim()
+    story.context.claims.consider("m")
+    story.end(Event.ENDED, Failed("exit code 99999999999", 99999999999))
+    story.answer(Invalid("no Run can be written so"))
+    assert story.context.asked == ["end of a@n"]
+    assert story.attempt.conclusion is not None
+    run = story.attempt.conclusion.run
+    assert (run.outcome, run.exit_code) == ("failed", None)
+    assert "cannot be kept: no Run can be written so" in (run.reason or "")
+    story.answer(Invalid("nor so"))
+    assert story.context.asked == ["claim of a@m"], "the slot is free"
+    story.write(replace(story.attempt.grant.record, cancel_reason="it hangs"))
+    story.held.due("n")
+    story.context.asked.reverse()
+    assert story.attempt.conclusion.event is Happened.FAIL
+
+
+def test_an_outcome_that_is_too_large_by_itself_gives_its_slot_back() -> None:
+    story = Story(among("a@n", "a@m"))
+    story.claim()
+    story.context.claims.consider("m")
+    story.end(Event.ENDED, Failed("exit code 1"))
+    for _ in range(2):
+        story.answer(TooLarge("it is larger than one transaction may be"))
+    assert story.context.asked == ["claim of a@m"]
 
 
 NOTED = Former(given=6, changes=((("attributes", "a"), 0),))
@@ -202,7 +232,7 @@ def test_where_there_is_no_room_what_a_run_was_given_is_kept_as_its_number_alone
     story.claim()
     story.end(Event.ENDED, Succeeded({}), results=GIVEN)
     for _ in range(3):
-        story.answer(Invalid(["it is larger than one transaction may be"]))
+        story.answer(TooLarge(["it is larger than one transaction may be"]))
         story.held.due("n")
     assert story.attempt.conclusion is not None
     changes = {change.path: change for change in story.attempt.conclusion.alone()}
