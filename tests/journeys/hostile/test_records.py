@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import (
+    Cluster,
     Create,
     Deployment,
     Node,
@@ -40,6 +41,7 @@ def cases() -> list[tuple[str, str, spoiling.Spoil]]:
     return [
         (path, name, spoil)
         for kind, path in KINDS
+        if kind is not Cluster  # with another id every daemon ends, as it is to
         for name, spoil in spoiling.every(spoiling.fields(kind) if kind is not None else ())
     ]
 
