@@ -23,6 +23,7 @@ from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.noderole import Event, renewing
 from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.observation import Seen
@@ -66,6 +67,7 @@ class Observer:
         self._again = rollout.head.again is not None
         self._recalled = returned.recalled(rollout)
         self._within = frozenset(below(world, deployment))
+        self._torn = [f"{path} cannot be read" for path in unreadable_deployments(world)]
         self._runs = frozenset({None, rollout.head.task_run})  # whose tasks it may move; None: what is no task
         self._may_fail = frozenset(rollout.head.may_fail)
         self._borne: dict[str, bool] = {}
@@ -131,7 +133,8 @@ class Observer:
             hidden = unreadable.node_hidden(self._world, node)
             return Seen(unread=1, reason=f"the record of node {node} cannot be read") if hidden else Seen(gone=True)
         counts: Counter[str] = Counter()
-        reasons, errors = [f"{name} cannot be read" for name in self._unreadable.get(node, ())], dict[str, int]()
+        reasons = self._torn + [f"{name} cannot be read" for name in self._unreadable.get(node, ())]
+        errors = dict[str, int]()
         unread = len(reasons)
         for vertex in self.noderoles(node, phase):
             if self._failed(vertex):
@@ -230,6 +233,12 @@ class Observer:
             self._blamed |= dict.fromkeys(met)  # none of them has an ERROR above it
         self._blamed[vertex] = found
         return found
+
+
+def unreadable_deployments(world: World) -> list[str]:
+    """The records of deployments that were never read: which noderoles are below one is not known."""
+    named = ((path, path.split("/")[3:]) for path in world.unreadable if path.startswith(f"{paths.DEPLOYMENTS}/"))
+    return [path for path, names in named if len(names) == 1 and names[0] not in world.deployments]
 
 
 def _not_ended(vertex: Vertex) -> str | None:

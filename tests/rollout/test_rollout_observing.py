@@ -306,6 +306,21 @@ def test_the_loop_of_a_driver_over_a_world() -> None:
     assert {vertex.record.state for vertex in there.vertices()} == {State.ACTIVE}
 
 
+def test_no_node_passes_a_phase_while_a_deployment_below_may_have_more_of_its_noderoles() -> None:
+    there = world({"a@n1.x.y": "ACTIVE", "b@n1.x.y": "TODO"})
+    vertex = there.vertex("b@n1.x.y")
+    assert vertex is not None
+    there.put_noderole("n1.x.y", "b", replace(vertex.record, deployment="rack"), 0)
+    rollout = in_flight(rollout_of(there, [{"name": "deploy"}]))
+    known = there.deployments.pop("rack")
+    assert Observer(there, "lab", rollout).seen()["n1.x.y"].done, "a driver that took over does not see b"
+    there.unreadable[paths.deployment("rack")] = "it is garbage"
+    seen = Observer(there, "lab", rollout).seen()["n1.x.y"]
+    assert (seen.done, seen.unread) == (False, 1)
+    there.deployments["rack"] = known
+    assert Observer(there, "lab", rollout).seen()["n1.x.y"] == Seen(waiting=1)
+
+
 @pytest.mark.parametrize("path", [paths.noderole("b", "n1.x.y"), paths.node("n1.x.y")])
 def test_a_record_that_cannot_be_read_for_a_moment_fails_no_node(path: str) -> None:
     there = world({"a@n1.x.y": "ACTIVE", "b@n1.x.y": "ACTIVE"})
