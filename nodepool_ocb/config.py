@@ -130,6 +130,7 @@ class SshSettings(Section, frozen=True, kw_only=True):
     idle_seconds: float = 60.0  # an unused connection is kept this long
     pool: int = 256  # open connections, at most
     state_dir: str = "/var/lib/nodepool-ocb"  # on the machine: its epoch, and its runs
+    become: str | None = None  # on the machine: the command by which a login that is not root becomes root
 
 
 class VaultSettings(Section, frozen=True, kw_only=True):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import socket
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from nodepool_ocb.jigs.ssh.link import Link
 from nodepool_ocb.jigs.ssh.pool import Pool
 from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, OwnFault, Prober, Unreachable
 from nodepool_ocb.testing.machines import Farm
+from tests.jigs.workshop import Annealer
 
 
 def prober(machine: Any, **ssh: Any) -> Prober:
@@ -45,6 +50,53 @@ def test_a_login_that_runs_something_else_is_not_alive_with_what_it_says(machine
     assert isinstance(answer, Unreachable)
     assert answer.step == "run"
     assert re.search(said, answer.reason), answer.reason
+
+
+AS_NOBODY = 'setpriv --reuid=65534 --regid=65534 --clear-groups sh -c "$SSH_ORIGINAL_COMMAND"'
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another login")
+
+
+@needs_root
+def test_a_login_that_cannot_keep_the_runner_s_state_is_not_alive_and_told_the_ways_out(machine: Any) -> None:
+    machine.farm.force(0, AS_NOBODY)
+    answer = prober(machine, state_dir="/var/lib/nodepool-ocb").probe(machine.fqdn, machine.node)
+    assert isinstance(answer, Unreachable)
+    assert answer.why == (
+        f"run: login {machine.node.user} cannot write to /var/lib/nodepool-ocb on the machine:"
+        " log in as root, set ssh.become (sudo -n -H), or set ssh.state_dir"
+    )
+    assert prober(machine, state_dir="/tmp/of-nobody").probe(machine.fqdn, machine.node) == Alive()
+    assert not Path("/tmp/of-nobody").exists(), "a probe makes nothing"
+
+
+@pytest.fixture
+def sudo() -> Iterator[Path]:
+    """A program by which the group nogroup, and nothing else, becomes root."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o755)
+    program = Path(shutil.copy(shutil.which("setpriv") or "", folder / "setpriv"))
+    os.chown(program, 0, 65534)
+    program.chmod(0o4750)
+    yield program
+    shutil.rmtree(folder)
+
+
+@needs_root
+def test_a_login_that_may_become_root_runs_the_roles_as_root(machine: Any, sudo: Path) -> None:
+    machine.farm.force(0, AS_NOBODY)
+    become = f"{sudo} --reuid=0 --regid=0 --clear-groups"
+    settings = machine.settings(become=become)
+    assert Prober(settings).probe(machine.fqdn, machine.node) == Alive()
+    one = Annealer(settings)
+    try:
+        outcome = one.run(machine.order("id -u; read_attribute a; sleep 0.1; echo end", attributes={"a": "it's"}))
+    finally:
+        one.jig.close()
+    assert (outcome.tail, machine.events()) == ("0\nit's\nend\n", ["start", "end"])
+
+
+def test_a_login_that_is_root_needs_no_way_to_become_it(machine: Any) -> None:
+    assert prober(machine, become="/nowhere/sudo").probe(machine.fqdn, machine.node) == Alive()
 
 
 def test_a_shell_that_greets_is_alive(machine: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import shlex
 import socket
 import time
 from collections.abc import Sequence
@@ -147,6 +148,12 @@ def _hold(channel: paramiko.Channel) -> None:
         raise paramiko.SSHException(f"it sends more than the {WINDOW_BYTES} bytes that a channel takes unread")
 
 
+def as_root(command: str, become: str) -> str:
+    """A command line that runs a command as root: at once where the login is root, else through ``become``."""
+    way = f'if [ "$(id -u)" = 0 ]; then exec sh -c "$1"; else exec {become} sh -c "$1"; fi'
+    return f"exec sh -c {shlex.quote(way)} sh {shlex.quote(command)}"
+
+
 def shut(channel: paramiko.Channel) -> None:
     """Close it; what runs on the machine goes on."""
     with suppress(*ENDED):
@@ -156,14 +163,16 @@ def shut(channel: paramiko.Channel) -> None:
 class Link:
     """A connection that is logged in. Made by ``connect``; used by many threads, each on channels of its own."""
 
-    def __init__(self, fqdn: str, node: Node, transport: _Transport, keepalive_seconds: float) -> None:
+    def __init__(
+        self, fqdn: str, node: Node, transport: _Transport, keepalive_seconds: float, become: str | None = None
+    ) -> None:
         self.fqdn = fqdn
         self.login = (node.user, node.addresses)  # that it was made with
         self.users = 0  # that hold it now; guarded by the pool
         self.fresh = True  # made for the one that took it last
         self.used = time.monotonic()
         self.idle: list[Any] = []  # channels with a runner that waits for an order; append and pop are atomic
-        self._transport = transport
+        self._transport, self._become = transport, become
         self._silence_seconds = 3 * keepalive_seconds
 
     @property
@@ -200,7 +209,7 @@ class Link:
             channel = self._transport.open_session(timeout=timeout_seconds)
             channel.set_combine_stderr(True)
             channel.settimeout(timeout_seconds)
-            channel.exec_command(command)
+            channel.exec_command(as_root(command, self._become) if self._become else command)
         except ENDED as error:
             raise self.broken(f"no new channel: {words(error)}", error) from error
         return channel
@@ -264,7 +273,7 @@ def _connect(
     transport.packetizer.set_keepalive(keepalive, transport.ask_keepalive)
     transport.sock.settimeout(min(1.0, keepalive / 2))
     transport.heard = time.monotonic()
-    return Link(fqdn, node, transport, keepalive)
+    return Link(fqdn, node, transport, keepalive, settings.become)
 
 
 def _close(sock: Socket, transport: _Transport | None) -> None:

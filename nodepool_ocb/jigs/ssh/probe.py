@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import shlex
 import time
 from contextlib import suppress
 from typing import Final
@@ -27,6 +28,15 @@ from nodepool_ocb.model.records import Node
 log = logging.getLogger(__name__)
 
 SAID_BYTES: Final = 1 << 16
+UNWRITABLE: Final = 71
+#: Ends with UNWRITABLE where the runner could not keep its state in the directory $1. It makes nothing.
+WRITABLE: Final = (
+    "sh -c '"
+    'p=$1/runs; case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
+    'while ! [ -e "$p" ] && [ -n "$p" ]; do p=${p%/*}; done; p=${p:-/}; '
+    f'[ -d "$p" ] && [ -w "$p" ] && [ -x "$p" ] || exit {UNWRITABLE}'
+    "' sh"
+)
 
 __all__ = ["Alive", "NoKey", "OwnFault", "Prober", "Unreachable"]
 
@@ -109,7 +119,8 @@ class Prober:
         timeout = self._pool.settings.connect_timeout_seconds
         halves = secrets.token_hex(8), secrets.token_hex(8)  # who repeats the command does not print the word
         try:
-            channel = link.channel(f"printf '\\n%s%s\\n' {' '.join(halves)}", timeout)
+            state_dir = shlex.quote(self._pool.settings.state_dir)
+            channel = link.channel(f"printf '\\n%s%s\\n' {' '.join(halves)}; {WRITABLE} {state_dir}", timeout)
         except Broken as broken:
             self._pool.discard(link)
             return broken.unreachable
@@ -128,8 +139,8 @@ class Prober:
         link.heard()
         if code < 0:
             return _ended(link, "the command printf ended without an exit code")
-        if code == 0 and word in said.splitlines():
-            return None
+        if code in (0, UNWRITABLE) and word in said.splitlines():
+            return None if code == 0 else _unwritable(link, self._pool.settings)
         output = f": {words[:WORDS_CHARACTERS]}" if (words := " ".join(said.split())) else ""
         if code > 0:
             return Unreachable("run", f"the command printf ended with exit code {code}{output}")
@@ -138,6 +149,11 @@ class Prober:
     def close(self) -> None:
         """Close all connections; the jigs share them."""
         self._pool.close()
+
+
+def _unwritable(link: Link, settings: SshSettings) -> Unreachable:
+    ways = "log in as root, set ssh.become (sudo -n -H), or set ssh.state_dir"
+    return Unreachable("run", f"login {link.login[0]} cannot write to {settings.state_dir} on the machine: {ways}")
 
 
 def _ended(link: Link, said: str) -> Unreachable:
