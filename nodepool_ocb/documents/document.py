@@ -6,6 +6,9 @@ What is accepted is said in plainyaml; files are at most BYTES long. Every fault
 
 from __future__ import annotations
 
+import errno
+import grp
+import pwd
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,12 +118,24 @@ def load_all(
     return [document for document in found if document.value is not None]
 
 
+def _guarded(path: Path, error: OSError) -> str:
+    """Of a file that this user may not read: the owner, the group and the mode, as the end of a sentence."""
+    if error.errno != errno.EACCES:
+        return ""
+    try:
+        found = path.stat()
+        names = pwd.getpwuid(found.st_uid).pw_name, grp.getgrgid(found.st_gid).gr_name
+    except (OSError, KeyError):
+        return "; may its directory be entered?"
+    return f"; its owner is {names[0]}, its group {names[1]}, its mode {found.st_mode & 0o777:o}"
+
+
 def read(path: Path, most: int = BYTES) -> str:
     """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
     try:
         data = files.read(path, most)
     except OSError as error:
-        raise Invalid(f"{path}: cannot be read: {error.strerror}") from error
+        raise Invalid(f"{path}: cannot be read: {error.strerror}{_guarded(path, error)}") from error
     try:
         return data.decode("utf-8-sig") if len(data) <= most else " " * (most + 1)
     except UnicodeDecodeError as error:

@@ -86,7 +86,8 @@ class _Found(msgspec.Struct, frozen=True):
 
 def _located(document: Document, within: Key, found: _Found) -> Fault:
     key = (*within, *found.key)
-    return Fault(document.line(key), found.text, document.path(key), key, found.unknown, found.meant)
+    text = f"the document {found.text}" if not key and found.text.startswith("must be ") else found.text
+    return Fault(document.line(key), text, document.path(key), key, found.unknown, found.meant)
 
 
 #: 90.0 is no whole number, as in Kwalify: what reads the value afterwards wants an int.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -14,7 +15,18 @@ def nearest(word: str, words: Iterable[str], present: Iterable[str] = ()) -> str
     >>> nearest("api_version_accepts", ["api_version", "name"], present=["api_version", "api_version_accepts"])
     """
     absent = set(words).difference(present)
+    if same := [each for each in sorted(absent) if each != word and _numbers(each) == _numbers(word)]:
+        return same[0]
     return next(iter(difflib.get_close_matches(word, sorted(absent), n=1, cutoff=0.65)), None)
+
+
+def _numbers(word: str) -> str:
+    """The word without zeros at the beginning of its numbers.
+
+    >>> nearest("web1.example.com", ["web01.example.com", "web10.example.com", "web16.example.com"])
+    'web01.example.com'
+    """
+    return re.sub(r"(?<!\d)0+(?=\d)", "", word)
 
 
 def did_you_mean(word: str, words: Iterable[str], present: Iterable[str] = ()) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from nodepool_ocb.engine import aside, drift, marks, structure, unreadable
 from nodepool_ocb.engine.acting import extensions
-from nodepool_ocb.engine.acting.annealers import unable
+from nodepool_ocb.engine.acting.annealers import START, unable
 from nodepool_ocb.engine.acting.backoff import backoff_left
 from nodepool_ocb.engine.acting.overdue import overdue
 from nodepool_ocb.engine.acting.reasons import NOTHING_TO_HOLD as NOTHING_TO_HOLD
@@ -92,9 +92,7 @@ def blockers(
             "wait; or mend what the reason names: it needs no command then",
         )
     if not world.annealers:
-        yield Reason(
-            Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", "systemctl start nodepool-ocb-annealer"
-        )
+        yield Reason(Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", START)
 
 
 def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:

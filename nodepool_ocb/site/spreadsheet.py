@@ -74,11 +74,9 @@ def _columns(header: list[str], place: Source) -> list[str]:
     if len(header) > MOST_COLUMNS:
         raise Invalid(place.fault(f"has {len(header)} columns; at most {MOST_COLUMNS}"))
     columns = [_column(title) for title in header]
-    known = [*dict.fromkeys(CALLED.values()), *_READ]
+    known = [*dict.fromkeys([*CALLED, *CALLED.values(), *_READ])]
     problems = [
-        place.fault(
-            f"column {title!r} is not known{did_you_mean(title, [*CALLED, *known]) or '; known are ' + ', '.join(known)}"
-        )
+        place.fault(f"column {title!r} is not known{did_you_mean(title, known) or '; known are ' + ', '.join(known)}")
         for title, column in zip(header, columns, strict=True)
         if column.partition(":")[0] not in (*known, "label")
     ]

@@ -20,7 +20,10 @@ from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.times import age, shown
 from nodepool_ocb.views.view import View, Whole
 
-NOBODY: Final = "no builder is running: nothing is built or uploaded; systemctl start nodepool-ocb-builder"
+NOBODY: Final = (
+    "no builder is running: nothing is built or uploaded;"
+    " systemctl start nodepool-ocb-builder, or without systemd: nodepool-ocb-builder"
+)
 
 
 def cannot_build(image: str, reason: str) -> str:

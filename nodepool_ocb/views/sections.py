@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.engine.hooks.code import Missing
 from nodepool_ocb.model.journal import WebhookFailure
 from nodepool_ocb.model.records import State
@@ -128,7 +129,7 @@ def notes(seen: Overview) -> Iterator[str]:
     """Who is missing, and what to do about what is wrong."""
     kinds = {daemon.kind for daemon in seen.daemons}
     if "annealer" not in kinds and (seen.nodes.all or not seen.images.all):
-        yield "no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer"
+        yield f"no annealer is running: nothing moves; {START}"
     if "builder" not in kinds and seen.images.all:
         yield images.NOBODY
     if any(daemon.left_out for daemon in seen.daemons):

@@ -29,7 +29,7 @@ def problems(text: str, schema: str = "config.json") -> list[str]:
         ("admin_domain: Example!", "f.yaml:1: admin_domain: must be a domain such as example.com"),
         ("ssh:\n  key_files:\n    - a\n    - 7", "f.yaml:4: ssh.key_files[1]: must be text, and is 7"),
         ("http: {x: 1}", "f.yaml:1: http.x: unknown key `x`; known here: listen"),
-        ("- a", "f.yaml:1: must be a mapping or nothing, and is a list"),
+        ("- a", "f.yaml:1: the document must be a mapping or nothing, and is a list"),
     ],
 )
 def test_a_fault_is_told_with_file_line_key_and_what_was_meant(text: str, sentence: str) -> None:

@@ -96,7 +96,7 @@ def test_every_fault_of_a_table_is_told_with_its_line() -> None:
     [
         ("", "nodes.csv:1: is empty"),
         ("fqdn,adress\n", "nodes.csv:1: column 'adress' is not known; did you mean `address`"),
-        ("fqdn,colour\n", "column 'colour' is not known; known are fqdn, addresses"),
+        ("fqdn,colour\n", "column 'colour' is not known; known are fqdn, name, node, hostname, address, ip"),
         ("address,tags\n", "no column is called fqdn"),
         ("fqdn,tag,tags\n", "column tags is there twice"),
         ('fqdn\n"n1.example.com\n', "nodes.csv:2: is not CSV"),

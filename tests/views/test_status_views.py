@@ -118,7 +118,8 @@ def test_sections_without_rows_are_left_out_and_errors_come_first() -> None:
 def test_notes_name_who_is_missing_and_what_to_do() -> None:
     empty = overview(World(), {}, [], {}, {}, now=1.0)
     assert list(sections.notes(empty)) == [
-        "no annealer is running: nothing moves; systemctl start nodepool-ocb-annealer"
+        "no annealer is running: nothing moves;"
+        " systemctl start nodepool-ocb-annealer, or without systemd: nodepool-ocb-annealer"
     ]
     stranded = list(sections.notes(seen(jammy=jammy())))
     assert stranded[0].startswith("no running builder has provider west: configure it again")
@@ -126,7 +127,8 @@ def test_notes_name_who_is_missing_and_what_to_do() -> None:
     assert stranded[-1].startswith("what cannot be read holds back what depends on it")
     alone = overview(small(), {"jammy": jammy()}, [], {}, {}, now=1.0)
     assert list(sections.notes(alone)) == [
-        "no builder is running: nothing is built or uploaded; systemctl start nodepool-ocb-builder"
+        "no builder is running: nothing is built or uploaded;"
+        " systemctl start nodepool-ocb-builder, or without systemd: nodepool-ocb-builder"
     ]
 
 

@@ -98,4 +98,7 @@ def moment(opened: Session, text: str | None) -> float | None:
         return None
     if text[-1:] in "dhms" and text[:1].isdigit():
         return opened.now() - times.duration(text)
-    return times.moment(text)
+    try:
+        return times.moment(text)
+    except click.BadParameter as wrong:
+        raise click.BadParameter(f"{wrong.message}; or as a duration: 2h for the last two hours") from None

@@ -89,6 +89,10 @@ def followed(deadline: float | None, tick_seconds: float | None = None) -> Itera
 
 def image_of(images: Images, name: str) -> ImageView:
     """Raises NotFound."""
+    if not images:
+        raise NotFound(
+            f"image {name} does not exist, and no other image: a builder makes those of its nodepool.yaml known; start one"
+        )
     if name not in images:
         raise unknown("image", name, images)
     return images[name]

@@ -15,6 +15,7 @@ from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import unknown
 from nodepool_ocb.cli.rollouts import stages
 from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, LockOwner
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
     from nodepool_ocb.store.rollouts import Versions
 
-NOBODY: Final = "no annealer is running: nothing of a rollout moves; systemctl start nodepool-ocb-annealer"
+NOBODY: Final = f"no annealer is running: nothing of a rollout moves; {START}"
 MOST_LINES: Final = 10
 GROUP_COLUMNS: Final = ("group", "critical", "state", "phase", "batch", "nodes", "since", "detail")
 NODE_COLUMNS: Final = ("node", "state", "group", "since", "reason")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.options import unknown
+from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
     from nodepool_ocb.tasks.runs.records import TaskRun
 
-NOBODY: Final = "no annealer is running: nothing of a run moves; systemctl start nodepool-ocb-annealer"
+NOBODY: Final = f"no annealer is running: nothing of a run moves; {START}"
 COLUMNS: Final = ("task", "node", "state", "queued", "started", "took", "exit_code", "why", "log")
 
 

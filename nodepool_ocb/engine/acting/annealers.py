@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from nodepool_ocb.engine import aside
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Daemon
+
+#: The way to start an annealer, with units and without.
+START: Final = "systemctl start nodepool-ocb-annealer, or without systemd: nodepool-ocb-annealer"
 
 
 class Unable(msgspec.Struct, frozen=True):

@@ -242,9 +242,9 @@ def _meant(what: str, words: Iterable[Word], known: Iterable[str]) -> set[str]:
     for word in words:
         own = word.among(known)
         if not own and word.glob is None:
-            raise NotFound(
-                f"selector, character {word.at}: {what} {word.text} exists nowhere{did_you_mean(word.text, known)}"
-            )
+            kind, equals, value = word.text.partition("=")
+            meant = f"; did you mean `{kind}:{value}`?" if equals else did_you_mean(word.text, known)
+            raise NotFound(f"selector, character {word.at}: {what} {word.text} exists nowhere{meant}")
         found |= own
     return found
 

@@ -1,0 +1,48 @@
+"""Refusals that name the way on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.documents import document
+from nodepool_ocb.errors import Invalid
+from tests.fixtures.commands import Ocb
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("history --since yesterday", "or as a duration: 2h for the last two hours"),
+        ("node list -l tag=web", "node tag=web exists nowhere; did you mean `tag:web`?"),
+        ("deployment create lab", "deployment lab exists already; nodepool-ocb deployment show lab"),
+        ("node show n01.example.com", "did you mean `n1.example.com`?"),
+        ("image build jammy", "a builder makes those of its nodepool.yaml known; start one"),
+        ("rollout check {list}", "the document must be a mapping, and is a list"),
+    ],
+)
+def test_a_refusal_names_the_way_on(ocb: Ocb, line: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "list.yaml").write_text("- {id: a}\n")
+    answer = ocb(*line.format(list=tmp_path / "list.yaml").split())
+    assert answer.exit_code != 0
+    assert sentence in answer.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+def test_a_file_that_may_not_be_read_is_named_with_its_group() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        file = Path(folder, "nodepool-ocb.yaml")
+        file.write_text("{}\n")
+        file.chmod(0o600)
+        Path(folder).chmod(0o755)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(Invalid) as refused:
+                document.read(file)
+        finally:
+            os.seteuid(0)
+    assert str(refused.value).endswith("Permission denied; its owner is root, its group root, its mode 600")
