@@ -56,7 +56,9 @@ def died(
     it. The change of the node is the first. A mark that holds says more than what somebody found, and stays.
     """
     node = _present(view)
-    found = {} if marks.holds(node, now) else {"reason": reason, "mark": None, "since": now}
+    found = (
+        {} if marks.holds(node, now) else {"reason": reason, "mark": None, "since": now if node.alive else node.since}
+    )
     after = replace(node, alive=False, suspicion=None, **found)
     dead = noticed(view.world, node, after)
     if not (node.alive and node.available) or aside.held(node, now):  # its noderoles are left as they are

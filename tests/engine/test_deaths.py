@@ -112,3 +112,10 @@ def test_a_node_that_is_back_keeps_its_keys_and_forgets_why_it_died() -> None:
     made.put_node(N1, Node(alive=False, reason="it burnt", host_keys=("ssh-ed25519 A",)), 5)
     found = node(liveness.revived(made.nodes[N1], 9.0, ["ssh-ed25519 B"]))
     assert (found.alive, found.reason, found.host_keys, found.since) == (True, None, ("ssh-ed25519 A",), 9.0)
+
+
+def test_another_reason_of_a_dead_node_leaves_the_time_of_its_death() -> None:
+    made = world()
+    made.put_node(N1, Node(alive=False, reason="timed out", since=3.0), 5)
+    changed = node(liveness.died(made.nodes[N1], 9.0, "no route to host"))
+    assert (changed.reason, changed.since) == ("no route to host", 3.0)
