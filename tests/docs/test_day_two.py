@@ -25,10 +25,10 @@ SHOWN = {
     "noderole drift sysctl@web07.example.com": ["-vm.swappiness = 60", "+vm.swappiness = 10"],
     "noderole attributes sysctl@web01.example.com sysctl/settings --explain": [
         "vm.swappiness = 10",
-        "role sysctl of shop",
+        "role sysctl of market",
     ],
-    "history --since 1h": ["the shop is swapping", "node import", "disk is swapped"],
-    "history sysctl@web07.example.com": ["noderole refresh"],
+    "history --since 1h": ["the market is swapping", "node import", "disk is swapped"],
+    "history sysctl@web07.example.com": ["noderole refresh", "the market is swapping", "rollout start"],
 }
 
 
@@ -68,7 +68,7 @@ class Day:
         head, *lines = table.strip().splitlines()
         assert len(lines) == MACHINES
         rows = (
-            re.sub(r"192\.0\.2\.\d+", address, line) + f",{user}"
+            re.sub(r"198\.51\.100\.\d+", address, line) + f",{user}"
             for line, (address, user) in zip(lines, self._machines, strict=True)
         )
         return "\n".join([f"{head},user", *rows]) + "\n"
