@@ -318,7 +318,7 @@ class Annealer:
     def close(self) -> None:
         """End the threads; runs on machines go on."""
         self.lost()
-        for threads in (self.working, self.probing, self.hooking, self.tidying):
+        for threads in (self.working, self.probing, self.hooking, self.tidying, self._writing):
             threads.close()
         for name, jig in self.jigs.items():
             try:

@@ -1,4 +1,8 @@
-"""Transactions that nobody waits for: what was written is shown at once, and what was refused is read again."""
+"""Transactions without a wait: what was written is shown at once, and what was refused is read again.
+
+Where an answer was lost, a thread finds out what became of the transaction. Until then nothing is decided from it: this
+process alone knows what it has begun behind a claim, so it must not take its own claim for another's.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ import logging
 from collections.abc import Callable
 
 from nodepool_ocb.daemon.turns import Turns
+from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.errors import OcbError, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create
 from nodepool_ocb.store.cache import Cache
-from nodepool_ocb.store.client.session import Session, ZnodeStat
+from nodepool_ocb.store.client.session import Doubt, Session, Stats
 from nodepool_ocb.telemetry import metrics
 
 log = logging.getLogger(__name__)
@@ -22,11 +27,12 @@ class Writing:
     def __init__(self, session: Session, cache: Cache, turns: Turns) -> None:
         self._session, self._cache, self._turns = session, cache, turns
         self._refused: dict[str, str] = {}  # what → why it was refused, where that is no race
+        self._doubts = WorkerQueue("doubts", 1, turns.post)
 
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:
         """Commit; ``then(refused)`` is called in a later turn, with the cache brought up to date.
 
-        A refusal, or an answer that was lost, makes the cache read again all that the changes name.
+        A refusal makes the cache read again all that the changes name. A lost answer is settled before ``then`` is called.
         """
         assert self._turns.here(), "decisions are made on the turn thread"
         if changes:
@@ -38,11 +44,14 @@ class Writing:
     def _answered(
         self,
         changes: list[Change],
-        answer: list[ZnodeStat | None] | OcbError,
+        answer: Stats | OcbError,
         then: Callable[[OcbError | None], None],
         what: str,
     ) -> None:
-        if isinstance(answer, OcbError):
+        if isinstance(answer, Doubt):
+            doubt = answer
+            self._doubts.ask(lambda: self._settled(doubt), lambda found: self._answered(changes, found, then, what))
+        elif isinstance(answer, OcbError):
             self._cache.refused(changes)
             if isinstance(answer, Stale):
                 metrics.STALE.inc()
@@ -56,6 +65,17 @@ class Writing:
             self._refused.pop(what, None)
             self._cache.committed(changes, answer)
             then(None)
+
+    def _settled(self, doubt: Doubt) -> Stats | OcbError:
+        """On a thread of its own."""
+        try:
+            return self._session.resolve(doubt)
+        except OcbError as refused:
+            return refused
+
+    def close(self) -> None:
+        """Settle nothing more."""
+        self._doubts.close()
 
     def _restore(self, refused: Stale) -> None:
         """What holds the records of a noderole's runs was deleted by hand: it is empty, and made again."""

@@ -20,6 +20,7 @@ class Proxy:
         self._lock = threading.RLock()
         self._refuse = self._deaf = self._mute = self._closing = False
         self._swallowed = threading.Event()
+        self._mark = b""  # from the request with it on, answers are swallowed
         self._selector = selectors.DefaultSelector()
         for listener in self._targets:
             self._selector.register(listener, selectors.EVENT_READ)
@@ -50,6 +51,13 @@ class Proxy:
             self._swallowed = threading.Event()
             return self._swallowed
 
+    def drop_answers_to(self, mark: bytes) -> threading.Event:
+        """As ``drop_answers``, from the next request on that contains ``mark``."""
+        with self._lock:
+            self._mark = mark
+            self._swallowed = threading.Event()
+            return self._swallowed
+
     def drop_requests(self) -> threading.Event:
         """Swallow what clients say from now on; the event is set when something was swallowed."""
         with self._lock:
@@ -64,6 +72,7 @@ class Proxy:
                 for end in list(self._pairs):
                     self._drop(end)
             self._refuse = self._deaf = self._mute = False
+            self._mark = b""
 
     def close(self) -> None:
         """Close everything and end the thread."""
@@ -106,6 +115,8 @@ class Proxy:
     def _pass_on(self, end: socket.socket) -> None:
         try:
             data = end.recv(1 << 18)
+            if self._mark and end not in self._servers and self._mark in data:
+                self._deaf = True
             if data and (self._deaf if end in self._servers else self._mute):
                 self._swallowed.set()
                 return

@@ -66,9 +66,15 @@ class Report(NamedTuple):
 
 
 class Ledger:
-    """The reports; ``about`` names the verb or the daemon."""
+    """The reports; ``about`` names the verb or the daemon; ``file`` gets them, too, a line each.
 
-    def __init__(self, settings: ZooKeeperSettings, rival: Rival, file: Path | None = None) -> None:
+    ``overwrites``: another writer writes over what was applied.
+    """
+
+    def __init__(
+        self, settings: ZooKeeperSettings, rival: Rival, file: Path | None = None, *, overwrites: bool = True
+    ) -> None:
+        self._overwrites = overwrites
         self.reports: list[Report] = []
         self.about = ""
         self._rival, self._how, self._file = Session(settings), rival, file
@@ -120,7 +126,7 @@ class Ledger:
             answer = self._send(session, doubt, packed)
             applied = not isinstance(answer, OcbError)
             self._ask(session, "applied" if applied else "refused", doubt, applied)
-            if applied and not keep_doubt:
+            if applied and self._overwrites:
                 self._write_over(changes)
                 self._ask(session, "written over", doubt, applied=True)
             return doubt if keep_doubt else answer
@@ -128,7 +134,7 @@ class Ledger:
     def _first(self, changes: Sequence[Change]) -> bool:
         """Whether another is to come first: once for what is the same for each verb."""
         named = " ".join(sorted(f"{type(each).__name__} {each.path}" for each in changes))
-        key = self.about, re.sub(r"[0-9]{10}", "N", named)
+        key = self.about, re.sub(r"[0-9a-f]{32}__lock__|[0-9]{10}[\w.-]*", "N", named)
         new = key not in self._met
         self._met.add(key)
         return new
@@ -175,6 +181,11 @@ class Ledger:
         if self._file is not None:
             with self._file.open("a") as file:
                 file.write(json.dumps(report) + "\n")
+
+
+def read(file: Path) -> list[Report]:
+    """The reports of a daemon."""
+    return [Report(*json.loads(line)) for line in file.read_text().splitlines()]
 
 
 def _verdict(session: Session, doubt: Doubt) -> str:

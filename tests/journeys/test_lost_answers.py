@@ -16,11 +16,14 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Set, State
 from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.processes import DaemonProcess
+from tests.builder.fleet_of_builders import BuilderFleet
 from tests.cli.images.played_builder import Builder
 from tests.cli.rollouts.driving import Driver
 from tests.cli.test_journal import verbs
 from tests.fixtures.commands import Ocb
-from tests.journeys.lost_answers import Ledger, Rival, faults, table
+from tests.journeys import lossy_daemon
+from tests.journeys.lost_answers import Ledger, Rival, faults, read, table
 
 N1, N2, N3 = "n1.example.com", "n2.example.com", "n3.example.com"
 
@@ -96,6 +99,66 @@ def test_what_every_verb_is_told_of_a_lost_answer_is_so(
     print("\n".join(table(ledger.reports)), *failed, sep="\n")
     assert faults(ledger.reports) == []
     assert rival is Rival.SAME or failed == []  # where another did the same before, a verb may find nothing to do
+
+
+def test_what_an_annealer_is_told_of_a_lost_answer_is_so(
+    zk_settings: ZooKeeperSettings, ocb: Ocb, tmp_path: Path
+) -> None:
+    (tmp_path / "b.yml").write_text(
+        "barclamp: {name: b, version: 1}\nroles:\n"
+        "  - {name: a0, jig: noop}\n  - {name: a1, jig: test, requires: [a0], parameters: {delay: 0.05}}\n"
+        "  - {name: a2, jig: test, requires: [a1]}\n  - {name: a3, jig: noop, requires: [a2]}\n"
+        "  - {name: long, jig: test, parameters: {delay: 600}}\n"
+    )
+    nodes = (N1, N2)
+    for line in (
+        f"barclamp import {tmp_path}/b.yml", "deployment create lab",
+        *(f"node create {node} --deployment lab --virtual" for node in nodes),
+        *(f"node bind {node} a3" for node in nodes),
+        "deployment commit lab --no-noderoles",
+    ):  # fmt: skip
+        answer = ocb(*shlex.split(line))
+        assert answer.exit_code == 0, (line, answer.output)
+    ledger = tmp_path / "ledger"
+    daemon = DaemonProcess(
+        replace(zk_settings, session_timeout_seconds=20.0),
+        tmp_path / "annealer",
+        {"annealer": {"probe_seconds": 600.0, "log_dir": str(tmp_path / "runs"), "sweep_seconds": 1.0}},
+        launcher=(lossy_daemon.__file__, "annealer"),
+    )
+    try:
+        daemon.begin(RIVAL=zk_settings.hosts, HOW="same", LEDGER=str(ledger))
+        for line in (
+            f"node commit {N1} {N2}", f"noderole wait a3@{N1} a3@{N2} --timeout 60",
+            f"noderole refresh a1@{N1}", f"noderole wait a1@{N1} --timeout 60",
+            f"noderole redeploy a3@{N2} --yes", f"noderole wait a3@{N2} --timeout 60",
+            f"node bind {N1} long", f"noderole commit long@{N1}", f"node delete {N2} --yes",
+        ):  # fmt: skip
+            answer = ocb(*shlex.split(line))
+            assert answer.exit_code == 0, (line, answer.output, daemon.said)
+    finally:
+        daemon.close()
+    reports = read(ledger)
+    print("\n".join(table(reports)))
+    assert faults(reports) == []
+
+
+def test_what_a_builder_is_told_of_a_lost_answer_is_so(builders: BuilderFleet, ocb: Ocb, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    builder = builders.builder(
+        builders.image("jammy"),
+        providers=[builders.provider("north", "jammy")],
+        session_seconds=20.0,
+        launcher=(lossy_daemon.__file__, "builder"),
+    )
+    hosts = builders.settings(5.0).hosts
+    builder.begin(RIVAL=hosts, HOW="same", LEDGER=str(ledger))
+    builders.until_ready("jammy", seconds=60.0)
+    assert ocb("image", "build", "jammy", "--wait", "--timeout", "60").exit_code == 0
+    assert ocb("image", "delete", "jammy", "--yes", "--force").exit_code == 0
+    reports = read(ledger)
+    print("\n".join(table(reports)))
+    assert faults(reports) == []
 
 
 def _documents(folder: Path) -> None:
