@@ -19,7 +19,6 @@ from nodepool_ocb.engine import claim, liveness
 from nodepool_ocb.engine.noderole import placed, settle
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_annealer.appointments import Appointment, Matter
@@ -88,7 +87,7 @@ class Settling:
         """Write what the rule about neighbours says of all that came due."""
         due, self._due = self._due, []
         moved = settle({}, self._context.session.now(), also=due)
-        for changes in limits.parts(list(claim.writes(vertex, record)) for vertex, record in moved.items()):
+        for changes in claim.settlings(moved):
             self._context.send(changes, partial(self._settled, list(claim.written(moved, changes))), "settling")
 
     def _settled(self, part: list[Vertex], refused: OcbError | None) -> None:

@@ -8,12 +8,16 @@ A claim below a cluster carries the version of the cluster's gate instead of one
 place that writes the record of a noderole which exists, and it raises the gates of a member that ceases to be satisfied.
 Neighbours are written as far as one transaction bears (limits); the rest is settled by whoever watches them.
 
+A transaction that makes a noderole satisfied (the end of its run, SKIP, ALLOW) carries the versions of its other parents, and
+of the gates of its clusters (``standing``). Otherwise a parent that is redeployed at the same time would be passed over: the
+children of this noderole would start before it.
+
 Pure: gives the changes; who writes them is store.session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec.structs
 from msgspec.structs import replace
@@ -251,22 +255,90 @@ def writes(vertex: Vertex, record: NodeRole) -> list[Change]:
     return [change]
 
 
+def standing(vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> list[Check]:
+    """The checks that go with this record: of each parent that makes the noderole satisfied, unless it is ``written`` here.
+
+    Nothing is checked where one of its parents cannot be read, which moves nobody. Raises Conflict where a parent is not
+    satisfied unless another transaction is applied.
+    """
+    if not satisfied(record) or satisfied(vertex.record) or vertex.unknown:
+        return []
+    checks, ends = [], vertex.record.state is State.TRANSITION
+    for parent in vertex.above:
+        if isinstance(parent, ClusterView):
+            if parent.gate >= 0 or not ends:  # a run ends though a hand deleted the gate
+                checks.append(_gate(vertex, parent, written))
+        elif not satisfied(written.get(parent, parent.record)):
+            raise Conflict(f"{vertex.name}: its parent {parent.name} is {parent.record.state}")
+        elif parent not in written:
+            checks.append(Check(paths.noderole(parent.role, parent.node.name), parent.version))
+    return checks
+
+
+class Records:
+    """A transaction that is being filled with records of noderoles, each with the checks that go with it.
+
+    ``changes`` is what is in it, ``written`` the records among them.
+    """
+
+    def __init__(self, together: Sequence[Change] = (), first: Mapping[Vertex, NodeRole] | None = None) -> None:
+        self.written: dict[Vertex, NodeRole] = dict(first or {})
+        self._checked = {change.path for change in together if isinstance(change, Check)}
+        stands = list(together)
+        for vertex, record in self.written.items():
+            stands += [*self._unchecked(standing(vertex, record, self.written)), *writes(vertex, record)]
+        self._room = limits.Room(stands)
+
+    @property
+    def changes(self) -> list[Change]:
+        return self._room.changes
+
+    def take(self, vertex: Vertex, record: NodeRole, *more: Change) -> bool:
+        """Put in a record, and what goes with it; False where there is no room for all of it.
+
+        One that rests on a record which is not in here is left out: whoever watches it settles it later.
+        """
+        try:
+            checks = [each for each in standing(vertex, record, self.written) if each.path not in self._checked]
+        except Conflict:
+            return True
+        if not self._room.take([*checks, *writes(vertex, record), *more]):
+            return False
+        self._checked.update(each.path for each in checks)
+        self.written[vertex] = record
+        return True
+
+    def _unchecked(self, checks: Iterable[Check]) -> list[Check]:
+        left = [each for each in checks if each.path not in self._checked]
+        self._checked.update(each.path for each in left)
+        return left
+
+
 def settling(
     moved: Mapping[Vertex, NodeRole], first: Iterable[Vertex] = (), together: Sequence[Change] = ()
 ) -> list[Change]:
     """One transaction: ``together``, the records of ``first`` as far as they moved, and as many others as there is room for.
 
-    What is left out is settled by whoever watches it.
+    What is left out is settled by whoever watches it. Raises Conflict where one of ``first`` rests on a record that is left
+    out.
     """
-    own = {vertex: moved[vertex] for vertex in first if vertex in moved}
-    stands = list(together)
-    for vertex, record in own.items():
-        stands += writes(vertex, record)
-    room = limits.Room(stands)
+    records = Records(together, {vertex: moved[vertex] for vertex in first if vertex in moved})
     for vertex, record in moved.items():
-        if vertex not in own and not room.take(writes(vertex, record)):
+        if vertex not in records.written and not records.take(vertex, record):
             break
-    return room.changes
+    return records.changes
+
+
+def settlings(moved: Mapping[Vertex, NodeRole]) -> Iterator[list[Change]]:
+    """All of these records, in as few transactions as bear them; one that rests on a record of another is left out."""
+    records = Records()
+    for vertex, record in moved.items():
+        if not records.take(vertex, record):
+            yield records.changes
+            records = Records()
+            records.take(vertex, record)
+    if records.changes:
+        yield records.changes
 
 
 def written(moved: Mapping[Vertex, NodeRole], changes: Iterable[Change]) -> dict[Vertex, NodeRole]:

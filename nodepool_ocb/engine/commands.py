@@ -60,9 +60,10 @@ def apply_to(
         done = written(moved, changes)
         if changes:
             yield changes
-        together = ()
         advance(world, done)
-        meant = [v for v in part if v in moved and v not in done] + meant[limits.MOST_CHANGES :]
+        left = [v for v in part if v in moved and v not in done] if done or together else []
+        meant = left + meant[limits.MOST_CHANGES :]
+        together = ()
 
 
 def refuse_tasks(vertices: Iterable[Vertex]) -> None:

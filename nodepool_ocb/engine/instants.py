@@ -80,9 +80,23 @@ class _Carrying:
         if self._room is None or not self._done:
             return None
         for vertex, record in self._moved.items():
-            if vertex not in self._written and not self._room.take(claim.writes(vertex, record)):
+            if vertex not in self._written and not self._take(vertex, record):
                 break  # settled by whoever watches it
         return Carried(self._view.name, self._done, self._room.changes)
+
+    def _take(self, vertex: Vertex, record: NodeRole) -> bool:
+        """Put in the record of a neighbour; False where there is no room. One that rests on what is left out is left out."""
+        assert self._room is not None
+        try:
+            needed = claim.standing(vertex, record, self._written)
+        except Conflict:
+            return True
+        checks = [check for check in needed if check.path not in self._checked]
+        if not self._room.take([*checks, *claim.writes(vertex, record)]):
+            return False
+        self._checked.update(check.path for check in checks)
+        self._written[vertex] = record
+        return True
 
     def _add(self, vertex: Vertex) -> bool:
         """Do a noderole; False where there is no room for more. One that cannot be done here is left out."""
@@ -123,7 +137,9 @@ class _Carrying:
             return
         grant = self._ended.grant
         yield from claim.outcome(grant, self._ended.run, self._ended.results)
-        yield from claim.writes(grant.vertex, self._ended.record)
+        checks = claim.standing(grant.vertex, self._ended.record, self._written)
+        self._checked.update(check.path for check in checks)
+        yield from (*checks, *claim.writes(grant.vertex, self._ended.record))
         yield Delete(path, grant.claim_version)
 
 

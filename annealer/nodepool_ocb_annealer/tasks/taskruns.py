@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, commands
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Run, Set, TaskRunPointer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
@@ -152,11 +152,11 @@ def _moved(
     for move in decision.moves:
         yield from commands.apply_to(world, move.vertices, move.event, now, driven.name, move.reason, together)
     if decision.rewritten:
-        room = limits.Room(together)
+        records = claim.Records(together)
         for vertex, record in decision.rewritten.items():
-            if not room.take(claim.writes(vertex, record)):
+            if not records.take(vertex, record):
                 break
-        yield room.changes
+        yield records.changes
 
 
 def _written(after: Driven, changes: Sequence[Change]) -> Driven:
