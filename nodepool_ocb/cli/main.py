@@ -30,6 +30,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "events": ("nodepool_ocb.cli.history.events", "What happens, as it happens: changes and states."),
     "pause": ("nodepool_ocb.cli.aside.pause", "Let nothing new begin anywhere, for a while."),
     "resume": ("nodepool_ocb.cli.aside.resume", "Let annealers go on after `pause`."),
+    "restored": ("nodepool_ocb.cli.aside.restored", "Begin anew after ZooKeeper was restored from an older copy."),
     "barclamp": ("nodepool_ocb.cli.barclamp", "Check and import the documents that define roles."),
     "role": ("nodepool_ocb.cli.role", "The roles that can be bound to nodes."),
     "deployment": ("nodepool_ocb.cli.deployment", "Deployments: create, configure, propose, commit, wait."),

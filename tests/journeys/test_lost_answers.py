@@ -62,7 +62,7 @@ WALK: Final = [
     f"node bind {N1} late", "rollout start --default --deployment lab", "rollout cancel lab", "[driven]",
     "rollout resume lab", "rollout cancel lab", "[driven]", "rollout retry lab --attempt 2", "rollout cancel lab", "[driven]",
     "tasks run --deployment lab --facts-file none", "tasks stop lab", "apply -f site.yaml",
-    "node delete m1.example.com --yes", "deployment delete sub --yes",
+    "node delete m1.example.com --yes", "deployment delete sub --yes", "restored",
 ]  # fmt: skip
 
 

@@ -159,9 +159,10 @@ def _whose(grant: claim.Grant) -> str:
         else "it is another node too, of this cluster or another"
     )
     return (
-        f"{who}, or ZooKeeper was restored from an older copy. Of nodes that are one machine delete all, then create one again:"
-        " its epochs begin above those of the deleted; where another cluster has the machine, let one of both have it. Only when"
-        " nobody else gives it orders, and no run goes on there, remove the directory ssh.state_dir on it, and retry"
+        f"{who}, or ZooKeeper was restored from an older copy (then: stop the daemons, nodepool-ocb restored). Of nodes that are"
+        " one machine delete all, then create one again: its epochs begin above those of the deleted; where another cluster has"
+        " the machine, let one of both have it. Only when nobody else gives it orders, and no run goes on there, remove the"
+        " directory ssh.state_dir on it, and retry"
     )
 
 

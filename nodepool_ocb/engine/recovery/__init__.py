@@ -1,0 +1,1 @@
+"""Engine: numbers that begin anew above those of a time that was lost."""
