@@ -8,25 +8,27 @@ JSON, XML, YAML and shell words. A value or a line that is shorter than SHORTEST
 from __future__ import annotations
 
 import base64
+import bisect
 import functools
 import html
+import itertools
 import json
 import re
 import shlex
 import threading
 import urllib.parse
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 HIDDEN: Final = "(secret)"
+UTF: Final = ("utf-8", "surrogatepass")
 SHORTEST: Final = 4  # characters of a value, or of a line of one, without the blanks around it
-LONGEST_WRAPPED: Final = 16 << 10  # characters of base64 that is found where it is cut into lines, too
-BREAK: Final = rb"(?:\r?\n)?"
 BREAK_BYTES: Final = 2
 SHORTEST_LINE: Final = 60  # characters of base64 before it is cut
 REMEMBERED: Final = 500  # values, for log lines; the newest
+BATCH: Final = 25  # of them; a new one costs a new pattern for its batch alone
 
 
 class Mask(msgspec.Struct, frozen=True):
@@ -40,29 +42,18 @@ class Mask(msgspec.Struct, frozen=True):
     @property
     def longest(self) -> int:
         """Bytes of the longest form of a value."""
-        return _pattern(self.values)[1]
+        return _patterns(self.values).longest
 
     def __bool__(self) -> bool:
         return bool(self.values)
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
         """Where in the data something is to be hidden: in order, and what overlaps as one."""
-        found: list[tuple[int, int]] = []
-        for match in _pattern(self.values)[0].finditer(data) if self.values else ():
-            start, end = match.span(1)
-            if found and start <= found[-1][1]:
-                found[-1] = found[-1][0], max(end, found[-1][1])
-            else:
-                found.append((start, end))
-        return found
+        return _merged(_found(self.values, data)) if self.values else []
 
     def data(self, data: bytes) -> bytes:
         """The same without the values."""
-        parts, at = [], 0
-        for start, end in self.spans(data):
-            parts += [data[at:start], HIDDEN.encode()]
-            at = end
-        return b"".join([*parts, data[at:]]) if parts else data
+        return _without(data, self.spans(data))
 
     def text(self, text: str) -> str:
         """The same without the values.
@@ -70,8 +61,9 @@ class Mask(msgspec.Struct, frozen=True):
         >>> Mask(frozenset({"hunter22"})).text("login admin:hunter22, YWRtaW46aHVudGVyMjI=")
         'login admin:(secret), YWRtaW46(secret)I='
         """
-        data = text.encode("utf-8", "surrogatepass")
-        return self.data(data).decode("utf-8", "surrogatepass") if self.spans(data) else text
+        data = text.encode(*UTF)
+        spans = self.spans(data)
+        return _without(data, spans).decode(*UTF) if spans else text
 
 
 class Stream:
@@ -126,17 +118,70 @@ def unhidden(text: str) -> int:
     return sum(0 < len(line) < SHORTEST for line in map(str.strip, text.splitlines()))
 
 
-@functools.lru_cache(maxsize=64)
-def _pattern(values: frozenset[str]) -> tuple[re.Pattern[bytes], int]:
-    """What finds any form of them, the longest at each place; and how long the longest is."""
-    forms = sorted({form for value in values for form in _forms(value)}, key=lambda form: (-len(form), form))
-    wrapped = {form for value in values for form in _wrapped(value)}
-    breaks = {form: BREAK_BYTES * (1 + len(form) // SHORTEST_LINE) if form in wrapped else 0 for form in forms}
-    texts = (
-        BREAK.join(re.escape(bytes([each])) for each in form) if breaks[form] else re.escape(form) for form in forms
-    )
-    longest = max((len(form) + breaks[form] for form in forms), default=0)
-    return re.compile(b"(?=(" + b"|".join(texts) + b"))"), longest
+_BREAK: Final = re.compile(rb"(?<=[A-Za-z0-9+/_-])\r?\n(?=[A-Za-z0-9+/_-])")
+Spans: TypeAlias = list[tuple[int, int]]
+
+
+class _Patterns(NamedTuple):
+    """What finds some values: any form of them, and base64 alone for text whose line breaks are gone."""
+
+    forms: re.Pattern[bytes]
+    base64: re.Pattern[bytes]
+    longest: int  # bytes of the longest form, with the line breaks that may be in it
+
+
+@functools.lru_cache(maxsize=128)
+def _patterns(values: frozenset[str]) -> _Patterns:
+    """The longest form comes first at each place."""
+    forms = {form for value in values for form in _forms(value)}
+    encoded = {form for value in values for text in _texts(value) for form in _base64(text.encode(*UTF))}
+    longest = max((len(form) for form in forms), default=0)
+    cut = max((len(form) + BREAK_BYTES * (1 + len(form) // SHORTEST_LINE) for form in encoded), default=0)
+    return _Patterns(_any_of(forms), _any_of(encoded), max(longest, cut))
+
+
+def _any_of(forms: Collection[bytes]) -> re.Pattern[bytes]:
+    ordered = sorted(forms, key=lambda form: (-len(form), form))
+    return re.compile(b"(?=(" + b"|".join(map(re.escape, ordered)) + b"))")
+
+
+def _found(values: frozenset[str], data: bytes) -> Spans:
+    """Where any form of the values stands; base64 also where it is cut into lines."""
+    patterns = _patterns(values)
+    found = [match.span(1) for match in patterns.forms.finditer(data)]
+    breaks = [match.span() for match in _BREAK.finditer(data)] if b"\n" in data else []
+    if not breaks:
+        return found
+    starts, ends = [0, *(end for _, end in breaks)], [*(start for start, _ in breaks), len(data)]
+    lines = list(zip(starts, ends, strict=True))
+    joined = b"".join(data[start:end] for start, end in lines)
+    places = list(itertools.accumulate((end - start for start, end in lines), initial=0))[:-1]
+
+    def place(at: int) -> int:
+        line = bisect.bisect_right(places, at) - 1
+        return starts[line] + at - places[line]
+
+    cut = (match.span(1) for match in patterns.base64.finditer(joined))
+    return found + [(place(start), place(end - 1) + 1) for start, end in cut]
+
+
+def _merged(spans: Spans) -> Spans:
+    """In order, and what overlaps as one."""
+    found: Spans = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def _without(data: bytes, spans: Spans) -> bytes:
+    parts, at = [], 0
+    for start, end in spans:
+        parts += [data[at:start], HIDDEN.encode()]
+        at = end
+    return b"".join([*parts, data[at:]]) if parts else data
 
 
 def _texts(value: str) -> set[str]:
@@ -146,7 +191,7 @@ def _texts(value: str) -> set[str]:
 
 def _forms(value: str) -> Iterator[bytes]:
     for text in _texts(value):
-        data = text.encode("utf-8", "surrogatepass")
+        data = text.encode(*UTF)
         yield data
         yield from (form for form in (data.hex().encode(), data.hex().upper().encode()))
         yield from _base64(data)
@@ -154,7 +199,7 @@ def _forms(value: str) -> Iterator[bytes]:
             yield url.encode()
             yield re.sub("%..", lambda code: code[0].lower(), url).encode()
         for escaped in (*_in_json(text), *_in_markup(text), *_in_shells(text)):
-            yield escaped.encode("utf-8", "surrogatepass")
+            yield escaped.encode(*UTF)
 
 
 def _in_urls(data: bytes) -> Iterator[str]:
@@ -191,14 +236,6 @@ def _in_shells(text: str) -> Iterator[str]:
     yield re.sub(r"([^\w@%+=:,./-])", r"\\\1", text)
 
 
-def _wrapped(value: str) -> Iterator[bytes]:
-    """The forms that are also found cut into lines."""
-    for text in _texts(value):
-        for form in _base64(text.encode("utf-8", "surrogatepass")):
-            if len(form) <= LONGEST_WRAPPED:
-                yield form
-
-
 def _base64(data: bytes) -> Iterator[bytes]:
     """What of it is the same wherever it begins in something longer, and however that goes on."""
     for before in range(3):
@@ -212,25 +249,26 @@ def _base64(data: bytes) -> Iterator[bytes]:
 # -- log lines --
 
 _lock = threading.Lock()
-_known: dict[str, None] = {}
+_batches: list[frozenset[str]] = []  # the oldest first
 
 
 def remember(values: Iterable[str]) -> None:
-    """Hide these from the log lines of this process, from now on."""
+    """Hide these from the log lines of this process, from now on; each is among the newer half then."""
+    most = REMEMBERED // BATCH
     with _lock:
+        newer = frozenset[str]().union(*_batches[-(most // 2) :])
         for value in values:
-            _known.pop(value, None)
-            _known[value] = None
-        for old in list(_known)[:-REMEMBERED]:
-            del _known[old]
-        _current.cache_clear()
-
-
-@functools.lru_cache(maxsize=1)
-def _current() -> Mask:
-    return Mask(frozenset(_known))
+            if len(value) >= SHORTEST and value not in newer:
+                if not _batches or len(_batches[-1]) >= BATCH:
+                    _batches.append(frozenset())
+                _batches[-1] |= {value}
+        del _batches[:-most]
 
 
 def masked(text: str) -> str:
     """A log line without the values that are remembered."""
-    return _current().text(text) if _known else text
+    if not (batches := tuple(_batches)):
+        return text
+    data = text.encode(*UTF)
+    spans = _merged([span for batch in batches for span in _found(batch, data)])
+    return _without(data, spans).decode(*UTF) if spans else text

@@ -169,7 +169,8 @@ def test_log_lines_and_tracebacks_have_no_secret_that_this_process_opened() -> N
 
 
 def test_log_lines_hide_the_newest_values_and_no_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "_known", {})
+    monkeypatch.setattr(masks, "_batches", [])
+    monkeypatch.setattr(masks, "BATCH", 1)
     monkeypatch.setattr(masks, "REMEMBERED", 3)
     masks.remember(["value-1", "value-2"])
     assert masks.masked("value-1 value-2") == f"{HIDDEN} {HIDDEN}"
@@ -179,3 +180,10 @@ def test_log_lines_hide_the_newest_values_and_no_more_than_so_many(monkeypatch: 
     assert masks.masked("value-1 value-2 value-3 value-4") == f"{HIDDEN} value-2 {HIDDEN} {HIDDEN}"
     monkeypatch.undo()
     masks.remember(())
+
+
+def test_log_lines_hide_what_two_batches_of_values_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "_batches", [])
+    monkeypatch.setattr(masks, "BATCH", 1)
+    masks.remember(["abcdef", "efghij"])
+    assert masks.masked("-abcdefghij-") == f"-{HIDDEN}-"
