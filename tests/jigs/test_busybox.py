@@ -55,13 +55,15 @@ def annealers(key: Path) -> Iterator[Callable[[], Annealer]]:
 def test_a_script_runs_and_attributes_go_in_and_out(machine: Machine, annealers: Callable[[], Annealer]) -> None:
     script = (
         "read_attribute a/b/1; write_attribute a/c cafe; write_attribute --json d '[1, 2.5]'; busybox | head -n 1 >&2\n"
-        '. "$OCB_LIBRARY"; items a/b | put /root/items; items a/b | put /root/items'
+        '. "$OCB_LIBRARY"; items a/b | put /root/items; items a/b | put /root/items\n'
+        "chmod 4666 /root/items; items a/b | put /root/items; ln -s /tmp /root/link; items a/b | put /root/link 600"
     )
     outcome = annealers().run(machine.order(script, attributes={"a": {"b": ["x", "OK"]}}))
     assert isinstance(outcome, Succeeded)
     assert outcome.attributes == {"a": {"b": ["x", "OK"], "c": "cafe"}, "d": [1, 2.5]}
     assert "BusyBox" in outcome.tail
-    assert outcome.tail.count("wrote /root/items\n") == 1
+    assert outcome.tail.count("wrote /root/items\n") == 2
+    assert machine.sh("stat -c '%a %F' /root/items /root/link") == "644 regular file\n600 regular file\n"
     assert machine.sh("cat /root/items") == "x\nOK\n"
 
 
