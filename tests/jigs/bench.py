@@ -22,8 +22,11 @@ class Ended(NamedTuple):
 class Bench:
     """A folder for the files of runs, and the shell that runs scripts."""
 
-    def __init__(self, folder: Path, shell: str = "sh", wrapper: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, shell: str = "sh", wrapper: tuple[str, ...] = (), programs: str | None = None
+    ) -> None:
         self.folder, self._shell, self._wrapper = folder, shell, wrapper
+        self._programs = programs or f"{os.environ['PATH']}:/usr/sbin:/sbin"
         folder.mkdir(parents=True)
         commands = folder / "bin"
         commands.mkdir()
@@ -61,7 +64,7 @@ class Bench:
         (self.folder / "run.written").unlink(missing_ok=True)
         file = self.folder / "script"
         file.write_text(script)
-        given = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}:/usr/sbin:/sbin", "OCB_RUN": f"{self.folder}/run"}
+        given = {"PATH": f"{self.folder}/bin:{self._programs}", "OCB_RUN": f"{self.folder}/run"}
         given |= {"OCB_LIBRARY": str(LIBRARY), "OCB_ROOT": "/other", "OCB_NODE": "n1.example.com"} | environment
         words = [*self._wrapper, *self._shell.split(), str(file)]
         done = subprocess.run(

@@ -82,9 +82,11 @@ ocb_random() {
 }
 
 ocb_rename() { # NEW NAME
-  # mv -T of busybox takes a link to a directory for one.
-  if [ -h "./$2" ] && [ -d "./$2" ]; then rm -f "./$2"; fi
-  mv -fT "$1" "./$2"
+  # mv of busybox looks at the target of a link NAME, and fails if that is a directory or out of reach.
+  mv -fT "$1" "./$2" 2>/dev/null || {
+    [ ! -h "./$2" ] || rm -f "./$2"
+    mv -fT "$1" "./$2"
+  }
 }
 
 ocb_make() ( # PATH MODE OWNER COMMAND...: makes the file anew in the present directory; COMMAND prints what it holds

@@ -72,6 +72,9 @@ ocb_trusted=0
 \"\$@\"" sh "$@"
   if setpriv --reuid "$ocb_uid" --regid "$ocb_gid" --init-groups true 2>/dev/null; then
     set -- setpriv --reuid "$ocb_uid" --regid "$ocb_gid" --init-groups "$@"
+  elif ! command -v su >/dev/null; then
+    echo "nothing here gives a process the rights of $ocb_as: install util-linux, for setpriv or su" >&2
+    return 1
   else
     shift
     set -- su -s /bin/sh "$ocb_as" "$@"
