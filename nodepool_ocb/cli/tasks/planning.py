@@ -198,6 +198,7 @@ def _planned(
                 judge=judge,
                 done=done,
                 amount_of=judge.amount,
+                tolerant=WHOLE not in parts,
             )
             for part, own in parts.items()
         }

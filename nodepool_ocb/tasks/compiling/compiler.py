@@ -29,17 +29,20 @@ def compile(
     judge: Judge | None = None,
     done: Collection[tuple[str, str]] = (),
     amount_of: Amount | None = None,
+    tolerant: bool = False,
 ) -> Plan:
     """What a run on ``members``, in listing order, does.
 
     ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. Only what is
     selected is judged. ``done``: (task, node) that are skipped because they are done. ``amount_of`` evaluates amounts that
-    are expressions. Raises Invalid with one shortest circle where tasks wait for one another, for an amount below 1, and
-    for each name of the selection that means nothing.
+    are expressions. ``tolerant``: failures may be tolerated though no group of the list says so. Raises Invalid with one
+    shortest circle where tasks wait for one another, for an amount below 1, and for each name of the selection that means
+    nothing.
     """
     known = {member.name: member for member in (*cluster, *members)}
     roles = elected(tasks, known.values())
-    placement = Placement(Relations(tasks, Selectors(tasks)), members, roles)
+    tolerant = tolerant or any(task.fault_tolerance is not None for task in tasks.tasks)
+    placement = Placement(Relations(tasks, Selectors(tasks)), members, roles, tolerant=tolerant)
     _relate(placement, tasks)
     said = related.noted(placement)
     inside = _order(placement, tasks, amount_of)
@@ -126,6 +129,7 @@ def _plan(
         parents=tuple(draft.parents),
         rank=heights(draft.parents, order, resting),
         barriers=frozenset(number[old] for old in draft.barriers),
+        bears={number[old]: bears for old, bears in draft.bears.items()} if draft.tolerant else {},
         skipped=skipped,
         roles=roles,
     )

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from itertools import count
 
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS, heights, sorted_out
-from nodepool_ocb.tasks.plan import Plan
+from nodepool_ocb.tasks.plan import Bears, Plan
 
 
 def contracted(plan: Plan, also: Collection[int] = ()) -> Plan:
@@ -23,7 +23,7 @@ def contracted(plan: Plan, also: Collection[int] = ()) -> Plan:
     for vertex in (*plan.skipped, *also):
         goes[vertex] = 1
     order = sorted_out(plan.parents)
-    parents = _tied(plan.parents, order, goes)
+    parents = _tied(plan.parents, order, goes, _bearing(plan, goes))
     stays = bytearray(not each for each in goes)
     for vertex in reversed(order):
         for each in parents[vertex] if stays[vertex] else ():
@@ -31,7 +31,26 @@ def contracted(plan: Plan, also: Collection[int] = ()) -> Plan:
     return _plan(plan, [vertex for vertex, each in enumerate(stays) if each], parents, goes)
 
 
-def _tied(before: Sequence[Sequence[int]], order: Sequence[int], goes: bytearray) -> list[Sequence[int]]:
+def _bearing(plan: Plan, goes: bytearray) -> bytearray:
+    """What does not melt, since it says which tolerated failures are borne: barriers of relations and of chunks.
+
+    Nor does a skipped instance of such a relation: what is before it is no part of the relation.
+    """
+    fixed = bytearray(len(plan))
+    for vertex, task in enumerate(plan.task_of):
+        bears = plan.bears.get(task, Bears.SOME)
+        several = len(plan.parents[vertex]) > 1 or bears is Bears.ALL
+        if plan.bears and task in plan.barriers and bears is not Bears.NONE and several:
+            fixed[vertex] = 1
+            for each in plan.parents[vertex]:
+                if goes[each] and plan.parents[each]:
+                    fixed[each] = 1
+    return fixed
+
+
+def _tied(
+    before: Sequence[Sequence[int]], order: Sequence[int], goes: bytearray, fixed: bytearray
+) -> list[Sequence[int]]:
     """The parents of each vertex; what melts away is no parent of another, but where that would have too many."""
     children = _children(before, order, goes)
     parents: list[Sequence[int]] = [()] * len(before)
@@ -40,7 +59,7 @@ def _tied(before: Sequence[Sequence[int]], order: Sequence[int], goes: bytearray
         if not goes[vertex] or children[vertex]:
             above = parents[vertex] = _above(before[vertex], parents, melts)
             ups, downs = len(above), children[vertex]
-            melts[vertex] = goes[vertex] and ups * downs <= ups + downs
+            melts[vertex] = goes[vertex] and not fixed[vertex] and ups * downs <= ups + downs
     return parents
 
 
@@ -73,7 +92,7 @@ def _plan(plan: Plan, kept: Sequence[int], parents: Sequence[Sequence[int]], goe
     """The plan of what is kept; of that, what ``goes`` is a barrier on the virtual node."""
     virtual = len(plan.nodes) - 1
     names = list(plan.tasks)
-    barriers = set(plan.barriers)
+    barriers, bears = set(plan.barriers), dict(plan.bears)
     free = (name for name in (f"barrier.{number}" for number in count()) if name not in plan.tasks)
     task_of, node_of = [], []
     for vertex in kept:
@@ -82,6 +101,8 @@ def _plan(plan: Plan, kept: Sequence[int], parents: Sequence[Sequence[int]], goe
             task, node = len(names), virtual
             names.append(next(free))
             barriers.add(task)
+            if plan.bears:
+                bears[task] = Bears.NONE
         task_of.append(task)
         node_of.append(node)
     number = {old: new for new, old in enumerate(kept)}
@@ -96,6 +117,7 @@ def _plan(plan: Plan, kept: Sequence[int], parents: Sequence[Sequence[int]], goe
         parents=tied,
         rank=heights(tied, sorted_out(tied), dict.fromkeys((v for v, n in enumerate(node_of) if n == virtual), 0)),
         barriers=frozenset(place[old] for old in barriers & set(used)),
+        bears={place[old]: each for old, each in bears.items() if old in place},
         parameters={number[old]: value for old, value in plan.parameters.items() if old in number and not goes[old]},
         roles=plan.roles,
     )

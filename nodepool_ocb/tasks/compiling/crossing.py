@@ -49,7 +49,8 @@ class Crossing:
 
     def all(self, before: Sequence[int], after: Sequence[int], key: tuple[int, object]) -> None:
         """All of these, then all of those; ``key``: the task that is before, and on which nodes."""
-        if len(before) > FEW or (len(before) > 1 and len(after) > 1):  # others may wait for the same
+        several = len(before) > 1 and (len(after) > 1 or self._draft.tolerant)
+        if len(before) > FEW or several:  # others may wait for the same
             if key not in self._barriers:
                 self._barriers[key] = self._draft.barrier(f"{self._tasks[key[0]].id}.all", before)
             before = [self._barriers[key]]

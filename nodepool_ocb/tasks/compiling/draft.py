@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from nodepool_ocb.tasks.plan import Bears
+
 #: Parents of one vertex at most; more become a tree of barriers. The engine writes a noderole with all of them at once.
 MOST_PARENTS: Final = 200
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
@@ -16,14 +18,19 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
 class Draft:
     """Grows only. ``parents`` may hold a vertex twice, and circles, until the plan is finished."""
 
-    def __init__(self, names: Sequence[str], virtual: int) -> None:
-        """``names``: of tasks; ``virtual``: the number of the virtual node."""
+    def __init__(self, names: Sequence[str], virtual: int, *, tolerant: bool = False) -> None:
+        """``names``: of tasks; ``virtual``: the number of the virtual node.
+
+        ``tolerant``: failures may be tolerated, so each relation to several instances has a barrier of its own.
+        """
         self.names = list(names)
         self.virtual = virtual
         self.task_of = array("l")
         self.node_of = array("l")
         self.parents: list[list[int]] = []
         self.barriers: set[int] = set()  # positions in names
+        self.bears: dict[int, Bears] = {}  # the same positions, where it is not SOME
+        self.tolerant = tolerant
         self._taken = set(names)
 
     def place(self, tasks: Iterable[int], node: int, parents: Iterable[list[int]]) -> None:
@@ -33,7 +40,7 @@ class Draft:
         self.node_of.extend([node] * (len(self.task_of) - before))
         self.parents.extend(parents)
 
-    def barrier(self, name: str, parents: Iterable[int] = ()) -> int:
+    def barrier(self, name: str, parents: Iterable[int] = (), bears: Bears = Bears.SOME) -> int:
         """A new vertex that only orders; it is called so if that can be a name and is free."""
         if name in self._taken or not _NAME.fullmatch(name):
             number = len(self.barriers)
@@ -41,6 +48,8 @@ class Draft:
                 number += 1
         self._taken.add(name)
         self.barriers.add(len(self.names))
+        if bears is not Bears.SOME:
+            self.bears[len(self.names)] = bears
         self.names.append(name)
         self.place([len(self.names) - 1], self.virtual, [list(parents)])
         return len(self.parents) - 1
@@ -52,11 +61,23 @@ class Draft:
             for vertex in vertices:
                 self.parents[vertex] += edges
 
-    def order(self, before: Sequence[int], after: Sequence[int], name: str) -> None:
-        """All of these, then all of those; through a barrier where that takes fewer edges."""
-        if len(before) * len(after) > len(before) + len(after):
-            before = [self.barrier(name, before)]
+    def order(self, before: Sequence[int], after: Sequence[int], name: str, bears: Bears = Bears.SOME) -> None:
+        """All of these, then all of those; through a barrier where that takes fewer edges, or where it may bear failures."""
+        bearing = self.tolerant and (len(before) > 1 or (bears is Bears.ALL and len(before) > 0))
+        if bearing or len(before) * len(after) > len(before) + len(after):
+            before = [self.barrier(name, before, bears)]
         self.after(before, after)
+
+    def relate(self, before: Iterable[int], after: Sequence[int]) -> None:
+        """As ``after``; where failures may be tolerated, the instances of each task have a barrier of their own."""
+        if not self.tolerant:
+            self.after(before, after)
+            return
+        by_task: dict[int, list[int]] = {}
+        for vertex in before:
+            by_task.setdefault(self.task_of[vertex], []).append(vertex)
+        for task, vertices in by_task.items() if after else ():
+            self.order(vertices, after, f"{self.names[task]}.all")
 
     def narrow(self) -> None:
         """Each vertex has no parent twice, and MOST_PARENTS at most."""
@@ -65,9 +86,11 @@ class Draft:
             if len(above) > 1 and len(set(above)) != len(above):
                 above = self.parents[vertex] = list(dict.fromkeys(above))
             if len(above) > MOST_PARENTS:
+                task = self.task_of[vertex]
+                bears = self.bears.get(task, Bears.SOME if task in self.barriers or not self.tolerant else Bears.NONE)
                 while len(above) > MOST_PARENTS:
                     parts = [above[start : start + MOST_PARENTS] for start in range(0, len(above), MOST_PARENTS)]
-                    above = [self.barrier("", part) for part in parts]
+                    above = [self.barrier("", part, bears) for part in parts]
                 self.parents[vertex] = above
 
 

@@ -16,6 +16,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.compiling.draft import sorted_out
 from nodepool_ocb.tasks.compiling.election import selector
 from nodepool_ocb.tasks.compiling.placement import Anchor, Look, Placement
+from nodepool_ocb.tasks.plan import Bears
 from nodepool_ocb.tasks.tasklist import Expression, Kind, Order, Task
 
 Amount = Callable[[Task, Expression], int]
@@ -167,7 +168,7 @@ def _chain(placement: Placement, group: Group, own: Members) -> None:
             firsts += first
             lasts += last
         draft.after([gate], firsts)
-        if chunk in (-1, max(own)):
+        if chunk in (-1, max(own)) or draft.tolerant:  # one node of any chunk that succeeded is enough
             draft.after(lasts, [group.anchor.leave])
-        else:
-            gate = draft.barrier(f"{group.task.id}.chunk-{chunk + 1}", lasts)
+        if chunk not in (-1, max(own)):
+            gate = draft.barrier(f"{group.task.id}.chunk-{chunk + 1}", lasts, Bears.ALL)

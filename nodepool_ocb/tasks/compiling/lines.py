@@ -9,6 +9,7 @@ from nodepool_ocb.tasks.compiling.draft import depths, sorted_out
 from nodepool_ocb.tasks.compiling.groups import Amount, amount
 from nodepool_ocb.tasks.compiling.placement import ANCHORS, Placement
 from nodepool_ocb.tasks.compiling.shape import in_order
+from nodepool_ocb.tasks.plan import Bears
 from nodepool_ocb.tasks.tasklist import Kind, Task
 
 DEPLOYED = "deploy"  # the stage at the end of the seed's listings: what is before it alone is not yet before deployment
@@ -84,15 +85,26 @@ def between(placement: Placement) -> None:
         for anchor in _first(placement, after):
             placement.draft.after([placement.anchors[anchor].leave], instances)
         for anchor in _first(placement, before):
-            placement.draft.after(instances, [placement.anchors[anchor].enter])
+            placement.draft.relate(instances, [placement.anchors[anchor].enter])
         if name == "pre_deployment" and not _first(placement, [each for each in before if each != DEPLOYED]):
             others = _others(placement, tasks, placement.relations.above)
-            placement.draft.order(
-                instances, [*_instances(placement, others), *_starts(placement, others)], f"{name}.end"
+            _all_before(
+                placement, instances, [*_instances(placement, others), *_starts(placement, others)], f"{name}.end"
             )
         if name == "post_deployment" and not _first(placement, after):
             others = _others(placement, tasks, _below(placement))
-            placement.draft.order(_instances(placement, others), instances, f"{name}.start")
+            _all_before(placement, _instances(placement, others), instances, f"{name}.start")
+
+
+def _all_before(placement: Placement, before: Sequence[int], after: Sequence[int], name: str) -> None:
+    """All of these tasks, then all of those; each of the former is a relation by itself."""
+    draft = placement.draft
+    if draft.tolerant and before and after:
+        gate = draft.barrier(name, (), Bears.NONE)
+        draft.relate(before, [gate])
+        draft.after([gate], after)
+    else:
+        draft.order(before, after, name)
 
 
 def _others(placement: Placement, tasks: Sequence[int], ways: Sequence[Set[int]]) -> list[int]:
@@ -138,7 +150,7 @@ def limited(placement: Placement, amount_of: Amount | None) -> None:
         found = sorted(placement.instances(task), key=lambda vertex: (above[vertex], draft.node_of[vertex]))
         chunks = [found[start : start + size] for start in range(0, len(found), size)]
         for first, second in pairwise(chunks):
-            draft.order(first, second, f"{placement.tasks[task].id}.chunk")
+            draft.order(first, second, f"{placement.tasks[task].id}.chunk", Bears.ALL)
 
 
 def _limits(task: Task) -> bool:

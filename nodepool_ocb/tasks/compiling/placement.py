@@ -16,7 +16,7 @@ from nodepool_ocb.tasks.compiling.draft import Draft
 from nodepool_ocb.tasks.compiling.election import Selectors, selector
 from nodepool_ocb.tasks.compiling.shape import Shape, bits
 from nodepool_ocb.tasks.patterns import is_pattern
-from nodepool_ocb.tasks.plan import Member
+from nodepool_ocb.tasks.plan import Bears, Member
 from nodepool_ocb.tasks.tasklist import SELF, Kind, Relation, Task, TaskList
 
 ANCHORS = frozenset({Kind.STAGE, Kind.GROUP})
@@ -104,7 +104,14 @@ class Relations:
 class Placement:
     """Vertices in a draft; what waits on its own node, and for stages and groups, waits already."""
 
-    def __init__(self, relations: Relations, members: Sequence[Member], roles: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self,
+        relations: Relations,
+        members: Sequence[Member],
+        roles: Mapping[str, tuple[str, ...]],
+        *,
+        tolerant: bool = False,
+    ) -> None:
         self.relations = relations
         self.tasks = relations.tasks
         self.members = members
@@ -115,7 +122,7 @@ class Placement:
         for node, look in enumerate(self.looks):
             self.nodes.setdefault(look, []).append(node)
         self.shapes = self._shapes()
-        self.draft = Draft([task.id for task in self.tasks], len(members))
+        self.draft = Draft([task.id for task in self.tasks], len(members), tolerant=tolerant)
         self._slots = {look: self._numbered(look, shape) for look, shape in self.shapes.items()}
         self._ends: dict[tuple[Look, frozenset[int]], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._base = [0] * len(members)
@@ -220,7 +227,7 @@ class Placement:
                 vertex = len(self.draft.parents) - 1
                 yield number, Anchor(vertex, vertex)
             elif task.kind is Kind.GROUP:
-                start = self.draft.barrier(f"{task.id}.start")
+                start = self.draft.barrier(f"{task.id}.start", (), Bears.NONE)
                 yield number, Anchor(start, self.draft.barrier(f"{task.id}.end", [start]))
 
     def _tie(self) -> None:
@@ -233,8 +240,10 @@ class Placement:
         for own, anchor in self.anchors.items():
             earlier = sorted(above[own] & self.anchors.keys())
             self.draft.after([self.anchors[each].leave for each in earlier], [anchor.enter])
+            before: list[int] = []
             for look, shape in self.shapes.items():
-                lasts = shape.lasts(shape.mask(above[own]))
-                self.draft.after(self.vertices(look, lasts), [anchor.enter])
+                before += self.vertices(look, shape.lasts(shape.mask(above[own])))
+            self.draft.relate(before, [anchor.enter])
+            for look, shape in self.shapes.items():
                 firsts = shape.firsts(shape.mask(below[own]))
                 self.draft.after([anchor.leave], self.vertices(look, firsts))

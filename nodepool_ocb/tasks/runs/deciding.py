@@ -2,9 +2,9 @@
 
 - COMMITTING: every noderole is committed, of a held run those of its stages and barriers; then RUNNING.
 - RUNNING: a task that may fail is let pass. Nothing more begins on a node where a task failed, or that is away for longer
-  than the run's patience. What waits for all of a group goes on without the nodes that its tolerance bears; more failures
-  than it bears end the run. A stage with ``trigger_rule: all_done`` is passed when all before it have ended. When nothing
-  moves any more: ENDING.
+  than the run's patience. A barrier lets failures pass that a tolerance bears, as long as something of its relation or
+  group succeeded; more failures end the run. A stage with ``trigger_rule: all_done`` is passed when all before it have
+  ended. When nothing moves any more: ENDING.
   While its deployment is paused the run says so, and no machine is away for too long.
 - STOPPING: what has not begun is taken back, and what runs is waited for, or cancelled. Then ENDING.
 - ENDING: what did not run is taken back, with why; nothing waits for other nodes any more, so that these may be deleted;
@@ -130,27 +130,20 @@ def _of_failed_nodes(look: Look) -> list[Move]:
 
 
 def _excused(look: Look) -> dict[Vertex, NodeRole]:
-    """What waits for nodes that may fail, or only for what has ended, without these parents."""
+    """Barriers that bear failures, and what waits only for what has ended, without these parents."""
     found: dict[Vertex, NodeRole] = {}
-    running, tolerated = look.running, look.tolerated
+    running = look.running
     if not look.failures:
         return found
     for at, vertex in look.of(State.BLOCKED):
         unsatisfied = [above for above in running.plan.parents[at] if not look.well(above)]
         all_done = running.definitions[running.plan.tasks[running.plan.task_of[at]]].all_done
-        if unsatisfied and all(
-            look.finished[above] and (all_done or _node(look, above) in tolerated) for above in unsatisfied
-        ):
+        if unsatisfied and all(look.finished[above] for above in unsatisfied) and (all_done or look.bears(at)):
             gone = {running.noderole(above) for above in unsatisfied}
             named = tuple(name for name in vertex.record.parents if name not in gone)
             if named != vertex.record.parents:
                 found[vertex] = replace(vertex.record, parents=named)
     return found
-
-
-def _node(look: Look, at: int) -> str:
-    plan = look.running.plan
-    return plan.nodes[plan.node_of[at]]
 
 
 def _stop(look: Look) -> Decision:

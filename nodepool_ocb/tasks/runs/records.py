@@ -20,7 +20,7 @@ import msgspec
 
 from nodepool_ocb.model.ranges import Count, Id, Moment, Name, Times
 from nodepool_ocb.model.records import Json, Record
-from nodepool_ocb.tasks.plan import VIRTUAL, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, Bears, Plan
 
 PART_BYTES: Final = 180 * 1024  # of rows
 
@@ -114,6 +114,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     fail_on_error: bool = True
     all_done: bool = False  # of a stage: it is passed when all before it have ended, however
     origin: str = ""  # where it comes from: list, file and line
+    bears: Bears = Bears.SOME  # of a barrier: which tolerated failures it lets pass
 
 
 class Running(msgspec.Struct, frozen=True):

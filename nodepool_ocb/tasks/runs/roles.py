@@ -15,7 +15,7 @@ from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths, ranges
 from nodepool_ocb.model.records import Change, Create, Fence, Node, NodeRole, Role, Set, State
 from nodepool_ocb.tasks import kinds, parameters
-from nodepool_ocb.tasks.plan import Plan
+from nodepool_ocb.tasks.plan import Bears, Plan
 from nodepool_ocb.tasks.runs import naming
 from nodepool_ocb.tasks.runs.records import Definition, Running
 from nodepool_ocb.tasks.tasklist import Task
@@ -27,11 +27,11 @@ BARRIER: Final = "barrier"
 def definitions(plan: Plan, tasks: Mapping[str, Task], deployment: str) -> dict[str, Definition]:
     """Of each task and barrier of a plan."""
     found: dict[str, Definition] = {}
-    for name in plan.tasks:
+    for number, name in enumerate(plan.tasks):
         role = naming.role(deployment, name)
         task = tasks.get(name)
         if task is None:
-            found[name] = Definition(name, role, BARRIER)
+            found[name] = Definition(name, role, BARRIER, bears=plan.bears.get(number, Bears.SOME))
         else:
             found[name] = Definition(
                 name,

@@ -14,6 +14,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import Node, State
 from nodepool_ocb.tasks.compiling.draft import sorted_out
+from nodepool_ocb.tasks.plan import VIRTUAL, Bears
 from nodepool_ocb.tasks.runs.records import Definition, Running, Tolerance
 
 GONE: Final = "its noderole is gone, or was taken by a later run"
@@ -129,6 +130,29 @@ class Look:
 
     def _bears(self, tolerance: Tolerance) -> bool:
         return sum(node in self.failures for node in tolerance.nodes) <= tolerance.most
+
+    def bears(self, at: int) -> bool:
+        """Whether a vertex goes on without what it waits for and what failed: decision 072. Only barriers do."""
+        plan, bears = self.running.plan, self._definition(at).bears
+        if plan.task_of[at] not in plan.barriers or bears is Bears.NONE:
+            return False
+        missing = [above for above in plan.parents[at] if not self.well(above)]
+        there = [above for above in plan.parents[at] if self.well(above) and self._of_relation(above)]
+        return all(map(self._borne, missing)) and (bears is Bears.ALL or bool(there))
+
+    def _borne(self, at: int) -> bool:
+        """Whether nothing but failures that are tolerated keep it from running."""
+        plan = self.running.plan
+        node = plan.nodes[plan.node_of[at]]
+        if node != VIRTUAL:
+            return self.finished[at] and node in self.tolerated
+        return self._of_relation(at) and all(self.well(above) or self._borne(above) for above in plan.parents[at])
+
+    def _of_relation(self, at: int) -> bool:
+        """Whether it is an instance, or a part of a relation that has too many of them for one barrier."""
+        plan = self.running.plan
+        part = plan.task_of[at] in plan.barriers and self._definition(at).bears is Bears.SOME
+        return part or plan.nodes[plan.node_of[at]] != VIRTUAL
 
     # -- what follows --
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.compiling.draft import sorted_out
-from nodepool_ocb.tasks.plan import VIRTUAL, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, Bears, Plan
 from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
 
 UNSENT: Final = "no phase of the rollout sends it"  # why a task is skipped
@@ -33,7 +33,7 @@ def united(plans: Mapping[str, Plan]) -> Plan:
     nodes = (*(node for plan in plans.values() for node in plan.nodes if node != VIRTUAL), VIRTUAL)
     place = {node: at for at, node in enumerate(nodes)}
     numbers: dict[str, int] = {}
-    barriers = set[int]()
+    barriers, bears = set[int](), dict[int, Bears]()
     task_of, node_of, rank, parents = list[int](), list[int](), list[int](), list[Sequence[int]]()
     skipped: dict[int, str] = {}
     parameters: dict[int, Mapping[str, Json]] = {}
@@ -46,6 +46,8 @@ def united(plans: Mapping[str, Plan]) -> Plan:
             node_of.append(place[plan.nodes[node]])
             if task in plan.barriers:
                 barriers.add(task_of[-1])
+                if task in plan.bears:
+                    bears[task_of[-1]] = plan.bears[task]
         rank += plan.rank
         parents += [[first + each for each in above] for above in plan.parents]
         skipped |= {first + at: why for at, why in plan.skipped.items()}
@@ -58,6 +60,7 @@ def united(plans: Mapping[str, Plan]) -> Plan:
         parents=parents,
         rank=rank,
         barriers=frozenset(barriers),
+        bears=bears,
         skipped=skipped,
         parameters=parameters,
         roles={node: roles for plan in plans.values() for node, roles in plan.roles.items()},
