@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from nodepool_ocb.config import SecretsSettings
+from nodepool_ocb.config import SecretsSettings, VaultSettings
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.secrecy import keyring
@@ -137,3 +137,11 @@ def test_a_key_file_that_changed_is_read_again_and_one_that_is_spoiled_is_a_trou
     assert "chmod 600" in str(secrets.trouble)
     file.chmod(0o600)
     assert secrets.trouble is None
+
+
+def test_whatever_else_is_raised_for_a_secret_is_told_of_it_alone(tmp_path: Path) -> None:
+    """As by a library that is given an address which is none."""
+    (tmp_path / "token").write_text("t")
+    secrets = Secrets(SecretsSettings(vault=VaultSettings(address="nonsense", token_file=str(tmp_path / "token"))))
+    with pytest.raises(Sealed, match=r"^secret db/password \(vault:a/b#c\): it cannot be read \(ValueError\)"):
+        secrets.value(PLACE, "vault:a/b#c")
