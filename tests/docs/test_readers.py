@@ -19,7 +19,7 @@ OWN: Final = {
     "builder/nodepool_ocb_builder/sandbox/leftovers.py": "the kernel's files; it starts without packages",
     "builder/nodepool_ocb_builder/sandbox/supervisor.py": "the log of a build; it starts without packages",
     "nodepool_ocb/bounded/worker.py": "the kernel's figures",
-    "nodepool_ocb/cli/main.py": "/dev/null, for output",
+    "nodepool_ocb/cli/printing/streams.py": "/dev/null, for output",
     "nodepool_ocb/daemon/belonging.py": "the file of the cluster's id, which it writes",
     "nodepool_ocb/documents/files.py": "the reader",
     "nodepool_ocb/documents/schema.py": "schemas of the package",
