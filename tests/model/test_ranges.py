@@ -205,3 +205,11 @@ def test_an_order_whose_names_are_no_single_words_is_not_given() -> None:
     assert protocol.misnamed(order) is None
     for change in ({"role": "a b"}, {"role": "a\nend 9"}, {"node": "n\n"}, {"run": "../x"}):
         assert protocol.misnamed(msgspec.structs.replace(order, **change))
+
+
+@pytest.mark.parametrize("code", [-9, 256, 4_294_967, 2**31 - 1])
+def test_an_exit_code_that_an_earlier_version_took_from_a_machine_is_read(code: int) -> None:
+    """A machine's answers have a range now; the records of before stay as they are."""
+    record = msgspec.json.encode({"schema": 1, "annealer": "a", "started": 1.0, "ended": 2.0, "outcome": "failed",
+                                  "generation": 1, "epoch": 1, "exit_code": code})  # fmt: skip
+    assert msgspec.json.decode(record, type=Run).exit_code == code
