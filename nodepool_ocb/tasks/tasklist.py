@@ -92,6 +92,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     required_for: tuple[str, ...] = ()
     cross_depends: tuple[Relation, ...] = ()
     cross_depended_by: tuple[Relation, ...] = ()
+    computed_depends: tuple[Expression, ...] = ()  # each is worth relations, on each node for itself
+    computed_depended_by: tuple[Expression, ...] = ()
     condition: bool | Expression = True
     parameters: Mapping[str, Json] = {}
     tasks: tuple[str, ...] = ()  # of a group: these run on its nodes, too

@@ -9,9 +9,11 @@ import pytest
 from nodepool_ocb.bounded.yaql import Yaql
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.conditions import Facts, Judge, Models, Sources, computed
 from nodepool_ocb.tasks.plan import Member, Plan
 from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Order, Strategy, Task, TaskList
+from tests.tasks.lists import nodes, order
 
 MODELS = Models(settings={"ceph": True, "horizon": False}, cluster={"status": "new"}, nodes_count=3)
 NODES = tuple(Member(name=f"n{number}.example.com", uid=str(number), roles=("compute",)) for number in range(1, 4))
@@ -194,3 +196,32 @@ def test_the_amount_of_a_strategy_may_be_computed(yaql: Yaql) -> None:
     with pytest.raises(Invalid) as caught:
         asked.check()
     assert ["a whole number above 0 is needed" in problem for problem in caught.value.problems] == [True, True]
+
+
+def test_computed_relations_are_evaluated_on_each_node_for_itself(yaql: Yaql) -> None:
+    """As release 9.2 has them: netconfig of some nodes waits for a task of others, and a task for its neighbour here."""
+    far = "switch(('db' in $node.roles) => [], true => [{name => 'vips', role => ['db']}])"
+    here = "[{name => 'net', role => 'self'}]"
+    tasks = TaskList(
+        (
+            Task(id="vips", kind=Kind.SHELL, roles=("db",), version=(2, 0, 0)),
+            Task(id="net", kind=Kind.SHELL, roles=("db", "web"), computed_depends=(Expression(Language.YAQL, far),)),
+            Task(id="early", kind=Kind.SHELL, roles=("web",), computed_depended_by=(Expression(Language.YAQL, here),)),
+        )
+    )
+    members = nodes(n1="db", n2="web", n3="web")
+    asked = Judge(tasks, Sources(MODELS, facts_of, evaluator=yaql))
+    found = order(compile(tasks, members, relations_of=asked.relations))
+    asked.check()
+    assert found == {
+        ("vips@n1", "net@n2"), ("vips@n1", "net@n3"), ("early@n2", "net@n2"), ("early@n3", "net@n3"),
+    }  # fmt: skip
+    assert not order(compile(tasks, members)), "nothing evaluates them"
+
+
+def test_computed_relations_that_are_none_are_a_fault_of_the_plan(yaql: Yaql) -> None:
+    odd = Task(id="a", kind=Kind.SHELL, roles=("web",), computed_depends=(Expression(Language.YAQL, "[1]"),))
+    asked = Judge(TaskList((odd,)), Sources(MODELS, facts_of, evaluator=yaql))
+    compile(TaskList((odd,)), nodes(n1="web"), relations_of=asked.relations)
+    with pytest.raises(Invalid, match="a list of relations is needed"):
+        asked.check()

@@ -45,6 +45,15 @@ def test_a_release_is_read_leniently_as_fuel_read_it(release: str, count: int, w
 
 
 @needs("fuel")
+def test_the_deployment_of_release_9_2_is_read_leniently_with_its_computed_relations() -> None:
+    """Of its other graphs the tasks belong to the provisioner."""
+    found = reading.read_files([FUEL / "9.2" / "deployment"], lenient=True).tasks
+    said = {task.id: (len(task.computed_depends), len(task.computed_depended_by)) for task in found.tasks}
+    computed = {name: counts for name, counts in said.items() if any(counts)}
+    assert computed == {"cluster": (1, 0), "netconfig": (1, 0), "hiera_default_route": (1, 1)}
+
+
+@needs("fuel")
 def test_a_release_without_its_slip_is_read() -> None:
     texts = dict(reading.files(FUEL / "9.0").texts)
     mended = {

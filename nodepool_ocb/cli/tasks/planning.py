@@ -199,6 +199,7 @@ def _planned(
                 done=done,
                 amount_of=judge.amount,
                 tolerant=WHOLE not in parts,
+                relations_of=judge.relations,
             )
             for part, own in parts.items()
         }

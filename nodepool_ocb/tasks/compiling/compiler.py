@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from nodepool_ocb.tasks.compiling import groups, lines, related
 from nodepool_ocb.tasks.compiling.circles import refuse
-from nodepool_ocb.tasks.compiling.crossing import Crossing
+from nodepool_ocb.tasks.compiling.crossing import Crossing, RelationsOf
 from nodepool_ocb.tasks.compiling.draft import Draft, heights, sorted_out
 from nodepool_ocb.tasks.compiling.election import Selectors, elected
 from nodepool_ocb.tasks.compiling.groups import Amount
@@ -30,20 +30,21 @@ def compile(
     done: Collection[tuple[str, str]] = (),
     amount_of: Amount | None = None,
     tolerant: bool = False,
+    relations_of: RelationsOf | None = None,
 ) -> Plan:
     """What a run on ``members``, in listing order, does.
 
     ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. Only what is
     selected is judged. ``done``: (task, node) that are skipped because they are done. ``amount_of`` evaluates amounts that
-    are expressions. ``tolerant``: failures may be tolerated though no group of the list says so. Raises Invalid with one
-    shortest circle where tasks wait for one another, for an amount below 1, and for each name of the selection that means
-    nothing.
+    are expressions; ``relations_of`` evaluates computed relations, which are left out without it. ``tolerant``: failures may
+    be tolerated though no group of the list says so. Raises Invalid with one shortest circle where tasks wait for one
+    another, for an amount below 1, and for each name of the selection that means nothing.
     """
     known = {member.name: member for member in (*cluster, *members)}
     roles = elected(tasks, known.values())
     tolerant = tolerant or any(task.fault_tolerance is not None for task in tasks.tasks)
     placement = Placement(Relations(tasks, Selectors(tasks)), members, roles, tolerant=tolerant)
-    _relate(placement, tasks)
+    _relate(placement, tasks, relations_of)
     said = related.noted(placement)
     inside = _order(placement, tasks, amount_of)
     draft = placement.draft
@@ -56,10 +57,12 @@ def compile(
     return _plan(draft, order, members, skipped, {member.name: roles[member.name] for member in members})
 
 
-def _relate(placement: Placement, tasks: TaskList) -> None:
+def _relate(placement: Placement, tasks: TaskList, relations_of: RelationsOf | None) -> None:
     """What tasks say of tasks on other nodes, and of the stage that they are in."""
     crossing = Crossing(placement)
     crossing.add()
+    if relations_of is not None:
+        crossing.computed(relations_of)
     grouped = any(task.kind is Kind.GROUP for task in tasks.tasks)
     if not grouped and all(task.version < (2, 0, 0) for task in tasks.tasks):
         crossing.elsewhere()
@@ -71,12 +74,16 @@ def _order(placement: Placement, tasks: TaskList, amount_of: Amount | None) -> M
 
     Limits come last: they follow the order that there is.
     """
-    if not any(task.cross_depends or task.cross_depended_by for task in tasks.tasks):
+    if not any(_crosses(task) for task in tasks.tasks):
         lines.hooks(placement)
     lines.numbered(placement)
     inside = groups.order(placement, amount_of)
     lines.limited(placement, amount_of)
     return inside
+
+
+def _crosses(task: Task) -> bool:
+    return bool(task.cross_depends or task.cross_depended_by or task.computed_depends or task.computed_depended_by)
 
 
 def _described(placement: Placement, vertex: int) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
 from nodepool_ocb.tasks.compiling.placement import Placement
-from nodepool_ocb.tasks.tasklist import SELF, Policy, Relation
+from nodepool_ocb.tasks.plan import Member
+from nodepool_ocb.tasks.tasklist import SELF, Expression, Policy, Relation, Task
 
+#: What computed relations of a task are on a node.
+RelationsOf = Callable[[Task, Expression, Member], Sequence[Relation]]
 FEW: Final = 4  # instances that one vertex waits for without a barrier
 POINTS: Final = 16  # of each instance on the ring that ``any`` chooses from
 
@@ -36,6 +39,35 @@ class Crossing:
                 self._draft.after(ups, [each for each in downs if each != ups[0]])
             else:
                 self.all(ups, downs, (before, relation.roles if later_says else None))
+
+    def computed(self, relations_of: RelationsOf) -> None:
+        """Relations that an expression of the task is worth, on each of its nodes for itself."""
+        for number, task in enumerate(self._tasks):
+            for said, later_says in ((task.computed_depends, True), (task.computed_depended_by, False)):
+                for vertex in self._placement.instances(number) if said else ():
+                    member = self._placement.members[self._draft.node_of[vertex]]
+                    for relation in (each for one in said for each in relations_of(task, one, member)):
+                        self._relate(vertex, relation, later_says=later_says)
+
+    def _relate(self, vertex: int, relation: Relation, *, later_says: bool) -> None:
+        """One instance and what a relation of it names; ``later_says``: the instance is the later one."""
+        for other in self._placement.relations.named((relation.name,), -1):
+            found = self._ends(other, relation, leaving=later_says)
+            if SELF in (relation.roles or ()) and other not in self._placement.anchors:
+                node = self._draft.node_of[vertex]
+                own = [each for each in self._placement.instances(other) if self._draft.node_of[each] == node]
+                found = list(dict.fromkeys([*found, *own]))
+            found = [each for each in found if each != vertex]
+            if found and relation.policy is Policy.ANY:
+                found = [self._pick(self._ring(found), vertex)]
+            if found and later_says:
+                self.all(
+                    found,
+                    [vertex],
+                    (other, (relation.roles, self._draft.node_of[vertex] if SELF in (relation.roles or ()) else None)),
+                )
+            elif found:
+                self._draft.after([vertex], found)
 
     def _ends(self, task: int, relation: Relation | None, *, leaving: bool) -> list[int]:
         """The vertices at one end of a relation: of a stage or a group its own, else those on the nodes that it names."""

@@ -6,7 +6,7 @@ asked for everything calls ``check``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -18,8 +18,9 @@ from nodepool_ocb.tasks.conditions.memory import Memory
 from nodepool_ocb.tasks.conditions.models import Facts, Models
 from nodepool_ocb.tasks.conditions.tree import Verdict, shown
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Evaluator, Question, check_fault, scopes
+from nodepool_ocb.tasks.documents.entries import relation
 from nodepool_ocb.tasks.plan import Member, Plan
-from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskList
+from nodepool_ocb.tasks.tasklist import Expression, Language, Relation, Task, TaskList
 
 YAQL: Final = "yaql_exp"  # the only key of a mapping that stands for what its expression is worth
 
@@ -88,6 +89,20 @@ class Judge:
             for name, value in task.parameters.items()
             if any(_in_parameters(value))
         }
+
+    def relations(self, task: Task, expression: Expression, member: Member) -> Sequence[Relation]:
+        """What computed relations of a task are on a node; none where they fail."""
+        return self._try(task, "cross-depends", member, self._relations, task, expression, member) or ()
+
+    def _relations(self, task: Task, expression: Expression, member: Member) -> Sequence[Relation]:
+        value = check_fault(self._memory.answer(self._question(task, expression.text, member)))
+        found = value if isinstance(value, list) else [value] if value is not None else []
+        for each in found:
+            if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+                raise Invalid(f"it is {shown(value)}, and a list of relations is needed: {{name, role, policy}}")
+            if each.get("policy", "all") not in ("all", "any"):
+                raise Invalid(f"policy {shown(each['policy'])} is neither all nor any")
+        return [relation(each) for each in found]
 
     def amount(self, task: Task, expression: Expression) -> int:
         """What the amount of its strategy is; 1 where that fails."""
@@ -162,6 +177,8 @@ def _expressions(task: Task) -> Iterator[tuple[str, Expression]]:
         yield "condition", task.condition
     if task.strategy and isinstance(task.strategy.amount, Expression):
         yield "strategy.amount", task.strategy.amount
+    for computed_ in (*task.computed_depends, *task.computed_depended_by):
+        yield "cross-depends", computed_
     for text in _in_parameters(task.parameters):
         yield "parameters", Expression(Language.YAQL, text)
 

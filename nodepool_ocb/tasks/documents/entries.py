@@ -167,6 +167,8 @@ def task(entry: Entry, renamed: Mapping[str, str] = {}, *, lenient: bool = False
         required_for=_named(entry, "required_for", renamed),
         cross_depends=_relations(entry, CROSS_DEPENDS, renamed),
         cross_depended_by=_relations(entry, CROSS_DEPENDED_BY, renamed),
+        computed_depends=_computed(entry, CROSS_DEPENDS),
+        computed_depended_by=_computed(entry, CROSS_DEPENDED_BY),
         condition=condition(raw.get("condition"), strict=not lenient),
         parameters=parameters,
         tasks=_named(entry, "tasks", renamed),
@@ -192,13 +194,18 @@ def _version(text: str) -> tuple[int, int, int]:
 
 
 def _relations(entry: Entry, fields: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[Relation, ...]:
-    return tuple(
-        Relation(
-            renamed.get(raw["name"], raw["name"]),
-            None
-            if raw.get("role", EVERY) is None
-            else tuple(name for _, name in roles_of({"role": EVERY} | dict(raw))),
-            Policy(raw.get("policy", Policy.ALL)),
-        )
-        for _, raw in entry.relations(*fields)
+    return tuple(relation(raw, renamed) for _, raw in entry.relations(*fields))
+
+
+def relation(raw: Mapping[str, Any], renamed: Mapping[str, str] = {}) -> Relation:
+    """A relation as a document writes it."""
+    return Relation(
+        renamed.get(raw["name"], raw["name"]),
+        None if raw.get("role", EVERY) is None else tuple(name for _, name in roles_of({"role": EVERY} | dict(raw))),
+        Policy(raw.get("policy", Policy.ALL)),
     )
+
+
+def _computed(entry: Entry, fields: tuple[str, ...]) -> tuple[Expression, ...]:
+    said = (entry.raw.get(field) for field in fields)
+    return tuple(found for each in said if isinstance(each, dict) for _, found in expressions(each))

@@ -123,6 +123,9 @@ def _expressions(entry: Entry) -> Iterator[tuple[Key, str]]:
         found.append((("condition",), condition))
     found += entries.expressions(entry.raw.get("parameters"), ("parameters",))
     found += entries.expressions(entry.raw.get("strategy"), ("strategy",))
+    for field in (*CROSS_DEPENDS, *CROSS_DEPENDED_BY):
+        if isinstance(relations := entry.raw.get(field), dict):
+            found += entries.expressions(relations, (field,))
     for key, expression in found:
         wrong = faults_of_condition(expression)
         if wrong is not None:
