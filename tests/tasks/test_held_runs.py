@@ -150,6 +150,7 @@ def test_a_run_does_not_end_while_the_record_of_a_task_cannot_be_read() -> None:
     """A driver that took over has never seen that noderole."""
     there = Simulated(plan_of(1, [[], [0]], [0, 0]))
     settle_until_running(there)
+    assert [there.work(Random(1)), there.work(Random(1))] == [True, True], "the first task is done"
     name = "lab.t1@n0.x.y"
     vertex = there.world.vertex(name)
     assert vertex is not None
