@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.catalogue.code import Hooked, Role
 from nodepool_ocb.engine.world import Stored
@@ -33,11 +34,14 @@ def of(role: str, node: dict[str, Any] | None = None, systems: dict[str, Any] | 
         ({"bootenv": "install"}, {"bootenv": "install"}, {"bootenv": "install"}),
         (
             {"labels": {"site": "b", "old": "x"}},
-            {"labels": {"site": "a"}},
+            {"labels": {"site": "a", "old": None}},
             {"labels": {"site": "b"}},
         ),
+        ({"labels": {"b": "2"}}, {}, {"labels": {"site": "a", "old": "x", "b": "2"}}),
+        ({"labels": {"none": None}}, {}, {"labels": {"site": "a", "old": "x"}}),
+        ({"labels": {"b": "2"}}, {"labels": {"c": "3"}}, {"labels": {"site": "a", "old": "x", "b": "2", "c": "3"}}),
         (
-            {"hints": {"mac": "1", "ip": [4]}},
+            {"hints": {"ip": [4]}},
             {"hints": {"mac": "2"}},
             {"hints": {"mac": "2", "ip": [4]}},
         ),
@@ -78,6 +82,8 @@ def test_of_two_that_contradict_each_other_the_deeper_role_counts_and_that_is_sa
     [
         ({"alive": False, "reason": "installs", "hold_seconds": 60.0, "rack": "r1"}, None),
         ({"bootenv": 7}, "a hook cannot set this of a node"),
+        ({"labels": {"b": 2}}, "a hook cannot set this of a node"),
+        ({"labels": ["b"]}, "a hook cannot set this of a node"),
         ({"hooks": ()}, "a hook cannot set hooks of a node"),
         ({"nonsense": 1}, "a hook cannot set nonsense of a node"),
     ],
@@ -103,6 +109,21 @@ def test_a_list_that_a_hook_sets_is_the_tuple_that_the_node_has_already(monkeypa
     hooked = of("tags")
     assert calls.call("b", "on_node_change", hooked) is None
     assert hooked.set_node == {"tags": SEEN.tags}
+
+
+def test_a_hook_changes_the_labels_that_it_names_and_takes_those_away_that_it_sets_to_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Labels(Role):
+        def on_node_change(self, hooked: Hooked) -> None:
+            hooked.set_node["labels"] = {"b": "2", "old": None}
+
+    monkeypatch.setattr(calls, "find", lambda name, _: Labels(name))
+    hooked = of("labels")
+    assert calls.call("b", "on_node_change", hooked) is None
+    assert merge(replace(SEEN, labels={"person": "me", "old": "x"}), [hooked]).node == {
+        "labels": {"person": "me", "b": "2"}
+    }
 
 
 def test_that_a_hook_of_a_node_has_run_is_written_last() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 0.05
 
 #: What a hook may set of a node: its fields, and with ``alive`` why and for how long.
+KEYED: Final = frozenset({"labels", "hints"})  # fields of a node of which each key is a field of its own
 SETTABLE: Final = {*Node.__struct_fields__} - UNNOTICED | {*WORD}
 
 
@@ -73,6 +74,13 @@ def call(barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
     return None
 
 
+def _without_none(value: Any) -> Any:
+    """The keys that are set; one that is None goes (wishes)."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: each for key, each in value.items() if each is not None}
+
+
 def _check(hooked: Hooked) -> None:
     """Raises Invalid where a node cannot have what it is to have; what it can have is as in a record: a tuple, no list."""
     kept = sorted({*hooked.set_node} - SETTABLE)
@@ -80,11 +88,14 @@ def _check(hooked: Hooked) -> None:
         raise Invalid(f"a hook cannot set {', '.join(kept)} of a node; it can set {', '.join(sorted(SETTABLE))}")
     if hooked.set_node and hooked.node is not None:
         try:
-            fields = {name: value for name, value in hooked.set_node.items() if name in Node.__struct_fields__}
+            given = {name: value for name, value in hooked.set_node.items() if name in Node.__struct_fields__}
+            fields = {name: _without_none(value) if name in KEYED else value for name, value in given.items()}
             node = msgspec.convert(msgspec.to_builtins(replace(hooked.node, **fields)), Node)
         except (msgspec.ValidationError, TypeError) as wrong:
             raise Invalid(f"a hook cannot set this of a node: {wrong}") from None
+        gone = {name: dict.fromkeys(given[name].keys() - fields[name].keys()) for name in KEYED & given.keys()}
         hooked.set_node.update({name: getattr(node, name) for name in fields})
+        hooked.set_node.update({name: {**getattr(node, name), **none} for name, none in gone.items()})
 
 
 def system(session: Session, noderole: str) -> Znode | None:

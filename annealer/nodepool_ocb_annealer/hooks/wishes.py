@@ -1,7 +1,7 @@
 """What the hooks of several roles want of one node and of noderoles, merged field by field and attribute by attribute.
 
 Where two roles say different things of the same field, the deeper in the graph of roles counts: hooks run in that order.
-Of ``labels`` and ``hints`` each key is a field of its own.
+Of ``labels`` and ``hints`` each key is a field of its own: a hook changes the keys that it names, and no others.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _on_top(merged: Any, before: Any, value: Any) -> Any:
     return {key: each for key, each in changed.items() if each is not MISSING}
 
 
-def _keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that differ, MISSING for one that goes."""
-    names = dict.fromkeys((*before, *after))
-    return {name: after.get(name, MISSING) for name in names if before.get(name, MISSING) != after.get(name, MISSING)}
+def _keys(before: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that a hook names and that differ, MISSING for one that it sets to None: that key goes."""
+    wanted = {name: MISSING if value is None else value for name, value in named.items()}
+    return {name: value for name, value in wanted.items() if before.get(name, MISSING) != value}
