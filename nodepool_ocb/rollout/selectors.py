@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.deployments import OF_TASKS, below
 from nodepool_ocb.engine.selection.bits import bits, positions
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Node
@@ -85,15 +85,29 @@ def _keys(name: str, node: Node) -> Iterator[tuple[str, str]]:
 
 def inventory(world: World, deployment: str) -> dict[str, Node]:
     """The machines that a rollout of a deployment is about: of it and of all below it, or with a noderole in these."""
+    return {name: node for name, node in _within(world, deployment) if not node.virtual}
+
+
+def virtual(world: World, deployment: str) -> list[str]:
+    """The virtual nodes that a rollout of the deployment leaves out, though something is bound to them; by name.
+
+    Those of a run of tasks are committed by that run.
+    """
+    return sorted(
+        name
+        for name, node in _within(world, deployment)
+        if node.virtual and OF_TASKS not in node.labels and world.nodes[name].noderoles
+    )
+
+
+def _within(world: World, deployment: str) -> Iterator[tuple[str, Node]]:
     within = set(below(world, deployment))
-    found = {}
     for view in world.nodes.values():
         node = view.record
-        if node is None or node.virtual or node.deleting:
+        if node is None or node.deleting:
             continue
         if node.deployment in within or _bound_within(view.noderoles.values(), within):
-            found[view.name] = node
-    return found
+            yield view.name, node
 
 
 def _bound_within(vertices: Iterable[Vertex], within: Collection[str]) -> bool:

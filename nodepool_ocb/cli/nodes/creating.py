@@ -39,7 +39,9 @@ def _login(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.command(cls=Verb, writes=True)
 @click.argument("fqdn")
 @click.option("--admin", is_flag=True, help="An admin node: gets the bootstrap roles instead of the discovery roles.")
-@click.option("--virtual", is_flag=True, help="No machine is behind it: it is always alive.")
+@click.option(
+    "--virtual", is_flag=True, help="No machine is behind it: it is always alive, and gets no roles by itself."
+)
 @click.option("--available/--not-available", default=None, help="May annealers work on it?  [default: nodes.available]")
 @click.option("--count", type=click.IntRange(1, MOST), help="So many, with the lowest numbers that are free.")
 @click.option("--first", type=click.IntRange(0), default=1, show_default=True, help="The lowest number, with --count.")
@@ -64,8 +66,9 @@ def create(
     fqdn: str, available: bool | None, count: int | None, first: int, no_address: bool, addresses: tuple[str, ...],
     labels: Sequence[str], hints: Sequence[str], dry_run: bool, **fields: Any,
 ) -> None:  # fmt: skip
-    """Create a node; the roles for new nodes are bound to it at once.
+    """Create a node; the roles for new nodes are bound to it at once, unless it is virtual.
 
+    A virtual node gets neither discovery nor bootstrap roles, also with --admin, because these act on a machine.
     With --count, FQDN and each --address are templates: {} is the number, {:03} the number with three digits at least.
     """
     if no_address and addresses:

@@ -91,8 +91,10 @@ def start(
             stages.remark(sending, world)
         if dry_run:
             strategy.show(chosen, plan, deployment, rollout.head.inventory)
+            strategy.remark_virtual(world, deployment)
             raise click.exceptions.Exit(10)
         strategy.remark(chosen, plan)
+        strategy.remark_virtual(world, deployment)
         key = _begin(opened, world, deployment, sending or rollout, facts_file)
     if wait:
         output.say(f"rollout {key} begins")

@@ -12,6 +12,7 @@ from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.selecting import nodes_meant, selector_option
 from nodepool_ocb.cli.rollouts import stages
+from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
@@ -100,6 +101,7 @@ def plan(files: Sequence[str], deployment: str | None, name: str | None, selecto
     if sending is not None:
         stages.remark(sending, world)
     show(found, made, deployment, rollout.head.inventory)
+    remark_virtual(world, deployment)
     problems = [*strategies.unmet(made), *strategies.late(list(precedence.late(world, deployment, rollout)))]
     if problems:
         raise Invalid(problems)
@@ -125,6 +127,18 @@ def remark(strategy: Strategy, made: Plan) -> None:
 
     for note in strategies.notes(strategy, made):
         output.say(f"note: {note}")
+
+
+def remark_virtual(world: World, deployment: str) -> None:
+    """A note about the virtual nodes that are in no group."""
+    from nodepool_ocb.rollout.selectors import virtual
+
+    if left_out := virtual(world, deployment):
+        many = counted(len(left_out), "virtual node is", "virtual nodes are")
+        output.say(
+            f"note: {many} in no group, since a rollout is about machines: {some(left_out)};"
+            f" what is PROPOSED there: nodepool-ocb node commit {left_out[0]}"
+        )
 
 
 def inventory_meant(opened: Session, world: World, deployment: str, selector: str | None) -> Mapping[str, Node]:

@@ -19,6 +19,7 @@ from nodepool_ocb.model.records import (
     Json,
     LockOwner,
     NodeRole,
+    Role,
     RolloutPointer,
     Set,
     State,
@@ -67,6 +68,18 @@ def test_a_dry_run_shows_the_plan_and_begins_nothing(ask: Ask, ocb: Ocb, file: s
     assert ask("rollout", "list") == []
     table = ocb("rollout", "start", "--default", "--dry-run")
     assert (table.exit_code, table.stdout.splitlines()[1].split()[:4]) == (10, ["0", "all", "yes", "12"])
+
+
+def test_virtual_nodes_with_noderoles_are_named_since_they_are_in_no_group(site: Session, ocb: Ocb, file: str) -> None:
+    said = "note: 1 virtual node is in no group, since a rollout is about machines: v1.example.com; what is PROPOSED there:"
+    site.commit([Create(paths.role("anchor"), Role(barclamp="b", jig="noop"))])
+    for name in ("v1.example.com", "v2.example.com"):
+        assert ocb("node", "create", name, "--virtual", "--deployment", LAB).exit_code == 0
+    assert "virtual" not in ocb("rollout", "plan", file).stderr, "nothing is bound to them"
+    assert ocb("node", "bind", "v1.example.com", "anchor").exit_code == 0
+    for verb in (("plan", file), ("start", file, "--dry-run"), ("start", file)):
+        answer = ocb("rollout", *verb)
+        assert f"{said} nodepool-ocb node commit v1.example.com" in answer.stderr, answer.output
 
 
 @pytest.mark.usefixtures("started")
