@@ -252,7 +252,7 @@ def settled(record: NodeRole, waiting: int, now: float) -> NodeRole:
         return (
             record
             if record.state is State.BLOCKED
-            else replace(record, state=State.BLOCKED, since=now, refresh=False, check=None)
+            else replace(record, state=State.BLOCKED, since=now, reason=None, refresh=False, check=None)
         )
     if record.state is State.BLOCKED:
         record = _entered_todo(replace(record, state=State.TODO, since=now, reason=None))

@@ -152,6 +152,21 @@ def _retry(vertex: Vertex) -> str:
     return f"nodepool-ocb noderole retry {vertex.name}"
 
 
+def standing(vertex: Vertex) -> str | None:
+    """Why a noderole stands where it stands, in short, for a row: a reason is not shown when its cause is over.
+
+    BLOCKED: the first parent that it waits for, as ``explain`` says it; its record may have the reason of an earlier state.
+    TODO: not the reason of a death, if the node is alive since then.
+    """
+    record, node = vertex.record, vertex.node.record
+    if record.state is State.BLOCKED:
+        return next((reason.text for reason in _of_parents(vertex, {})), None)
+    revived = node is not None and node.alive and node.since > record.since
+    if record.state is State.TODO and revived and not record.not_before:
+        return None
+    return record.reason
+
+
 def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Reason]:
     known = [parent for parent in vertex.parents if not parent.unreadable]
     waited_for = [parent for parent in known if not satisfied(moved.get(parent, parent.record))]

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine import readiness
 from nodepool_ocb.engine.inputs import Difference
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model.records import Json, NodeRole, Run, State
@@ -121,7 +122,7 @@ def row(vertex: Vertex) -> NoderoleRow:
         run=record.run,
         refresh=record.refresh,
         once=record.once,
-        reason=record.reason,
+        reason=readiness.standing(vertex),
         by=record.by,
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from nodepool_ocb.engine import aside, marks
+from nodepool_ocb.engine import aside, marks, readiness
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.model.records import Claim, Node, State
 from nodepool_ocb.views.view import View
@@ -103,7 +103,8 @@ def document(view: NodeView, node: Node, now: float) -> NodeDocument:
     """The node with the record ``node``."""
     ordered = sorted(view.noderoles.values(), key=lambda each: (WORST.index(each.record.state), each.name))
     bound = (
-        Bound(noderole=v.name, state=v.record.state, since=v.record.since, reason=v.record.reason) for v in ordered
+        Bound(noderole=v.name, state=v.record.state, since=v.record.since, reason=readiness.standing(v))
+        for v in ordered
     )
     why = marks.why(node) or marks.suspected(node)
     return NodeDocument(

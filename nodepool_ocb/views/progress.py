@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.engine import readiness
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import renewing, satisfied
 from nodepool_ocb.engine.readiness import Code, why_not
@@ -206,7 +207,7 @@ def awaited(world: World, names: Iterable[str]) -> Iterator[AwaitedRow]:
             noderole=name,
             state=record.state if record else None,
             since=record.since if record else None,
-            reason=record.reason if record else None,
+            reason=readiness.standing(vertex) if vertex else None,
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from nodepool_ocb.engine.readiness import Code, blockers, runnable
+from nodepool_ocb.engine import noderole
+from nodepool_ocb.engine.readiness import Code, blockers, runnable, standing
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.model.records import Deployment, DeploymentState, Node, Role, State
+from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, Role, State
 from tests.engine.worlds import put, world
 
 PROPOSED = Stored(Deployment(parent=None, state=DeploymentState.PROPOSED), 3)
@@ -38,3 +40,32 @@ def test_what_runs_on_another_node_holds_nothing_back() -> None:
     vertex = put(made, "app@n", State.TODO)
     put(made, "other@m", State.TRANSITION)
     assert runnable(made, vertex, 1.0, {"noop"})
+
+
+MARKED = "marked by the machine itself until 06:37"
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "node", "shown"),
+    [
+        (State.BLOCKED, {"reason": MARKED}, {"alive": True, "since": 5.0}, "its parent above@n1 is TODO"),
+        (State.TODO, {"reason": MARKED}, {"alive": True, "since": 5.0}, None),
+        (State.TODO, {"reason": MARKED}, {"alive": False, "since": 5.0}, MARKED),
+        (State.TODO, {"reason": "exit code 3", "not_before": 9.0}, {"alive": True, "since": 5.0}, "exit code 3"),
+        (State.TODO, {"reason": "exit code 3"}, {"alive": True, "since": 1.0}, "exit code 3"),
+        (State.ERROR, {"reason": "exit code 3"}, {"alive": True, "since": 5.0}, "exit code 3"),
+    ],
+)
+def test_a_reason_is_not_shown_when_its_cause_is_over(
+    state: State, fields: dict[str, Any], node: dict[str, Any], shown: str | None
+) -> None:
+    made = World()
+    made.put_node("n1", Node(**node), 0)
+    made.put_noderole("n1", "above", NodeRole(state=State.TODO, since=1.0), 0)
+    record = NodeRole(state=state, since=2.0, parents=("above@n1",) if state is State.BLOCKED else (), **fields)
+    assert standing(made.put_noderole("n1", "below", record, 0)) == shown
+
+
+def test_what_is_blocked_has_no_reason_of_an_earlier_state() -> None:
+    failed = NodeRole(state=State.ERROR, since=1.0, reason="exit code 3")
+    assert noderole.settled(failed, 1, 2.0).reason is None
