@@ -203,12 +203,13 @@ def _changeable(world: World, name: str) -> Stored[Deployment]:
 
 def _change(name: str, role: str, edit: Edit, dry_run: bool) -> None:
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        _changeable(world, name)
+        deployment_of(world, name)
         role_of(world, role)
         unreadable.refuse(world, [paths.deployment_role(name, role)])
         stored = world.deployment_roles.get((name, role))
         before = stored.record.user if stored else {}
-        user = edit(catalogue(world), before)
+        user = edit(catalogue(world), before)  # a slip is named before the way to make the change
+        _changeable(world, name)
         refuse_unresolvable(world, user, before)
         changes = deploymentroles.configured(world, name, role, user)
         if changes:

@@ -32,6 +32,17 @@ def test_a_refusal_names_the_way_on(ocb: Ocb, line: str, sentence: str, tmp_path
     assert sentence in answer.stderr
 
 
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(
+    "line", ["noderole set middle@n1.example.com middle-sice=2", "deployment set lab middle middle-sice=2"]
+)
+def test_a_slip_is_named_before_the_way_to_change_what_is_committed(ocb: Ocb, line: str) -> None:
+    assert ocb("deployment", "commit", "lab").exit_code == 0
+    answer = ocb(*line.split())
+    assert "middle-sice" in answer.stderr
+    assert "propose" not in answer.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
 def test_a_file_that_may_not_be_read_is_named_with_its_group() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:

@@ -124,9 +124,9 @@ def _change(
 
 def _written(opened: Session, world: World, vertex: Vertex, edit: Edit) -> list[Change]:
     """The user's attributes of one noderole, and all that they were judged from."""
-    permitted = deployments.changeable(world, vertex)
     user = runs.layer(opened, paths.user(vertex.role, vertex.node.name))
-    after = edit(world, vertex, user.value)
+    after = edit(world, vertex, user.value)  # a slip is named before the way to make the change
+    permitted = deployments.changeable(world, vertex)
     if attributes.same(after, user.value):
         return []
     here = Check(paths.noderole(vertex.role, vertex.node.name), vertex.version)
