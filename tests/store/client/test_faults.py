@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from nodepool_ocb.errors import OcbError, Stale, Unavailable, Unknown
-from nodepool_ocb.model.records import Create, Delete, Deployment, Set
+from nodepool_ocb.model.records import Append, Create, Delete, Deployment, Set
 from nodepool_ocb.store.client.session import Doubt, Session
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -245,6 +245,29 @@ def test_a_number_whose_answer_was_lost_is_found_by_its_record(proxy: Proxy, con
     else:
         with pytest.raises(Unknown):
             session.create_next("/ocb/", Deployment(by="me"))
+
+
+@pytest.mark.parametrize("loss", ["answer", "request"])
+@pytest.mark.parametrize("before", [0, 150])  # entries, more than are read at once
+def test_an_entry_of_the_journal_proves_what_an_empty_znode_cannot(
+    breakable: Server, proxy: Proxy, connect: Connect, loss: str, before: int
+) -> None:
+    session, other = connect(proxy, 10.0), connect(breakable)
+    session.ensure("/ocb/journal")
+    if before:
+        other.commit([Append("/ocb/journal", Deployment(by="others"))] * before)
+    swallowed = proxy.drop_answers() if loss == "answer" else proxy.drop_requests()
+    thread, result = commit_in_background(session, [Create("/ocb/a"), Append("/ocb/journal", Deployment(by="me"))])
+    assert swallowed.wait(5)
+    other.commit([Append("/ocb/journal", Deployment(by="others"))] * 5)
+    proxy.heal()
+    thread.join(15)
+    assert (session.ambiguous, session.unresolved) == (1, 0)
+    if loss == "answer":
+        assert isinstance(result[0], list), result
+        assert result[0][0].mzxid > 0
+    else:
+        assert type(result[0]) is Unavailable
 
 
 def test_closing_does_not_hang_on_a_frozen_server(breakable: Server, connect: Connect) -> None:
