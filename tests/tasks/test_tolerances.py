@@ -140,3 +140,25 @@ def test_without_a_tolerance_a_plan_has_no_barriers_for_it() -> None:
     tolerant = compile(TaskList((everyone("1"), *tasks.tasks)), THREE)
     assert {"b.all"} <= set(tolerant.tasks)
     assert replace(contracted(plan), roles={}).bears == {}
+
+
+def test_a_group_whose_last_chunk_failed_goes_before_another() -> None:
+    tasks = listing(
+        group("web", fault_tolerance="1", strategy=ONE_BY_ONE),
+        group("db", requires="web"),
+        task("site", roles="web"),
+        task("data", roles="db"),
+    )
+    assert ran(tasks, nodes(n1="web", n2="web", n3="db"), "site@n2")["data@n3"] == Outcome.SUCCESSFUL
+
+
+def test_a_group_needs_each_task_that_is_required_for_it() -> None:
+    tasks = listing(
+        everyone("1"),
+        group("one"),
+        task("a", roles="three", required_for="one"),
+        task("b", roles="two", required_for="one"),
+        *(task(name, roles="one") for name in ("site", "more", "other")),
+    )
+    found = ran(tasks, [*THREE, *nodes(n4="one", n5="one")], "a@n3")
+    assert well(found) == {"b@n2"}

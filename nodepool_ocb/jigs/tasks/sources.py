@@ -26,5 +26,6 @@ class SourceJig(TaskJig):
         try:
             return self._sources.resolve(absolute(src, "src"))
         except Outside as outside:
-            said = f"the annealer's host {socket.gethostname()} does not give src {outside}"
-            raise Refused(f"{said}; see tasks.sources in its configuration", outside.setting) from outside
+            host = socket.gethostname()
+            said = f"src {outside}; see tasks.sources in the configuration of the annealer's host {host}"
+            raise Refused(said, outside.setting) from outside
