@@ -111,7 +111,8 @@ def test_refusals(ocb: Ocb, line: str, exit_code: int, said: str) -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_no_small_line_gives_a_traceback(ocb: Ocb) -> None:
+def test_no_small_line_gives_a_traceback(ocb: Ocb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # `man DIR` writes its pages there
     words = ["", "-o", "json", "--help", N1, TOP, "a=b", "--yes", "--dry-run", "@", "nothing"]
     verbs = ["", "list", "show", "set", "check", "import", "delete", "explain"]
     for noun in NOUNS:
