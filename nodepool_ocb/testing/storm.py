@@ -1,26 +1,50 @@
 """Storms: every second or so a daemon is killed, frozen or cut off, or ZooKeeper's servers are, and mended a while later.
 
-The same seed gives the same faults in the same order, as far as the machine's own timing allows.
+The same seed gives the same faults in the same order, as far as the machine's own timing allows. OCB_STORM_SECONDS says how
+long every storm lasts, OCB_STORM_SEED which seed it has.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
+import msgspec
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Stale, Unavailable
+from nodepool_ocb.model.records import Set
+from nodepool_ocb.store.client.codec import unsigned
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
 from nodepool_ocb.testing.zookeeper.server import Server
 
 ALONE: Final = "alone"
+SECONDS: Final = "OCB_STORM_SECONDS"
+SEED: Final = "OCB_STORM_SEED"
+OVERTAKEN: Final = 8  # records that another writer writes at a time
 
 Mend: TypeAlias = Callable[[], object]
 Fault: TypeAlias = Callable[[CutDaemon], Mend]
+
+
+def duration(seconds: float) -> float:
+    """How long a storm lasts: as the environment says, else so many seconds."""
+    return float(os.environ.get(SECONDS, seconds))
+
+
+def seeded() -> int:
+    """The seed of a storm: that of the environment, else a new one."""
+    return int(os.environ.get(SEED, random.SystemRandom().randrange(1 << 32)))
 
 
 def kill(daemon: CutDaemon) -> Mend:
@@ -47,6 +71,62 @@ def deafen(daemon: CutDaemon) -> Mend:
     """What it asks for is done, and it does not hear of it."""
     daemon.proxy.drop_answers()
     return daemon.proxy.heal
+
+
+def host_fails(name: str, among: Sequence[str], seed: int) -> Fault:
+    """A fault of the daemon's own host, chosen ``among`` those that its launcher knows.
+
+    The launcher reads the name of the fault from FAULT_FILE of its environment, and has none while that file is empty.
+    """
+    chance = random.Random(seed)
+
+    def host_fails(daemon: CutDaemon) -> Mend:
+        file = Path(daemon.environment["FAULT_FILE"])
+        file.write_text(chance.choice(among))
+
+        def repair() -> None:
+            file.write_text("")
+            _begin(daemon)  # one that began meanwhile may have ended for this fault
+
+        return repair
+
+    host_fails.__name__ = name
+    return host_fails
+
+
+def overtake(settings: ZooKeeperSettings, among: Callable[[Session], Sequence[str]], seed: int) -> Fault:
+    """Answers are lost, and another writer writes the same records again before the daemon can ask about them.
+
+    ``among`` gives the paths of which it writes some.
+    """
+    chance = random.Random(seed)
+
+    def overtaken(daemon: CutDaemon) -> Mend:
+        over = threading.Event()
+        daemon.proxy.drop_answers()
+        threading.Thread(target=_write_over, args=[settings, among, chance, over], daemon=True).start()
+
+        def end() -> None:
+            over.set()
+            daemon.proxy.heal()
+
+        return end
+
+    return overtaken
+
+
+def _write_over(
+    settings: ZooKeeperSettings, among: Callable[[Session], Sequence[str]], chance: random.Random, over: threading.Event
+) -> None:
+    """Until it is over; the records are as they were, with another version and without a signature."""
+    while not over.is_set():
+        with contextlib.suppress(Stale, Unavailable), Session(settings) as session:
+            while not over.wait(0.1):
+                found = list(among(session))
+                for znode in session.get_many(chance.sample(found, min(len(found), OVERTAKEN))):
+                    if znode is not None:
+                        with contextlib.suppress(Stale):
+                            session.commit([Set(znode.path, msgspec.json.decode(unsigned(znode.data)), znode.version)])
 
 
 # -- what all daemons share --

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from nodepool_ocb.testing.disks import SmallDisk
@@ -23,12 +24,23 @@ WILD_SECONDS: Final = 6.0  # a wild script has so long
 #: What a script does every second time on its machine; in between it does nothing of the kind.
 WILD: Final[Mapping[str, str]] = {
     "fails": "exit 1",
+    "ends-as-if-out-of-time": "exit 124",
+    "ends-by-a-signal": "kill -9 $$",
     "floods-output": "yes 'and so on, and so on, and so on, and so on' | head -c 3000000; exit 1",
     "floods-attributes": "head -c 3000000 /dev/zero | tr '\\0' x | write_attribute deep/words",
     "writes-nonsense": 'head -c 100000 /dev/urandom >>"$OCB_RUN.written"',
     "never-ends": "trap '' TERM; while :; do sleep 1; done",
     "kills-its-keeper": 'read -r _ _ _ _ _ keeper _ <"${OCB_RUN%/runs/*}/current"; kill -9 "$keeper"; sleep 60',
 }
+
+
+#: Exit codes that a machine may answer; the last three are none.
+CODES: Final = ("255", "124", "-1", "256", "99999999999")
+#: A runner that takes an order and does nothing.
+LIE: Final = (
+    r'printf "\n%s READY\n" "$OCB_TOKEN"; read -r order; '
+    r'printf "\n%s DONE started finished CODE r -\n" "$OCB_TOKEN"; cat'
+)
 
 
 def wild(fleet: Fleet, nodes: Sequence[str]) -> None:
@@ -125,6 +137,33 @@ def disk_read_only(disks: Mapping[int, SmallDisk]) -> Hardship:
     return state_read_only
 
 
+def odd_codes(code: str) -> Hardship:
+    """Its runner answers each order with the end of a run that it did not begin, and with this exit code."""
+
+    def runner_lies(fleet: Fleet, machine: int) -> Mend:
+        fqdn = fleet.farm.records()[machine][0]
+        found = {file: file.read_bytes() for file in fleet.farm.state_dir(fqdn).glob("runner-*/runner")}
+        for file in found:
+            _replace(file, LIE.replace("CODE", code).encode())
+
+        def repaired() -> None:
+            for file, text in found.items():
+                _replace(file, text)
+
+        return repaired
+
+    runner_lies.__name__ = f"runner_says_{code}"
+    return runner_lies
+
+
+def _replace(file: Path, text: bytes) -> None:
+    """At once: a shell that reads the former file goes on with it."""
+    if file.parent.is_dir():
+        new = file.with_name("another")
+        new.write_bytes(text)
+        new.replace(file)
+
+
 def _nothing() -> None:
     """There is nothing to be mended."""
 
@@ -136,6 +175,7 @@ HARDSHIPS: Final[Sequence[Sequence[Hardship]]] = (
     (another_machine, *map(impostor, IMPOSTORS.values())),
     (power_failed,),
     (frozen,),
+    tuple(map(odd_codes, CODES)),
 )
 
 

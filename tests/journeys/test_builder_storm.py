@@ -1,5 +1,6 @@
 """Storms over builders: killed, frozen, cut off, their disks full or read-only, ZooKeeper's servers killed, frozen or cut off;
-their clocks are hours apart, their formats differ, records turn unreadable for a while, and two providers share a cloud.
+no thread of theirs starts, another writer comes between them and a lost answer; their clocks are hours apart, their formats
+differ, records turn unreadable for a while, and two providers share a cloud.
 What they promise holds all the time, and at the end.
 """
 
@@ -12,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
@@ -24,19 +24,17 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.clocks import skewed
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb.testing.processes import CutDaemon
-from nodepool_ocb.testing.storm import Fault, Mend, Storm
+from nodepool_ocb.testing.storm import Fault, Mend, Storm, duration, overtake, seeded
 from nodepool_ocb.testing.troubles import Unreadable
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
-from nodepool_ocb.testing.zookeeper.server import Server
 from tests.builder.fleet_of_builders import SESSION_SECONDS, BuilderFleet, spoiled
+from tests.journeys.storms import LAUNCHER, Servers, alone, can_fail, host_faults
 
 IMAGES = ("jammy", "noble", "bookworm")
 CLOUDS = {"north": "north", "south": "south", "west": "south"}  # provider → where its images lie
 HOURS = (0.0, 3.0)  # the builders' clocks are so far ahead
 FORMATS = (("raw", "tar"), ("raw", "qcow2"))  # and what they make differs
 KEEP = 2
-Servers: TypeAlias = Callable[[], Server | Ensemble]
-alone = partial(Server, fsync=False)
 CALM_SECONDS = 180.0
 
 
@@ -151,7 +149,7 @@ def misplaced(builders: BuilderFleet) -> list[str]:
 @pytest.mark.parametrize(
     ("servers", "seconds", "every_seconds"),
     [
-        pytest.param(alone, 25.0, 1.5, id="short"),
+        pytest.param(alone, 20.0, 1.5, id="short"),
         pytest.param(alone, 300.0, 3.0, id="long", marks=pytest.mark.long),
         pytest.param(Ensemble, 300.0, 3.0, id="long-ensemble", marks=pytest.mark.long),
     ],
@@ -159,7 +157,7 @@ def misplaced(builders: BuilderFleet) -> list[str]:
 def test_after_a_storm_every_promise_of_the_builders_holds(
     chroot: str, tmp_path: Path, servers: Servers, seconds: float, every_seconds: float
 ) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed, seconds = seeded(), duration(seconds)
     print(f"seed {seed}")
     with ExitStack() as mounted, servers() as server, BuilderFleet(server, chroot, tmp_path) as builders:
         disks: dict[Path, SmallDisk] = {}
@@ -170,8 +168,9 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
         for hours, formats in zip(HOURS, FORMATS, strict=True):
             diskimages = [builders.image(name, 0.5 + index, formats) for index, name in enumerate(IMAGES)]
             builder = builders.builder(
-                *diskimages, providers=providers, build_workers=2, leak_seconds=2.0, logs_apart=True
+                *diskimages, providers=providers, build_workers=2, leak_seconds=2.0, logs_apart=True, launcher=LAUNCHER
             )
+            can_fail(builder, "builder")
             builder.environment |= skewed(hours * 3600) if hours else {}
             if mountable():
                 for folder in (builder.images, builder.logs):
@@ -190,7 +189,8 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
                 asked = time.monotonic()
                 watch.ask()
 
-        more = disks_fail(disks) if disks else ()
+        more = [*host_faults(seed), overtake(builders.settings(5.0), records, seed)]
+        more += disks_fail(disks) if disks else []
         storm = Storm(builders.builders, server, seed, lasts=(0.2, 1.0, SESSION_SECONDS + 1.5), more=more)
         with spoiling:
             storm.blow(seconds, every_seconds, meanwhile)

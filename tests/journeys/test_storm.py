@@ -1,5 +1,6 @@
-"""Storms: many noderoles, and every second or so an annealer is killed, frozen or cut off, its disk is full or its key gone, or
-ZooKeeper's servers are killed, frozen or cut off; the annealers' clocks are hours apart, records turn unreadable, people
+"""Storms: many noderoles, and every second or so an annealer is killed, frozen or cut off, its disk is full or its key gone,
+its resolver, its network or its threads fail, another writer comes between it and a lost answer, or ZooKeeper's servers are
+killed, frozen or cut off; the annealers' clocks are hours apart, records turn unreadable, people
 change their minds (troubles.py), and machines lose their runs, their state and their place (hardships.py).
 
 What the machines noted must be as if nothing had happened. The seed of a storm is in its output; the same seed gives
@@ -8,63 +9,39 @@ the same faults in the same order.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
 from nodepool_ocb.testing.disks import SmallDisk, mountable
-from nodepool_ocb.testing.processes import CutDaemon
-from nodepool_ocb.testing.storm import Fault, Mend, Storm
+from nodepool_ocb.testing.storm import Storm, duration, seeded
 from nodepool_ocb.testing.troubles import Trouble, Unreadable
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
-from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import SESSION_SECONDS, Fleet
 from tests.journeys.hardships import HARDSHIPS, Hardships, destructive, disk_full, disk_read_only, wild
 from tests.journeys.history import Event as Noted
 from tests.journeys.history import in_order
 from tests.journeys.staging import PHASES, LiveRollout, document, generations, stack
+from tests.journeys.storms import CALM_SECONDS, LASTS, Servers, alone, annealers, faults, small_disks, until_calm
 from tests.journeys.troubles import (
     FLAKY,
     FLOOD,
-    KEY,
     Lives,
     Refreshing,
     chain,
     cluster,
-    disks_fail,
     key_bad,
-    key_gone,
     records,
-    wrong_clocks,
 )
 
-CALM_SECONDS = 240.0  # after the storm, until nothing is left to be done
-LASTS = (0.2, 1.0, SESSION_SECONDS + 1.5)  # seconds for which a thing stays broken
-HOURS = (0.0, 3.0, -2.0)  # the annealers' clocks are so far ahead
+LEVELS = 60  # of the grid, at most: a longer storm has longer runs
 TROUBLED = 2  # machines whose nodes are deleted and created again
 HARD = 2  # machines that lose their runs, their state and their place
 CRAMPED = 1  # machines whose state disk is full or read-only for a while
-Servers: TypeAlias = Callable[[], Server | Ensemble]
-alone = partial(Server, fsync=False)
 EXCESS = 0.02  # more starts than noderoles: runs are attached to, not run again
-
-
-def cut_machines(fleet: Fleet, seed: int) -> Fault:
-    """Every connection to some machines ends; they take new ones."""
-    chance = random.Random(seed)
-
-    def machines(_: CutDaemon) -> Mend:
-        for number in chance.sample(range(len(fleet.nodes)), k=3):
-            fleet.farm.cut(number)
-        return lambda: None
-
-    return machines
 
 
 def grid(fleet: Fleet, nodes: Sequence[str], levels: int, seconds: Sequence[float]) -> int:
@@ -84,15 +61,6 @@ def grid(fleet: Fleet, nodes: Sequence[str], levels: int, seconds: Sequence[floa
             above = {f"step-{level - 1}@{node}", f"step-{level - 1}@{beside}"} if level else set()
             fleet.bind(f"step-{level}", node, above)
     return (levels + 1) * len(nodes)
-
-
-def small_disks(stack: ExitStack, folder: Path) -> dict[Path, SmallDisk]:
-    """For the logs of each annealer that there will be, by its folder; none where disks cannot be mounted."""
-    if not mountable():
-        print("no tmpfs can be mounted here: no disk will be full")
-        return {}
-    folders = [folder / f"a{number}" for number in range(len(HOURS))]
-    return {each: stack.enter_context(SmallDisk(each / "runs", 32 << 20)) for each in folders}
 
 
 def cramped(stack: ExitStack, fleet: Fleet, nodes: Sequence[str], seed: int) -> list[Hardships]:
@@ -122,30 +90,6 @@ def troubles_on_others(stack: ExitStack, fleet: Fleet, seed: int, clustered: tup
     ]
 
 
-def annealers(fleet: Fleet) -> None:
-    """Three, whose clocks are hours apart."""
-    for _ in HOURS:
-        fleet.annealer(own_key=KEY)
-    wrong_clocks(fleet.annealers, HOURS)
-    for annealer in fleet.annealers:
-        annealer.begin()
-
-
-def faults(fleet: Fleet, disks: Mapping[Path, SmallDisk], seed: int) -> list[Fault]:
-    """Those of machines and hosts."""
-    return [cut_machines(fleet, seed), key_gone, *(disks_fail(disks) if disks else ())]
-
-
-def until_calm(fleet: Fleet, over: Callable[[], bool], seconds: float) -> None:
-    """Meanwhile those begin again that ended because ZooKeeper was not there when they began."""
-
-    def holds() -> bool:
-        fleet.revive()
-        return over()
-
-    fleet.until(holds, "nothing is left to be done", seconds)
-
-
 @pytest.mark.parametrize(
     ("servers", "machines", "levels", "seconds", "every_seconds", "clustered"),
     [
@@ -158,11 +102,11 @@ def test_after_a_storm_every_promise_holds(
     chroot: str, tmp_path: Path, servers: Servers, machines: int, levels: int, seconds: float, every_seconds: float,
     clustered: tuple[int, int],
 ) -> None:  # fmt: skip
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed, seconds = seeded(), duration(seconds)
     print(f"seed {seed}")
-    lasting = (SESSION_SECONDS + 1, 0.5, SESSION_SECONDS + 2, 1.0, 2.0)
-    if seconds > 60:
-        lasting = tuple(each * 10 for each in lasting)
+    levels = max(levels, min(round(seconds / 4), LEVELS))
+    longer = max(1.0, seconds / levels / 4)
+    lasting = [each * longer for each in (SESSION_SECONDS + 1, 0.5, SESSION_SECONDS + 2, 1.0, 2.0)]
     with ExitStack() as stack:
         disks = small_disks(stack, tmp_path)
         server = stack.enter_context(servers())
@@ -200,7 +144,7 @@ def test_after_a_storm_every_promise_holds(
 def test_after_a_storm_a_rollout_has_done_everything_once(
     chroot: str, tmp_path: Path, servers: Servers, machines: int, groups: int, seconds: float, every_seconds: float
 ) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed, seconds = seeded(), duration(seconds)
     print(f"seed {seed}")
     phases = [{**phase, "timeout_seconds": 3600.0} for phase in PHASES]
     with ExitStack() as leaving:

@@ -1,4 +1,4 @@
-"""An annealer on a host with a fault: python faulty.py ...
+"""An annealer on a host with a fault: python faulty.py ...; with FAULT_DAEMON=builder a builder.
 
 FAULT_FILE names the fault, and is empty while there is none: an errno or an EAI code of the way to a machine, or a thread that
 does not start. FAULT_ETC is a folder whose ``hosts`` and ``resolv.conf`` stand in for those of /etc. FAULT_HOST is the name of
@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from nodepool_ocb.jigs.ssh import sockets
 from nodepool_ocb.jigs.ssh.sockets import Socket
-from nodepool_ocb_annealer.main import main
+from nodepool_ocb_annealer.main import main as annealer
+from nodepool_ocb_builder.main import main as builder
 
 CLONE_NEWNS: Final = 0x00020000
 
@@ -78,4 +79,4 @@ if __name__ == "__main__":
     Socket.connect = connect  # type: ignore[method-assign, assignment]
     sockets.has_route = has_route
     threading.Thread.start = start  # type: ignore[method-assign]
-    main()
+    (builder if os.environ.get("FAULT_DAEMON") == "builder" else annealer)()
