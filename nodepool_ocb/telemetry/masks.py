@@ -17,7 +17,7 @@ import re
 import shlex
 import threading
 import urllib.parse
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -51,6 +51,10 @@ class Mask(msgspec.Struct, frozen=True):
         """Where in the data something is to be hidden: in order, and what overlaps as one."""
         return _merged(_found(self.values, data)) if self.values else []
 
+    def unfinished(self, data: bytes) -> int:
+        """Where the first value may begin that goes on behind the data; the end of the data where there is none."""
+        return _unfinished(self.values, data)
+
     def data(self, data: bytes) -> bytes:
         """The same without the values."""
         return _without(data, self.spans(data))
@@ -67,19 +71,21 @@ class Mask(msgspec.Struct, frozen=True):
 
 
 class Stream:
-    """Masks bytes that come in pieces: what may be the beginning of a value is held back until it is known."""
+    """Masks bytes that come in pieces. Only what may be the beginning of a value is held back, until more has come."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
         self._held = b""
-        self._inside = 0  # so many of the held bytes belong to a value that was hidden already
+        self._hidden: int | None = (
+            None  # so many of the held bytes belong to a value that HIDDEN was told for; 0: it ends here
+        )
 
     def take(self, data: bytes) -> bytes:
         """What can be told of all that came."""
         if not self._mask:
             return data
         self._held += data
-        return self._known_until(max(0, len(self._held) - self._mask.longest + 1))
+        return self._known_until(self._mask.unfinished(self._held))
 
     def rest(self) -> bytes:
         """What is held back, masked; it stays held."""
@@ -91,21 +97,21 @@ class Stream:
 
     def _copied(self) -> Stream:
         copy = Stream(self._mask)
-        copy._held, copy._inside = self._held, self._inside
+        copy._held, copy._hidden = self._held, self._hidden
         return copy
 
     def _known_until(self, until: int) -> bytes:
         """The held bytes up to there, masked. A value that begins before is hidden whole."""
-        parts, at = [], self._inside
+        parts, at, last = [], self._hidden or 0, self._hidden
         for start, end in self._mask.spans(self._held):
             if start >= until:
                 break
             parts.append(self._held[at:start])
-            if start > self._inside or not self._inside:
+            if last is None or start > last:
                 parts.append(HIDDEN.encode())
-            at = max(at, end)
+            at = last = max(at, end)
         parts.append(self._held[at:until])
-        self._held, self._inside = self._held[until:], max(0, at - until)
+        self._held, self._hidden = self._held[until:], None if last is None or last < until else last - until
         return b"".join(parts)
 
 
@@ -119,50 +125,128 @@ def unhidden(text: str) -> int:
 
 
 _BREAK: Final = re.compile(rb"(?<=[A-Za-z0-9+/_-])\r?\n(?=[A-Za-z0-9+/_-])")
+_LAST_BREAK: Final = re.compile(rb"(?<=[A-Za-z0-9+/_-])(\r?\n|\r)\Z")
 Spans: TypeAlias = list[tuple[int, int]]
+
+
+class _Forms:
+    """Finds texts in data: at each place the longest of them that stands there.
+
+    The cost of a search depends on the data, and hardly on the number of texts: a key has fifty lines, and each line has
+    twenty forms. Only a place that begins as one of the texts is compared, and with one text by bisection.
+    """
+
+    def __init__(self, texts: Collection[bytes]) -> None:
+        self.longest = max(map(len, texts), default=0)
+        self._groups: dict[bytes, list[bytes]] = {}  # by their first bytes; sorted
+        self._shorter: dict[bytes, bytes] = {}  # a text → the longest other one that it begins with
+        for text in sorted(texts):
+            group = self._groups.setdefault(text[:SHORTEST], [])
+            before = group[-1] if group else None
+            while before is not None and not text.startswith(before):
+                before = self._shorter.get(before)
+            if before is not None:
+                self._shorter[text] = before
+            group.append(text)
+        self._heads = {head[:length] for head in self._groups for length in range(1, SHORTEST)}
+        self._begins = re.compile(b"(?=" + b"".join(map(_one_of, zip(*self._groups, strict=True))) + b")", re.DOTALL)
+
+    def spans(self, data: bytes) -> Spans:
+        """Where the texts stand, by their beginning."""
+        found: Spans = []
+        for match in self._begins.finditer(data):
+            at = match.start()
+            if group := self._groups.get(data[at : at + SHORTEST]):
+                length = self._length(group, data, at)
+                if length:
+                    found.append((at, at + length))
+        return found
+
+    def unfinished(self, data: bytes) -> int:
+        """Where the first of the texts may begin that goes on behind the data; the end of the data where there is none."""
+        for match in self._begins.finditer(data, max(0, len(data) - self.longest + 1)):
+            at = match.start()
+            if group := self._groups.get(data[at : at + SHORTEST]):
+                rest = data[at:]
+                place = bisect.bisect_right(group, rest)
+                if place < len(group) and group[place].startswith(rest):
+                    return at
+        ends = range(max(0, len(data) - SHORTEST + 1), len(data))
+        return next((at for at in ends if data[at:] in self._heads), len(data))
+
+    def _length(self, group: Sequence[bytes], data: bytes, at: int) -> int:
+        """Of the longest text of a group that stands there, or 0: a text that stands there sorts before the data."""
+        place = bisect.bisect_right(group, data[at : at + self.longest])
+        text = group[place - 1] if place else None
+        while text is not None and not data.startswith(text, at):
+            text = self._shorter.get(text)
+        return len(text or b"")
+
+
+def _one_of(codes: Iterable[int]) -> bytes:
+    return b"[" + b"".join(b"\\x%02x" % code for code in sorted(set(codes))) + b"]"
 
 
 class _Patterns(NamedTuple):
     """What finds some values: any form of them, and base64 alone for text whose line breaks are gone."""
 
-    forms: re.Pattern[bytes]
-    base64: re.Pattern[bytes]
+    forms: _Forms
+    base64: _Forms
     longest: int  # bytes of the longest form, with the line breaks that may be in it
 
 
 @functools.lru_cache(maxsize=128)
 def _patterns(values: frozenset[str]) -> _Patterns:
-    """The longest form comes first at each place."""
     forms = {form for value in values for form in _forms(value)}
     encoded = {form for value in values for text in _texts(value) for form in _base64(text.encode(*UTF))}
-    longest = max((len(form) for form in forms), default=0)
     cut = max((len(form) + BREAK_BYTES * (1 + len(form) // SHORTEST_LINE) for form in encoded), default=0)
-    return _Patterns(_any_of(forms), _any_of(encoded), max(longest, cut))
-
-
-def _any_of(forms: Collection[bytes]) -> re.Pattern[bytes]:
-    ordered = sorted(forms, key=lambda form: (-len(form), form))
-    return re.compile(b"(?=(" + b"|".join(map(re.escape, ordered)) + b"))")
+    found = _Forms(forms)
+    return _Patterns(found, _Forms(encoded), max(found.longest, cut))
 
 
 def _found(values: frozenset[str], data: bytes) -> Spans:
     """Where any form of the values stands; base64 also where it is cut into lines."""
     patterns = _patterns(values)
-    found = [match.span(1) for match in patterns.forms.finditer(data)]
+    found = patterns.forms.spans(data)
+    if joined := _joined(data):
+        found += [(joined.place(start), joined.place(end - 1) + 1) for start, end in patterns.base64.spans(joined.data)]
+    return found
+
+
+def _unfinished(values: frozenset[str], data: bytes) -> int:
+    """Where the first form of the values may begin that goes on behind the data."""
+    patterns = _patterns(values)
+    first = patterns.forms.unfinished(data)
+    begun = _LAST_BREAK.sub(b"", data)  # the next byte says whether base64 goes on behind it
+    if len(begun) == len(data) and b"\n" not in data:
+        return first
+    joined = _joined(begun) or _Joined(begun, [0], [0])
+    at = patterns.base64.unfinished(joined.data)
+    return min(first, joined.place(at)) if at < len(joined.data) else first
+
+
+class _Joined(NamedTuple):
+    """Data without the line breaks that may be in base64."""
+
+    data: bytes
+    starts: list[int]  # of each line, before they were joined
+    places: list[int]  # of each line, in what was joined
+
+    def place(self, at: int) -> int:
+        """Where a byte of it was before."""
+        line = bisect.bisect_right(self.places, at) - 1
+        return self.starts[line] + at - self.places[line]
+
+
+def _joined(data: bytes) -> _Joined | None:
+    """None where there is no such break."""
     breaks = [match.span() for match in _BREAK.finditer(data)] if b"\n" in data else []
     if not breaks:
-        return found
+        return None
     starts, ends = [0, *(end for _, end in breaks)], [*(start for start, _ in breaks), len(data)]
     lines = list(zip(starts, ends, strict=True))
-    joined = b"".join(data[start:end] for start, end in lines)
-    places = list(itertools.accumulate((end - start for start, end in lines), initial=0))[:-1]
-
-    def place(at: int) -> int:
-        line = bisect.bisect_right(places, at) - 1
-        return starts[line] + at - places[line]
-
-    cut = (match.span(1) for match in patterns.base64.finditer(joined))
-    return found + [(place(start), place(end - 1) + 1) for start, end in cut]
+    places = itertools.accumulate((end - start for start, end in lines[:-1]), initial=0)
+    return _Joined(b"".join(data[start:end] for start, end in lines), starts, list(places))
 
 
 def _merged(spans: Spans) -> Spans:

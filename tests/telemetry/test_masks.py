@@ -9,6 +9,7 @@ import logging
 import re
 import shlex
 import subprocess
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -134,6 +135,41 @@ def test_however_output_is_cut_into_pieces_it_is_masked_as_a_whole(words: list[s
         at = max(at, cut)
         assert known + stream.rest() == mask.data(whole[:at])
     assert known + stream.end() == mask.data(whole)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.sampled_from(["", "\n", "\r\n"]))
+def test_base64_in_lines_is_masked_as_a_whole_however_it_is_cut(cuts: list[int], end: str) -> None:
+    mask = Mask(frozenset({"a-secret-of-some-length", "zz"}))
+    encoded = base64.b64encode(b"user:a-secret-of-some-length@host").decode()
+    whole = f"x\n{end.join(encoded[at : at + 11] for at in range(0, len(encoded), 11))}\nmore".encode()
+    stream, known, at = Stream(mask), b"", 0
+    for cut in [*cuts, len(whole)]:
+        known += stream.take(whole[at : at + cut])
+        at = min(len(whole), at + cut)
+        assert known + stream.rest() == mask.data(whole[:at])
+    assert known + stream.end() == mask.data(whole)
+
+
+def _key(lines: int) -> str:
+    return "".join(f"A{line:063d}\n" for line in range(lines))
+
+
+def test_a_stream_holds_back_only_what_may_begin_a_value() -> None:
+    """A log that is followed shows a line when it comes, also beside a long secret."""
+    stream = Stream(Mask(frozenset({_key(50)})))
+    assert stream.take(b"a line of the script\n") == b"a line of the script\n"
+    assert stream.take(b"A000") == b""
+    assert stream.take(b"!") == b"A000!"
+
+
+def test_the_cost_of_a_mask_hardly_depends_on_the_length_of_its_values() -> None:
+    mask = Mask(frozenset({_key(500)}))
+    began = time.process_time()
+    stream = Stream(mask)
+    for _ in range(4000):
+        assert stream.take(b"line of a script\n")
+    assert mask.text(f"{'a line of a script ' * 8000}{_key(3)}").count(HIDDEN) == 3
+    assert time.process_time() - began < 5, "5 s; it was above 60 s, and now it is 0.5 s"
 
 
 def test_a_log_and_a_tail_have_no_secret_that_came_in_two_reads(tmp_path: Path) -> None:
