@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from nodepool_ocb.engine.acting.backoff import backoff_left
 from nodepool_ocb.model import paths
+from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb.testing.processes import CutDaemon
@@ -18,6 +20,7 @@ from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.annealer.machines import faulty
 from tests.journeys.fleet import SESSION_SECONDS, Fleet
+from tests.journeys.person import Person
 from tests.journeys.troubles import KEY, disks_fail, key_gone, records, wrong_clocks
 
 Servers: TypeAlias = Callable[[], Server | Ensemble]
@@ -25,6 +28,7 @@ alone = partial(Server, fsync=False)
 CALM_SECONDS: Final = 240.0  # after the storm, until nothing is left to be done
 LASTS: Final = (0.2, 1.0, SESSION_SECONDS + 1.5)  # seconds for which a thing stays broken
 HOURS: Final = (0.0, 3.0, -2.0)  # the annealers' clocks are so far ahead
+SOON_SECONDS: Final = 5.0  # a pause that is awaited
 LAUNCHER: Final = (faulty.__file__,)
 RESOLVER: Final = ("EAI_AGAIN", "EAI_FAIL", "EAI_SYSTEM", "EAI_NONAME")
 THREADS: Final = ("no thread", "no timer")
@@ -93,4 +97,16 @@ def until_calm(fleet: Fleet, over: Callable[[], bool], seconds: float) -> None:
         fleet.revive()
         return over()
 
-    fleet.until(holds, "nothing is left to be done", seconds)
+    try:
+        fleet.until(holds, "nothing is left to be done", seconds)
+    except AssertionError as late:
+        left = {name: fleet.record(name) for name in fleet.unfinished()}
+        raise AssertionError(f"{late}, but {left}, and at work: {fleet.at_work()}") from None
+
+
+def hurry(fleet: Fleet, person: Person) -> None:
+    """A person lets each noderole run now that waits for its next attempt: the pauses grow with each run that a fault costs."""
+    now = fleet.session.now()
+    for vertex in tree.load(fleet.session).vertices():
+        if backoff_left(vertex.record, now) > SOON_SECONDS:
+            person.does("noderole", "retry", vertex.name)

@@ -24,8 +24,9 @@ from tests.journeys.fleet import SESSION_SECONDS, Fleet
 from tests.journeys.hardships import HARDSHIPS, Hardships, destructive, disk_full, disk_read_only, wild
 from tests.journeys.history import Event as Noted
 from tests.journeys.history import in_order
+from tests.journeys.person import Person
 from tests.journeys.staging import PHASES, LiveRollout, document, generations, stack
-from tests.journeys.storms import CALM_SECONDS, LASTS, Servers, alone, annealers, faults, small_disks, until_calm
+from tests.journeys.storms import CALM_SECONDS, LASTS, Servers, alone, annealers, faults, hurry, small_disks, until_calm
 from tests.journeys.troubles import (
     FLAKY,
     FLOOD,
@@ -122,7 +123,13 @@ def test_after_a_storm_every_promise_holds(
             for trouble in troubles:
                 going_on.enter_context(trouble)
             storm.blow(seconds, every_seconds, fleet.revive)
-        until_calm(fleet, lambda: not fleet.unfinished() and not fleet.at_work(), CALM_SECONDS)
+        with Person(fleet.hosts) as person:
+
+            def done() -> bool:
+                hurry(fleet, person)
+                return not fleet.unfinished() and not fleet.at_work()
+
+            until_calm(fleet, done, CALM_SECONDS)
         assert all(annealer.running() for annealer in fleet.annealers), "nobody gave up"
         starts = {noderole: each for noderole, each in fleet.starts().items() if noderole.partition("@")[2] in steady}
         print(
