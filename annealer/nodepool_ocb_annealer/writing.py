@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.daemon.workers import WorkerQueue
-from nodepool_ocb.errors import OcbError, Stale
+from nodepool_ocb.errors import OcbError, Stale, Unknown
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create
 from nodepool_ocb.store.cache import Cache
@@ -32,7 +33,8 @@ class Writing:
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:
         """Commit; ``then(refused)`` is called in a later turn, with the cache brought up to date.
 
-        A refusal makes the cache read again all that the changes name. A lost answer is settled before ``then`` is called.
+        A refusal makes the cache read again all that the changes name. A lost answer is settled before ``then`` is called;
+        without a thread for that, ``then`` gets Unknown.
         """
         assert self._turns.here(), "decisions are made on the turn thread"
         if changes:
@@ -50,7 +52,9 @@ class Writing:
     ) -> None:
         if isinstance(answer, Doubt):
             doubt = answer
-            self._doubts.ask(lambda: self._settled(doubt), lambda found: self._answered(changes, found, then, what))
+            settled = partial(self._answered, changes, then=then, what=what)
+            if not self._doubts.ask(partial(self._settled, doubt), settled):
+                settled(Unknown(f"{doubt}; this host has no thread to read what was written"))
         elif isinstance(answer, OcbError):
             self._cache.refused(changes)
             if isinstance(answer, Stale):

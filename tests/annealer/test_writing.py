@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from nodepool_ocb.errors import OcbError, Unknown
+from nodepool_ocb.model.records import Check
+from nodepool_ocb.store.client.doubts import Doubt
+from nodepool_ocb.store.client.outcome import Sending
 from nodepool_ocb_annealer.writing import Writing
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_only_the_turn_thread_may_write(elsewhere: bool) -> None:
     here = threading.get_ident()
-    turns: Any = SimpleNamespace(here=lambda: threading.get_ident() == here)
+    turns: Any = SimpleNamespace(here=lambda: threading.get_ident() == here, post=lambda call: call())
     unused: Any = SimpleNamespace()
     raised: list[str] = []
 
@@ -31,3 +35,22 @@ def test_only_the_turn_thread_may_write(elsewhere: bool) -> None:
     else:
         send()
     assert raised == (["decisions are made on the turn thread"] if elsewhere else [])
+
+
+def test_a_lost_answer_is_unknown_where_no_thread_can_settle_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its claim would be held for ever if the transaction had no end."""
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    changes = [Check("/ocb/structure", 3)]
+    doubt = Doubt("the answer was lost", Sending(changes, [b""], 7))
+    turns: Any = SimpleNamespace(here=lambda: True, post=lambda call: call())
+    session: Any = SimpleNamespace(commit_soon=lambda _, done: done(doubt))
+    read_again: list[Any] = []
+    cache: Any = SimpleNamespace(expect=lambda _: None, refused=read_again.append)
+    heard: list[OcbError | None] = []
+    monkeypatch.setattr(threading.Thread, "start", full)
+    Writing(session, cache, turns).send(list(changes), heard.append, "a claim")
+    assert [type(each) for each in heard] == [Unknown]
+    assert read_again == [changes], "what it names is read again"
