@@ -80,6 +80,13 @@ class Fitness:
         if certain:
             self._certain.add(fqdn)
 
+    def forget(self, fqdn: str) -> None:
+        """The node is asked no more: a fault met at it can never be repeated there, and its name may come again."""
+        for known in (self._unable, self._refuted, self._refusing, self._refusals):
+            known.pop(fqdn, None)
+        self._certain.discard(fqdn)
+        self._apart.discard(fqdn)
+
     def unreached(self) -> None:
         """It asked, and a machine did not answer: so it has what it takes to ask."""
         self._lack = None

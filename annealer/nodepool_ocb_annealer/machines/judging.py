@@ -132,7 +132,9 @@ class Judging:
             self._suspected[fqdn] = reason
 
     def heed(self, fqdn: str, view: NodeView | None) -> None:
-        """See what became of our suspicion, if we have one."""
+        """See what became of our suspicion, if we have one; a node that is asked no more tells nothing of this host."""
+        if view is None or not probed(view, self._context.session.now()):
+            self.standing.forget(fqdn)
         reason = self._suspected.get(fqdn)
         node = view.record if view is not None else None
         if reason is None or (node is not None and node.suspicion is not None):

@@ -88,6 +88,18 @@ def test_a_node_that_alone_cannot_be_asked_makes_one_trouble() -> None:
 REFUSED = "authenticate: as root: Authentication failed"
 
 
+def test_a_node_that_is_asked_no_more_makes_no_trouble_and_its_name_begins_anew() -> None:
+    standing = proven()
+    standing.unable("n1", "resolve: Temporary failure in name resolution", certain=True)
+    standing.forget("n1")
+    assert (standing.trouble, standing.failing) == (None, None)
+    standing.unable("n1", "connect: Operation not permitted", certain=True)
+    standing.well("n2")
+    standing.forget("n1")
+    standing.unable("n1", "connect: Operation not permitted", certain=True)
+    assert standing.trouble is not None, "it is another machine than the one that was left apart"
+
+
 def refused(standing: Fitness, fqdn: str) -> bool:
     """Whether it may be our own fault, as far as that is known now."""
     standing.refused(fqdn, REFUSED)
