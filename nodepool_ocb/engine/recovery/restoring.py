@@ -51,9 +51,14 @@ def _refuse(world: World) -> None:
 
 
 def _pause(world: World, by: str, reason: str | None, now: float) -> list[Change]:
-    if aside.pauses(world, SYSTEM, now):
+    before = world.paused.get(SYSTEM)
+    if not aside.holds(before, now):
+        return aside.pause(world, SYSTEM, by, reason, now, None)
+    if before.until is None:
         return []  # for a reason that stays
-    return aside.pause(world, SYSTEM, by, reason, now, None)
+    stored = world.deployments[SYSTEM]  # a pause that ends by itself would end before a person has looked
+    lasting = replace(stored.record, pause=replace(before, until=None))
+    return [Set(paths.deployment(SYSTEM), lasting, stored.version)]
 
 
 def _structure(world: World, number: int, ids: int) -> list[Change]:

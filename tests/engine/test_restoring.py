@@ -1,0 +1,33 @@
+"""The pause with which a restoring begins."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.recovery import restoring
+from nodepool_ocb.engine.world import Stored
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.records import Deployment, Set, Structure
+from tests.engine.worlds import world
+
+NOW = 2e9
+
+
+def pauses(before: Aside | None) -> list[Aside | None]:
+    """What the first transaction writes as the pause of everything."""
+    made = world()
+    made.annealers.clear()
+    made.put_structure(Stored(Structure(), 0))
+    stored = made.deployments["system"]
+    made.put_deployment("system", Stored(replace(stored.record, pause=before), stored.version))
+    first = next(restoring.restored(made, NOW, "ann", "an old copy"))
+    mine = [each for each in first if isinstance(each, Set) and each.path == paths.deployment("system")]
+    return [each.data.pause for each in mine if isinstance(each.data, Deployment)]
+
+
+def test_everything_is_paused_until_a_person_resumes_it() -> None:
+    assert [each and (each.by, each.until) for each in pauses(None)] == [("ann", None)]
+    assert pauses(Aside(by="bob", reason="power", since=1.0)) == [], "a pause without an end stays"
+    brief = Aside(by="bob", reason="power", since=1.0, until=NOW + 60)
+    assert pauses(brief) == [replace(brief, until=None)], "nothing begins by itself when its time is up"
