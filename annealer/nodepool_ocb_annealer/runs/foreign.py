@@ -106,7 +106,8 @@ def _append(order: Order, lines: list[str]) -> None:
     with contextlib.suppress(OSError):
         order.log.parent.mkdir(parents=True, exist_ok=True)
         with open(order.log, "ab", opener=_private) as file:
-            file.write(text.encode(errors="backslashreplace")[: order.log_bytes])
+            room = max(0, order.log_bytes - file.tell())  # a run that goes on raising is tried again and again
+            file.write(text.encode(errors="backslashreplace")[:room])
 
 
 def _private(path: str, flags: int) -> int:
