@@ -105,7 +105,9 @@ def _syntax(error: yaml.YAMLError, text: str) -> Fault:
     if mark is not None and text[mark.index : mark.index + 1] == "\t":
         return Fault(mark.line + 1, "is not YAML: a tab; use spaces")
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    context = getattr(error, "context", None)
+    context, began = getattr(error, "context", None), getattr(error, "context_mark", None)
+    if context and mark and began is not None and began.line != mark.line:
+        context += f" that begins in line {began.line + 1}"
     return Fault(mark.line + 1 if mark else 1, f"is not YAML: {problem}" + (f" {context}" if context else ""))
 
 

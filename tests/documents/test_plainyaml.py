@@ -218,6 +218,11 @@ def test_a_tab_is_called_a_tab(text: str, line: int) -> None:
     assert fault.line == line
 
 
+def test_the_line_in_which_an_open_bracket_stands_is_named() -> None:
+    (fault,) = parse("a:\n  b: [1, 2\nc: 3\n").faults
+    assert (fault.line, fault.text.split("while")[1]) == (3, " parsing a flow sequence that begins in line 2")
+
+
 def test_the_last_value_of_a_key_counts_for_who_asks_for_it() -> None:
     text = "a: {x: 1, y: [1,\n2]}\na:\n  x: 3\nb: 1\nb: 1\n"
     (parsed,) = parse_all(text, last=True)
