@@ -99,9 +99,10 @@ def delete(name: str, yes: bool, dry_run: bool) -> None:
     def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
         yield roles.deletion(world, roles.of_barclamp(world, name))
 
-    if not dry_run:
-        confirm(f"delete every role of barclamp {name}", yes)
     with session.session() as opened:
+        going = roles.of_barclamp(session.load(opened), name)
+        if not dry_run:
+            confirm(f"delete every role of barclamp {name} ({', '.join(going)})", yes)
         changes = session.change(opened, decide, dry_run)
     session.report(changes, dry_run)
 

@@ -48,8 +48,9 @@ def delete(role: str, yes: bool, dry_run: bool) -> None:
         role_of(world, role)
         yield roles.deletion(world, [role])
 
-    if not dry_run:
-        confirm(f"delete role {role}", yes)
     with session.session() as opened:
+        role_of(session.load(opened), role)
+        if not dry_run:
+            confirm(f"delete role {role}", yes)
         changes = session.change(opened, decide, dry_run)
     session.report(changes, dry_run)

@@ -48,7 +48,7 @@ def parse(address: str) -> tuple[str, int]:
 def _port(text: str, address: str) -> int:
     found = ranges.port(text)
     if found is None:
-        raise ValueError(f"address {address!r}: {text!r} is no port")
+        raise ValueError(f"address {address!r}: {text!r} is no port; write a number from 1 to 65535")
     return found
 
 

@@ -150,12 +150,21 @@ def _ways(driver: Driver, deployment: str) -> str:
 # -- its end --
 
 
+def _ending(what: str, name: str) -> str:
+    """The command that takes ``name`` out of its deployment."""
+    if what == "node":
+        return f"nodepool-ocb node move {name} DEPLOYMENT, or nodepool-ocb node delete {name}"
+    return f"nodepool-ocb {'noderole unbind' if what == 'noderole' else 'deployment delete'} {name}"
+
+
 def deletable(world: World, name: str) -> None:
     """Raises NotFound, or Conflict while anything (may) belong to the deployment, or a rollout of it is under way."""
     unreadable.refuse_end_of(world, name)
     of(world, name)
     if name == SYSTEM:
-        raise Conflict("deployment system cannot be deleted")
+        raise Conflict(
+            "deployment system cannot be deleted: every cluster has it, and all other deployments are below it"
+        )
     children = sorted(each for each, stored in world.deployments.items() if stored.record.parent == name)
     own = {view.name for view in of_tasks(world, name)}
     views = (view for view in world.nodes.values() if view.name not in own)
@@ -165,7 +174,7 @@ def deletable(world: World, name: str) -> None:
     for what, there in (("deployment", children), ("node", nodes), ("noderole", bound)):
         if there:
             more = f" and {len(there) - 1} more" if len(there) > 1 else ""
-            raise Conflict(f"deployment {name} still holds {what} {there[0]}{more}; move or remove them first")
+            raise Conflict(f"deployment {name} still holds {what} {there[0]}{more}; first: {_ending(what, there[0])}")
     for driver in DRIVERS:
         pointer = driver.pointers(world).get(name)
         if pointer is not None and not pointer.record.over:

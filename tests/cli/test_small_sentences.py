@@ -22,6 +22,10 @@ from tests.fixtures.commands import Ocb
         ("deployment create lab", "deployment lab exists already; nodepool-ocb deployment show lab"),
         ("node show n01.example.com", "did you mean `n1.example.com`?"),
         ("image build jammy", "a builder makes those of its nodepool.yaml known; start one"),
+        ("role delete midle", "role midle does not exist; did you mean `middle`?"),
+        ("barclamp delete nix", "barclamp nix does not exist"),
+        ("node create n9.example.com --address 127.0.0.1:ssh", "'ssh' is no port; write a number from 1 to 65535"),
+        ("man {list}/x", "list.yaml/x cannot be written: Not a directory; give another DIRECTORY"),
         ("rollout check {list}", "the document must be a mapping, and is a list"),
     ],
 )

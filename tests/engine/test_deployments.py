@@ -51,13 +51,15 @@ def test_turning_writes_the_version_that_was_judged_and_nothing_where_it_is_so_a
 def test_what_still_belongs_to_a_deployment_is_named_and_counted(world: World) -> None:
     deployments.deletable(world, "lab")
     world.put_node("a.example.com", Node(deployment="lab"), 0)
-    with pytest.raises(Conflict, match=r"still holds node a\.example\.com; move"):
+    with pytest.raises(
+        Conflict, match=r"still holds node a\.example\.com; first: nodepool-ocb node move a\.example\.com"
+    ):
         deployments.deletable(world, "lab")
     for name in ("b", "c"):
         world.put_node(f"{name}.example.com", Node(deployment="lab"), 0)
-    with pytest.raises(Conflict, match=r"still holds node a\.example\.com and 2 more; move"):
+    with pytest.raises(Conflict, match=r"still holds node a\.example\.com and 2 more; first: nodepool-ocb node move"):
         deployments.deletable(world, "lab")
-    with pytest.raises(Conflict, match="cannot be deleted"):
+    with pytest.raises(Conflict, match="cannot be deleted: every cluster has it"):
         deployments.deletable(world, "system")
 
 

@@ -13,6 +13,7 @@ import click
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.views.view import View
 
 if TYPE_CHECKING:
@@ -34,10 +35,13 @@ def command(directory: Path) -> None:
     DIRECTORY is made where it is missing; without one it is /usr/local/share/man/man1. Then `man nodepool-ocb` shows the
     first, and `man nodepool-ocb-node-bind` that of `node bind`.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     made = list(_pages())
-    for page in made:
-        (directory / page.file).write_text(page.text)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for page in made:
+            (directory / page.file).write_text(page.text)
+    except OSError as error:
+        raise Invalid(f"{error.filename} cannot be written: {error.strerror}; give another DIRECTORY") from error
     document = Written(str(directory), tuple(page.name for page in made))
     output.text(document, f"{len(made)} pages in {directory}; man nodepool-ocb shows the first")
 

@@ -16,7 +16,7 @@ from nodepool_ocb.cli.kit.options import unknown
 from nodepool_ocb.cli.rollouts import stages
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.acting.annealers import START
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, LockOwner
 from nodepool_ocb.rollout.records import Decision, Rollout
@@ -152,7 +152,12 @@ def steer(opened: Session, key: Key, ask: Callable[[Rollout], Sequence[Decision]
     asked: list[Decision] = []
 
     def decide(rollout: Rollout) -> Sequence[Decision]:
-        asked[:] = ask(rollout)
+        try:
+            asked[:] = ask(rollout)
+        except Conflict as refused:
+            if str(key) in str(refused):
+                raise
+            raise Conflict(f"{refused}; look at it: nodepool-ocb rollout show {key}") from None
         return asked
 
     def joined(rollout: Rollout) -> Sequence[Change]:

@@ -35,7 +35,7 @@ def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[s
     if jigs is not None and definition.jig not in jigs:
         raise Conflict(
             f"role {role}{wanted_by} needs jig {definition.jig}, which no annealer has;"
-            " install what brings it, or start an annealer that has it"
+            " install the package that brings it on the host of an annealer, and restart that annealer"
         )
     assert draft.view.record is not None, "a node that is bound to exists, or is about to"
     if draft.view.record.virtual and definition.jig not in MACHINELESS:

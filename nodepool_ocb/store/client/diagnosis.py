@@ -17,11 +17,11 @@ def why(error: BaseException) -> str:
     """What went wrong; ``error`` is kazoo's, and what it came of is its context.
 
     >>> why(ConnectionRefusedError(111, "Connection refused"))
-    'connection refused: nobody listens there; is it up?'
+    'connection refused: no server listens there; is it up, and is zookeeper.hosts right?'
     """
     cause = cause_of(error)
     if isinstance(cause, ConnectionRefusedError):
-        return "connection refused: nobody listens there; is it up?"
+        return "connection refused: no server listens there; is it up, and is zookeeper.hosts right?"
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {cause.verify_message}; check zookeeper.tls.ca and the server's certificate"
     if isinstance(cause, ssl.SSLError):

@@ -337,7 +337,9 @@ def test_cancel_takes_back_what_has_not_begun(started: Session, ask: Ask, ocb: O
     assert "the power goes" in result.stderr
     assert driver.run().head.state is RolloutState.CANCELLED
     assert set(states(started).values()) == {State.PROPOSED}
-    assert ocb("rollout", "cancel").exit_code == 4
+    again = ocb("rollout", "cancel")
+    assert again.exit_code == 4
+    assert f"look at it: nodepool-ocb rollout show {FIRST}" in again.stderr
     assert "the power goes" in ask("rollout", "show")["finish"]
 
 
