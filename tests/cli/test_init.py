@@ -27,7 +27,7 @@ VERBS = [
     "deployment list", "deployment show x", "deployment create x", "deployment commit x", "node list",
     "node create n1.example.com", "node show n1.example.com", "noderole list", "noderole retry --failed", "role list",
     "rollout list", "image list", "image show x", "image build x", "upload list", "daemon list", "lock list", "graph",
-    "config check", "acl init", "acl check", "record show /ocb/roles/x", "history", "events -f", "secret list",
+    "config check", "acl init", "acl check", "record show /ocb/roles/x", "restored", "history", "events -f", "secret list",
     "tasks list", "tasks plan --deployment x", "tasks run --deployment x", "tasks history x",
     f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}", "export", f"apply -f {Path(__file__).parent / 'site.yaml'}",
 ]  # fmt: skip
