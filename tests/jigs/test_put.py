@@ -248,6 +248,20 @@ def test_a_directory_without_a_mode_keeps_its_own(bench: Bench, place: Path) -> 
     assert facts(place / "d")[0] == 0o711
 
 
+def test_a_target_that_begins_with_a_dash_is_no_option(bench: Bench, place: Path) -> None:
+    assert bench.run(f"{HEAD}put_link {place}/l -t\n") == (0, f"linked {place}/l to -t\n")
+    assert os.readlink(place / "l") == "-t"
+
+
+def test_what_a_killed_run_left_of_one_file_goes_and_not_what_another_file_writes(bench: Bench, place: Path) -> None:
+    left, other = place / f".ocb-a.{'0' * 16}", place / f".ocb-a.conf.{'0' * 16}"
+    left.touch()
+    other.touch()
+    assert bench.run(f"{HEAD}echo x | put {place}/a\n") == (0, f"wrote {place}/a\n")
+    assert (left.exists(), other.exists()) == (False, True)
+    other.unlink()
+
+
 def test_a_link_leads_where_the_role_says(bench: Bench, place: Path) -> None:
     script = f"{HEAD}put_link {place}/l /some/where\n"
     for damage in (lambda: None, lambda: replaced(place / "l", "/else/where"), lambda: (place / "l").write_text("x")):

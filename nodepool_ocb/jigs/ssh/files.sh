@@ -93,7 +93,7 @@ ocb_make() ( # PATH MODE OWNER COMMAND...: makes the file anew in the present di
   ocb_path=$1 ocb_name=${1##*/} ocb_mode=$2 ocb_owner=$3
   shift 3
   trap 'exit 143' TERM
-  rm -f "./.ocb-$ocb_name."* 2>/dev/null # of a run that was killed
+  rm -f "./.ocb-$ocb_name."???????????????? # of a run that was killed: of this FILE alone, by the length of ocb_random
   ocb_new=./.ocb-$ocb_name.$(ocb_random)
   [ ${#ocb_name} -lt 200 ] || ocb_new=./.ocb-$(ocb_random)
   trap 'rm -f "$ocb_new"' EXIT
@@ -260,6 +260,6 @@ ocb_tie() ( # PATH TARGET: makes the link anew in the present directory
   ocb_new=./.ocb-$(ocb_random)
   trap 'exit 143' TERM
   trap 'rm -f "$ocb_new"' EXIT
-  ln -s "$2" "$ocb_new" && ocb_rename "$ocb_new" "$ocb_last" || ocb_refuse "cannot write $1"
+  ln -s -- "$2" "$ocb_new" && ocb_rename "$ocb_new" "$ocb_last" || ocb_refuse "cannot write $1"
   trap - EXIT
 )
