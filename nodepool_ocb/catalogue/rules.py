@@ -67,6 +67,13 @@ def loose_ends(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
                     or "; until its barclamp is imported, this role cannot be bound"
                 )
                 yield Finding(name, "requires", need, f"requires {need}, which is not known{hint}")
+        for below in role.attaches:
+            if below not in catalogue:
+                hint = (
+                    did_you_mean(below, catalogue, present=role.attaches)
+                    or "; it depends on this role as soon as its barclamp is imported"
+                )
+                yield Finding(name, "attaches", below, f"attaches to {below}, which is not known{hint}")
         for wanted in role.wants_attribs:
             if wanted not in declared:
                 hint = (

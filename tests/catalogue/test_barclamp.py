@@ -142,6 +142,11 @@ def test_a_wrong_role_is_refused_with_a_sentence_and_the_others_are_taken(
         ("requires: [later]", "3: @.requires[0]: requires later, which is not known; until"),
         ("requires: [good, god]", "3: @.requires[1]: requires god, which is not known; until"),
         ("requires: [god]", "3: @.requires[0]: requires god, which is not known; did you mean `good`?"),
+        (
+            "attaches: [later]",
+            "3: @.attaches[0]: attaches to later, which is not known; it depends on this role as soon",
+        ),
+        ("attaches: [god]", "3: @.attaches[0]: attaches to god, which is not known; did you mean `good`?"),
         ("wants-attribs: [x]", "3: @.wants-attribs[0]: wants attribute x, which no known role declares"),
         ("requires: [good], conflicts: [good]", "3: @.requires[0]: depends on good and conflicts with it"),
         ("requires: [good], provides: [good]", "3: @.provides[0]: depends on good, and one of them stands in"),
