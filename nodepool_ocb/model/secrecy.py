@@ -20,6 +20,7 @@ HIDDEN: Final = "(secret)"
 PREFIX: Final = "NODEPOOL_OCB_SECRET_"  # of the variables that an annealer reads
 LONGEST_NAMED: Final = 120  # characters of a reference in a message
 
+_BLAME: Final = "secret "
 _ENCRYPTED: Final = re.compile(r"enc:(?P<key>[0-9a-f]{8}):(?P<id>[0-9a-f]{16}):(?P<token>[A-Za-z0-9_=-]+)")
 _REFERENCE: Final = re.compile(
     r"file:/[^\x00-\x1f\x7f]+|env:[A-Za-z_][A-Za-z0-9_]*|vault:[^\x00-\x20\x7f#]+#[^\x00-\x20\x7f#]+"
@@ -157,3 +158,17 @@ def hidden(value: Any) -> Any:
 def noted(value: Any) -> Any:
     """The same as far as values are told apart: of what is encrypted its id, whatever the key."""
     return replaced(value, lambda _, text: {KEY: f"enc:{parts[1]}" if (parts := encrypted(text)) else text})
+
+
+def blame(place: str) -> str:
+    """How a reason begins that blames the secret at a place."""
+    return f"{_BLAME}{place}"
+
+
+def blamed(reason: str) -> bool:
+    """Whether a reason blames a secret.
+
+    >>> blamed(f"{blame('a/b')}: it cannot be read"), blamed("jig acme raised")
+    (True, False)
+    """
+    return reason.startswith(_BLAME)

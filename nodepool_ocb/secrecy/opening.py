@@ -75,7 +75,7 @@ class Secrets:
         Whatever else one text raises is said of it, and of nothing else. OSError and MemoryError are this host's.
         """
         refers = not text.startswith("enc:")
-        name = f"secret {place} ({secrecy.shown(text)})" if refers else f"secret {place}"
+        name = f"{secrecy.blame(place)} ({secrecy.shown(text)})" if refers else secrecy.blame(place)
         try:
             value = references.resolve(self._settings, text) if refers else self.keys().decrypt(place, text)
             if not hideable(value):

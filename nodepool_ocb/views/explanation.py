@@ -17,6 +17,7 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.readiness import Code, Reason, why_not
 from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Run, State
 from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.blockers import Kind
@@ -120,7 +121,9 @@ def _of_attempt(vertex: Vertex) -> Iterator[Reason]:
     record, name = vertex.record, vertex.name
     if record.state in (State.TODO, State.TRANSITION) and record.reason and vertex.node.claim is None:
         text = f"it may start at any moment; the newest attempt ended with: {record.reason}"
-        advice = f"mend that; a secret that is named is set anew by: nodepool-ocb noderole set {name} PATH=-"
+        advice = "mend that; the next attempt comes by itself"
+        if secrecy.blamed(record.reason):
+            advice += f"; the secret is set anew by: nodepool-ocb noderole set {name} PATH=-"
         yield Reason(Code.GIVEN_BACK, name, record.since, text, advice)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.engine.readiness import Code
 from nodepool_ocb.model.records import Node, NodeRole, Run, State
@@ -92,3 +93,17 @@ def test_of_what_may_start_it_is_said_how_the_newest_attempt_ended(state: State)
     (reason,) = explain(world, vertex, now=9.0).reasons
     assert (reason.code, reason.subject) == (Code.GIVEN_BACK, "r0@n")
     assert "ended with: bang" in reason.text
+    assert reason.advice == "mend that; the next attempt comes by itself"
+
+
+def test_a_secret_is_named_only_where_it_ended_the_attempt() -> None:
+    world = chain(1, State.TODO)
+    vertex = world.vertex("r0@n")
+    assert vertex is not None
+    world.put_noderole("n", "r0", replace(vertex.record, reason="secret a/b: no key of this file opens it"))
+    vertex = world.vertex("r0@n")
+    assert vertex is not None
+    assert (
+        "the secret is set anew by: nodepool-ocb noderole set r0@n PATH=-"
+        in explain(world, vertex, 9.0).reasons[0].advice
+    )
