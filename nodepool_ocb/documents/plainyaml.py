@@ -25,6 +25,7 @@ ALIASES: Final = 100
 TWICE: Final = 100  # keys of which the last counts
 NODES: Final = 100_000
 LONGEST_INT: Final = 300  # characters; about as large as the largest float
+LARGEST_INT: Final = 10 ** (LONGEST_INT - 1)  # with a sign it is as long
 
 Key: TypeAlias = tuple[str | int, ...]
 
@@ -280,7 +281,9 @@ class _Reader:
         if text in _WORDS:
             return _WORDS[text]
         if _INT.fullmatch(text):
-            return int(text, 0) if len(text) <= LONGEST_INT else self._too_large(event, key)
+            number = int(text, 0) if len(text) <= LONGEST_INT else None
+            # written again, a hexadecimal number is longer
+            return number if number is not None and abs(number) < LARGEST_INT else self._too_large(event, key)
         if _BEYOND_JSON.fullmatch(text):
             self._note(event, key, f"{text} is not a number in JSON; quote it if it is text")
         elif _FLOAT.fullmatch(text):

@@ -67,6 +67,7 @@ def test_scalars_are_those_of_yaml_1_2_and_text_stays_text(text: str, value: obj
         ("a: .inf\n", ".inf is not a number in JSON", 1),
         ("a: 1e999\n", "is too large for a number; quote it", 1),
         pytest.param(f"a: {'9' * 5000}\n", "is too large for a number; quote it", 1, id="of 5000 digits"),
+        pytest.param(f"a: 0x{'f' * 297}\n", "is too large for a number; quote it", 1, id="of 358 digits"),
         ("a: &x [*x]\n", "alias *x holds itself", 1),
         ("a: *x\n", "alias", 1),
         ("a: 1\n---\nb: 2\n", "a second document begins here", 2),
