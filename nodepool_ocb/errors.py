@@ -31,6 +31,17 @@ def _bounded(problem: str) -> str:
     return problem if len(problem) <= LETTERS else f"{problem[:half]} ... {problem[-half:]}"
 
 
+def bounded(sentences: Sequence[str], of: str = "faults") -> tuple[str, ...]:
+    """The first sentences, each with its beginning and its end, and how many more there are.
+
+    >>> bounded(["a", "b"]), bounded(["a"] * 205, "warnings")[-1]
+    (('a', 'b'), '... and 5 more of such warnings')
+    """
+    more = len(sentences) - SAID
+    said = tuple(map(_bounded, sentences[:SAID]))
+    return said if more <= 0 else (*said, f"... and {more} more of such {of}")
+
+
 class Invalid(OcbError):
     """A document, a configuration or a value is wrong; ``problems`` holds one sentence for each fault.
 
@@ -40,9 +51,7 @@ class Invalid(OcbError):
     def __init__(self, problems: Sequence[str] | str) -> None:
         found = (problems,) if isinstance(problems, str) else tuple(problems)
         self.problems: tuple[str, ...] = tuple(map(_bounded, found))
-        more = len(found) - SAID
-        said = self.problems if more <= 0 else (*self.problems[:SAID], f"... and {more} more of such faults")
-        super().__init__("\n".join(said))
+        super().__init__("\n".join(bounded(self.problems)))
 
 
 class TooLarge(Invalid):

@@ -15,7 +15,7 @@ from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import roles, structure, unreadable
 from nodepool_ocb.engine.inputs import templates
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Invalid, bounded
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Role
 from nodepool_ocb.views import cluster
@@ -79,7 +79,7 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
             _complain(outcome[0].warnings if outcome else ())
         said = [] if dry_run else _outdated(opened, worlds[-1], {change.path for change in changes})
         plain = _in_plain_text(opened, worlds[-1], outcome[0].roles)
-    for problem in outcome[0].problems:
+    for problem in bounded(outcome[0].problems):
         output.say(f"left out: {problem}")
     session.report(changes, dry_run, warnings=tuple(outcome[0].warnings), problems=tuple(outcome[0].problems))
     for sentence in (*said, *plain):
@@ -142,5 +142,5 @@ def _of(world: World) -> dict[str, Role]:
 
 
 def _complain(warnings: Sequence[str]) -> None:
-    for warning in warnings:
+    for warning in bounded(warnings, "warnings"):
         output.say(f"warning: {warning}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.documents import document
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import SAID, Invalid
 from tests.fixtures.commands import Ocb
 
 
@@ -61,3 +61,14 @@ def test_a_file_that_may_not_be_read_is_named_with_its_group() -> None:
         finally:
             os.seteuid(0)
     assert str(refused.value).endswith("Permission denied; its owner is root, its group root, its mode 600")
+
+
+def test_the_warnings_of_a_barclamp_are_bounded(ocb: Ocb, tmp_path: Path) -> None:
+    roles = ", ".join(f"{{name: r{number}, jig: noop, requires: [none{number}]}}" for number in range(SAID + 5))
+    (tmp_path / "b.yml").write_text(f"barclamp: {{name: b, version: 1}}\nroles: [{roles}]\n")
+    for verb in ("check", "import"):
+        warned = [
+            line for line in ocb("barclamp", verb, str(tmp_path / "b.yml")).stderr.splitlines() if "warning: " in line
+        ]
+        assert len(warned) == SAID + 1
+        assert warned[-1] == "warning: ... and 5 more of such warnings"

@@ -13,7 +13,7 @@ import msgspec
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.errors import Invalid, NotFound, bounded
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.layers import Layer, named
 from nodepool_ocb.tasks.tasklist import TaskList
@@ -95,7 +95,7 @@ def owner(release: str | None, deployment: str | None) -> Owner:
 
 def warn(warnings: Iterable[str]) -> None:
     """What is odd."""
-    for each in warnings:
+    for each in bounded(tuple(warnings), "warnings"):
         output.say(f"warning: {each}")
 
 
