@@ -209,15 +209,6 @@ def test_all_lists_are_listed_with_their_records(session: Session) -> None:
     assert found[deployment("lab")].release == "9.0"
 
 
-def test_a_list_is_deleted_with_all_that_it_has(session: Session) -> None:
-    upload(session, {"a": "x" * LARGE}, deployment("lab"))
-    lists.configure(session, "lab", {"x": 1}, None, None)
-    assert lists.delete(session, deployment("lab"))
-    assert session.get(deployment("lab").path()) is None
-    assert not lists.delete(session, deployment("lab"))
-    assert lists.read(session, deployment("lab")) == Stored()
-
-
 def test_a_deployment_that_is_deleted_takes_its_list_along(session: Session) -> None:
     upload(session, {"a": "1"}, deployment("lab"))
     lists.configure(session, "lab", {"x": 1}, None, None)

@@ -327,21 +327,6 @@ def configure(session: Session, name: str, settings: Mapping[str, Json], by: str
             return
 
 
-def delete(session: Session, owner: Owner) -> bool:
-    """Take away the list, and of a deployment its settings; False where there was nothing."""
-    for attempt in range(ATTEMPTS):
-        deletions = removal(session, owner)
-        try:
-            for each in limits.parts(limits.singly(deletions)):
-                session.commit(each)
-        except Stale:  # an upload came
-            if attempt + 1 == ATTEMPTS:
-                raise
-        else:
-            return bool(deletions)
-    raise AssertionError("it returns or raises")
-
-
 def removal(session: Session, owner: Owner) -> list[Change]:
     """What takes away all that is there of an owner, the record last.
 
