@@ -1,9 +1,13 @@
-"""``tools/mutants``: changes pieces of the pure folders, one at a time, and says which change no test notices."""
+"""``tools/mutants``: changes pieces of the product, one at a time, and says which change no test notices."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +19,22 @@ from mutation import forks, judged, report
 from mutation.judge import question, verdicts
 from mutation.mutant import sample
 from mutation.report import Case
-from mutation.tests import Reach, Watching, places, ran
+from mutation.servers import server
+from mutation.tests import SERVED, Reach, Room, Watching, places, ran
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-FOLDERS: Final = ("engine", "rollout", "images", "catalogue")
+#: What may be changed, and where it is.
+FOLDERS: Final = {
+    **{name: f"nodepool_ocb/{name}" for name in ("engine", "rollout", "images", "catalogue", "store")},
+    "annealer": "annealer/nodepool_ocb_annealer",
+}
 JUDGED: Final = ROOT / "tests/journeys/judged_mutants.yaml"
 REACH: Final = ROOT / ".venv-mutants/reach.jsonl"
 
 
 @click.command()
 @click.option("--sample", "size", type=click.IntRange(1), help="So many of them; all without it, which takes hours.")
-@click.option("--only", multiple=True, type=click.Choice(FOLDERS), help="Only this folder; repeatable.")
+@click.option("--only", multiple=True, type=click.Choice(list(FOLDERS)), help="Only this folder; repeatable.")
 @click.option("--match", default="", help="Only files whose path has this in it.")
 @click.option("--seed", default=1, show_default=True, help="Another seed is another sample.")
 @click.option("--budget", default=20.0, show_default=True, help="Seconds of tests for one mutant, by their usual time.")
@@ -44,7 +53,7 @@ def main(
     file: Path | None,
     at_least: float,
 ) -> None:
-    """Change the product in one place at a time, and say which change no quick test notices."""
+    """Change the product in one place at a time, and say which change no test notices."""
     console = Console()
     files = [each for each in sources(only or FOLDERS) if match in each]
     judgement = judged.read(JUDGED)
@@ -56,31 +65,42 @@ def main(
         for mutant in drawn:
             console.print(f"{mutant.file}:{mutant.line} {mutant.function}\n{mutant.change}\n", markup=False)
         return
-    reaches = watched(fresh)
-    questions = [question(mutant, reaches, budget) for mutant in drawn]
-    for mutant, verdict in verdicts(ROOT, questions):
-        cases.append(Case(mutant=mutant, verdict=verdict, reason=judgement.reason(mutant)))
-        report.survivor(cases[-1], console)
-        print(f"\r{len(cases)} of {len(drawn)}\r", end="", file=sys.stderr, flush=True)
+    with room([FOLDERS[name] for name in only or FOLDERS]) as ours:
+        reaches = watched(ours, fresh)
+        questions = [question(mutant, reaches, budget) for mutant in drawn]
+        for mutant, verdict in verdicts(ours, questions):
+            cases.append(Case(mutant=mutant, verdict=verdict, reason=judgement.reason(mutant)))
+            report.survivor(cases[-1], console)
+            print(f"\r{len(cases)} of {len(drawn)}\r", end="", file=sys.stderr, flush=True)
     report.show(cases, console)
     if file is not None:
         report.write(file, cases)
     sys.exit(report.shares(cases)[-1].percent < at_least)
 
 
-def sources(folders: Sequence[str]) -> list[str]:
+def sources(names: Iterable[str]) -> list[str]:
     """The modules of these folders, below the root."""
-    found = (path for folder in folders for path in (ROOT / "nodepool_ocb" / folder).rglob("*.py"))
+    found = (path for name in names for path in (ROOT / FOLDERS[name]).rglob("*.py"))
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
-def watched(fresh: bool) -> list[Reach]:
+@contextlib.contextmanager
+def room(folders: Sequence[str]) -> Iterator[Room]:
+    """Where the tests of these folders of the product run; nothing of it is left afterwards."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, contextlib.ExitStack() as stack:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        shared = stack.enter_context(server()) if any(each in SERVED for each in folders) else None
+        yield Room(ROOT, places(ROOT, folders), shared, Path(folder))
+
+
+def watched(ours: Room, fresh: bool) -> list[Reach]:
     """What each test reaches. A test is watched again when its file has changed; the product may have."""
     known = {} if fresh or not REACH.exists() else {reach.test: reach for reach in _read()}
     files = sources(FOLDERS)
 
     def watch(send: forks.Send) -> None:
-        status = ran(places(ROOT), Watching(ROOT, files, known, send))
+        status = ran(ours.places, ours, Watching(ours, files, known, send))
         if status:
             raise SystemExit(f"the tests could not be collected: pytest says {status}")
 
@@ -92,7 +112,7 @@ def watched(fresh: bool) -> list[Reach]:
             reach = msgspec.json.decode(line, type=Reach)
             known[reach.test] = reach
     print(file=sys.stderr)
-    return list(known.values())
+    return [reach for reach in known.values() if reach.test.startswith(ours.places)]
 
 
 def _read() -> Iterator[Reach]:

@@ -1,17 +1,15 @@
 """Which test fails on account of a mutant.
 
 A change within a function is put into the function itself, in a fork of a process that has collected all tests. For any
-other change the module is imported anew, changed, in a fork that has imported nothing of the product yet.
+other change the module is imported anew, changed, in a fork that has imported nothing of the product yet. Processes that
+such a fork starts import the changed module.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Final, Literal, TypeAlias
@@ -21,12 +19,15 @@ import pytest
 from hypothesis import Phase, settings
 
 from mutation import forks
+from mutation.changed import change
 from mutation.mutant import Mutant
-from mutation.tests import First, Reach, places, quick, ran
+from mutation.tests import First, Reach, Room, is_served, quick, ran
 
 Fate: TypeAlias = Literal["killed", "time-out", "survived", "unreached"]
 LEAST_CPU_SECONDS: Final = 10
 SLOWER: Final = 10  # times: a test that judges a mutant may take so much longer
+LEAST_CLOCK_SECONDS: Final = 60.0  # for tests with servers
+SLOWER_ON_CLOCK: Final = 4  # times
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -75,15 +76,15 @@ def _reaching(mutant: Mutant, reaches: Sequence[Reach]) -> tuple[list[Reach], bo
     return [reach for reach in reaches if any(each.startswith(f"{mutant.file}::") for each in reach.functions)], False
 
 
-def verdicts(root: Path, questions: Sequence[Question]) -> Iterator[tuple[Mutant, Verdict]]:
+def verdicts(room: Room, questions: Sequence[Question]) -> Iterator[tuple[Mutant, Verdict]]:
     """The verdict on each."""
     inside = [question for question in questions if question.inside]
     outside = [question for question in questions if not question.inside]
-    answers = forks.lines(partial(_collected, root, inside)) if inside else iter(())
+    answers = forks.lines(partial(_collected, room, inside)) if inside else iter(())
     for question, answer in zip(inside, answers, strict=True):
         yield question.mutant, msgspec.json.decode(answer, type=Verdict)
     for question in outside:
-        yield question.mutant, _verdict(question, partial(_imported, root, question))
+        yield question.mutant, _verdict(question, partial(_imported, room, question))
 
 
 def _verdict(question: Question, work: forks.Work) -> Verdict:
@@ -91,7 +92,7 @@ def _verdict(question: Question, work: forks.Work) -> Verdict:
         return Verdict("unreached", left=question.left)
     limit = LEAST_CPU_SECONDS + int(SLOWER * question.seconds)
     try:
-        failed = b"".join(forks.lines(work, limit)).decode()
+        failed = b"".join(forks.lines(work, limit, _clock_seconds(question))).decode()
     except forks.Ended:
         return Verdict("time-out")
     if failed:
@@ -99,11 +100,17 @@ def _verdict(question: Question, work: forks.Work) -> Verdict:
     return Verdict("survived", asked=len(question.tests), left=question.left)
 
 
+def _clock_seconds(question: Question) -> float | None:
+    if any(map(is_served, question.tests)):
+        return LEAST_CLOCK_SECONDS + SLOWER_ON_CLOCK * question.seconds
+    return None
+
+
 # -- within a function --
 
 
-def _collected(root: Path, questions: Sequence[Question], send: forks.Send) -> None:
-    status = ran(places(root), _Swapping(root, questions, send))
+def _collected(room: Room, questions: Sequence[Question], send: forks.Send) -> None:
+    status = ran(room.places, room, _Swapping(room, questions, send))
     assert status == pytest.ExitCode.OK, status
 
 
@@ -117,8 +124,8 @@ class _Steady:
 
 
 class _Swapping(_Steady):
-    def __init__(self, root: Path, questions: Sequence[Question], send: forks.Send) -> None:
-        self._root, self._questions, self._send = root, questions, send
+    def __init__(self, room: Room, questions: Sequence[Question], send: forks.Send) -> None:
+        self._room, self._questions, self._send = room, questions, send
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -131,10 +138,16 @@ class _Swapping(_Steady):
     def _asked(
         self, session: pytest.Session, items: Mapping[str, pytest.Item], question: Question, send: forks.Send
     ) -> None:
-        swap(self._root, question.mutant)
+        mutant = question.mutant
+        change(self._room.root, mutant.file, mutant.source, self._room.folder / "mutant")
+        try:
+            swap(self._room.root, mutant)
+        except LookupError:
+            if not any(map(is_served, question.tests)):
+                raise  # else no test has imported it yet: daemons do
         first = First()
         session.config.pluginmanager.register(first)
-        first.ask(session, [items[test] for test in question.tests if test in items])
+        first.ask([items[test] for test in question.tests if test in items])
         send(first.failed.encode())
 
 
@@ -171,10 +184,10 @@ def _code(within: CodeType, function: str) -> CodeType:
 # -- anywhere else --
 
 
-def _imported(root: Path, question: Question, send: forks.Send) -> None:
-    sys.meta_path.insert(0, _Changed(root, question.mutant))
+def _imported(room: Room, question: Question, send: forks.Send) -> None:
+    change(room.root, question.mutant.file, question.mutant.source, room.folder / "mutant")
     chosen = _Chosen(question.tests)
-    status = ran(sorted({test.split("::")[0] for test in question.tests}), chosen)
+    status = ran(sorted({test.split("::")[0] for test in question.tests}), room, chosen)
     send((chosen.failed or ("" if status == pytest.ExitCode.OK else f"pytest: {status}")).encode())
 
 
@@ -187,27 +200,5 @@ class _Chosen(_Steady, First):
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if not self.failed:
             items = {item.nodeid: item for item in session.items}
-            self.ask(session, [items[test] for test in self._tests if test in items])
+            self.ask([items[test] for test in self._tests if test in items])
         return True
-
-
-class _Changed:
-    """Finds one module, changed."""
-
-    def __init__(self, root: Path, mutant: Mutant) -> None:
-        self._path, self._source = root / mutant.file, mutant.source
-        self._name = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        if name != self._name:
-            return None
-        loader = _Loader(name, str(self._path))
-        loader.source = self._source
-        return spec_from_file_location(name, self._path, loader=loader)
-
-
-class _Loader(SourceFileLoader):
-    source: str
-
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 (the name is the loader's own)
-        return compile(self.source, self.path, "exec", dont_inherit=True)

@@ -30,7 +30,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str:
-        return self.mutant.file.split("/")[1]
+        top, below = self.mutant.file.split("/")[:2]
+        return below if top == "nodepool_ocb" else top
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):

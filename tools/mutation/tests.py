@@ -1,4 +1,8 @@
-"""The tests that judge: those of the pure folders, which need no server, run in this process, and what each reaches."""
+"""The tests that judge, and what each reaches.
+
+The pure folders are judged by quick tests of this process, which need no server. ``store`` and ``annealer`` are judged by
+their own tests, which share one ZooKeeper and may start daemons; the mutant is in these daemons, too.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +11,36 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import coverage
 import msgspec
 import pytest
-from _pytest.main import pytest_runtestloop
 
 from mutation import forks
 from mutation.forks import Send
+from mutation.reached import REACHED, Notes
+from mutation.servers import Server, Sharing
 
-#: Where such tests are, and the folders whose doctests are among them.
-FOLDERS: Final = ("documents", "engine", "catalogue", "images", "rollout", "views", "telemetry")
-SERVERS: Final = frozenset({"zookeeper"})  # fixtures
+#: Where the quick tests are, and the folders whose doctests are among them.
+PURE: Final = ("documents", "engine", "catalogue", "images", "rollout", "views", "telemetry")
+#: Each folder of the product that is judged with servers, and the folder of its tests.
+SERVED: Final = {"nodepool_ocb/store": "tests/store", "annealer/nodepool_ocb_annealer": "tests/annealer"}
 SLOW_SECONDS: Final = 4.0  # of processor time, while it is watched
+SLOW_CLOCK_SECONDS: Final = 12.0  # on the clock, of a test with servers, while it is watched
 
 ARGUMENTS: Final = ("-n", "0", "-q", "--tb=no", "-s", "-p", "no:cacheprovider", "--assert=plain")
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """What one test reaches, as FILE::FUNCTION, and the processor time that this takes while it is watched.
+    """What one test reaches, as FILE::FUNCTION, and the time that this takes while it is watched.
 
-    A test that takes SLOW_SECONDS is not watched any longer, and never asked: it is as if it reached nothing.
+    The time is processor time, or time on the clock where a test may wait for servers. A test that takes SLOW_SECONDS is not
+    watched any longer, and never asked: it is as if it reached nothing. So is one that fails.
     """
 
     test: str  # pytest's id
@@ -40,22 +49,42 @@ class Reach(msgspec.Struct, frozen=True):
     functions: tuple[str, ...]
 
 
-def places(root: Path) -> list[str]:
-    """The folders of quick tests, for pytest."""
-    return [place for name in FOLDERS for place in (f"tests/{name}", f"nodepool_ocb/{name}") if (root / place).is_dir()]
+class Room(msgspec.Struct, frozen=True):
+    """Where the tests that judge are, and the server that they share, if any."""
+
+    root: Path
+    places: tuple[str, ...]  # for pytest
+    server: Server | None = None
+    folder: Path = Path()  # for notes of the tool
 
 
-def ran(arguments: Iterable[str], plugin: object) -> int:
-    """pytest in this process, with this plugin."""
-    return int(pytest.main([*ARGUMENTS, *arguments], plugins=[plugin]))
+def places(root: Path, folders: Iterable[str]) -> tuple[str, ...]:
+    """The tests that judge changes in these folders of the product, for pytest."""
+    served = [SERVED[folder] for folder in folders if folder in SERVED]
+    if all(folder in SERVED for folder in folders):
+        return tuple(served)
+    pure = (place for name in PURE for place in (f"tests/{name}", f"nodepool_ocb/{name}"))
+    return (*(place for place in pure if (root / place).is_dir()), *served)
+
+
+def is_served(test: str) -> bool:
+    """Whether this test, by pytest's id, may need servers."""
+    return test.startswith(tuple(f"{folder}/" for folder in SERVED.values()))
+
+
+def ran(arguments: Iterable[str], room: Room, plugin: object) -> int:
+    """pytest in this process, with this plugin and the server of the room."""
+    plugins = [plugin] if room.server is None else [plugin, Sharing(room.server)]
+    return int(pytest.main([*ARGUMENTS, *arguments], plugins=plugins))
 
 
 def quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Those that need neither servers nor minutes."""
+    """Those that do not need minutes; of the pure folders, those that need no server."""
     return [
         item
         for item in items
-        if not SERVERS.intersection(getattr(item, "fixturenames", ())) and item.get_closest_marker("long") is None
+        if item.get_closest_marker("long") is None
+        and (is_served(item.nodeid) or "zookeeper" not in getattr(item, "fixturenames", ()))
     ]
 
 
@@ -73,31 +102,39 @@ class First:
         if report.failed and not self.failed:
             self.failed = report.nodeid
 
-    def ask(self, session: pytest.Session, items: Sequence[pytest.Item]) -> None:
-        """Run these, of those that were collected."""
-        session.items = list(items)
-        session.config.option.maxfail = 1
-        try:
-            pytest_runtestloop(session)
-        except session.Failed:
-            assert self.failed
+    def ask(self, items: Sequence[pytest.Item]) -> None:
+        """Run these, of those that were collected. A test with servers fails only where it fails twice."""
+        for item, following in pairwise((*items, None)):
+            assert item is not None
+            self._run(item, following)
+            if self.failed and is_served(item.nodeid):
+                self.failed = ""
+                self._run(item, following)
+            if self.failed:
+                return
+
+    @staticmethod
+    def _run(item: pytest.Item, following: pytest.Item | None) -> None:
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
 
 
 class Watching:
     """A plugin that runs each test that is not known yet, and sends what it reaches."""
 
-    def __init__(self, root: Path, files: Iterable[str], known: Mapping[str, Reach], send: Send) -> None:
-        self._files = {str(root / file): dict(_functions(root, file)) for file in files}
+    def __init__(self, room: Room, files: Iterable[str], known: Mapping[str, Reach], send: Send) -> None:
+        self._files = {str(room.root / file): dict(_functions(room.root, file)) for file in files}
         self._known, self._send = known, send
+        self._notes = Notes(room.folder / "reached")
         self._watch = coverage.Coverage(data_file=None, config_file=False, include=list(self._files))
         self._watch.set_option("run:disable_warnings", ["no-data-collected"])  # a test of something else
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        os.environ[REACHED] = str(self._notes.file)  # for the daemons
         pending = [item for item in quick(session.items) if not self._is_known(item)]
         while pending:  # a slow test ends the process that it runs in
             done = 0
-            for line in forks.lines(partial(self._all, list(pending))):
+            for line in forks.lines(partial(self._all, list(pending), session)):
                 self._send(line)
                 done += 1
             del pending[:done]
@@ -107,29 +144,51 @@ class Watching:
         known = self._known.get(item.nodeid)
         return known is not None and known.digest == _digest(item)
 
-    def _all(self, items: Sequence[pytest.Item], send: Send) -> None:
-        for item in items:
+    def _all(self, items: Sequence[pytest.Item], session: pytest.Session, send: Send) -> None:
+        first = First()
+        session.config.pluginmanager.register(first)
+        for item, following in pairwise((*items, None)):
+            assert item is not None
             self._watch.erase()
-            signal.signal(signal.SIGPROF, partial(self._too_slow, item, send))
-            signal.setitimer(signal.ITIMER_PROF, SLOW_SECONDS)
-            began = time.process_time()
+            self._notes.new()
+            timer, number, clock, limit = _measured(item)
+            signal.signal(number, partial(self._too_slow, item, send))
+            signal.setitimer(timer, limit)
+            began = clock()
             self._watch.start()
-            item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             self._watch.stop()
-            signal.setitimer(signal.ITIMER_PROF, 0.0)
-            send(self._reach(item, time.process_time() - began))
+            signal.setitimer(timer, 0.0)
+            reached = set() if first.failed else self._reached()
+            first.failed = ""
+            send(_encoded(item, clock() - began, reached))
 
     def _too_slow(self, item: pytest.Item, send: Send, *_: object) -> NoReturn:
-        send(msgspec.json.encode(Reach(item.nodeid, _digest(item), SLOW_SECONDS, ())))
+        send(_encoded(item, _measured(item).limit, ()))
         os._exit(0)
 
-    def _reach(self, item: pytest.Item, seconds: float) -> bytes:
+    def _reached(self) -> set[str]:
         data = self._watch.get_data()
-        reached = (
-            self._files.get(file, {}).get(line) for file in data.measured_files() for line in data.lines(file) or ()
-        )
-        functions = sorted({function for function in reached if function})
-        return msgspec.json.encode(Reach(item.nodeid, _digest(item), round(seconds, 4), tuple(functions)))
+        reached = {self._files.get(file, {}).get(at) for file in data.measured_files() for at in data.lines(file) or ()}
+        noted = self._notes.new().intersection(each for file in self._files.values() for each in file.values())
+        return {function for function in reached if function} | noted
+
+
+class _Measured(NamedTuple):
+    timer: int
+    signal: int
+    clock: Callable[[], float]
+    limit: float
+
+
+def _measured(item: pytest.Item) -> _Measured:
+    if is_served(item.nodeid):
+        return _Measured(signal.ITIMER_REAL, signal.SIGALRM, time.monotonic, SLOW_CLOCK_SECONDS)
+    return _Measured(signal.ITIMER_PROF, signal.SIGPROF, time.process_time, SLOW_SECONDS)
+
+
+def _encoded(item: pytest.Item, seconds: float, functions: Iterable[str]) -> bytes:
+    return msgspec.json.encode(Reach(item.nodeid, _digest(item), round(seconds, 4), tuple(sorted(functions))))
 
 
 def _digest(item: pytest.Item) -> str:
