@@ -13,9 +13,9 @@ from nodepool_ocb.cli.deployment import _deletion as deletion
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Create, Delete, Deployment
+from nodepool_ocb.model.records import Change, Create, Delete, Deployment, Set
 from nodepool_ocb.store import tree
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.tasks import lists
 from nodepool_ocb.store.tasks.lists import Meta, Stored, deployment, release
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord
@@ -292,3 +292,21 @@ def test_names_and_sizes_that_cannot_be_are_refused(session: Session, monkeypatc
         upload(session, {"a": "ü" * 5})
     with pytest.raises(Invalid):
         lists.configure(session, "lab", {"x": "y" * 300_000}, None, None)
+
+
+class Contended(Session):
+    """A session whose every commit comes after another write of the same task list."""
+
+    def commit(self, changes: Sequence[Change]) -> Stats:
+        written = [change for change in changes if isinstance(change, Set) and change.path == RELEASE.path()]
+        if written:
+            super().commit([replace(written[0], data=TaskListRecord(by="bob"))])
+        return super().commit(changes)
+
+
+def test_a_list_that_others_write_without_end_is_refused_by_its_name(
+    zk_settings: ZooKeeperSettings, session: Session
+) -> None:
+    upload(session, {"tasks.yaml": "x"})
+    with Contended(zk_settings) as contended, pytest.raises(Conflict, match=f"the task list of {RELEASE} was changed"):
+        upload(contended, {"tasks.yaml": "y"})
