@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,8 +91,17 @@ def room(folders: Sequence[str]) -> Iterator[Room]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, contextlib.ExitStack() as stack:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
+        stack.callback(_unmount, folder)
         shared = stack.enter_context(server()) if any(each in SERVED for each in folders) else None
         yield Room(ROOT, places(ROOT, folders), shared, Path(folder))
+
+
+def _unmount(folder: str) -> None:
+    """Tests that were ended may have left small disks there."""
+    mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in mounted:
+        if place.startswith(f"{folder}/"):
+            subprocess.run(["umount", "--lazy", place], check=False)
 
 
 def watched(ours: Room, fresh: bool) -> list[Reach]:

@@ -8,6 +8,7 @@ such a fork starts import the changed module.
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,7 +41,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A mutant, and the tests to ask, the quickest first."""
+    """A mutant, and the tests to ask, in this order."""
 
     mutant: Mutant
     tests: tuple[str, ...]
@@ -50,17 +51,27 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def question(mutant: Mutant, reaches: Sequence[Reach], budget_seconds: float) -> Question:
-    """The tests that reach what is changed, the quickest first, within the budget."""
+    """The tests that reach what is changed, within the budget: of each file the quickest, then of each the second, and so on."""
     reaching, inside = _reaching(mutant, reaches)
     asked: list[Reach] = []
     seconds, left = 0.0, 0
-    for reach in sorted(reaching, key=lambda reach: (reach.seconds, reach.test)):
+    for reach in _in_turn(reaching):
         if seconds + reach.seconds <= budget_seconds:
             asked.append(reach)
             seconds += reach.seconds
         else:
             left += 1
     return Question(mutant, tuple(reach.test for reach in asked), left, seconds, inside)
+
+
+def _in_turn(reaches: Iterable[Reach]) -> list[Reach]:
+    ranks: Counter[str] = Counter()
+    ordered: list[tuple[int, float, str, Reach]] = []
+    for reach in sorted(reaches, key=lambda reach: (reach.seconds, reach.test)):
+        file = reach.test.partition("::")[0]
+        ordered.append((ranks[file], reach.seconds, reach.test, reach))
+        ranks[file] += 1
+    return [reach for *_, reach in sorted(ordered, key=lambda each: each[:3])]
 
 
 def _reaching(mutant: Mutant, reaches: Sequence[Reach]) -> tuple[list[Reach], bool]:

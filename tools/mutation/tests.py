@@ -60,7 +60,7 @@ class Room(msgspec.Struct, frozen=True):
 
 def places(root: Path, folders: Iterable[str]) -> tuple[str, ...]:
     """The tests that judge changes in these folders of the product, for pytest."""
-    served = [SERVED[folder] for folder in folders if folder in SERVED]
+    served = [place for folder in folders if folder in SERVED for place in (SERVED[folder], folder)]
     if all(folder in SERVED for folder in folders):
         return tuple(served)
     pure = (place for name in PURE for place in (f"tests/{name}", f"nodepool_ocb/{name}"))
