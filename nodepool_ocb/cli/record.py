@@ -49,11 +49,15 @@ def list_() -> None:
 @click.argument("path")
 def show(path: str) -> None:
     """What is at a path, byte by byte: control characters are written as \\x1b, and why it cannot be read is said."""
-    from nodepool_ocb.store import quarantine
+    from nodepool_ocb.store import clusters, quarantine
 
     with session.session(founding=True) as opened:  # also where /ocb/cluster cannot be read
         opened.sync()
-        znode = _there(opened, path)
+        try:
+            znode = _there(opened, path)
+        except NotFound:
+            clusters.current(opened)  # a place without a cluster is the better reason
+            raise
         below = opened.children(path) or []
     belongs = quarantine.kind(path)
     document = RecordDocument(
