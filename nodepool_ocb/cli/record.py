@@ -109,8 +109,12 @@ def _there(opened: Session, path: str) -> Znode:
     """Raises NotFound, or UsageError for what is no path of ours."""
     if not _PATH.fullmatch(path):
         raise click.UsageError("a path begins with /ocb, /nodepool/image or /nodepool/daemons, without the chroot")
+    from nodepool_ocb.store import clusters
+
     znode = opened.get(path)
     if znode is None:
+        if opened.get(paths.CLUSTER) is None:
+            clusters.current(opened)  # raises NoCluster: the place is wrong, not the path
         raise NotFound(f"nothing is at {line(path)}; nodepool-ocb status names what cannot be read")
     return znode
 

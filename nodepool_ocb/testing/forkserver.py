@@ -17,6 +17,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import runpy
 import select
 import signal
@@ -30,6 +31,8 @@ from pathlib import Path
 from typing import Any, Final
 
 PRELOADED: Final = ("nodepool_ocb_annealer.main", "nodepool_ocb_builder.main")
+#: The resource limits that a child inherits from the process that asked for it.
+LIMITS: Final = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 #: Variables that Python or the dynamic linker reads when a program starts: a fork comes too late for these.
 AT_START: Final = ("PYTHON", "LD_", "FAKETIME")
 
@@ -91,7 +94,13 @@ class Forkserver:
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Forked:
         """Start ``python ARGUMENTS`` (``-m MODULE ...`` or ``FILE ...``) in a new session; its output goes to ``log``."""
-        return Forked(self, self.ask(start=list(arguments), environment=dict(environment), log=str(log)))
+        limits = {number: resource.getrlimit(number) for number in LIMITS}
+        umask = os.umask(0o077)
+        os.umask(umask)
+        process = {"cwd": os.getcwd(), "umask": umask, "limits": list(limits.items())}
+        return Forked(
+            self, self.ask(start=list(arguments), environment=dict(environment), log=str(log), process=process)
+        )
 
     def ask(self, **request: Any) -> Any:
         """The answer to one request. Raises RuntimeError if the server has ended."""
@@ -155,9 +164,16 @@ def _reaped(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if found else None
 
 
-def become(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> None:
-    """Be ``python ARGUMENTS`` from here on, in a new session, with this environment and output; ends as that does."""
+def become(arguments: Sequence[str], environment: Mapping[str, str], log: str, process: Mapping[str, Any]) -> None:
+    """Be ``python ARGUMENTS`` from here on, in a new session, with this environment and output; ends as that does.
+
+    ``process``: the working directory, the umask and the resource limits of the process that asked.
+    """
     os.setsid()
+    os.chdir(process["cwd"])
+    os.umask(process["umask"])
+    for number, (soft, hard) in process["limits"]:
+        resource.setrlimit(number, (soft, hard))
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -177,4 +193,4 @@ def become(arguments: Sequence[str], environment: Mapping[str, str], log: str) -
 if __name__ == "__main__":
     asked = serve(socket.socket(fileno=int(sys.argv[1])))
     if asked is not None:
-        become(asked["start"], asked["environment"], asked["log"])
+        become(asked["start"], asked["environment"], asked["log"], asked["process"])

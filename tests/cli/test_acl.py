@@ -71,7 +71,7 @@ WITHOUT_US = {
     "rollout promote", "rollout resume", "rollout retry", "rollout select", "rollout wait", "barclamp delete", "image delete",
     "image erase", "upload leaks", "secret keygen", "secret rotate",
     "image import", "image log", "node import",
-    "upload delete", "record show", "record delete", "tasks wait",
+    "upload delete", "record list", "record show", "record delete", "tasks wait",
 }  # fmt: skip
 
 

@@ -119,6 +119,7 @@ secret keygen {folder}/new.key
 export
 apply -f {site} --dry-run
 node import {table}
+record list
 record show /ocb/roles/base
 record show {record}
 record delete {record} --yes
@@ -167,6 +168,7 @@ node available n1.example.com
 node delete n1.example.com --yes
 deployment create POISON
 deployment delete lab --yes
+restored --reason POISON
 init
 acl check
 acl init

@@ -228,14 +228,14 @@ An outcome is too large with its neighbours, then by itself
     ENDED returned          -> WRITE
     TOO_LARGE               -> WRITE_ALONE
     TOO_LARGE               -> WRITE_FAILURE
-    TOO_LARGE               -> WAIT
+    TOO_LARGE               -> VACATE FEED WAIT
     WAITING
 
 An outcome that gave nothing back is too large: no run is to blame for that
     CLAIMED                 -> START
     ENDED                   -> WRITE
     TOO_LARGE               -> WRITE_ALONE
-    TOO_LARGE               -> WAIT
+    TOO_LARGE               -> VACATE FEED WAIT
     WAITING
 
 The noderole goes on without its run

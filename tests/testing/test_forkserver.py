@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -36,6 +37,25 @@ def start(server: Forkserver, folder: Path, word: str) -> Forked:
 def test_a_fork_has_its_arguments_environment_session_log_and_exit_status(server: Forkserver, tmp_path: Path) -> None:
     assert start(server, tmp_path, "end").wait(30) == 7
     assert (tmp_path / "log").read_text() == "['end'] __main__ red True\n"
+
+
+def test_a_fork_has_the_directory_umask_and_limits_of_the_process_that_asked(
+    server: Forkserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "import os, resource\nprint(os.getcwd(), oct(os.umask(0)), resource.getrlimit(resource.RLIMIT_FSIZE)[0])\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    monkeypatch.chdir(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    umask = os.umask(0o027)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        assert server.start([str(tmp_path / "program.py")], os.environ, tmp_path / "log").wait(30) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        os.umask(umask)
+    assert (tmp_path / "log").read_text().split() == [str(tmp_path), "0o27", str(1 << 20)]
 
 
 def test_an_exit_with_a_text_prints_it_and_ends_with_one(server: Forkserver, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import resource
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,17 @@ def six(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """A process that is begun meanwhile may write no larger file, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def sick(fleet: Fleet, how: str) -> CutDaemon:
     """An annealer that fails at each order in this way, while the file ``sick`` is there."""
     mark = fleet.folder / "sick"
@@ -42,9 +54,9 @@ def test_a_full_disk_under_the_log_neither_ends_a_run_nor_begins_it_again(fleet:
     much = 'head -c 200000 /dev/zero | tr "\\0" x | fold -w 1000\nsleep 1\necho the end'
     fleet.add_role("wipe", fleet.work(0.0, much, flags=("destructive",), retries=1))
     noderole = fleet.bind("wipe", fleet.nodes[0])
-    annealer = fleet.annealer().begin()
-    _, most = resource.prlimit(annealer.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(annealer.pid, resource.RLIMIT_FSIZE, (65536, most))  # as on a disk that is full
+    annealer = fleet.annealer()
+    with files_of_at_most(65536):
+        annealer.begin()
     fleet.until_state(noderole, State.ACTIVE)
     assert fleet.starts()[noderole] == 1
     (run,) = fleet.runs(noderole).values()
