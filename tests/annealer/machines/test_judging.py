@@ -134,3 +134,14 @@ def test_a_run_that_ends_in_the_death_of_its_machine_does_not_tell_that_this_hos
     assert len(context.sent) == 2, vertex.record
     standing.refuted("n2", "connect: no route")
     assert (standing.trouble is None) is well
+
+
+@pytest.mark.parametrize("fate", ["deleted", "not available", "probed"])
+def test_a_fault_met_at_a_node_that_is_asked_no_more_makes_no_trouble(fate: str) -> None:
+    """Else the trouble would have no end: the operation that failed cannot be repeated there."""
+    made = among("a")
+    made.put_node("n1", Node(alive=True, addresses=("10.0.0.1",), available=fate != "not available"), 0)
+    judging = Judging(Context(made))
+    judging.unfit("n1", "resolve: Temporary failure in name resolution", lacking=False, certain=True)
+    judging.heed("n1", None if fate == "deleted" else made.node("n1"))
+    assert (judging.standing.trouble is not None) == (fate == "probed")
