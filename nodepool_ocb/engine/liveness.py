@@ -182,9 +182,11 @@ def changed(
         raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
     if fields.get("deployment", node.deployment) != node.deployment:
         deployments.refuse_driven(world, view.noderoles.values())
-        for each in (node.deployment, fields["deployment"]):
-            if each in world.deployments:
-                deployments.refuse_deleting(each, world.deployments[each].record)
+        ends = [fields["deployment"]]
+        if node.deployment in world.deployments and view in deployments.of_tasks(world, node.deployment):
+            ends.append(node.deployment)  # its deletion takes this node away
+        for each in ends:
+            deployments.refuse_deleting(each, world.deployments[each].record)
     word = {name: fields.pop(name) for name in marks.WORD if name in fields}
     if "alive" in word:
         fields |= marks.said(view.name, node, marker, by, now, **word)

@@ -69,6 +69,16 @@ def test_a_deployment_that_is_dropped_is_gone_and_no_other(world: World) -> None
     assert list(world.deployments) == ["system"]
 
 
+def test_a_node_leaves_a_deployment_that_is_being_deleted(world: World) -> None:
+    """An annealer or a command of an earlier version may have let it in, and then the deletion waits until it is gone."""
+    world.put_structure(Stored(Structure(), 1))
+    world.put_node("in.lab.com", Node(deployment="lab"), 0)
+    world.put_deployment("lab", Stored(Deployment(deleting=True), 5))
+    with pytest.raises(Conflict, match="still holds node"):
+        deployments.deletable(world, "lab")
+    assert liveness.changed(world, world.nodes["in.lab.com"], 9.0, deployment="system")
+
+
 LEAVING: dict[str, Callable[[World], object]] = {
     "a deployment below it": lambda world: deployments.create(world, "web", "lab", 9.0),
     "its other state": lambda world: deployments.turn(world, "lab", DeploymentState.COMMITTED, 9.0),
@@ -78,7 +88,6 @@ LEAVING: dict[str, Callable[[World], object]] = {
         world, "b.example.com", Node(deployment="lab"), admin_domain=None, now=9.0
     ),
     "a node that moves in": lambda world: liveness.changed(world, world.nodes["a.example.com"], 9.0, deployment="lab"),
-    "a node that moves out": lambda world: liveness.changed(world, world.nodes["in.lab.com"], 9.0, deployment="system"),
     "a noderole": lambda world: binding.plan(world, "base", "a.example.com", now=9.0, deployment="lab"),
     "a noderole on its node": lambda world: binding.plan(world, "base", "in.lab.com", now=9.0, deployment="system"),
     "a child of a noderole on its node": lambda world: binding.plan(
