@@ -104,3 +104,17 @@ def test_an_answer_that_comes_after_a_mark_counts_for_nothing(context: Context) 
     context.world.put_node("n0", marked(until=61.0), 2)
     context.inbox.get(timeout=60.0)()
     assert context.sent == []
+
+
+def test_a_well_machine_is_asked_again_in_a_minute_and_a_dead_one_in_seconds(context: Context) -> None:
+    settings = context.settings
+    for alive, answer, seconds in (
+        (True, Alive(), settings.probe_seconds),
+        (False, Unreachable("connect", "no answer"), settings.dead_probe_seconds),
+    ):
+        list(context.agenda.due(context.now + 3600.0))  # the appointment before
+        context.world.put_node("n0", Node(alive=alive, addresses=("192.0.2.1",)), 1)
+        context.prober = SimpleNamespace(probe=lambda *_, answer=answer: answer)
+        context.probing.probe("n0")
+        context.inbox.get(timeout=60.0)()
+        assert context.agenda.seconds(context.now, at_most=3600.0) == pytest.approx(seconds, rel=0.11)
