@@ -150,7 +150,9 @@ def grouped(stuck: Mapping[Vertex, str]) -> Iterator[str]:
     groups: dict[tuple[str, str], list[Vertex]] = {}
     for vertex in sorted(stuck, key=lambda each: each.name):
         fqdn = vertex.node.name
-        said = stuck[vertex].replace(fqdn, "").replace(fqdn.partition(".")[0], "")
+        said = re.sub(
+            rf"(?<![\w.-])({re.escape(fqdn)}|{re.escape(fqdn.partition('.')[0])})(?![\w-])", "", stuck[vertex]
+        )
         groups.setdefault((vertex.role, _NUMBERED.sub("#", said)), []).append(vertex)
     largest = sorted(groups.items(), key=lambda each: -len(each[1]))
     for (role, _), (first, *others) in largest[:MOST_CAUSES]:

@@ -133,6 +133,14 @@ def test_failures_of_one_role_and_cause_are_one_sentence_though_numbers_and_node
     assert len(found.stuck) == 6
 
 
+def test_a_short_name_of_a_node_is_no_part_of_a_cause() -> None:
+    world = small()
+    for fqdn in ("a.example.com", "b.example.com"):
+        world.put_node(fqdn, Node(alive=True), 0)
+        put(world, f"base@{fqdn}", State.ERROR, reason=f"disk bad on {fqdn.partition('.')[0]}: no answer")
+    assert len(of_noderoles(world, ["base@a.example.com", "base@b.example.com"]).causes) == 1
+
+
 def test_many_causes_are_counted_after_the_first_ten() -> None:
     world = small()
     for number, letter in enumerate("abcdefghijkl"):
