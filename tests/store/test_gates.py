@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import claim, structure
@@ -285,6 +286,14 @@ def test_a_gate_that_is_read_after_the_connection_broke_is_not_shown_before_ever
         cache.refresh()
         with pytest.raises((Conflict, Stale)):
             interrupted.commit(claiming(cache.world))
+
+
+def test_gates_that_are_not_shown_are_given_to_be_read_again(cluster: Session) -> None:
+    structure_read = cluster.get(paths.STRUCTURE)
+    assert structure_read is not None
+    assert tree.Tree(World()).read(cluster, structure_read) == []
+    before = tree.Tree(World())
+    assert before.read(cluster, replace(structure_read, mzxid=structure_read.mzxid - 1)) == [GATE]
 
 
 def shown(cache: Cache, name: str) -> None:

@@ -47,6 +47,14 @@ def _place(row: Row) -> str:
     return "" if row.path == "/" else row.path.replace("*", "any")
 
 
+def test_znodes_of_two_rows_get_the_access_of_each_from_one_client() -> None:
+    made = Acls(ZooKeeperSettings(users=USERS))
+    places = ["/ocb/roles/ntp", paths.CLOCK, "/ocb/nodes/n1/claim"]
+    packed = [made.packed(path) for path in places]
+    assert packed == [frames.access(made.of(path)) for path in places]
+    assert len(set(packed)) > 1
+
+
 def _change_rights(session: Session, path: str) -> None:
     """Write the ACL that is there already; raises Denied."""
     (found,) = session.ask_many([(path, frames.read_acl(session.chroot + path))], "read the rights of")
