@@ -158,13 +158,17 @@ def scheduled(fleet: Fleet, noderole: str, at: float | None = None, **fields: An
 
 def test_what_is_due_by_a_schedule_is_checked_once_a_tick(fleet: Fleet) -> None:
     noderole = checkable(fleet)
+    began = fleet.session.now()
     scheduled(fleet, noderole)
     fleet.until(lambda: fleet.record(noderole).drift is Drift.IN_SYNC, "it is checked")
     first = fleet.record(noderole).checked
     assert first is not None
-    assert fleet.starts()[noderole] == 2, "once for itself, once for its check"
+    runs = [run.outcome for run in fleet.runs(noderole).values()]
+    ticks = int(fleet.session.now() // 60) - int(began // 60)  # a minute may begin while the test runs
+    assert 2 <= fleet.starts()[noderole] <= 2 + ticks, "once for itself, once for its check"
     assert fleet.record(noderole).since == 2.0
-    assert [run.outcome for run in fleet.runs(noderole).values()] == ["succeeded", "in-sync"]
+    assert runs[:2] == ["succeeded", "in-sync"]
+    assert len(runs) <= 2 + ticks
 
 
 def test_a_refresh_that_changes_nothing_is_reported_and_not_repeated(fleet: Fleet) -> None:
