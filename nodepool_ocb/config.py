@@ -151,7 +151,7 @@ class SecretsSettings(Section, frozen=True, kw_only=True):
 
 
 class TasksSettings(Section, frozen=True, kw_only=True):
-    """What tasks may have of this host."""
+    """The files of this host that tasks may read."""
 
     sources: tuple[str, ...] = ()  # the directories from which copy_files and sync read; none by default
 
@@ -328,7 +328,7 @@ def task_sources(settings: Settings) -> Allowed:
 
 
 def secret_files(settings: SecretsSettings) -> Allowed:
-    """Which files a reference ``file:`` may name: below ``secrets.directory``, without what opens other secrets."""
+    """Which files a reference ``file:`` may name: below ``secrets.directory``, without the files that open other secrets."""
     return Allowed(setting="secrets.directory", directories=keys([settings.directory]), keys=_secret_keys(settings))
 
 

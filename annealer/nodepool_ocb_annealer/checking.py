@@ -1,4 +1,4 @@
-"""Asks for the checks that are due by the schedules of deployments, and has what drifted run again where they say so.
+"""Asks for the checks that are due by the schedules of deployments, and has drifted noderoles run again where they say so.
 
 Of each node the annealer does so that ranks first for it. No check that was asked for is noted: at a tick of a schedule and at
 each sweep, each annealer finds the same checks due (engine.drift). A refresh after drift is noted (``mended``), so that a

@@ -1,6 +1,6 @@
-"""Transactions without a wait: what was written is shown at once, and what was refused is read again.
+"""Transactions without a wait: written records are shown at once, and refused ones are read again.
 
-Where an answer was lost, a thread finds out what became of the transaction. Until then nothing is decided from it: this
+Where an answer was lost, a thread finds out the fate of the transaction. Until then nothing is decided from it: this
 process alone knows what it has begun behind a claim, so it must not take its own claim for another's.
 """
 

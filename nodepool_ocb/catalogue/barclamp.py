@@ -1,7 +1,7 @@
 """Barclamps: OpenCrowbar's documents, and ours, to roles.
 
 Every problem is reported with file, line and key, and costs as little as it can: a wrong role is left out, the others are
-imported (decision 053). What OpenCrowbar took and what does no harm is a warning. Ours beside OpenCrowbar's keys: ``script``,
+imported (decision 053). Harmless input that OpenCrowbar took is a warning. Ours beside OpenCrowbar's keys: ``script``,
 ``check``, ``timeout_seconds``, ``retries``, ``backoff_seconds``, ``parameters`` (docs/barclamps.md).
 
 The attributes that a barclamp declares for itself, outside its roles, become those of an abstract role

@@ -176,7 +176,7 @@ def attribute_path(catalogue: Mapping[str, Role], role: str, key: str) -> str:
 def slips(
     catalogue: Mapping[str, Role], role: str, blob: Mapping[str, Json], before: Mapping[str, Json] | None = None
 ) -> list[str]:
-    """A sentence for each value of a blob at a path that ``attribute_path`` refuses; what ``before`` has there is no slip.
+    """A sentence for each value of a blob at a path that ``attribute_path`` refuses; a value of ``before`` there is no slip.
 
     Raises NotFound where the role is not known.
     """

@@ -119,7 +119,7 @@ def _outdated(opened: Session, before: World, changed: Collection[str]) -> list[
 
 
 def _in_plain_text(opened: Session, before: World, imported: Mapping[str, Role]) -> list[str]:
-    """The places that hold plain text of what these roles declare as secret now, and did not before."""
+    """The places that hold plain text of values that these roles declare as secret now, and did not before."""
     known = _of(before) | dict(imported)
     younger = [
         name

@@ -103,7 +103,7 @@ def _anew(opened: Session, world: World, keys: Keyring, left: dict[str, str]) ->
 
 
 def _encrypted(keys: Keyring, known: Mapping[str, Role], role: str, value: Json) -> Json:
-    """The same, with what stands in plain text where the role declares a secret encrypted."""
+    """The same, with plain text encrypted where the role declares a secret."""
     for place, plain in concealing.plain(known, role, value):
         value = attributes.write(value, place, keys.encrypt(place, plain))
     return value

@@ -109,7 +109,7 @@ class WorkerQueue:
         self._post = post
 
     def ask(self, work: Callable[[], T], then: Callable[[T], None]) -> bool:
-        """Have ``then`` called on the turn thread with what ``work`` gives. ``work`` answers for all that may happen to it:
+        """Have ``then`` called on the turn thread with the result of ``work``. ``work`` answers for all that may happen to it:
         where it raises nevertheless, that is logged, and ``then`` is not called.
 
         False where this host has no room for the first thread: nothing is done then.

@@ -26,7 +26,7 @@ class Outside(Invalid):
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
-    """The directories that a setting allows, and what is refused even below them."""
+    """The directories that a setting allows, and the paths that are refused even below them."""
 
     setting: str  # as it is written: "tasks.sources"
     directories: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _real(path: str) -> str | None:
-    """The absolute path without links; None for what can be no path."""
+    """The absolute path without links; None for text that can be no path."""
     try:
         return os.path.realpath(path)
     except ValueError:  # a zero byte

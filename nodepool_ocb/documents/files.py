@@ -60,12 +60,12 @@ def read_below(folder: Path | str, name: str, most: int) -> bytes:
 
 
 def text(path: Path | str, most: int) -> str:
-    """What a file holds, as UTF-8; raises OSError where it cannot be read, is larger, or is no text: ``strerror`` says it."""
+    """The content of a file, as UTF-8; raises OSError where it cannot be read, is larger, or is no text: ``strerror`` says it."""
     return decoded(read(path, most), most, path)
 
 
 def decoded(data: bytes, most: int, path: Path | str) -> str:
-    """What was read of a file, as ``text`` gives it."""
+    """The text of bytes that were read of a file; raises as ``text`` does."""
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most} bytes", str(path))
     try:

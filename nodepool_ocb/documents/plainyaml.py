@@ -1,11 +1,11 @@
 """YAML to plain JSON values, read with suspicion: parser events become values here, and nothing else ever happens.
 
 - Scalars are those of YAML 1.2: ``yes``, ``on``, ``1:30`` and dates are text. Numbers with leading zeros are text too
-  (``0755`` and ``0000`` are no decimal numbers to whoever wrote them). An integer stays one, however large.
+  (``0755`` and ``0000`` are no decimal numbers to their author). An integer stays one, however large.
 - Refused: duplicate keys, keys that are not text, tags, numbers beyond JSON, more than DEPTH levels, ALIASES aliases,
   NODES nodes with aliases and merge keys counted as often as they are used.
-- Every fault is collected, with its line; what is faulty is left out of the value.
-- A key that is there twice with one and the same value is a warning; who reads decides whether it is a fault. Who asks for
+- Every fault is collected, with its line; faulty entries are left out of the value.
+- A key that is there twice with one and the same value is a warning; the reader decides whether it is a fault. One that asks for
   the ``last`` gets the last value of any such key, as most readers of YAML do, and a warning.
 """
 

@@ -1,18 +1,18 @@
 """Claim, finish, release: each one transaction, and the transaction is the whole check (docs/zookeeper.md).
 
 The fence of a node only ever rises: its version on top of the node's epoch_base is the epoch of the newest claim. A claim
-carries the version of everything that it was decided from; what is written for a run carries the fence of its claim, so that
-nobody whose node was taken over changes anything.
+carries the version of everything that it was decided from; each write for a run carries the fence of its claim, so that
+no annealer changes anything after its node was taken over.
 
 A claim below a cluster carries the version of the cluster's gate instead of one for each member. ``writes`` is the only
 place that writes the record of a noderole which exists, and it raises the gates of a member that ceases to be satisfied.
-Neighbours are written as far as one transaction bears (limits); the rest is settled by whoever watches them.
+Neighbours are written as far as one transaction bears (limits); the rest is settled by the annealers that watch them.
 
 A transaction that makes a noderole satisfied (the end of its run, SKIP, ALLOW) carries the versions of its other parents, and
 of the gates of its clusters (``standing``). Otherwise a parent that is redeployed at the same time would be passed over: the
 children of this noderole would start before it.
 
-Pure: gives the changes; who writes them is store.session.
+Pure: gives the changes; store.session writes them.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def writes(vertex: Vertex, record: NodeRole) -> list[Change]:
 def standing(vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> list[Check]:
     """The checks that go with this record: of each parent that makes the noderole satisfied, unless it is ``written`` here.
 
-    Nothing is checked where one of its parents cannot be read, which moves nobody. Raises Conflict where a parent is not
+    Nothing is checked where one of its parents cannot be read, which moves no noderole. Raises Conflict where a parent is not
     satisfied unless another transaction is applied.
     """
     if not satisfied(record) or satisfied(vertex.record) or vertex.unknown:
@@ -278,7 +278,7 @@ def standing(vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole
 class Records:
     """A transaction that is being filled with records of noderoles, each with the checks that go with it.
 
-    ``changes`` is what is in it, ``written`` the records among them.
+    ``changes`` is its content, ``written`` the records among them.
     """
 
     def __init__(self, together: Sequence[Change] = (), first: Mapping[Vertex, NodeRole] | None = None) -> None:
@@ -294,9 +294,9 @@ class Records:
         return self._room.changes
 
     def take(self, vertex: Vertex, record: NodeRole, *more: Change) -> bool:
-        """Put in a record, and what goes with it; False where there is no room for all of it.
+        """Put in a record, and the checks that go with it; False where there is no room for all of it.
 
-        One that rests on a record which is not in here is left out: whoever watches it settles it later.
+        One that rests on a record which is not in here is left out: the annealer that watches it settles it later.
         """
         try:
             checks = [each for each in standing(vertex, record, self.written) if each.path not in self._checked]
@@ -319,8 +319,8 @@ def settling(
 ) -> list[Change]:
     """One transaction: ``together``, the records of ``first`` as far as they moved, and as many others as there is room for.
 
-    What is left out is settled by whoever watches it. Raises Conflict where one of ``first`` rests on a record that is left
-    out.
+    A record that is left out is settled by the annealer that watches it. Raises Conflict where one of ``first``
+    rests on a record that is left out.
     """
     records = Records(together, {vertex: moved[vertex] for vertex in first if vertex in moved})
     for vertex, record in moved.items():

@@ -111,7 +111,7 @@ def refuse_driven(world: World, vertices: Iterable[Vertex]) -> None:
 
 
 def undriven(world: World, names: Iterable[str], fqdn: str) -> Iterator[Check]:
-    """What holds a transaction to it that nothing is driven in these deployments, or above them, that may know the node by name.
+    """Checks, for a transaction, that nothing is driven in these deployments, or above them, that may know the node by name.
 
     Raises Conflict where something is.
     """
@@ -131,7 +131,7 @@ def undriven(world: World, names: Iterable[str], fqdn: str) -> Iterator[Check]:
 
 
 def _live(pointer: Pointer) -> set[str | None]:
-    """The ids of what is under way, or being prepared."""
+    """The ids of runs and rollouts that are under way, or being prepared."""
     live = {getattr(pointer, "preparing", None), None if pointer.over else pointer.newest}
     return live - {None}
 

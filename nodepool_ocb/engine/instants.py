@@ -85,7 +85,7 @@ class _Carrying:
         return Carried(self._view.name, self._done, self._room.changes)
 
     def _take(self, vertex: Vertex, record: NodeRole) -> bool:
-        """Put in the record of a neighbour; False where there is no room. One that rests on what is left out is left out."""
+        """Put in the record of a neighbour; False where there is no room. One that rests on a left-out record is left out."""
         assert self._room is not None
         try:
             needed = claim.standing(vertex, record, self._written)

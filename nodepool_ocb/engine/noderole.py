@@ -1,26 +1,26 @@
-"""The state machine of a noderole: one table, and one rule for what neighbours force (docs/states.md).
+"""The state machine of a noderole: one table, and one rule for the changes that neighbours force (docs/states.md).
 
 The rules, in prose:
 
-- What an *event* does to the noderole that it names is ``AFTER``. A pair that is not there is refused.
-- What a change forces on others is ``settle``: a committed noderole which is neither PROPOSED nor in TRANSITION is
+- The effect of an *event* on the noderole that it names is ``AFTER``. A pair that is not there is refused.
+- The effect of a change on others is ``settle``: a committed noderole which is neither PROPOSED nor in TRANSITION is
   BLOCKED while any parent is not satisfied; a BLOCKED one whose parents are all satisfied becomes TODO. A parent is
   satisfied when it is ACTIVE, or in TRANSITION by a refresh.
-- A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start whose
-  outcome nobody knows it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
-- A check (CHECK) is a refresh that changes nothing: it is claimed and run as one, and whatever it comes to (CHECKED) leaves
-  the noderole as it was, with what was found. A refresh takes the place of a check that has not begun, and follows another.
+- A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start with an
+  unknown outcome it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
+- A check (CHECK) is a refresh that changes nothing: it is claimed and run as one, and each of its results (CHECKED) leaves
+  the noderole as it was, with the finding. A refresh takes the place of a check that has not begun, and follows another.
 - A refresh that a schedule asks for after drift marks the noderole (``mended``) until a check has looked at its effect, or
   anything else than that run and that check happens.
 - A run that is to be cancelled (CANCEL) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
-  whatever else it came to meanwhile counts for nothing.
-- A record that cannot be read moves nobody, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
+  any other outcome meanwhile counts for nothing.
+- A record that cannot be read moves no noderole, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
   the parents that are known not to be well, and otherwise stays as it is.
 - A noderole begins PROPOSED (``bound``), and a parent that is new counts from then on as one that is not satisfied.
 - Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
-- Whoever enters a state gets the hook of that state, if its role has it; not after SKIP and CHECKED: nothing was done.
+- A noderole that enters a state gets the hook of that state, if its role has it; not after SKIP and CHECKED: nothing was done.
 
-``apply`` does both at once and gives the new records; nobody assigns a state anywhere else. Pure: ``now`` is an argument.
+``apply`` does both at once and gives the new records; no other function assigns a state. Pure: ``now`` is an argument.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def going(view: NodeView, besides: Collection[str] = ()) -> list[Vertex]:
 
     Those on the nodes ``besides`` have gone by then.
 
-    Raises Conflict while something works on the node, or a run of tasks that is not over has noderoles there; and where what
+    Raises Conflict while something works on the node, or a run of tasks that is not over has noderoles there; and where one that
     depends on it elsewhere was committed, or may do so and cannot be read.
     """
     unreadable.refuse_removal(view.world, [view])

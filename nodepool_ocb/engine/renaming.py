@@ -28,7 +28,7 @@ def rename(
     *,
     admin_domain: str | None,
 ) -> list[Change]:
-    """``going`` deletes what there is of the node, leaves first; ``contents`` has what the world does not show of that, by path.
+    """``going`` deletes the znodes of the node, leaves first; ``contents`` has those that the world does not show, by path.
 
     Raises NotFound; Invalid for a name that is no FQDN in the admin domain; Conflict for one that is taken, while something
     works on the node, while a rollout or a run of tasks may, or where there is more of it than one transaction bears.

@@ -84,7 +84,7 @@ class Connections:
 
 
 class Request(io.RawIOBase):
-    """What a client sends; raises TimeoutError where the whole does not come in time, however it is cut into pieces."""
+    """The bytes that a client sends; raises TimeoutError where the whole does not come in time, however it is cut into pieces."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -1,6 +1,6 @@
 """The pages that a daemon serves over HTTP: /metrics, /health/live, /health/ready, and those that it brings itself.
 
-A health page answers 200 and ``ok``, then what that covers; or 503 and one sentence that names the fault. The pages only read;
+A health page answers 200 and ``ok``, then the things covered; or 503 and one sentence that names the fault. The pages only read;
 they have no password, so they belong on a loopback or a management address (docs/security.md). However many clients
 connect, the pages leave the daemon its threads and descriptors (``connections``).
 """

@@ -79,7 +79,7 @@ def problems(images: Mapping[str, Keys]) -> list[Finding]:
 
 
 def _deep(images: Mapping[str, Keys]) -> Iterator[Finding]:
-    """Diskimages with more generations than anybody needs; there must be no circles."""
+    """Diskimages with more generations than are needed; there must be no circles."""
     generations: dict[str, int] = {}
     for name in images:
         line, each, above = list[str](), name, 0

@@ -52,10 +52,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class Succeeded(msgspec.Struct, frozen=True):
     """Done. ``attributes``: the values that the jig saw, with its changes.
 
-    ``written``: the values that the run returned, alone. None: ``attributes`` is the whole view that the run returned, and what
-    it leaves out is not returned. The values that a run returned replace the wall (docs/decisions/100).
+    ``written``: the values that the run returned, alone. None: ``attributes`` is the whole view that the run returned, and
+    values that it leaves out are not returned. The values that a run returned replace the wall (docs/decisions/100).
 
-    ``ordered``: whether what ran was given this order's script and attributes; False where an earlier order, with others,
+    ``ordered``: whether the run was given this order's script and attributes; False where an earlier order, with others,
     had begun it.
     """
 

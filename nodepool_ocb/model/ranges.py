@@ -63,7 +63,7 @@ def port(text: str, least: int = 1) -> int | None:
 
 
 def is_login(text: str) -> bool:
-    """Whether it may be given as the name that somebody logs in with: one word, which no program takes for an option.
+    """Whether it may be given as a login name: one word, which no program takes for an option.
 
     >>> is_login("root"), is_login("-oProxyCommand=x"), is_login("a b"), is_login("")
     (True, False, False, False)

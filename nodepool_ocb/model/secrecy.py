@@ -2,7 +2,7 @@
 
 TEXT is ``enc:KEY:ID:TOKEN``, a value that was encrypted by the key of that id, or a reference that an annealer resolves when a
 run needs it: ``file:PATH``, ``env:NAME`` (NAME begins with PREFIX), ``vault:PATH#KEY``. ID is drawn when the value is set and
-stays when it is encrypted anew by another key, so it tells values apart without telling them. ``hidden`` is what people are
+stays when it is encrypted anew by another key, so it tells values apart without telling them. ``hidden`` is the form people are
 shown. Pure.
 """
 
@@ -97,7 +97,7 @@ def shown(text: str) -> str:
 def checked(value: Json, before: Json = None) -> None:
     """Raises Invalid where something in it looks like a secret's value, and is none.
 
-    ``before``: what stood there; a text that it has is not refused again, so that other attributes can be set.
+    ``before``: the value that stood there; a text that it has is not refused again, so that other attributes can be set.
     """
     _check(value, frozenset(text for _, text in found(before)))
 

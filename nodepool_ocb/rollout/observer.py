@@ -51,7 +51,7 @@ MOVES_AGAIN: Final[Mapping[Directive, Mapping[State, Event]]] = {
 class Observer:
     """One view of the world, looked at for one rollout.
 
-    ``unreadable`` names noderoles whose records cannot be decoded. To which phase they belong is not known, so their node
+    ``unreadable`` names noderoles with records that cannot be decoded. To which phase they belong is not known, so their node
     passes none until they can be.
     """
 

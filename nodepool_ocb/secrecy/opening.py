@@ -70,9 +70,9 @@ class Secrets:
         return self._read[1]
 
     def value(self, place: str, text: str) -> Json:
-        """What the secret at a place is; raises Sealed, which names the place and the reference.
+        """The value of the secret at a place; raises Sealed, which names the place and the reference.
 
-        Whatever else one text raises is said of it, and of nothing else. OSError and MemoryError are this host's.
+        Any other exception of one text is reported for that text alone. OSError and MemoryError are this host's.
         """
         refers = not text.startswith("enc:")
         name = f"{secrecy.blame(place)} ({secrecy.shown(text)})" if refers else secrecy.blame(place)

@@ -1,7 +1,7 @@
 """Secrets that stand elsewhere: in files and variables of the annealer's host, and in HashiCorp Vault (KV, version 2).
 
-Who may write attributes says what is read here, so only what the configuration names is: files below ``secrets.directory``,
-variables that begin with ``secrecy.PREFIX``, and what Vault's token opens.
+The writers of attributes choose the references, so only sources that the configuration names are read: files below
+``secrets.directory``, variables that begin with ``secrecy.PREFIX``, and the paths that Vault's token opens.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from nodepool_ocb.site.wanted import Blob
 def refuse(plan: Planning, role: str, user: Blob, below: Blob, before: Blob) -> None:
     """Raises Invalid with all that is wrong; of files that say ``as_stored`` only plain text of a secret, and notes the rest.
 
-    ``below``: the layers under these attributes; ``before``: what stood there, which is not refused again.
+    ``below``: the layers under these attributes; ``before``: the values that stood there, which are not refused again.
     """
     catalogue = plan.catalogue
     refuse_plain(catalogue, role, user)

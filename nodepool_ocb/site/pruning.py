@@ -1,8 +1,8 @@
-"""What is not in the files and goes, where somebody asks for that: in the deployments that the files have, and nowhere else.
+"""Objects that are not in the files and go, if a person asks for it: in the deployments that the files have, and nowhere else.
 
 - Nothing of deployment ``system`` goes, nothing of task lists, and no deployment.
 - Of a node that the files have, noderoles go where the files say which it has. The roles that every new node gets stay, unless
-  the files are ``whole``; and so does whatever a noderole that stays depends on.
+  the files are ``whole``; and so does each parent of a noderole that stays.
 - Nothing goes with something else that the files have, or that is elsewhere: that is refused.
 
 Pure.

@@ -101,7 +101,7 @@ class WantedNode(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """All that site files say. ``whole``: a node that is made gets what they say, and no role of its own accord.
+    """All that site files say. ``whole``: a node that is made gets all that they say, and no role of its own accord.
 
     ``as_stored``: attributes are taken as they are, though no role declares them or a schema refuses them.
     """

@@ -59,7 +59,7 @@ class Journaled(Session):
 
 
 def write(session: Session, entry: Entry) -> None:
-    """An entry by itself, about what was not done; raises what commit raises."""
+    """An entry by itself, about an action that was not done; raises the exceptions of commit."""
     folder = session.get(paths.JOURNAL_ENTRIES)
     if folder is None:
         session.ensure(paths.JOURNAL_ENTRIES)

@@ -1,7 +1,7 @@
-"""Which record belongs at a path, whether what is there can be read, and every record of the tree that cannot be.
+"""Which record belongs at a path, whether the record there can be read, and every record of the tree that cannot be.
 
-For people: daemons find what they meet themselves (store.tree, store.images). ``unread`` looks at whole parts of the tree;
-``at_a_glance`` leaves out what there may be much of.
+For people: daemons find the records they meet themselves (store.tree, store.images). ``unread`` looks at whole parts of the tree;
+``at_a_glance`` leaves out the kinds of which there may be many.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def unread(session: Reading, above: Sequence[str] = EVERYTHING) -> dict[str, str
 
 
 def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str, str]:
-    """What cannot be read beside what a world and images have: rollouts, runs of tasks, task lists, the journal, pauses, locks.
+    """Unreadable records beside those of a world and images: rollouts, runs of tasks, task lists, the journal, pauses, locks.
 
     ``nodes``: also the attributes and runs of all noderoles.
     """

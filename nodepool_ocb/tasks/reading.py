@@ -3,7 +3,7 @@
 A list is made of files, each a YAML list of entries; a directory stands for every ``tasks.yaml`` below it. A deployment's own
 list may lie above its release's (``layers``). Every fault of every file is reported at once, with file, line and path.
 
-``lenient`` reads what Fuel read: of a key that is there twice the last value counts, unknown keys are left out, and a name
+``lenient`` reads all that Fuel read: of a key that is there twice the last value counts, unknown keys are left out, and a name
 that exists nowhere is no relation between nodes; each is a warning. A setting that is not there is null
 in conditions. ``compat_prefix`` lets patterns match the beginnings of names, as Fuel's did. docs/tasks.md has the keys.
 """

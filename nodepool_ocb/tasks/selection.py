@@ -31,7 +31,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A group: what is before it is before ``enter``, what is after it is after ``leave``; ``inside`` are its instances.
+    """A group: tasks before it are before ``enter``, tasks after it are after ``leave``; ``inside`` are its instances.
 
     ``start``: where a way begins that a person begins with the group.
     """
@@ -43,7 +43,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tasks of a plan say of one another, and the names in it."""
+    """The relations of the tasks of a plan, and the names in it."""
 
     parents: Sequence[Sequence[int]]  # of each vertex of the plan, and then of some that only tie others together
     order: Sequence[int]  # each after its parents
@@ -141,7 +141,7 @@ class _Names:
         return found
 
     def members(self, said: Iterable[str]) -> set[int]:
-        """What is meant by itself; of a group all that is in it."""
+        """The vertices that are named; of a group all that is in it."""
         found: set[int] = set()
         for each in said:
             found |= self._instances(each, "")

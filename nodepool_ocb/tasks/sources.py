@@ -9,7 +9,7 @@ from nodepool_ocb.tasks.tasklist import Kind
 
 
 def sources(kind: Kind, parameters: Mapping[str, Json]) -> Iterator[str]:
-    """Those that a task of this kind reads; what its machine fetches from an rsync daemon is none.
+    """Those that a task of this kind reads; a source that its machine fetches from an rsync daemon is none.
 
     >>> list(sources(Kind.COPY_FILES, {"files": [{"src": "/a", "dst": "/b"}, "odd"]}))
     ['/a']

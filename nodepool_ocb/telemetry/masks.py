@@ -71,7 +71,7 @@ class Mask(msgspec.Struct, frozen=True):
 
 
 class Stream:
-    """Masks bytes that come in pieces. Only what may be the beginning of a value is held back, until more has come."""
+    """Masks bytes that come in pieces. Only bytes that may be the beginning of a value are held back, until more has come."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
@@ -188,7 +188,7 @@ def _one_of(codes: Iterable[int]) -> bytes:
 
 
 class _Patterns(NamedTuple):
-    """What finds some values: any form of them, and base64 alone for text whose line breaks are gone."""
+    """The pattern that finds some values: any form of them, and base64 alone for text without its line breaks."""
 
     forms: _Forms
     base64: _Forms
@@ -250,7 +250,7 @@ def _joined(data: bytes) -> _Joined | None:
 
 
 def _merged(spans: Spans) -> Spans:
-    """In order, and what overlaps as one."""
+    """In order, and overlapping ones as one."""
     found: Spans = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -287,7 +287,7 @@ def _forms(value: str) -> Iterator[bytes]:
 
 
 def _in_urls(data: bytes) -> Iterator[str]:
-    """As percent-encoding leaves it: all escaped, or without what JavaScript, paths and forms leave as it is."""
+    """As percent-encoding leaves it: all escaped, or without characters that JavaScript, paths and forms leave as they are."""
     yield urllib.parse.quote(data, safe="")
     yield urllib.parse.quote(data)
     yield urllib.parse.quote_plus(data)
@@ -295,7 +295,7 @@ def _in_urls(data: bytes) -> Iterator[str]:
 
 
 def _in_json(text: str) -> Iterator[str]:
-    """In JSON, with what some writers escape besides; and as Python shows it."""
+    """In JSON, with the characters that some writers escape besides; and as Python shows it."""
     for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
         yield escaped
         yield escaped.replace("/", "\\/")
@@ -321,7 +321,7 @@ def _in_shells(text: str) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> Iterator[bytes]:
-    """What of it is the same wherever it begins in something longer, and however that goes on."""
+    """The part of it that is the same wherever it begins in something longer, and however that goes on."""
     for before in range(3):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             whole = encode(bytes(before) + data).rstrip(b"=")

@@ -1,4 +1,4 @@
-"""A real daemon process that a test may do anything to, and what the kernel and the daemon's own pages know about it.
+"""A real daemon process that a test may do anything to, and the facts that the kernel and the daemon's own pages give about it.
 
 The process is ``python -m MODULE --config FILE`` with a configuration of its own, forked from a process that has imported the
 module already where that makes no difference (forkserver). Its log is in its folder. It is ended by its process id, never by

@@ -124,7 +124,7 @@ def secrets(owned: Iterable[Owned], catalogue: Mapping[str, Role], keys: Sequenc
 
 
 def in_plain_text(owned: Iterable[Owned], catalogue: Mapping[str, Role]) -> Iterator[SecretRow]:
-    """What roles declare as secret, and stands there in plain text."""
+    """Values that roles declare as secret, and that stand there in plain text."""
     for name, role, value in owned:
         for place, _ in concealing.plain(catalogue, role, value):
             yield SecretRow(name=name, attribute=place, kind="plain", key=None, state=None, reference=None)

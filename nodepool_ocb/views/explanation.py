@@ -112,7 +112,7 @@ def skipped_words(skipped: SkippedDocument) -> str:
 
 
 def holding(world: World, vertex: Vertex, now: float) -> list[Reason]:
-    """As why_not; and of what may start at any moment, how the newest attempt at it ended, if there was one."""
+    """As why_not; and of a noderole that may start at any moment, how the newest attempt at it ended, if there was one."""
     return why_not(world, vertex, now) or [*_of_attempt(vertex)]
 
 

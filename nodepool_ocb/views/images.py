@@ -27,7 +27,7 @@ NOBODY: Final = (
 
 
 def cannot_build(image: str, reason: str) -> str:
-    """The sentence for a person who waits for a build that no running builder can make."""
+    """The sentence for a person that waits for a build that no running builder can make."""
     return f"no running builder can build {image}: {reason}"
 
 

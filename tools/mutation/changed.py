@@ -48,6 +48,6 @@ def change(root: Path, file: str, source: str, note: Path) -> None:
 
 
 def started() -> None:
-    """Do what the environment of a new process says."""
+    """Follow the environment of a new process."""
     if note := os.environ.get(MUTANT):
         sys.meta_path.insert(0, Changed(*json.loads(Path(note).read_text())))

@@ -1,4 +1,4 @@
-"""Work in a forked process, which can end as it likes: what it sends comes back line by line.
+"""Work in a forked process, which can end as it likes: its messages come back line by line.
 
 When the fork has ended, every process that it left behind is ended, too: orphans become children of the caller.
 """
@@ -31,8 +31,9 @@ class Ended(Exception):
 
 
 def lines(work: Work, cpu_seconds: int | None = None, clock_seconds: float | None = None) -> Iterator[bytes]:
-    """What the work sends, while it runs. It prints nothing but what ends it. Raises Ended where it does not come to its own end.
+    """The messages of the work, while it runs. It prints nothing but the error that ends it.
 
+    Raises Ended where it does not come to its own end.
     Its limit is processor time, which a busy machine does not shorten, and time on the clock, by default CLOCK times that.
     """
     ctypes.CDLL(None, use_errno=True).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -51,7 +51,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def question(mutant: Mutant, reaches: Sequence[Reach], budget_seconds: float) -> Question:
-    """The tests that reach what is changed, within the budget: of each file the quickest, then of each the second, and so on."""
+    """The tests that reach changed lines, within the budget: of each file the quickest, then of each the second, and so on."""
     reaching, inside = _reaching(mutant, reaches)
     asked: list[Reach] = []
     seconds, left = 0.0, 0

@@ -19,14 +19,14 @@ PRODUCT: Final = (f"{ROOT}nodepool_ocb/", f"{ROOT}annealer/")
 
 
 class Notes:
-    """What daemons wrote down; each line is FILE::FUNCTION."""
+    """The records of daemons; each line is FILE::FUNCTION."""
 
     def __init__(self, file: Path) -> None:
         self.file, self._read = file, 0
         file.touch()
 
     def new(self) -> set[str]:
-        """What was written since the last call."""
+        """The text written since the last call."""
         data = self.file.read_bytes()[self._read :]
         self._read += len(data)
         return set(data.decode().splitlines())

@@ -25,7 +25,7 @@ class Server(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def server() -> Iterator[Server]:
-    """It runs in a fork, since this process must import nothing of the product: a mutant may be in what it imports."""
+    """It runs in a fork, since this process must import nothing of the product: a mutant may be in a module that it imports."""
     sent = forks.lines(_served)
     try:
         yield msgspec.json.decode(next(sent), type=Server)

@@ -1,4 +1,4 @@
-"""The tests that judge, and what each reaches.
+"""The tests that judge, and the functions that each reaches.
 
 The pure folders are judged by quick tests of this process, which need no server. ``store`` and ``annealer`` are judged by
 their own tests, which share one ZooKeeper and may start daemons; the mutant is in these daemons, too.
@@ -37,7 +37,7 @@ ARGUMENTS: Final = ("-n", "0", "-q", "--tb=no", "-s", "-p", "no:cacheprovider", 
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """What one test reaches, as FILE::FUNCTION, and the time that this takes while it is watched.
+    """The functions that one test reaches, as FILE::FUNCTION, and the time that this takes while it is watched.
 
     The time is processor time, or time on the clock where a test may wait for servers. A test that takes SLOW_SECONDS is not
     watched any longer, and never asked: it is as if it reached nothing. So is one that fails.

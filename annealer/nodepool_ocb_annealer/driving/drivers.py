@@ -186,7 +186,7 @@ class Drivers(Generic[D]):
         self._appoint(deployment, self._broken_until[deployment])
 
     def _let_go(self, deployment: str, stored: Stored[Pointer] | None) -> None:
-        """Nobody drives it any more, as far as this annealer does now: it has the lock, or wrote itself into the pointer."""
+        """No annealer drives it any more, as far as this annealer does now: it has the lock, or wrote itself into the pointer."""
         context, drive = self._context, self._driven.get(deployment)
         what = f"{self._work.what} of deployment {deployment}"
         if drive is not None:

@@ -41,7 +41,7 @@ class Installation:
             self._register()
 
     def _register(self) -> None:
-        """Write what is here and what is left out, where that changed; the jigs that are left out stay as they are."""
+        """Write which jigs are here and which are left out, where that changed; the jigs that are left out stay as they are."""
         record = self._registration.record
         jigs = {title: why for title, why in record.left_out.items() if not title.startswith(f"{KIND} ")}
         fresh = {"code": installed(), "left_out": jigs | titled(left_out())}

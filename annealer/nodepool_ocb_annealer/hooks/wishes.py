@@ -1,4 +1,4 @@
-"""What the hooks of several roles want of one node and of noderoles, merged field by field and attribute by attribute.
+"""The wishes of the hooks of several roles for one node and for noderoles, merged field by field and attribute by attribute.
 
 Where two roles say different things of the same field, the deeper in the graph of roles counts: hooks run in that order.
 Of ``labels`` and ``hints`` each key is a field of its own: a hook changes the keys that it names, and no others.

@@ -1,9 +1,9 @@
 """Faults of this host: for how long this annealer leaves a node, or all machines, to others.
 
 A node that it failed at is left alone for a while that doubles with each fault. Where it fails at one node after another
-and at none with success, it claims nothing for a while, and then one node at a time until it can work again: what fails
+and at none with success, it claims nothing for a while, and then one node at a time until it can work again: a run that fails
 at once leaves its slots free, and would draw in all the work that there is. One node alone never stops it, for a machine
-that lies may provoke such a fault. What a jig raises may come from a record, so a fault names its cause: the same role at
+that lies may provoke such a fault. An exception of a jig may come from a record, so a fault names its cause: the same role at
 many nodes counts as one fault. Pure: times are seconds on the monotonic clock.
 """
 

@@ -1,4 +1,4 @@
-"""Whether this annealer may judge machines and work on them, by what it failed at itself.
+"""Whether this annealer may judge machines and work on them, by its own failures.
 
 A fault of this host says nothing about any machine: a private key that is missing, and each row of ``jigs/ssh/faults.py`` with
 that party. It is a trouble at once, and until a new connection to a machine is made. Where the others are reached and one is
@@ -88,7 +88,7 @@ class Fitness:
         self._apart.discard(fqdn)
 
     def unreached(self) -> None:
-        """It asked, and a machine did not answer: so it has what it takes to ask."""
+        """It asked, and a machine did not answer: so it has the means to ask."""
         self._lack = None
         self._unable = {fqdn: how for fqdn, how in self._unable.items() if fqdn in self._certain}
 

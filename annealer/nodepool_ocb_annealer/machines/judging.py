@@ -1,4 +1,4 @@
-"""What it means that this annealer does not reach a machine: a machine is dead by agreement, and an annealer can be wrong.
+"""The consequences when this annealer does not reach a machine: a machine is dead by agreement, and an annealer can be wrong.
 
 A fault of this host never comes here. A fault of the machine counts where no other annealer can look. Where one can, this
 annealer writes a suspicion into the node's record, and the others look, in the order of their rank. One that reaches the machine
@@ -132,7 +132,7 @@ class Judging:
             self._suspected[fqdn] = reason
 
     def heed(self, fqdn: str, view: NodeView | None) -> None:
-        """See what became of our suspicion, if we have one; a node that is asked no more tells nothing of this host."""
+        """See the fate of our suspicion, if we have one; a node that is asked no more tells nothing of this host."""
         if view is None or not probed(view, self._context.session.now()):
             self.standing.forget(fqdn)
         reason = self._suspected.get(fqdn)

@@ -2,7 +2,7 @@
 
 A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead, and
 another annealer that fails at it, too (judging); one success to call it alive, later and later where runs do not agree
-(relapsing). Nodes that are virtual, not available, or have no address are left as they are, and so is one while somebody's mark
+(relapsing). Nodes that are virtual, not available, or have no address are left as they are, and so is one while a person's mark
 holds: it is asked when the time of that is up.
 
 While something is wrong with this annealer itself it asks two machines now and then, over new connections: the one at which it

@@ -76,7 +76,7 @@ def decoded(sources: inputs.Sources, read: Blobs) -> inputs.Blobs:
 def changed_secrets(grant: claim.Grant, read: Blobs, judged: inputs.Judged) -> list[str]:
     """The places where the newest run was given another secret than a run would be now, or may have been.
 
-    What a check prints of a machine may have the secret of then, which is the live one, and which nothing masks now.
+    The output of a check may have the secret of then, which is the live one, and which nothing masks now.
     """
     if judged.number == grant.record.given:
         return []

@@ -102,7 +102,7 @@ def untouched(grant: claim.Grant, reason: str, now: float, pause_seconds: float 
 
 
 def unkept(outcome: Outcome | None, refused: OcbError | None) -> Failed | Lost:
-    """What is written of a run whose outcome cannot be: it is too large, or has a value that no record may hold.
+    """The record of a run with an outcome that cannot be written: it is too large, or has a value that no record may hold.
 
     One that succeeded keeps its exit code, by which a destructive role is known to be done.
     """

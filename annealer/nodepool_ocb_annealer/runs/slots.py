@@ -155,7 +155,7 @@ class Working:
             done(Answer(Event.FAULT, Unknown("no thread could be started", begun=False), self._session.now()))
 
     def read_wall(self, attempt: Attempt, answer: Answer, done: Done) -> bool:
-        """Somebody wrote the wall meanwhile, or what is kept of what was given: what the run leaves replaces that.
+        """Another writer wrote the wall meanwhile, or the kept part of the input: the result of the run replaces that.
 
         False where no thread can be had: nothing is lost, try again later.
         """

@@ -27,7 +27,7 @@ AT_ONCE: Final = 200  # entries that are read
 def newest_first(opened: Session, warn: bool = True) -> Iterator[EntryRow]:
     """Every entry; one that cannot be read is named, if ``warn``, and left out.
 
-    What roles declare as secret now is hidden, also where it was noted in plain text.
+    A value that roles declare as secret now is hidden, also where it was noted in plain text.
     """
     from nodepool_ocb.store import journal
 

@@ -43,7 +43,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def tags(text: str) -> tuple[str, ...]:
-    """Words with commas between, or a list as JSON; raises ValueError for what would only look like a list.
+    """Words with commas between, or a list as JSON; raises ValueError for text that would only look like a list.
 
     >>> tags("web, db"), tags('["web", "db"]'), tags("")
     (('web', 'db'), ('web', 'db'), ())

@@ -33,7 +33,7 @@ _META = "nodepool_ocb.cli.journal."
 
 
 def me() -> str:
-    """Who is noted as the cause of a change; under sudo the user who called it. The environment says so: it is no proof."""
+    """The user noted as the cause of a change; under sudo the user that called it. The environment says so: it is no proof."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

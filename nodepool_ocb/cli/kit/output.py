@@ -272,7 +272,7 @@ def _folded(widths: Mapping[str, int], room: int) -> dict[str, int]:
 
 
 def _squeezed(widths: Mapping[str, int], room: int) -> dict[str, int]:
-    """With the widest columns behind the first folded, whatever they hold."""
+    """With the widest columns behind the first folded, regardless of their content."""
     kept = dict(widths)
     rest = [*kept][1:]
     while _total(kept) > room and rest and kept[widest := max(rest, key=kept.__getitem__)] > LEAST:

@@ -83,7 +83,7 @@ class _Asked(Generic[T]):
         return [self._named(world, name) for name in names]
 
     def _all_unknown(self, world: World, missing: Sequence[str]) -> str:
-        """What ``_named`` says of each of them; raises what it raises of a record that cannot be read."""
+        """The answer of ``_named`` for each of them; raises its exception for a record that cannot be read."""
         found = []
         for name in missing[:MOST_NAMED]:
             try:

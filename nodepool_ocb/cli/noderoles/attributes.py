@@ -82,7 +82,7 @@ def _compare(opened: Session, world: World, both: tuple[Vertex, Vertex], places:
 
 
 def concealed(brought: Iterable[Brought], declared: frozenset[str]) -> Iterator[Brought]:
-    """The layers without what is declared as secret and stands there in plain text."""
+    """The layers without values that are declared as secret and stand there in plain text."""
     for each in brought:
         values = concealing.wrapped(each.layer.values, declared)
         yield replace(each, layer=replace(each.layer, values=values))

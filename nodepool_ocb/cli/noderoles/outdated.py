@@ -87,7 +87,7 @@ def rows(opened: Session, world: World, found: Outdated) -> list[OutdatedRow]:
 
 
 def concealed(found: Iterable[Difference], declared: frozenset[str]) -> Iterator[Difference]:
-    """The differences without the values of what is declared as secret."""
+    """The differences without the values that are declared as secret."""
     for each in found:
         before, now = (UNSET if value is UNSET else concealing.IN_PLACE for value in (each.before, each.now))
         yield replace(each, before=before, now=now) if concealing.covers(declared, each.what) else each

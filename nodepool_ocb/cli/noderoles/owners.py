@@ -1,4 +1,4 @@
-"""All attributes of a cluster, by whose they are: for commands that look for secrets among them."""
+"""All attributes of a cluster, by owner: for commands that look for secrets among them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def of(opened: Session, world: World, roles: Collection[str] | None = None) -> I
 
 
 def blobs(opened: Session, world: World, roles: Collection[str] | None = None) -> Iterator[Blob]:
-    """The attributes of all noderoles, or of those of these roles; what cannot be decoded is said, and left out."""
+    """The attributes of all noderoles, or of those of these roles; a record that cannot be decoded is named, and left out."""
     from nodepool_ocb.store.client import codec
 
     vertices = [each for each in world.vertices() if roles is None or each.role in roles]

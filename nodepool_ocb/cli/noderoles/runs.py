@@ -64,7 +64,7 @@ def newest_check(opened: Session, vertex: Vertex, above: int) -> tuple[str, Run]
 
 
 def attributes(opened: Session, vertex: Vertex, *, reveal: bool = False) -> Layers:
-    """The noderole's own layers; with what is secret in plain text only to ``reveal`` it."""
+    """The noderole's own layers; with secret values in plain text only to ``reveal`` them."""
     from nodepool_ocb.store.client import codec
 
     role, fqdn = vertex.role, vertex.node.name

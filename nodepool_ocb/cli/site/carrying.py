@@ -125,7 +125,7 @@ def _kept(opened: Session, world: World, wanted: Wanted) -> dict[str, Kept]:
 
 
 def _refuse_fields(wanted: Wanted) -> None:
-    """What no verb takes for a node: a wrong login, a wrong hint."""
+    """Values that no verb takes for a node: a wrong login, a wrong hint."""
     problems = [
         node.place.fault(f"{user!r} is no login: it is one word, and begins with no -")
         for node in wanted.nodes.values()

@@ -25,7 +25,7 @@ def warned(found: Reading) -> Reading:
 
 
 def of_plan(plan: Plan, tasks: TaskList) -> list[str]:
-    """A warning for each file that would be refused in what a plan runs."""
+    """A warning for each file that would be refused in the tasks that a plan runs."""
     return _warnings(_running(plan, tasks))
 
 

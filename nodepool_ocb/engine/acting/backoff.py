@@ -14,7 +14,7 @@ LONGEST_BACKOFF_SECONDS: Final = BACKOFF_SECONDS  # between two attempts of a no
 def backoff_left(record: NodeRole, now: float) -> float:
     """How many seconds until its next attempt; 0 where it need not wait.
 
-    What lies further ahead than any back-off was written while a clock was wrong, and holds nothing back.
+    A time further ahead than any back-off was written while a clock was wrong, and holds nothing back.
 
     >>> backoff_left(NodeRole(state=State.TODO, since=0.0, not_before=90.0), 60.0)
     30.0

@@ -1,4 +1,4 @@
-"""What may keep a noderole from starting, as codes; and one such reason in words. ``readiness`` finds them."""
+"""The reasons that may keep a noderole from starting, as codes; and one such reason in words. ``readiness`` finds them."""
 
 from __future__ import annotations
 

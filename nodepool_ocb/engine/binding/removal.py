@@ -11,10 +11,10 @@ from nodepool_ocb.model.records import State
 
 
 def removable(vertex: Vertex, besides: Collection[Vertex] = ()) -> list[Vertex]:
-    """What goes when a noderole is unbound: it and all below it, children first.
+    """The noderoles that go when one is unbound: it and all below it, children first.
 
     Raises Conflict where something below was committed on another node, or works now, or a record that may be below
-    cannot be read; and where any of it belongs to a run of tasks that is not over. ``besides``: what is unbound with it.
+    cannot be read; and where any of it belongs to a run of tasks that is not over. ``besides``: noderoles unbound with it.
     """
     below: dict[Vertex, None] = {}
     queue = [vertex]

@@ -25,7 +25,7 @@ def found(exit_code: int | None) -> Drift:
 
 
 def noted(record: NodeRole, drift: Drift, at: float, run: str, epoch: int) -> Checked:
-    """What is kept of a check of this noderole; ``record``: as it was during the check.
+    """The kept result of a check of this noderole; ``record``: as it was during the check.
 
     Drift is ``unmended`` after a run that was to mend it, and stays so until a check finds none or the noderole runs again.
     """

@@ -1,4 +1,4 @@
-"""What a role declares as secret, and stands in plain text: as where the declaration is younger than the value.
+"""Values that a role declares as secret, and that stand in plain text: as where the declaration is younger than the value.
 
 People are shown such a value as a secret: at a place that any role declares as secret, whatever its form. Pure.
 """

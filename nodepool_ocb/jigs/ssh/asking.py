@@ -11,7 +11,7 @@ ANSWER_BYTES: Final = 1 << 16
 
 
 def ask(link: Link, command: str, timeout_seconds: float, question: bytes = b"") -> str:
-    """All that the command, which reads ``question``, prints until it ends; what a login prints before it, too.
+    """All that the command, which reads ``question``, prints until it ends; the output of a login before it, too.
 
     Raises Broken or OwnFault where it does not end in this time, or prints more than an answer may have.
     """

@@ -87,7 +87,7 @@ def apply(attributes: dict[str, Json], written: bytes) -> dict[str, Json]:
 
 
 def returned(changed: Mapping[str, Json], written: bytes) -> dict[str, Json]:
-    r"""The values that a script wrote, alone, out of ``changed``: what ``apply`` made of its writes. A list is returned whole.
+    r"""The values that a script wrote, alone, out of ``changed``: as ``apply`` left it with its writes. A list is returned whole.
 
     >>> sent = {"a": {"b": 1}, "l": ["x"]}
     >>> returned(apply(sent, b"t 1 a/c\ny\nt 1 l/1\nz\n"), b"t 1 a/c\ny\nt 1 l/1\nz\n")

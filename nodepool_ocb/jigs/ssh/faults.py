@@ -1,7 +1,7 @@
 """Every way in which reaching a machine can fail, and the party at fault: one table, which docs/jigs.md shows.
 
 A fault of this host is raised as ``OwnFault``, for it says nothing about any machine. A fault of the machine, or of the network
-path to it, is an ``Unreachable`` with its party. What the table does not know is a fault of the path.
+path to it, is an ``Unreachable`` with its party. A fault that the table does not know is a fault of the path.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def has_route(family: int, address: tuple[object, ...]) -> bool:
 
 
 def words(error: BaseException) -> str:
-    """What an error says, of bounded length."""
+    """The text of an error, of bounded length."""
     said = str(getattr(error, "strerror", None) or str(error) or type(error).__name__)
     if said.startswith(GLUED) and said != GLUED:
         said = f"{GLUED}: {said.removeprefix(GLUED)}"

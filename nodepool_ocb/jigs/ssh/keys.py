@@ -49,7 +49,7 @@ def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
 
 
 def _no_key(path: Path, error: Exception) -> str:
-    """Why a file is no key to log in with, and what to do."""
+    """Why a file is no key to log in with, and the next step."""
     if isinstance(error, IsADirectoryError):
         return "is a folder; name a private key in it"
     if isinstance(error, TypeError | paramiko.PasswordRequiredException):  # cryptography raises the first

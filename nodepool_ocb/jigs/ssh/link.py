@@ -46,7 +46,7 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say i
 
 
 class Broken(Exception):
-    """The link or the channel ended under us: what was asked on it may have happened. ``party``: at fault, never OWN."""
+    """The link or the channel ended under us: a request on it may have been carried out. ``party``: at fault, never OWN."""
 
     def __init__(self, said: str, party: Party = Party.MACHINE) -> None:
         super().__init__(said)
@@ -100,7 +100,7 @@ class _Transport(paramiko.Transport):
         self.heard = time.monotonic()
 
     def get_exception(self) -> Exception | None:
-        """What ended the connection: a fault of this host, or else what the machine sent."""
+        """The cause that ended the connection: a fault of this host, or else the machine's message."""
         error: Exception | None = super().get_exception()
         if error is None or isinstance(error, OwnFault):
             return error
@@ -192,7 +192,7 @@ class Link:
         return words(error) if error is not None and not isinstance(error, EOFError) else ""
 
     def broken(self, said: str, error: BaseException | None = None) -> Broken | OwnFault:
-        """What to raise where the connection has ended; ``error``: what the library raised for it."""
+        """The exception to raise where the connection has ended; ``error``: the library's exception for it."""
         cause = self._transport.saved_exception or error
         silent = self._transport.is_active() and not self.alive
         party = Party.PATH if silent else of_connection(cause) if cause is not None else Party.MACHINE
@@ -223,7 +223,7 @@ class Link:
 def connect(
     fqdn: str, node: Node, settings: SshSettings, keys: Sequence[paramiko.PKey], pinned: Sequence[str]
 ) -> Link | Unreachable:
-    """Log in at the first of the node's addresses that lets us; else what went wrong at the one that came furthest.
+    """Log in at the first of the node's addresses that lets us; else the error of the one that came furthest.
 
     The word of the machine counts before a fault of the path. Raises OwnFault where no address tells anything of the machine.
     """

@@ -1,4 +1,4 @@
-"""What is said to the machine's runner, and what it says: bytes and values only.
+"""The messages to the machine's runner, and its answers: bytes and values only.
 
 An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree, and by the
 token: where that does not come, nothing is run. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. The last argument of an

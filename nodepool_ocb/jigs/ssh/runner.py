@@ -45,7 +45,7 @@ class Runner:
             raise self._link.broken(f"the connection ended: {self._link.fault or error}", error) from error
 
     def hear(self, timeout_seconds: float) -> Iterable[Heard]:
-        """What comes within this time, maybe nothing; raises Broken when nothing can come any more, and OutOfRange."""
+        """The bytes that come within this time, maybe none; raises Broken when nothing can come any more, and OutOfRange."""
         self._channel.settimeout(timeout_seconds)
         try:
             data = self._channel.recv(CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""Sockets to machines: connected to the first address that takes us, and bounded in what they take."""
+"""Sockets to machines: connected to the first address that takes us, and bounded in their input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKET_BYTES: Final = 1 << 20
 class Socket(socket.socket):
     """Acknowledges at once: sshd holds a second small packet back until the first is, which would take 40 ms.
 
-    What it takes is bounded: paramiko's is not, neither the lines before SSH begins nor a packet, nor packets of no use.
+    Its input is bounded: paramiko's is not, neither the lines before SSH begins nor a packet, nor packets of no use.
     """
 
     def allow(self, size: int, what: str) -> None:

@@ -86,7 +86,7 @@ class RebootJig(TaskJig):
         return Detached()
 
     def _boot(self, order: Order, said: str) -> tuple[str, str] | Unreachable:
-        """Which boot it is now, and what the program reboot complained of; raises OwnFault."""
+        """Which boot it is now, and the complaint of the program reboot; raises OwnFault."""
         link = self._pool.take(order.node, order.record)
         if isinstance(link, Unreachable):
             return link

@@ -1,4 +1,4 @@
-"""What the jigs of copy_files and sync have in common: they read files of the annealer's host, as far as it allows that."""
+"""The common part of the jigs of copy_files and sync: they read files of the annealer's host, as far as it allows that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodepool_ocb.jigs.tasks.task import Refused, TaskJig
 
 
 class SourceJig(TaskJig):
-    """A jig whose tasks name files or directories of this host."""
+    """A jig for tasks that name files or directories of this host."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

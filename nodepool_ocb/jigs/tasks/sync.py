@@ -62,7 +62,7 @@ class SyncJig(SourceJig):
 def _require(src: str, path: str) -> None:
     """``path``: the directory that the task calls ``src``, without links.
 
-    That there is no such directory is this task's failure; what else is missing is a fault of this host.
+    That there is no such directory is this task's failure; anything else that is missing is a fault of this host.
     """
     host = socket.gethostname()
     if shutil.which("rsync") is None:

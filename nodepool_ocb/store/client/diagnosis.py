@@ -14,7 +14,7 @@ UNRESOLVED = "no host in zookeeper.hosts can be resolved"
 
 
 def why(error: BaseException) -> str:
-    """What went wrong; ``error`` is kazoo's, and what it came of is its context.
+    """The cause of a fault; ``error`` is kazoo's, and the error behind it is its context.
 
     >>> why(ConnectionRefusedError(111, "Connection refused"))
     'connection refused: no server listens there; is it up, and is zookeeper.hosts right?'

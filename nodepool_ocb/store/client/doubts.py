@@ -1,4 +1,4 @@
-"""Transactions whose answer was lost: their znodes and the journal are read, and ``outcome`` decides.
+"""Transactions with a lost answer: their znodes and the journal are read, and ``outcome`` decides.
 
 Nothing here writes. Each function raises Unavailable if the connection breaks again.
 """
@@ -29,7 +29,7 @@ class Doubt(Unknown):
 
 
 def look(reading: Reading, sending: Sending) -> tuple[Finding, Stats]:
-    """The fate of a transaction, and what its answer said if it was applied."""
+    """The fate of a transaction, and its answer if it was applied."""
     reading.sync()
     found = reading.get_many([change.path for change in sending.changes])
     appended = [
@@ -66,7 +66,7 @@ def _appended(reading: Reading, folder: str, wrote: bytes, before: int) -> Appen
 
 
 def _newest(reading: Reading, folder: str, start: str) -> Iterator[Znode]:
-    """The children whose names are ``start`` and ten digits, the newest first."""
+    """The children with names of ``start`` and ten digits, the newest first."""
     names = [name for name in reading.children(folder) or () if name.startswith(start) and name[-10:].isdecimal()]
     names.sort(key=lambda name: name[-10:], reverse=True)
     for first in range(0, len(names), AT_ONCE):

@@ -1,4 +1,4 @@
-"""Was a transaction applied whose answer never came? Decided from its znodes as they are now. Pure.
+"""Was a transaction applied if its answer never came? Decided from its znodes as they are now. Pure.
 
 The reader must have synced first. A transaction is all or nothing, so one znode that proves something is enough.
 
@@ -17,7 +17,7 @@ A znode that exists since before the sending (its czxid says so) proves that the
 A znode that was made since the sending proves nothing else: another may have deleted ours and made it anew.
 
 The entry of a journal has a name that the writer does not know. Its reader looks through all entries since the sending
-(``Appended``). What remains is Unknown.
+(``Appended``). Every other case is Unknown.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Finding(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """What a look through a journal found; ``zxid`` is that of our entry, ``absent``: it is certainly not there."""
+    """The result of a look through a journal; ``zxid`` is that of our entry, ``absent``: it is certainly not there."""
 
     zxid: int = 0
     absent: bool = False
 
 
 class Sending(NamedTuple):
-    """A transaction as it was sent; ``data`` is what each change writes, ``zxid`` the newest that was seen before."""
+    """A transaction as it was sent; ``data`` is the data that each change writes, ``zxid`` the newest that was seen before."""
 
     changes: Sequence[Change]
     data: Sequence[bytes]
@@ -63,7 +63,7 @@ class Sending(NamedTuple):
 
 
 def find(sending: Sending, found: Sequence[Znode | None], appended: Sequence[Appended] = ()) -> Finding:
-    """The fate of a transaction; ``found`` has what is at the path of each change now."""
+    """The fate of a transaction; ``found`` has the znode at the path of each change now."""
     passing = set(_passing(sending.changes))
     seen = [
         (change, wrote, znode)
@@ -96,7 +96,7 @@ def provable(changes: Sequence[Change]) -> bool:
 
 
 def stats(sending: Sending, found: Sequence[Znode | None], zxid: int) -> list[ZnodeStat | None]:
-    """What the lost answer of an applied transaction said, as well as it can be known."""
+    """The lost answer of an applied transaction, as well as it can be known."""
     return [_stat(change, znode, zxid) for change, znode in zip(sending.changes, found, strict=True)]
 
 

@@ -1,11 +1,11 @@
 """One session with ZooKeeper: batched reads, versioned transactions, persistent watches, doubts settled.
 
 Every write carries the version that was read. A request that is made while there is no connection is refused
-with Unavailable instead of waiting until its reason is gone. A write whose answer is lost is settled by
+with Unavailable instead of waiting until its reason is gone. A write with a lost answer is settled by
 reading (``doubts``), never by writing again. Functions given to a session are called on the connection's
 thread: they put something in a queue and return.
 
-A lost session is replaced by a new one without a word to those who read and write; whoever holds claims is
+A lost session is replaced by a new one without a word to readers and writers; a holder of claims is
 told by ``on_lost``, late, and has ``trusted`` to know it in time.
 """
 
@@ -47,8 +47,8 @@ class Session(Reading):
     """A connection that is kept up until ``close``.
 
     ``on_lost`` is told that the session is over, and every ephemeral znode with it; ``on_connected`` that a
-    connection is up, the first one too: watches are armed again by then, and what happened meanwhile must be
-    read. ``ambiguous`` and ``unresolved`` count transactions whose answer was lost, and those of them that
+    connection is up, the first one too: watches are armed again by then, and the changes of that time must be
+    read. ``ambiguous`` and ``unresolved`` count transactions with a lost answer, and those of them that
     reading could not settle though they have a signature; ``connections`` counts how often a connection came up;
     ``largest_bytes`` and ``largest_changes`` are those of the largest transactions that were sent.
     """
@@ -246,7 +246,7 @@ class Session(Reading):
         return packed, Sending(changes, packed.data, self.last_zxid)
 
     def resolve(self, doubt: Doubt) -> Stats:
-        """Settle a transaction whose answer was lost: wait for a connection, sync, read, compare.
+        """Settle a transaction with a lost answer: wait for a connection, sync, read, compare.
 
         Gives the stats if it was applied. Raises Stale if another writer was first, Unavailable if it never
         arrived (nothing was written, it may be tried again), Unknown if there is no connection in time or the
@@ -270,7 +270,7 @@ class Session(Reading):
         raise Unknown(f"{path} may have been written before others wrote it; read it first")
 
     def _looked(self, look: Callable[[], T]) -> T | None:
-        """What is seen with the next connection that lasts; None where none comes in time."""
+        """The result of a look with the next connection that lasts; None where none comes in time."""
         deadline = time.monotonic() + self._patience
         while self._await_connection(deadline):
             try:
@@ -309,8 +309,8 @@ class Session(Reading):
         """Create ``prefix`` with ten digits behind it, a number that this parent never gave before; gives the path.
 
         Raises Stale if the parent is not there, Invalid if it is too large, Denied, Unavailable if nothing was written,
-        and Unknown if the answer was lost and no znode there has our record: then one may be there whose data, or prefix,
-        says that it is ours.
+        and Unknown if the answer was lost and no znode there has our record: then one may be there with data, or a prefix, that
+        shows that it is ours.
         """
         made = Create(prefix, data)
         before = self.last_zxid

@@ -34,7 +34,7 @@ _LOOK: Final = "check zookeeper.username and the ACL there"
 
 
 class Packed(NamedTuple):
-    """A transaction ready to be sent; ``data`` is what each change writes, signed, and b"" where it writes nothing."""
+    """A transaction ready to be sent; ``data`` is the data that each change writes, signed, and b"" where it writes nothing."""
 
     request: frames.Raw
     data: list[bytes]
@@ -42,9 +42,9 @@ class Packed(NamedTuple):
 
 
 def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) -> Packed:
-    """``acl`` gives what a path's znode is made with. Raises Invalid for what is too large, too long or not JSON.
+    """``acl`` gives the ACL that a path's znode is made with. Raises Invalid for data that is too large, too long or not JSON.
 
-    What is appended comes on top of the limits: it is never the reason why a transaction is too large. So does the signature.
+    Appended data comes on top of the limits: it is never the reason why a transaction is too large. So does the signature.
     """
     counted = sum(not isinstance(change, Append) for change in changes)
     if counted > TRANSACTION_CHANGES:

@@ -328,7 +328,7 @@ def configure(session: Session, name: str, settings: Mapping[str, Json], by: str
 
 
 def removal(session: Session, owner: Owner) -> list[Change]:
-    """What takes away all that is there of an owner, the record last.
+    """The changes that take away all that is there of an owner, the record last.
 
     If one transaction does not bear it, the record is emptied first. A deletion that stops half-way then leaves no list, instead
     of a record that names files that are gone.

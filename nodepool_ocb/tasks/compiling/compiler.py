@@ -32,7 +32,7 @@ def compile(
     tolerant: bool = False,
     relations_of: RelationsOf | None = None,
 ) -> Plan:
-    """What a run on ``members``, in listing order, does.
+    """The plan of a run on ``members``, in listing order.
 
     ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. Only what is
     selected is judged. ``done``: (task, node) that are skipped because they are done. ``amount_of`` evaluates amounts that
@@ -58,7 +58,7 @@ def compile(
 
 
 def _relate(placement: Placement, tasks: TaskList, relations_of: RelationsOf | None) -> None:
-    """What tasks say of tasks on other nodes, and of the stage that they are in."""
+    """The relations of tasks to tasks on other nodes, and to the stage that they are in."""
     crossing = Crossing(placement)
     crossing.add()
     if relations_of is not None:
@@ -70,7 +70,7 @@ def _relate(placement: Placement, tasks: TaskList, relations_of: RelationsOf | N
 
 
 def _order(placement: Placement, tasks: TaskList, amount_of: Amount | None) -> Mapping[str, Sequence[int]]:
-    """What only the run needs: hooks and numbers in lines, groups, chunks and limits; gives the vertices of each group.
+    """The part that only the run needs: hooks and numbers in lines, groups, chunks and limits; gives the vertices of each group.
 
     Limits come last: they follow the order that there is.
     """

@@ -32,9 +32,9 @@ def contracted(plan: Plan, also: Collection[int] = ()) -> Plan:
 
 
 def _bearing(plan: Plan, goes: bytearray) -> bytearray:
-    """What does not melt, since it says which tolerated failures are borne: barriers of relations and of chunks.
+    """The vertices that do not melt, since they say which tolerated failures are borne: barriers of relations and of chunks.
 
-    Nor does a skipped instance of such a relation: what is before it is no part of the relation.
+    Nor does a skipped instance of such a relation: a vertex before it is no part of the relation.
     """
     fixed = bytearray(len(plan))
     for vertex, task in enumerate(plan.task_of):

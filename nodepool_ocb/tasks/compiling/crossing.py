@@ -50,7 +50,7 @@ class Crossing:
                         self._relate(vertex, relation, later_says=later_says)
 
     def _relate(self, vertex: int, relation: Relation, *, later_says: bool) -> None:
-        """One instance and what a relation of it names; ``later_says``: the instance is the later one."""
+        """One instance and the other one that its relation names; ``later_says``: the instance is the later one."""
         for other in self._placement.relations.named((relation.name,), -1):
             found = self._ends(other, relation, leaving=later_says)
             if SELF in (relation.roles or ()) and other not in self._placement.anchors:

@@ -56,7 +56,7 @@ class Group(msgspec.Struct, frozen=True, dict=True):
 
 
 def order(placement: Placement, amount_of: Amount | None) -> Mapping[str, Sequence[int]]:
-    """Add the order of all groups; gives the vertices that are of each. What waits in a circle already is left as it is."""
+    """Add the order of all groups; gives the vertices that are of each. Vertices already in a circle are left as they are."""
     if not any(placement.tasks[number].kind is Kind.GROUP for number in placement.anchors):
         return {}
     groups = _Groups(placement, amount_of)

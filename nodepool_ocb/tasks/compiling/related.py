@@ -1,4 +1,4 @@
-"""What ``--start`` and ``--end`` follow: what tasks, stages and groups say of one another, without the order of the run.
+"""The relations that ``--start`` and ``--end`` follow: those of tasks, stages and groups, without the order of the run.
 
 A run also has lines of hooks, groups one after the other, chunks and limits. These say when a task runs, and not that it
 needs what runs before it (decision 106).
@@ -24,7 +24,7 @@ def noted(placement: Placement) -> list[list[int]]:
 
 
 def board(placement: Placement, said: Sequence[Sequence[int]], inside: Mapping[str, Sequence[int]]) -> Board:
-    """``said``: what was ``noted`` before the order of the run was added. ``inside``: the vertices that are of each group."""
+    """``said``: relations ``noted`` before the order of the run was added. ``inside``: the vertices that are of each group."""
     draft, tasks = placement.draft, placement.tasks
     vertices: dict[int, list[int]] = {number: [] for number in range(len(tasks))}
     for vertex, number in enumerate(draft.task_of):
@@ -48,7 +48,7 @@ def board(placement: Placement, said: Sequence[Sequence[int]], inside: Mapping[s
 
 
 def _through(groups: Mapping[str, Span], parents: list[list[int]]) -> None:
-    """What is in a group, after what the group is named after, and before what is named after the group.
+    """The members of a group, after those that the group is named after, and before those that are named after the group.
 
     Of each group there are two vertices more: ``start``, and one that keeps n x m relations at n + m edges.
     """

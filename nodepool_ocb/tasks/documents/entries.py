@@ -147,7 +147,7 @@ def skipped(entry: Entry) -> bool:
 
 
 def task(entry: Entry, renamed: Mapping[str, str] = {}, *, lenient: bool = False) -> Task:
-    """What an entry without faults becomes. ``renamed``: names of others, as they are called instead.
+    """The result of an entry without faults. ``renamed``: names of others, as they are called instead.
 
     ``lenient``: a setting that is not there is null in conditions, as in Fuel.
     """

@@ -1,4 +1,4 @@
-"""What the driver of a run of tasks does next: noderoles to be moved, and how the run stands after it. Pure.
+"""The next changes by the driver of a run of tasks: noderoles to be moved, and how the run stands after it. Pure.
 
 - COMMITTING: every noderole is committed, of a held run those of its stages and barriers; then RUNNING.
 - RUNNING: a task that may fail is let pass. Nothing more begins on a node where a task failed, or that is away for longer
@@ -6,14 +6,14 @@
   group succeeded; more failures end the run. A stage with ``trigger_rule: all_done`` is passed when all before it have
   ended. When nothing moves any more: ENDING.
   While its deployment is paused the run says so, and no machine is away for too long.
-- STOPPING: what has not begun is taken back, and what runs is waited for, or cancelled. Then ENDING.
-- ENDING: what did not run is taken back, with why; nothing waits for other nodes any more, so that these may be deleted;
+- STOPPING: noderoles that have not begun are taken back, and running ones are waited for, or cancelled. Then ENDING.
+- ENDING: noderoles without a run are taken back, with why; nothing waits for other nodes any more, so that these may be deleted;
   the history is written; the run is over.
 
 The tasks of a run that is *held* are committed by a rollout, which decides what becomes of nodes that fail: while it sends, what
 waits on them stays as it is, for it may retry them, and the run goes on as long as the rollout does.
 
-Everything is decided from what is there, so whoever takes over goes on.
+Everything is decided from the records, so an annealer that takes over goes on.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _of_failed_nodes(look: Look) -> list[Move]:
 
 
 def _excused(look: Look) -> dict[Vertex, NodeRole]:
-    """Barriers that bear failures, and what waits only for what has ended, without these parents."""
+    """Barriers that bear failures, and vertices that wait only for ended ones, without these parents."""
     found: dict[Vertex, NodeRole] = {}
     running = look.running
     if not look.failures:

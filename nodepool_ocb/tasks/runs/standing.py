@@ -132,7 +132,7 @@ class Look:
         return sum(node in self.failures for node in tolerance.nodes) <= tolerance.most
 
     def bears(self, at: int) -> bool:
-        """Whether a vertex goes on without what it waits for and what failed: decision 072. Only barriers do."""
+        """Whether a vertex goes on without the failed ones that it waits for: decision 072. Only barriers do."""
         plan, bears = self.running.plan, self._definition(at).bears
         if plan.task_of[at] not in plan.barriers or bears is Bears.NONE:
             return False
@@ -158,7 +158,7 @@ class Look:
 
     @cached_property
     def unread(self) -> bool:
-        """Whether the record of one of its noderoles cannot be read: what that says is waited for."""
+        """Whether the record of one of its noderoles cannot be read: the record is waited for."""
         return any(hidden(self.world, self.running, at) for at in range(len(self.vertices)))
 
     @cached_property
