@@ -74,6 +74,8 @@ class Builder:
         context.cluster = clusters.current(session, context.cluster).id
         context.directory.belong(context.cluster)
         self.registration.change(providers=tuple(context.uploaders), images=company.settings(context))
+        if context.diskimages and not self.registration.record.images:
+            log.info("%d images are too many to be compared with those of other builders", len(context.diskimages))
         self.registration.write()
         self._sweep_builds()
         session.ensure(*map(paths.builds, context.diskimages))
