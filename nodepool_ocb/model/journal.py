@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from nodepool_ocb.model.ranges import Count, Moment, Number
 from nodepool_ocb.model.records import Json, Record
+
+#: The verb of an annealer's entry: a run asked for a file of the annealer's host that the settings do not allow.
+REFUSE_FILE: Final = "refuse file"
+#: Verbs that daemons write; the command line has no command of these names.
+DAEMON_VERBS: Final = frozenset({REFUSE_FILE})
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

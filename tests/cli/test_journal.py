@@ -394,6 +394,8 @@ def test_what_nothing_knows_is_an_error_that_names_what_is_near_and_what_was_del
         wrong = ocb(*asked)
         assert (wrong.exit_code, "has the name bsae; did you mean `base`?" in wrong.stderr) == (3, True)
     assert ocb("history", "--verb", "image pause").exit_code == 0, "nobody did it yet"
+    for word in ("refuse", "refuse file"):
+        assert ocb("history", "--verb", word).exit_code == 0, "an annealer writes it; no entry has it yet"
     wrong = ocb("history", "--verb", "node sett")
     assert (wrong.exit_code, "there is no command 'node sett'; did you mean `node set`?" in wrong.stderr) == (2, True)
     noted = replace(entries(world)[-1], verb="web console")

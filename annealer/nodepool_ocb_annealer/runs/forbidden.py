@@ -12,14 +12,13 @@ from collections import OrderedDict
 from typing import Final
 
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.model.journal import Entry
+from nodepool_ocb.model.journal import REFUSE_FILE, Entry
 from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 
 log = logging.getLogger(__name__)
 
-VERB: Final = "refuse file"
 LOGIN: Final = "annealer"
 REMEMBERED: Final = 1000
 REASON_CHARACTERS: Final = 1000
@@ -43,7 +42,7 @@ class Forbidden:
             at=self._session.now(),
             login=LOGIN,
             host=socket.gethostname(),
-            verb=VERB,
+            verb=REFUSE_FILE,
             subjects=(noderole,),
             reason=reason[:REASON_CHARACTERS],
         )

@@ -14,6 +14,7 @@ from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.journal import DAEMON_VERBS
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.views.history import entries
 from nodepool_ocb.views.history.entries import EntryRow
@@ -73,9 +74,9 @@ def names(opened: Session, asked: Sequence[str], strict: bool = True) -> None:
 
 
 def verb(opened: Session, asked: str) -> None:
-    """Raises BadParameter for what is no command, no noun, and in no entry."""
+    """Raises BadParameter for a word that is no command, no noun, no verb of a daemon, and in no entry."""
     root = click.get_current_context().find_root()
-    known = set(_verbs(root.command, root))
+    known = {*_verbs(root.command, root), *DAEMON_VERBS}
     nouns = {each.partition(" ")[0] for each in known}
     noted = (row.record.verb for row in newest_first(opened, warn=False))
     if asked not in known | nouns and not any(f"{each} ".startswith(f"{asked} ") for each in noted):
