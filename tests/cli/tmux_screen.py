@@ -61,6 +61,7 @@ def screen(folder: Path) -> Iterator[Screen]:
         made.ask("set-option", "-g", "automatic-rename", "off")
         made.ask("set-option", "-g", "allow-rename", "on")
         made.ask("set-option", "-g", "history-limit", "100000")
+        await_that(lambda: made.text().startswith("$"), 60.0, "the shell prompts")  # keys before it are echoed above it
         yield made
     finally:
         made.ask("kill-server")
