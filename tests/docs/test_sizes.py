@@ -1,4 +1,4 @@
-"""What tools/check says of modules and folders that are too large."""
+"""Modules and folders that tools/check warns of or refuses for their size."""
 
 from __future__ import annotations
 
@@ -20,22 +20,41 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def write(root: Path, name: str, lines: int) -> None:
-    file = root / "nodepool_ocb" / name
+    file = root / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n" * lines)
 
 
-def test_a_module_that_is_too_long_is_refused(tmp_path: Path, sizes: Any) -> None:
-    write(tmp_path, "engine/long.py", 401)
-    write(tmp_path, "engine/short.py", 400)
-    assert list(sizes.faults(tmp_path)) == ["nodepool_ocb/engine/long.py has 401 lines, and may have 400: divide it"]
+def fill(root: Path, folder: str, count: int) -> None:
+    for number in range(count):
+        write(root, f"{folder}/m{number}.py", 1)
+    write(root, f"{folder}/__init__.py", 1)
 
 
-def test_a_folder_of_too_many_modules_is_refused(tmp_path: Path, sizes: Any) -> None:
-    for number in range(16):
-        write(tmp_path, f"engine/m{number}.py", 1)
-    write(tmp_path, "engine/__init__.py", 1)
-    write(tmp_path, "engine/world/one.py", 1)
-    assert list(sizes.faults(tmp_path)) == []
-    write(tmp_path, "engine/m16.py", 1)
-    assert list(sizes.faults(tmp_path)) == ["nodepool_ocb/engine has 17 modules, and may have 16: divide it"]
+@pytest.mark.parametrize(
+    ("name", "warned", "limit"), [("nodepool_ocb/engine/long.py", 401, 600), ("tests/engine/test_long.py", 601, 1000)]
+)
+def test_a_long_module_is_warned_of_and_above_the_limit_refused(
+    tmp_path: Path, sizes: Any, name: str, warned: int, limit: int
+) -> None:
+    write(tmp_path, name, warned - 1)
+    assert list(sizes.findings(tmp_path)) == []
+    for lines, refused in ((warned, False), (limit, False), (limit + 1, True)):
+        write(tmp_path, name, lines)
+        (found,) = sizes.findings(tmp_path)
+        assert found.text.startswith(f"{name} has {lines} lines")
+        assert found.refused is refused
+
+
+@pytest.mark.parametrize(("folder", "most", "limit"), [("nodepool_ocb/engine", 16, 24), ("tests/engine", 24, 48)])
+def test_a_full_folder_is_warned_of_and_above_the_limit_refused(
+    tmp_path: Path, sizes: Any, folder: str, most: int, limit: int
+) -> None:
+    write(tmp_path, f"{folder}/world/one.py", 1)
+    fill(tmp_path, folder, most)
+    assert list(sizes.findings(tmp_path)) == []
+    for count, refused in ((most + 1, False), (limit, False), (limit + 1, True)):
+        fill(tmp_path, folder, count)
+        (found,) = sizes.findings(tmp_path)
+        assert found.text.startswith(f"{folder} has {count} modules")
+        assert found.refused is refused
