@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -42,7 +42,7 @@ def zk_settings(zookeeper: Server, chroot: str) -> ZooKeeperSettings:
 def zk_session(zk_settings: ZooKeeperSettings) -> Iterator[Session]:
     """A started session below this test's chroot, with the bare tree of ``/ocb``."""
     with Session(zk_settings) as session:
-        tree.bootstrap(session)
+        clusters.bootstrap(session)
         yield session
 
 

@@ -32,9 +32,9 @@ from nodepool_ocb.model.records import Change, Daemon, State
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store import clusters
-from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.touched import Touched
+from nodepool_ocb.store.world.cache import Cache
+from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer import memory
 from nodepool_ocb_annealer.appointments import Appointment, Matter
@@ -178,7 +178,7 @@ class Annealer:
         for fqdn in self.world.nodes:
             self.claims.consider(fqdn)
 
-    def _look(self, touched: Touched) -> None:
+    def _look(self, touched: ChangeSet) -> None:
         self._stay_in_our_cluster()
         self.settling.look(touched.vertices | touched.turned, touched.nodes)
         affected = set(touched.nodes)

@@ -15,8 +15,8 @@ from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.errors import OcbError, Stale, Unknown
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create
-from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Doubt, Session, Stats
+from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.telemetry import metrics
 
 log = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ def init(dry_run: bool) -> None:
 
     For people's user alone. It may be stopped and repeated at any time; daemons may go on.
     """
-    from nodepool_ocb.store import acls, tree
+    from nodepool_ocb.store import acls, clusters
     from nodepool_ocb.store.client import access
 
     zookeeper = session.settings().zookeeper
@@ -44,14 +44,14 @@ def init(dry_run: bool) -> None:
     with session.session() as opened:
         walk = acls.Walk(opened, access.Acls(zookeeper))
         if dry_run:
-            _report_dry(walk, [path for path in tree.PARENTS if opened.get(path) is None])
+            _report_dry(walk, [path for path in clusters.PARENTS if opened.get(path) is None])
             return
         changed = list(walk.mended())
         _tell(changed)
         if changed:
             journal.done(opened, "change", "rights", [each.path for each in changed])
         _refuse_unseen(walk)
-        tree.parents(opened)
+        clusters.parents(opened)
     output.say(f"{counted(len(changed), 'znode has', 'znodes have')} other rights now" if changed else "nothing to do")
 
 

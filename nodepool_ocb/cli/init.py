@@ -19,14 +19,14 @@ def command(admin_domain: str | None, dry_run: bool) -> None:
     Daemons and all other commands refuse a place without a cluster. Where there is one already, it stays as it is, and
     this ends with 0 too; with 4 where it has another --admin-domain.
     """
-    from nodepool_ocb.store import clusters, tree
+    from nodepool_ocb.store import clusters
 
     with session.session(founding=True) as opened:
         domain = admin_domain or session.settings().admin_domain
-        would = tree.founding(opened, domain) if dry_run else []
+        would = clusters.founding(opened, domain) if dry_run else []
         if would:
             session.report(would, dry_run)
-        made = not dry_run and tree.bootstrap(opened, admin_domain=domain, now=opened.now())
+        made = not dry_run and clusters.bootstrap(opened, admin_domain=domain, now=opened.now())
         cluster, where = clusters.current(opened), clusters.where(opened)
     if admin_domain and cluster.admin_domain != admin_domain:
         raise Conflict(

@@ -81,7 +81,7 @@ def show(path: str) -> None:
 @dry_run_option
 def delete(path: str, force: bool, yes: bool, dry_run: bool) -> None:
     """Delete a record that cannot be read, with all below it; refused while somebody works there or depends on it."""
-    from nodepool_ocb.store import tree
+    from nodepool_ocb.store.world.load import load_world
 
     with session.session() as opened:
         znodes = _judged(opened, session.load(opened), path, force)
@@ -93,7 +93,7 @@ def delete(path: str, force: bool, yes: bool, dry_run: bool) -> None:
 
         def decide() -> list[Sequence[Change]]:
             opened.sync()
-            world = tree.load(opened)  # what cannot be read was said with the first look
+            world = load_world(opened)  # what cannot be read was said with the first look
             now = _judged(opened, world, path, force)
             if {znode.path: znode.mzxid for znode in now} != asked:
                 raise Conflict(f"{line(path)} or what is below it was changed meanwhile; look at it again")

@@ -56,12 +56,13 @@ def _watch(deployment: str | None, selector: str | None) -> None:
 
 
 def _overview() -> None:
-    from nodepool_ocb.store import daemons, quarantine, tree
+    from nodepool_ocb.store import daemons, quarantine
+    from nodepool_ocb.store.world.load import load_world
 
     quarantined: dict[str, str] = {}
     with session.session() as opened:
         opened.sync()
-        world = tree.load(opened)
+        world = load_world(opened)
         images = imaging.load(opened, quarantined)
         builders = imaging.builders(opened, quarantined)
         count = sum(1 for _ in world.vertices())

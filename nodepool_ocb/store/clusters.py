@@ -6,9 +6,12 @@ nothing, look like a new and empty world; so every daemon and every command asks
 
 from __future__ import annotations
 
-from nodepool_ocb.errors import Invalid, NoCluster
+import uuid
+from typing import Final
+
+from nodepool_ocb.errors import Conflict, Invalid, NoCluster, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Cluster
+from nodepool_ocb.model.records import Cluster, Create, Deployment, DeploymentState, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 
@@ -43,3 +46,65 @@ def where(session: Session) -> str:
     """Where a session leads to, for people: "ZooKeeper at 10.0.0.1:2181, chroot /prod"."""
     hosts, slash, chroot = session.hosts.partition("/")
     return f"ZooKeeper at {hosts}, " + (f"chroot /{chroot}" if slash and chroot else "without a chroot")
+
+
+# -- a new cluster --
+
+#: What daemons need and may not make themselves.
+PARENTS: Final = (
+    *(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.ROLLOUTS, paths.TASK_RUNS, paths.JOURNAL_ENTRIES),
+    *(paths.WEBHOOK, paths.CLOCK, paths.daemons("annealer")),
+    *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS)),
+)
+
+
+def parents(session: Session) -> None:
+    """Make ``PARENTS`` where they are absent; raises Unavailable or Denied."""
+    session.ensure(*PARENTS)
+
+
+def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> bool:
+    """Make a new cluster, with its chroot, its id, its structure and the deployment "system"; False where it is there already.
+
+    Any number may do so at once: the id comes in one transaction with all that a cluster must have. Raises Conflict where
+    there is part of a tree without an id, Unavailable or Denied.
+    """
+    parents(session)
+    try:
+        session.commit(_first(admin_domain, now))
+    except Stale as there:
+        session.sync()
+        if session.get(paths.CLUSTER) is None:
+            raise _torn(there.path) from None
+        return False
+    return True
+
+
+def founding(session: Session, admin_domain: str | None) -> list[Create]:
+    """The transaction that ``bootstrap`` would write, empty where there is a cluster already; raises what it does."""
+    session.sync()
+    if session.get(paths.CLUSTER) is not None:
+        return []
+    first = _first(admin_domain, 0.0)
+    for there in session.get_many([each.path for each in first]):
+        if there is not None:
+            raise _torn(there.path)
+    return first
+
+
+def _first(admin_domain: str | None, now: float) -> list[Create]:
+    """All that a cluster must have."""
+    system = Deployment(parent=None, state=DeploymentState.COMMITTED, since=now)
+    return [
+        Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),
+        Create(paths.STRUCTURE, Structure()),
+        Create(paths.deployment("system"), system),
+        Create(paths.deployment_roles("system")),
+    ]
+
+
+def _torn(path: str) -> Conflict:
+    return Conflict(
+        f"{path} is there, and {paths.CLUSTER} is not: a part of a cluster was lost; restore it"
+        " (each builder's images-dir has the id in cluster_id.txt)"
+    )

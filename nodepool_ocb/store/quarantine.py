@@ -1,7 +1,7 @@
-"""Which record belongs at a path, whether the record there can be read, and every record of the tree that cannot be.
+"""The record that belongs at a path, the problem of the record that is there, and every record that cannot be read.
 
-For people: daemons find the records they meet themselves (store.tree, store.images). ``unread`` looks at whole parts of the tree;
-``at_a_glance`` leaves out the kinds of which there may be many.
+Daemons find unreadable records as they meet them (store.world.load, store.images); this module is for people. ``unread``
+reads whole parts of the tree. ``at_a_glance`` leaves out the kinds with many records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodepool_ocb.store.client.reading import Reading
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import contenders
 from nodepool_ocb.store.tasks import lists, runs
-from nodepool_ocb.store.worldpaths import Kind, misnamed, parse
+from nodepool_ocb.store.world.paths import Kind, misnamed, parse
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
 from nodepool_ocb.tasks.runs.records import Rows, Table, TaskRun
 

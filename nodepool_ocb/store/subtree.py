@@ -21,7 +21,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.worldpaths import WorldPath, parse
+from nodepool_ocb.store.world.paths import WorldPath, parse
 
 
 def removal(session: Session, path: str) -> list[Delete]:

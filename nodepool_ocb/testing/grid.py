@@ -27,7 +27,7 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 
@@ -84,7 +84,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
     def write(self, session: Session) -> None:
         """Create it all, in an empty chroot."""
-        tree.bootstrap(session)
+        clusters.bootstrap(session)
         session.ensure(paths.daemons("annealer"))
         self._commit(session, self._frame())
         self._commit(session, (change for node in range(self.nodes) for change in self._node(node)))

@@ -83,7 +83,7 @@ class ChangesDocument(View, frozen=True, kw_only=True):
 
 
 class OfWorld(Protocol):
-    """Where a path is in the world (store.worldpaths)."""
+    """Where a path is in the world (store.world.paths)."""
 
     @property
     def kind(self) -> type[Record]: ...

@@ -8,7 +8,7 @@ from nodepool_ocb.engine import liveness
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Create, Node, NodeRole, Set, State
 from nodepool_ocb.rollout.records import Decision, GroupRecord, GroupState
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.clocks import skewed
 from tests.journeys.fleet import Fleet
 from tests.journeys.staging import LiveRollout, acting, document, nodes, propose, roles
@@ -68,7 +68,7 @@ def test_an_annealer_whose_clock_is_ahead_goes_on_with_a_large_death_under_zooke
     assert fleet.node(N1).dying
     fleet.annealer().begin(**skewed(HOUR))
     fleet.until(lambda: not fleet.node(N1).dying, "all of its noderoles are set back")
-    records = [vertex.record for vertex in tree.load(fleet.session).vertices()]
+    records = [vertex.record for vertex in load_world(fleet.session).vertices()]
     assert {record.state for record in records} == {State.TODO}
     assert max(record.since for record in records) < fleet.session.now() + HOUR / 2
 

@@ -6,7 +6,7 @@ from nodepool_ocb.cli.nodes.deleting import transactions as deletion_of_node
 from nodepool_ocb.engine import nodes
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Node, Role
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 from tests.stories.test_annealer import package
 
@@ -33,7 +33,7 @@ def test_a_node_that_comes_and_goes_calls_its_hooks_with_what_is_bound_and_befor
     fleet.add_role("watched", Role(barclamp="b", jig="noop", flags=("discovery",), hooks=hooks))
     folder = package(fleet.folder / "site", NOTES)
     fleet.annealer().begin(PYTHONPATH=str(folder), NOTES=str(notes))
-    made = nodes.create(tree.load(session), fqdn, Node(deployment=DEPLOYMENT), admin_domain=None, now=1.0)
+    made = nodes.create(load_world(session), fqdn, Node(deployment=DEPLOYMENT), admin_domain=None, now=1.0)
     session.commit(made.changes)
     fleet.until(lambda: not fleet.node(fqdn).hooks, "the hook of its creation has run")
     fleet.write(lambda world: next(iter(deletion_of_node(session, world, fqdn))))

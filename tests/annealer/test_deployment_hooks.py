@@ -13,7 +13,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, DeploymentRole, Role, Set, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from tests.journeys.fleet import DEPLOYMENT, Fleet, vertex_of
 from tests.stories.test_annealer import package
 
@@ -58,7 +58,7 @@ def changed(fleet: Fleet, change: Callable[[DeploymentRole], DeploymentRole]) ->
 
 
 def recorded(fleet: Fleet) -> DeploymentRole | None:
-    stored = tree.load(fleet.session).deployment_roles.get((DEPLOYMENT, "watched"))
+    stored = load_world(fleet.session).deployment_roles.get((DEPLOYMENT, "watched"))
     return stored.record if stored else None
 
 
@@ -67,7 +67,7 @@ def test_a_role_that_refuses_a_deployment_keeps_it_from_starting_until_it_is_men
     noderole = hooked.bind("watched", hooked.nodes[0])
     said = "role watched refuses deployment fleet: ValueError: no server is set"
     hooked.until(lambda: (known := recorded(hooked)) and known.refused, "the refusal is recorded")
-    world = tree.load(hooked.session)
+    world = load_world(hooked.session)
     reasons = why_not(world, vertex_of(world, noderole), hooked.session.now())
     assert [(reason.code, reason.text) for reason in reasons] == [(Code.HOOK_REFUSED, said)]
     with pytest.raises(Conflict, match="no server is set; mend it, then: nodepool-ocb deployment set fleet watched"):
@@ -92,7 +92,7 @@ def test_a_role_that_refuses_to_leave_stays_and_says_why_and_leaves_when_it_agre
     stays = recorded(hooked)
     assert stays is not None
     assert (stays.deleting, stays.refused) == (False, {"on_deployment_delete": "ValueError: it still has records"})
-    deploymentroles.refuse_commit(tree.load(hooked.session), DEPLOYMENT)
+    deploymentroles.refuse_commit(load_world(hooked.session), DEPLOYMENT)
     changed(
         hooked, lambda record: deploymentroles.marked(DeploymentRole(user={"server": "idle"}, refused=record.refused))
     )

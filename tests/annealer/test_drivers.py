@@ -17,7 +17,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Check, Create, Pointer, RolloutPointer, Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
-from nodepool_ocb.store.touched import Touched
+from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.driving import drivers as driving
 from nodepool_ocb_annealer.driving.drivers import Drivers
@@ -52,7 +52,7 @@ class Executions:
         pointer, version = pointers.read(self.session, POINTER, RolloutPointer)
         return {LAB: Stored(pointer, version)}
 
-    def concerns(self, _touched: Touched) -> bool:
+    def concerns(self, _touched: ChangeSet) -> bool:
         return True
 
     def lock(self, _deployment: str, identity: str) -> str:

@@ -14,8 +14,9 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, Role, Set, State
-from nodepool_ocb.store import journal, tree
+from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.grid import Grid
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from nodepool_ocb.testing.zookeeper.counters import requests, transactions
@@ -42,7 +43,7 @@ def test_a_thousand_noderoles_take_at_most_2_2_transactions_each(server: Server,
             grid.start(session)
             await_that(grid.finished(session), 60.0, "every noderole is ACTIVE", alive=annealer.running)
             took = transactions(server) - before - 1  # the commit was ours
-        world = tree.load(session)
+        world = load_world(session)
     assert took / grid.size <= 2.2
     assert {vertex.record.state for vertex in world.vertices()} == {State.ACTIVE}
     assert {vertex.record.generation for vertex in world.vertices()} == {1}, "each ran once"
@@ -54,7 +55,7 @@ IDLE = {"annealer": {"sweep_seconds": 1.0, "probe_seconds": 600.0, "webhook": {"
 
 def set_aside(session: Session, fqdn: str) -> None:
     """A node is held, a deployment paused, both for an hour, and what is ACTIVE is checked next year."""
-    world, now = tree.load(session), session.now()
+    world, now = load_world(session), session.now()
     stored, view = world.deployments["bench"], world.nodes[fqdn]
     assert view.record is not None
     aside = Aside(by="ann", reason="cables", since=now, until=now + 3600.0)

@@ -11,8 +11,9 @@ import pytest
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Fence, Node, NodeRole, Role, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.stories.test_annealer import package
@@ -49,7 +50,7 @@ def test_a_hook_for_each_of_many_nodes_costs_in_proportion(
     settings = ZooKeeperSettings(hosts=f"{server.hosts}/hooks", session_timeout_seconds=20.0)
     names = [f"n{number:05}.example.com" for number in range(nodes)]
     with Session(settings) as session:
-        tree.bootstrap(session)
+        clusters.bootstrap(session)
         session.commit([Create(paths.role("watched"), Role(barclamp="b", jig="noop", hooks=("on_node_create",)))])
         for start in range(0, nodes, 50):
             session.commit([change for fqdn in names[start : start + 50] for change in waiting(fqdn)])
@@ -57,7 +58,7 @@ def test_a_hook_for_each_of_many_nodes_costs_in_proportion(
         annealer.begin(PYTHONPATH=str(installed))
         try:
             await_that(
-                lambda: not any(view.record and view.record.hooks for view in tree.load(session).nodes.values()),
+                lambda: not any(view.record and view.record.hooks for view in load_world(session).nodes.values()),
                 240.0,
                 "all hooks have run",
                 alive=annealer.running,

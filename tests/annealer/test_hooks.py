@@ -22,8 +22,8 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb_annealer.hooks import wanted
 from nodepool_ocb_annealer.hooks.hooking import AGAIN_SECONDS
 from tests.journeys.fleet import DEPLOYMENT, Fleet, vertex_of
@@ -180,7 +180,7 @@ def test_a_noderole_that_begins_with_a_hook_is_left_to_who_has_the_code(hooked: 
     lacking = hooked.annealer().begin()
     noderole = hooked.bind("watched", hooked.nodes[0])
     hooked.until(lambda: "on_transition of role watched: its code is not installed" in lacking.said, "it looked")
-    world = tree.load(hooked.session)
+    world = load_world(hooked.session)
     (reason,) = why_not(world, vertex_of(world, noderole), hooked.session.now())
     assert (reason.code, "no living annealer has the code" in reason.text) == (Code.HOOK_PENDING, True)
     begin(hooked)

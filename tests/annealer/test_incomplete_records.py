@@ -13,7 +13,8 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Delete, Fence, Node, NodeRole, Run, Set, State
-from nodepool_ocb.store import daemons, tree
+from nodepool_ocb.store import daemons
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.annealer.test_unreadable_records import unreadable, until_swept
 from tests.journeys.fleet import Fleet
@@ -113,7 +114,7 @@ def test_a_fence_that_is_made_anew_as_explain_says_is_obeyed_by_the_machine(flee
     annealer.terminate()
     fleet.session._client.delete(paths.fence(machine))
     fleet.happens(name, Event.REFRESH)
-    vertex = tree.load(fleet.session).vertex(name)
+    vertex = load_world(fleet.session).vertex(name)
     assert vertex is not None
     advice = next(each.advice for each in why_not(vertex.node.world, vertex, 1.0) if each.code is Code.INCOMPLETE)
     base = re.search(r'"epoch_base":(\d+)', advice)

@@ -13,7 +13,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Create, Delete, Gate, Node, Role, Set, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 
@@ -25,7 +25,7 @@ def until(fleet: Fleet, what: str, settled: str = "") -> World:
     """Wait until everything is ACTIVE; gives the world as it is then."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        world = tree.load(fleet.session)
+        world = load_world(fleet.session)
         left = [
             vertex for vertex in world.vertices() if vertex.record.state is not State.ACTIVE or vertex.record.refresh
         ]
@@ -48,7 +48,7 @@ def lives(fleet: Fleet, count: int) -> None:
     for role in ("osd", "client"):
         for name in names:
             fleet.write(lambda world, role=role, name=name: list(binding.plan(world, role, name, now=1.0).changes))  # type: ignore[misc]
-    world = tree.load(fleet.session)
+    world = load_world(fleet.session)
     for changes in commands.apply_to(world, list(world.vertices()), Event.COMMIT, time.time()):
         fleet.session.commit(changes)
     fleet.annealer(slots=20, session_seconds=30.0).begin()
@@ -89,7 +89,7 @@ def test_what_is_refused_because_a_gate_was_lost_is_tried_less_and_less_often_an
     fleet.add_role("osd", Role(barclamp="b", jig="test", flags=("cluster",), requires=("base",)))
     fleet.add_node(N1, Node(virtual=True, alive=True, deployment=DEPLOYMENT))
     fleet.write(lambda world: list(binding.plan(world, "osd", N1, now=1.0).changes))
-    world = tree.load(fleet.session)
+    world = load_world(fleet.session)
     for changes in commands.apply_to(world, list(world.vertices()), Event.COMMIT, time.time()):
         fleet.session.commit(changes)
     annealer = fleet.annealer(slots=2, session_seconds=30.0, sweep_seconds=600.0).start()
@@ -98,7 +98,7 @@ def test_what_is_refused_because_a_gate_was_lost_is_tried_less_and_less_often_an
     znode = fleet.session.get(gate)
     assert znode is not None
     fleet.session.commit([Delete(gate, znode.version)])
-    base = tree.load(fleet.session).vertex(f"base@{N1}")
+    base = load_world(fleet.session).vertex(f"base@{N1}")
     assert base is not None
     began = time.monotonic()
     errs = replace(base.record, state=State.ERROR, reason="it broke")

@@ -9,7 +9,7 @@ from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import Create, DaemonPause, Set, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from tests.journeys.fleet import Fleet, vertex_of
 
 HOST = socket.gethostname()
@@ -34,10 +34,10 @@ def test_paused_annealers_end_what_they_do_and_begin_nothing_until_it_is_over_th
     annealer.wait()
     fleet.annealer().begin()
     fleet.until(
-        lambda: [d.paused for d in tree.load(fleet.session).annealers.values()] == ["by ann: upgrade"], "it says so"
+        lambda: [d.paused for d in load_world(fleet.session).annealers.values()] == ["by ann: upgrade"], "it says so"
     )
     assert fleet.state(second) is State.TODO
-    world = tree.load(fleet.session)
+    world = load_world(fleet.session)
     reason = next(each for each in why_not(world, vertex_of(world, second), time.time()) if each.code is Code.PAUSED)
     assert reason.advice == f"nodepool-ocb daemon resume annealer@{HOST}"
     fleet.session.commit([Set(PATH, pause(until=time.time() + 1.0), 0)])

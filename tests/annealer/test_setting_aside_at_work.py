@@ -9,7 +9,7 @@ from nodepool_ocb.engine import aside, nodes
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Change, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from tests.journeys.fleet import Fleet, vertex_of
 from tests.journeys.history import Event as Noted
 
@@ -63,7 +63,7 @@ def test_a_run_whose_annealer_died_while_its_node_is_held_is_adopted_when_that_i
     go_on.touch()
     fleet.until(lambda: fleet.noted(Noted.ENDED)[running], "it ends on its machine")
     assert (fleet.state(running), fleet.claim_stands(node)) == (State.TRANSITION, False)
-    world = tree.load(fleet.session)
+    world = load_world(fleet.session)
     assert [each.code for each in why_not(world, vertex_of(world, running), time.time())] == [Code.NODE_HELD]
     fleet.write(lambda world: nodes.release(world, node, time.time(), "ann"))
     fleet.until_state(running, State.ACTIVE)

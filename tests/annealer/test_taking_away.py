@@ -9,7 +9,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Node, Role, Run, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 
 
@@ -17,14 +17,14 @@ def test_a_node_is_not_deleted_from_under_a_run_that_began_after_it_was_judged(f
     fqdn = fleet.nodes[0]
     fleet.add_role("slow", fleet.work(2.0))
     noderole = fleet.bind("slow", fqdn)
-    views = [tree.load(fleet.session)]
+    views = [load_world(fleet.session)]
     fleet.annealer().begin()
     fleet.until_started(noderole)
     refused = ""
     try:
         connection.decided(
             fleet.session,
-            lambda: deletion_of_node(fleet.session, views.pop() if views else tree.load(fleet.session), fqdn),
+            lambda: deletion_of_node(fleet.session, views.pop() if views else load_world(fleet.session), fqdn),
         )
     except Conflict as conflict:
         refused = str(conflict)
@@ -41,15 +41,15 @@ def test_a_deletion_that_stopped_between_two_transactions_is_ended_by_an_anneale
     noderole = fleet.bind("base", fqdn)
     fleet.add_node(other, Node(deployment=DEPLOYMENT))
     session = fleet.session
-    session.commit(binding.plan(tree.load(session), "leaf", other, now=1.0, parents=[noderole]).changes)
+    session.commit(binding.plan(load_world(session), "leaf", other, now=1.0, parents=[noderole]).changes)
     run = Run(annealer="a", started=0.0, ended=1.0, outcome="succeeded", generation=1, epoch=1)
     for start in (0, 300):
         history: list[Change] = [Create(paths.run("base", fqdn, f"{n:010d}-x"), run) for n in range(start, start + 300)]
         session.commit(history)
-    session.commit(next(iter(deletion_of_node(session, tree.load(session), fqdn))))
+    session.commit(next(iter(deletion_of_node(session, load_world(session), fqdn))))
     fleet.annealer().begin()
     fleet.until(lambda: session.get(paths.node(fqdn)) is None, "the node is gone")
-    world = tree.load(session)
+    world = load_world(session)
     assert fqdn not in world.nodes
     assert not list(world.vertices())
     assert other in world.nodes
@@ -68,7 +68,7 @@ def test_a_hooked_deletion_waits_for_what_was_committed_below_it_and_goes_on_whe
     assert session_has(fleet, fqdn)
     fleet.happens(leaf, Event.PROPOSE)
     fleet.until(lambda: not session_has(fleet, fqdn), "the node is gone", seconds=60.0)
-    assert leaf not in {vertex.name for vertex in tree.load(fleet.session).vertices()}
+    assert leaf not in {vertex.name for vertex in load_world(fleet.session).vertices()}
 
 
 def session_has(fleet: Fleet, fqdn: str) -> bool:

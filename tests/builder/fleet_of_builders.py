@@ -20,7 +20,7 @@ from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildRequest, BuildState, UploadState
 from nodepool_ocb.model.records import Create, Daemon, Json, Set
-from nodepool_ocb.store import images, tree
+from nodepool_ocb.store import clusters, images
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import BUILDER, CutDaemon
@@ -80,7 +80,7 @@ class BuilderFleet:
 
     def __enter__(self) -> BuilderFleet:
         self.session.start()
-        tree.bootstrap(self.session)
+        clusters.bootstrap(self.session)
         return self
 
     def __exit__(

@@ -20,9 +20,10 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.store import journal, rollouts, tree
+from nodepool_ocb.store import journal, rollouts
 from nodepool_ocb.store.client import frames, session
 from nodepool_ocb.store.client.answers import Answer
+from nodepool_ocb.store.world.load import load_world
 from tests.cli.rollouts.driving import Driver, failing
 
 #: What a command may end with here: done, or refused with a sentence.
@@ -132,7 +133,7 @@ class Chroot:
     def look(self) -> tuple[list[str], Json]:
         """Whatever no sequence of commands may lead to; and all that people would call different, no more."""
         with session.Session(self.settings) as opened:
-            world = tree.load(opened)
+            world = load_world(opened)
             summary = _summary(world, rollouts.list_(opened))
         return [*map(str, world.unreadable.items()), *_faults(world), *self._fallen(world)], summary
 

@@ -20,7 +20,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Create
 from nodepool_ocb.model.rights import Kind
-from nodepool_ocb.store import acls, tree
+from nodepool_ocb.store import acls, clusters
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client.access import Acls, words
 from nodepool_ocb.store.client.session import Session
@@ -85,7 +85,7 @@ def world() -> Iterator[Guarded]:
 def people(world: Guarded, chroot: str) -> Iterator[Session]:
     """A session of people's, where there is a cluster."""
     with Session(world.settings_of(Kind.PEOPLE, chroot)) as session:
-        tree.bootstrap(session)
+        clusters.bootstrap(session)
         yield session
 
 
@@ -138,7 +138,7 @@ def test_the_journey_has_every_verb() -> None:
 @pytest.mark.usefixtures("people")
 def test_the_tree_of_one_user_becomes_that_of_many(as_: As, world: Guarded, chroot: str) -> None:
     with Session(world.settings("ocb", chroot + "/old")) as before:
-        tree.bootstrap(before)
+        clusters.bootstrap(before)
     settings = world.settings_of(Kind.PEOPLE, chroot + "/old")
     checked = as_(settings, "acl check -o json")
     assert checked.exit_code == 1
@@ -165,7 +165,7 @@ def test_what_was_open_is_closed_for_others_and_can_be_opened_again(as_: As, wor
     settings = world.settings_of(Kind.PEOPLE, chroot)
     opened = replace(settings, users=None, acl="open")
     with Session(opened) as session:
-        tree.bootstrap(session)
+        clusters.bootstrap(session)
     assert as_(settings, "acl init").exit_code == 0
     assert as_(opened, "acl check").exit_code == 1
     assert as_(opened, "acl init").exit_code == 0
@@ -244,7 +244,7 @@ def test_what_nodepool_has_beside_us_is_left_alone(as_: As, people: Session, wor
 def test_a_walk_that_is_stopped_anywhere_is_finished_by_the_next(world: Guarded, chroot: str) -> None:
     ours = world.settings_of(Kind.PEOPLE, chroot)
     with Session(world.settings("ocb", chroot)) as old:
-        tree.bootstrap(old)
+        clusters.bootstrap(old)
         made = [[Create(f"/ocb/nodes/n{number}")] for number in range(1000)]
         for changes in limits.parts(made):
             old.commit(changes)

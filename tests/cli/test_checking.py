@@ -12,8 +12,8 @@ from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Create, NodeRole, Run, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.fixtures.commands import Ocb
 
 NAME = "looked@n1.example.com"
@@ -37,7 +37,7 @@ def becomes(ocb: Ocb, zk_session: Session, tmp_path: Path) -> Callable[..., None
         assert ocb(*line.split()).exit_code == 0
 
     def put(state: State = State.ACTIVE, runs: tuple[tuple[str, str, int], ...] = (), **fields: object) -> None:
-        vertex = tree.load(zk_session).vertex(NAME)
+        vertex = load_world(zk_session).vertex(NAME)
         assert vertex is not None
         record = NodeRole(state=state, since=1.0, deployment="lab", **fields)  # type: ignore[arg-type]
         changes = [Set(paths.noderole(*paths.split_noderole(NAME)), record, vertex.version)]

@@ -35,11 +35,12 @@ from nodepool_ocb.model.records import (
 )
 from nodepool_ocb.rollout import plan, strategy
 from nodepool_ocb.rollout.records import Decision, RolloutState, apply
-from nodepool_ocb.store import quarantine, rollouts, tree
+from nodepool_ocb.store import quarantine, rollouts
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.subtree import removal_as_judged, subtree
 from nodepool_ocb.store.tasks import beginning, lists, runs
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs import records, roles
 from nodepool_ocb.tasks.runs.records import Running, RunState, Table, TaskRun
 from tests.fixtures.commands import Ocb
@@ -81,7 +82,7 @@ def _run_of_tasks(session: Session, deployment: str) -> None:
     node = Node(deployment=deployment, virtual=True, alive=True, labels={OF_TASKS: deployment})
     bound = NodeRole(state=State.PROPOSED, since=1.0, deployment=deployment, task_run="0000000000")
     session.ensure(paths.task_runs(deployment).rpartition("/")[0])
-    world = tree.load(session)
+    world = load_world(session)
     changes: list[Change] = [
         Create(paths.task_runs(deployment), TaskRunPointer(newest="0000000000", over=True)),
         Create(path, head),
@@ -105,18 +106,18 @@ def few(spare: Session, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _of_deployment(session: Session) -> Transactions:
-    world = tree.load(session)
+    world = load_world(session)
     yield from deletion_of_deployment(session, world, "spare") if "spare" in world.deployments else ()
 
 
 def _of_node(session: Session) -> Transactions:
-    world = tree.load(session)
+    world = load_world(session)
     yield from deletion_of_node(session, world, N1) if N1 in world.nodes else ()
 
 
 def _of_noderoles(session: Session) -> Transactions:
     """As ``noderole unbind base``, with all below it."""
-    world = tree.load(session)
+    world = load_world(session)
     base = world.vertex(f"base@{N1}")
     places = [paths.noderole(v.role, v.node.name) for v in binding.removable(base)] if base else []
     yield from structure.in_parts(world, (removal_as_judged(session, world, place) for place in places))
@@ -174,7 +175,7 @@ def test_after_a_death_between_any_two_transactions_the_state_is_sound_and_a_rep
 
 def _assert_sound(session: Session) -> None:
     """Each record can be read, each parent exists, and each thing that is shown is whole."""
-    world = tree.load(session)
+    world = load_world(session)
     assert not world.unreadable
     assert not quarantine.of_rollouts(session)
     for vertex in world.vertices():
@@ -214,7 +215,7 @@ def test_nothing_enters_a_deployment_of_which_a_part_is_deleted(spare: Session, 
     (tmp_path / "more.yaml").write_text(ITEMS.replace("hello", "more"))
     for transaction in _first(_of_deployment(spare), 2):
         spare.commit(transaction)
-    assert tree.load(spare).deployments["spare"].record.deleting
+    assert load_world(spare).deployments["spare"].record.deleting
     for what, line in REFUSED.items():
         answer = ocb(*shlex.split(line.format(more=tmp_path / "more.yaml")))
         said = (answer.exit_code, "finish that first: nodepool-ocb deployment delete spare" in answer.stderr)
@@ -224,7 +225,7 @@ def test_nothing_enters_a_deployment_of_which_a_part_is_deleted(spare: Session, 
         in ocb("status").output
     )
     assert ocb("deployment", "delete", "spare", "--yes").exit_code == 0
-    assert "spare" not in tree.load(spare).deployments
+    assert "spare" not in load_world(spare).deployments
 
 
 FASTER: dict[str, Callable[[World], Sequence[Change]]] = {
@@ -244,19 +245,19 @@ def test_a_refused_deletion_of_a_deployment_has_deleted_nothing(
 
     def slow(self: Session, changes: Sequence[Change]) -> None:
         if waiting:
-            commit(spare, FASTER[waiting.pop()](tree.load(spare)))
+            commit(spare, FASTER[waiting.pop()](load_world(spare)))
         commit(self, changes)
 
     monkeypatch.setattr(Session, "commit", slow)
     answer = ocb("deployment", "delete", "spare", "--yes")
     monkeypatch.undo()
     assert (answer.exit_code, "still holds" in answer.stderr) == (4, True), answer.output
-    assert not tree.load(spare).deployments["spare"].record.deleting
+    assert not load_world(spare).deployments["spare"].record.deleting
     assert _contents(spare) == before
 
 
 def test_a_run_of_tasks_that_was_reserved_after_a_deletion_was_judged_refuses_it(spare: Session) -> None:
-    world = tree.load(spare)
+    world = load_world(spare)
     pointer = world.task_runs["spare"]
     spare.commit([Set(paths.task_runs("spare"), replace(pointer.record, preparing="0000000001"), pointer.version)])
     with pytest.raises(Stale):
@@ -271,7 +272,7 @@ def test_a_run_of_tasks_is_not_reserved_in_a_deployment_whose_deletion_began_mea
 
     def slow(*arguments: Any) -> str:
         if waiting.pop():
-            spare.commit(next(deployments.marking(tree.load(spare), "spare")))
+            spare.commit(next(deployments.marking(load_world(spare), "spare")))
         return real(*arguments)
 
     monkeypatch.setattr(pointers, "next_id", slow)
@@ -280,7 +281,7 @@ def test_a_run_of_tasks_is_not_reserved_in_a_deployment_whose_deletion_began_mea
     me = LockOwner(daemon="test", host="here", pid=1, purpose="begins a run of tasks", since=1.0)
     with pytest.raises(Conflict, match="deployment spare is being deleted"):
         beginning.begin(spare, beginning.Wanted(running=running, roles={}, facts={}), me)
-    assert tree.load(spare).task_runs["spare"].record.preparing is None
+    assert load_world(spare).task_runs["spare"].record.preparing is None
 
 
 def _contents(session: Session) -> list[str]:

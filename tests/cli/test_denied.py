@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
 
@@ -35,7 +35,7 @@ def world() -> Iterator[Guarded]:
         with Session(replace(made.settings("ocb", "/c"), acl="open")) as session:
             session.ensure("")  # the chroot is everybody's
         with Session(made.settings("ocb", "/c")) as session:
-            tree.bootstrap(session)
+            clusters.bootstrap(session)
             session.ensure(paths.IMAGES)
         yield made
 

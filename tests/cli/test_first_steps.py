@@ -9,8 +9,8 @@ import pytest
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Role
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 
 Ask = Callable[..., Any]
 
@@ -62,7 +62,7 @@ def test_a_commit_is_of_a_noderole_of_a_node_or_of_a_deployment(ask: Ask) -> Non
 def test_a_noderole_that_is_bound_has_its_hook_on_proposed_to_run(world: Session, ask: Ask) -> None:
     world.commit([Create(paths.role("watched"), Role(barclamp="b", jig="noop", hooks=("on_proposed", "on_todo")))])
     ask("node", "bind", N1, "watched")
-    vertex = tree.load(world).vertex(f"watched@{N1}")
+    vertex = load_world(world).vertex(f"watched@{N1}")
     assert vertex is not None
     assert vertex.record.hooks == ("on_proposed",)
 
@@ -72,7 +72,7 @@ def test_a_node_s_first_hook_waits_beside_the_noderoles_that_it_begins_with(worl
     world.commit([Create(paths.role("found"), hooked)])
     changes = ask("node", "create", N2)["changes"]
     assert f"found@{N2}" in {row["name"] for row in changes}
-    view = tree.load(world).nodes[N2]
+    view = load_world(world).nodes[N2]
     assert view.record is not None
     assert (view.record.hooks, list(view.noderoles)) == (("on_node_create",), ["found"])
 

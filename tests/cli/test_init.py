@@ -16,9 +16,10 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Cluster, Delete
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
 
 #: Arguments that get every verb as far as ZooKeeper; the rest need none.
@@ -47,7 +48,7 @@ def test_init_makes_the_chroot_and_a_cluster_once(at: Callable[..., Result], zoo
     assert first.stdout == again.stdout
     assert "there already" in again.stderr
     with Session(ZooKeeperSettings(hosts=f"{zookeeper.hosts}{chroot}/new")) as session:
-        world = tree.load(session)
+        world = load_world(session)
     assert world.cluster is not None
     assert world.cluster.record.id == first.stdout.strip()
     assert set(world.deployments) == {"system"}
@@ -112,7 +113,7 @@ def test_many_who_init_at_once_make_one_cluster(zookeeper: Server, chroot: str) 
     def init() -> None:
         with Session(settings) as session:
             start.wait()
-            made.append(tree.bootstrap(session))
+            made.append(clusters.bootstrap(session))
 
     threads = [threading.Thread(target=init) for _ in range(8)]
     for thread in threads:
@@ -128,5 +129,5 @@ def test_a_tree_whose_id_was_lost_gets_no_new_one(zk_session: Session) -> None:
     assert codec.decode(Cluster, znode).id
     zk_session.commit([Delete(paths.CLUSTER, znode.version)])
     with pytest.raises(Conflict, match="restore it"):
-        tree.bootstrap(zk_session)
+        clusters.bootstrap(zk_session)
     assert zk_session.get(paths.CLUSTER) is None

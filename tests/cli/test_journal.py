@@ -24,12 +24,13 @@ from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.records import Change, Create, Json, Set
-from nodepool_ocb.store import journal, tree
-from nodepool_ocb.store.cache import Cache
+from nodepool_ocb.store import journal
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.journal import Journaled
 from nodepool_ocb.store.subtree import subtree
+from nodepool_ocb.store.world.cache import Cache
+from nodepool_ocb.store.world.load import load_world
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
@@ -307,7 +308,7 @@ def _write(settings: ZooKeeperSettings, writers: int, each: int, begin: int = 0)
 
 def test_entries_wake_no_cache_and_are_read_by_no_load(zk_settings: ZooKeeperSettings, zk_session: Session) -> None:
     woken, seen = threading.Event(), threading.Event()
-    cache = Cache(zk_session, tree.load(zk_session), woken.set)
+    cache = Cache(zk_session, load_world(zk_session), woken.set)
     cache.load()
     zk_session.watch(paths.JOURNAL, lambda *_: seen.set())
     with Journaled(zk_settings, lambda *_: Entry(at=1.0, login="l", host="h", verb="v")) as session:
@@ -317,7 +318,7 @@ def test_entries_wake_no_cache_and_are_read_by_no_load(zk_settings: ZooKeeperSet
     read: list[str] = []
     monitored = zk_session.stream
     zk_session.stream = lambda wanted: monitored([read.append(path) or path for path in wanted])  # type: ignore[method-assign,func-returns-value]
-    tree.load(zk_session)
+    load_world(zk_session)
     assert read
     assert not [path for path in read if path.startswith(paths.JOURNAL)]
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, DeploymentRole, Json, Role, Set
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
@@ -20,11 +20,11 @@ LAB = ("deployment", "unset", "lab")
 
 
 def roles(session: Session) -> list[str]:
-    return sorted(tree.load(session).roles)
+    return sorted(load_world(session).roles)
 
 
 def in_lab(session: Session) -> list[str]:
-    return sorted(role for deployment, role in tree.load(session).deployment_roles if deployment == "lab")
+    return sorted(role for deployment, role in load_world(session).deployment_roles if deployment == "lab")
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ def test_a_role_that_is_bound_in_a_deployment_does_not_leave_it(world: Session, 
 
 
 def test_a_role_with_a_hook_for_it_leaves_when_that_agreed_or_by_force(spare: Session, ocb: Ocb) -> None:
-    stored = tree.load(spare).roles["spare"]
+    stored = load_world(spare).roles["spare"]
     hooked = replace(stored.record, hooks=("on_deployment_delete",))
     spare.commit([Set(paths.role("spare"), hooked, stored.version)])
     result = ocb(*LAB, "spare", "--yes")
     assert (result.exit_code, "an annealer runs on_deployment_delete first" in result.stderr) == (0, True)
-    record = tree.load(spare).deployment_roles["lab", "spare"].record
+    record = load_world(spare).deployment_roles["lab", "spare"].record
     assert (record.deleting, record.hooks) == (True, ("on_deployment_delete",))
     for command in (
         ("deployment", "set", "lab", "spare", "a/b=2"),
@@ -78,7 +78,7 @@ def test_a_role_with_a_hook_for_it_leaves_when_that_agreed_or_by_force(spare: Se
 def test_a_deployment_that_a_role_refuses_is_not_committed_until_the_role_is_asked_again(
     spare: Session, ocb: Ocb, ask: Ask
 ) -> None:
-    stored = tree.load(spare).deployment_roles["lab", "spare"]
+    stored = load_world(spare).deployment_roles["lab", "spare"]
     refused = deploymentroles.refused(stored.record, "on_deployment_create", "ValueError: no zone")
     spare.commit([Set(paths.deployment_role("lab", "spare"), refused, stored.version)])
     result = ocb("deployment", "commit", "lab")
@@ -91,19 +91,19 @@ def test_a_deployment_that_a_role_refuses_is_not_committed_until_the_role_is_ask
     assert shown["spare"] == {"on_deployment_create": "ValueError: no zone"}
     assert "no zone" in ocb("deployment", "show", "lab").stdout
     assert ocb("deployment", "set", "lab", "spare", "a/b=1").exit_code == 0, "the same value asks again, too"
-    record = tree.load(spare).deployment_roles["lab", "spare"].record
+    record = load_world(spare).deployment_roles["lab", "spare"].record
     assert record == DeploymentRole(user={"a": {"b": 1}}, hooks=("on_deployment_create",))
     assert ocb("deployment", "commit", "lab").exit_code == 0
 
 
 def test_a_role_that_agreed_is_asked_again_when_its_attributes_change(spare: Session, ocb: Ocb) -> None:
-    stored = tree.load(spare).roles["spare"]
+    stored = load_world(spare).roles["spare"]
     spare.commit([Set(paths.role("spare"), replace(stored.record, hooks=("on_deployment_create",)), stored.version)])
     assert ocb("deployment", "set", "lab", "spare", "a/b=1").exit_code == 0
-    assert tree.load(spare).deployment_roles["lab", "spare"].record.hooks == (), "nothing changed"
+    assert load_world(spare).deployment_roles["lab", "spare"].record.hooks == (), "nothing changed"
     for value in ("2", "3"):
         assert ocb("deployment", "set", "lab", "spare", f"a/b={value}").exit_code == 0
-        assert tree.load(spare).deployment_roles["lab", "spare"].record.hooks == ("on_deployment_create",)
+        assert load_world(spare).deployment_roles["lab", "spare"].record.hooks == ("on_deployment_create",)
 
 
 def test_a_role_is_deleted_when_nothing_needs_it(spare: Session, ocb: Ocb) -> None:

@@ -19,8 +19,8 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import Create, Daemon, NodeRole, Run, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.cli.images.played_builder import Builder
 from tests.fixtures.commands import Ocb
 
@@ -109,7 +109,7 @@ def filled(ocb: Ocb, zk_session: Session, tmp_path: Path) -> dict[str, str]:
 
 def _work(session: Session) -> None:
     """What daemons would have written."""
-    vertex = tree.load(session).vertex(f"{ROLE}@{NODE}")
+    vertex = load_world(session).vertex(f"{ROLE}@{NODE}")
     assert vertex is not None
     record = NodeRole(state=State.ERROR, since=1.0, deployment=DEPLOYMENT, reason=REASON, run="1-a")
     log = "annealer-1.east-2.example.com:/var/log/nodepool-ocb/runs/1-a.log"

@@ -29,9 +29,10 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.strategy import WHOLE
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.telemetry.visible import line
 
 Ocb = Callable[..., Json]
@@ -52,7 +53,7 @@ def structure(session: Session) -> Structure:
 
 
 def test_status_names_every_kind_of_record_that_cannot_be_read(world: Session, ask: Ocb) -> None:
-    made = begin(WHOLE, inventory(tree.load(world), "lab"), 1.0, by="a test")
+    made = begin(WHOLE, inventory(load_world(world), "lab"), 1.0, by="a test")
     identity = rollouts.begin(world, "lab", made)
     lock = paths.rollout_lock("lab", identity)
     world.ensure(paths.daemons("builder"), paths.builds("jammy"), lock)
@@ -121,7 +122,7 @@ def test_a_spoiled_noderole_is_deleted_and_bound_again_above_all_generations_tha
     assert after.generation > max(700, before.generation)
     assert after.epoch > 40
     assert ocb("node", "bind", N1, "top").exit_code == 0
-    vertex = tree.load(world).vertex(f"top@{N1}")
+    vertex = load_world(world).vertex(f"top@{N1}")
     assert vertex is not None
     assert vertex.record.generation >= after.generation
 
@@ -230,7 +231,7 @@ def test_a_spoiled_role_is_deleted_and_imported_again(world: Session, ocb: Ocb, 
     assert ocb(*imported).exit_code == 4
     assert ocb("record", "delete", paths.role("other"), "--yes").exit_code == 0
     assert ocb(*imported).exit_code == 0
-    assert "other" in tree.load(world).roles
+    assert "other" in load_world(world).roles
 
 
 def test_a_role_that_is_bound_is_deleted_only_where_it_cannot_be_read(world: Session, ocb: Ocb) -> None:
@@ -254,7 +255,7 @@ def test_what_was_changed_since_it_was_shown_is_not_deleted(
 
     monkeypatch.setattr("nodepool_ocb.cli.record.confirm", mended_meanwhile)
     assert ocb("record", "delete", path).exit_code == 4
-    assert "other" in tree.load(world).roles
+    assert "other" in load_world(world).roles
 
 
 def test_what_was_decided_with_a_record_that_goes_is_refused(
@@ -269,7 +270,7 @@ def test_what_was_decided_with_a_record_that_goes_is_refused(
         changes = list(changes)
         if any(isinstance(change, Delete) for change in changes) and not between:
             between.extend(changes)
-            before = structure_of(tree.load(world))  # whoever binds now
+            before = structure_of(load_world(world))  # whoever binds now
             child = NodeRole(state=State.PROPOSED, since=1.0, deployment="lab", parents=(f"top@{N1}",))
             commit(world, [Create(paths.noderole("other", "n2.example.com"), child), before])
         commit(session, changes)
@@ -295,7 +296,7 @@ def test_deployments_in_a_circle_are_shown(world: Session, ocb: Ocb) -> None:
 
 
 def test_node_delete_names_what_goes_on_other_nodes(world: Session, ocb: Ocb) -> None:
-    assert tree.load(world).vertex(f"top@{N1}") is not None
+    assert load_world(world).vertex(f"top@{N1}") is not None
     assert ocb("node", "create", "n2.example.com", "--deployment", "lab").exit_code == 0
     assert ocb("node", "bind", "n2.example.com", "top", "--parent", f"middle@{N1}").exit_code == 0
     result = ocb("node", "delete", N1)

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Claim, Create, NodeRole, Role, RolloutPointer, Run, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.store.world.load import load_world
 
 Ask = Callable[..., Any]
 Ocb = Callable[..., Result]
@@ -31,7 +31,7 @@ def test_everything_of_a_node_goes_along_and_whoever_names_it_follows(world: Ses
     ask("node", "create", N2, "--deployment", "lab")
     world.commit([Create(paths.role("leaf"), Role(barclamp="b", jig="noop", requires=("top",)))])
     ask("node", "bind", N2, "leaf", "--parent", f"top@{N1}")
-    vertex = tree.load(world).nodes[N1].noderoles["base"]
+    vertex = load_world(world).nodes[N1].noderoles["base"]
     active = NodeRole(state=State.ACTIVE, since=1.0, deployment="lab", generation=3, run="0000000001", epoch=1)
     world.commit(
         [
@@ -40,10 +40,10 @@ def test_everything_of_a_node_goes_along_and_whoever_names_it_follows(world: Ses
             Create(paths.wall("base", N1), {"seen": [1, "x"]}),
         ]
     )
-    before = tree.load(world)
+    before = load_world(world)
     assert ocb("node", "rename", N1, NEW, "--dry-run").exit_code == 10
     ask("node", "rename", N1, NEW)
-    after = tree.load(world)
+    after = load_world(world)
     assert N1 not in after.nodes
     assert world.get(paths.node(N1)) is None
     new, old = after.nodes[NEW], before.nodes[N1]
@@ -99,13 +99,13 @@ def test_a_node_of_more_than_one_transaction_bears_keeps_its_name(world: Session
     for start in range(0, len(names), 100):
         world.commit([Create(paths.run("base", N1, name), RUN) for name in names[start : start + 100]])
     rename(ocb, 4, "more noderoles, attributes and runs than one transaction bears")
-    assert N1 in tree.load(world).nodes
+    assert N1 in load_world(world).nodes
 
 
 def test_what_keeps_machines_by_their_names_is_told_of_another(world: Session, ask: Ask) -> None:
     dns = Role(barclamp="b", jig="noop", hooks=("on_node_change",))
     world.commit([Create(paths.role("dns"), dns)])
     ask("node", "rename", N1, NEW)
-    node = tree.load(world).nodes[NEW].record
+    node = load_world(world).nodes[NEW].record
     assert node is not None
     assert (node.hooks, node.changed) == (("on_node_change",), {"name": ""})

@@ -17,8 +17,8 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Denied, Stale
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Json, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.docs.pages import ROOT, blocks
 from tests.fixtures.commands import Ocb
 
@@ -54,18 +54,18 @@ def test_twenty_nodes_get_a_role_run_and_are_mended_in_three_commands(
 
 def _count_loads(monkeypatch: pytest.MonkeyPatch) -> list[World]:
     loaded: list[World] = []
-    load = tree.load
+    load = load_world
 
     def counting(opened: Session) -> World:
         loaded.append(load(opened))
         return loaded[-1]
 
-    monkeypatch.setattr(tree, "load", counting)
+    monkeypatch.setattr("nodepool_ocb.store.world.load.load_world", counting)
     return loaded
 
 
 def _vertices(session: Session) -> dict[str, object]:
-    return {vertex.name: vertex for vertex in tree.load(session).vertices()}
+    return {vertex.name: vertex for vertex in load_world(session).vertices()}
 
 
 def test_what_is_bound_first_is_found_by_what_is_bound_after_it(
@@ -76,7 +76,7 @@ def test_what_is_bound_first_is_found_by_what_is_bound_after_it(
     ocb("node", "create", "c{}.example.com", "--count", "3", "--tag", "c")
     ask("node", "bind", "c2.example.com", "c3.example.com", "consul")
     ask("node", "bind", "-l", "tag:c", "--role", "consul", "--role", "agent")
-    found = tree.load(world)
+    found = load_world(world)
     for number in (1, 2, 3):
         vertex = found.vertex(f"agent@c{number}.example.com")
         assert vertex is not None
@@ -87,7 +87,7 @@ def test_one_node_that_refuses_a_role_keeps_it_from_all(world: Session, ocb: Ocb
     ocb("node", "create", "n2.example.com")
     refused = ocb("node", "bind", "n2.example.com", "n1.example.com", "other")
     assert refused.exit_code == 4
-    assert tree.load(world).vertex("other@n2.example.com") is None
+    assert load_world(world).vertex("other@n2.example.com") is None
 
 
 def test_nodes_are_changed_marked_moved_and_deleted_together(world: Session, ocb: Ocb, ask: Ask) -> None:
@@ -105,9 +105,9 @@ def test_nodes_are_changed_marked_moved_and_deleted_together(world: Session, ocb
     refused = ocb("node", "delete", "-l", "tag:m")
     assert (refused.exit_code, "delete 3 nodes (m1.example.com, m2" in refused.stderr) == (2, True)
     assert len(ask("node", "delete", "-l", "tag:m", "--dry-run", exit_code=10)["changes"]) == 3
-    assert len(tree.load(world).nodes) == 4
+    assert len(load_world(world).nodes) == 4
     ask("node", "delete", "-l", "tag:m", "--yes")
-    assert list(tree.load(world).nodes) == ["n1.example.com"]
+    assert list(load_world(world).nodes) == ["n1.example.com"]
 
 
 def test_nodes_that_depend_on_each_other_are_deleted_in_their_order(world: Session, ocb: Ocb, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_nodes_that_depend_on_each_other_are_deleted_in_their_order(world: Sessi
     assert ocb("noderole", "unbind", "consul@c1.example.com", "agent@c2.example.com", "--dry-run").exit_code == 10
     deleted = ocb("node", "delete", "c1.example.com", "c2.example.com", "--yes")
     assert deleted.exit_code == 0, deleted.stderr
-    assert list(tree.load(world).nodes) == ["n1.example.com"]
+    assert list(load_world(world).nodes) == ["n1.example.com"]
 
 
 @pytest.mark.usefixtures("world")
@@ -265,7 +265,7 @@ def test_a_change_in_parts_goes_on_where_it_was_refused(
     ask("node", "bind", "-l", "tag:m", "top")
     assert len(written) == 3, "one of two parts was refused once"
     assert max(written) <= 40
-    assert sum(vertex.role == "top" for vertex in tree.load(world).vertices()) == 7
+    assert sum(vertex.role == "top" for vertex in load_world(world).vertices()) == 7
     assert connection.ATTEMPTS > 1
 
 
@@ -288,15 +288,15 @@ def test_a_change_that_is_stopped_says_how_far_it_came(
     assert "written, the last of top@m" in stopped.stderr
     assert "the same command goes on with the rest" in stopped.stderr
     ask("node", "bind", "-l", "tag:m", "top")
-    assert sum(vertex.role == "top" for vertex in tree.load(world).vertices()) == 7
+    assert sum(vertex.role == "top" for vertex in load_world(world).vertices()) == 7
 
 
 def test_a_deployment_is_made_and_deleted_on_trial(world: Session, ask: Ask, ocb: Ocb) -> None:
     ask("deployment", "create", "attic", "--dry-run", exit_code=10)
-    assert "attic" not in tree.load(world).deployments
+    assert "attic" not in load_world(world).deployments
     ocb("deployment", "create", "attic")
     assert ask("deployment", "delete", "attic", "--dry-run", exit_code=10)["changes"]
-    assert "attic" in tree.load(world).deployments
+    assert "attic" in load_world(world).deployments
 
 
 @pytest.mark.usefixtures("world")

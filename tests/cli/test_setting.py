@@ -12,8 +12,8 @@ from nodepool_ocb.cli.kit import attributes
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, DeploymentState, Json, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.fixtures.commands import Ocb
 
 Ask = Callable[..., Json]
@@ -227,7 +227,7 @@ def test_a_commit_between_the_judgement_and_the_write_refuses_the_write(
         judged = real(*arguments)
         if once:
             once.clear()
-            lab = tree.load(disk).deployments["lab"]
+            lab = load_world(disk).deployments["lab"]
             disk.commit(
                 [Set(paths.deployment("lab"), replace(lab.record, state=DeploymentState.COMMITTED), lab.version)]
             )
@@ -250,7 +250,7 @@ def test_a_commit_of_the_deployment_meanwhile_refuses_what_is_set_for_it(
     def slowly(*arguments: Json) -> Json:
         if once:
             once.clear()
-            lab = tree.load(disk).deployments["lab"]
+            lab = load_world(disk).deployments["lab"]
             disk.commit(
                 [Set(paths.deployment("lab"), replace(lab.record, state=DeploymentState.COMMITTED), lab.version)]
             )

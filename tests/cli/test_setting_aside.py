@@ -15,8 +15,8 @@ from nodepool_ocb.engine import claim
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.views.tasks.histories import clock
 from tests.cli.background_command import Later
 
@@ -183,7 +183,7 @@ def test_a_claim_that_was_decided_before_is_refused_by_zookeeper_afterwards(
     committed: Session, ask: Ask, becomes: Any, line: str
 ) -> None:
     becomes(BASE, State.TODO)
-    seen = tree.load(committed)
+    seen = load_world(committed)
     vertex = seen.vertex(BASE)
     assert vertex is not None
     changes = claim.claiming(seen, claim.take(seen, vertex, "a", "0000000001", time.time()))

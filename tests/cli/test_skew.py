@@ -25,9 +25,9 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Deployment, Json, Node, Role, Set
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal_as_judged
+from nodepool_ocb.store.world.load import load_world
 
 Ask = Callable[..., Json]
 Ocb = Callable[..., Result]
@@ -58,7 +58,7 @@ def lab(zk_session: Session) -> Session:
         bind("member", N3),
         bind("top", N1),
     ):
-        for transaction in decide(zk_session, tree.load(zk_session)):
+        for transaction in decide(zk_session, load_world(zk_session)):
             zk_session.commit(transaction)
     return zk_session
 
@@ -139,18 +139,18 @@ def test_of_two_that_were_decided_from_one_view_the_second_is_refused_and_decide
     lab: Session, pair: tuple[Decide, Decide], order: int
 ) -> None:
     first, second = pair[::order]
-    old, tries = tree.load(lab), []
-    for transaction in first(lab, tree.load(lab)):
+    old, tries = load_world(lab), []
+    for transaction in first(lab, load_world(lab)):
         lab.commit(transaction)
 
     def decide() -> Transactions:
-        tries.append(old if not tries else tree.load(lab))
+        tries.append(old if not tries else load_world(lab))
         return second(lab, tries[-1])
 
     with contextlib.suppress(Conflict, Invalid, NotFound):  # what it may not do after the other
         connection.decided(lab, decide)
     assert len(tries) == 2
-    _sound(tree.load(lab))
+    _sound(load_world(lab))
 
 
 def _sound(world: World) -> None:
@@ -223,7 +223,7 @@ def test_nothing_comes_or_goes_while_the_structure_cannot_be_read(
     result = ocb("node", "bind", N2, "left")
     assert result.exit_code == 4, result.output
     assert paths.STRUCTURE in result.stderr
-    assert not tree.load(lab).nodes[N2].noderoles
+    assert not load_world(lab).nodes[N2].noderoles
 
 
 def test_many_people_who_create_nodes_at_once_all_get_theirs(lab: Session, zk_settings: ZooKeeperSettings) -> None:
@@ -236,7 +236,7 @@ def test_many_people_who_create_nodes_at_once_all_get_theirs(lab: Session, zk_se
     ]
     said = [process.communicate(timeout=120)[1] for process in running]
     assert [process.returncode for process in running] == [0] * len(wanted), said
-    assert set(wanted) <= tree.load(lab).nodes.keys()
+    assert set(wanted) <= load_world(lab).nodes.keys()
 
 
 # -- a catalogue in several transactions --
@@ -250,7 +250,7 @@ def test_an_import_that_stops_between_two_transactions_leaves_a_catalogue_withou
     names = [f"r{number:03d}" for number in range(600)]
 
     def write(roles: dict[str, Role], most: int | None = None) -> int:
-        world = tree.load(lab)
+        world = load_world(lab)
         parts = structure.in_parts(world, ([each] for each in importing.changes(world, roles)))
         written = 0
         for part in parts:
@@ -262,7 +262,7 @@ def test_an_import_that_stops_between_two_transactions_leaves_a_catalogue_withou
 
     assert write(chain(names)) == 3
     assert write(chain(names[::-1]), most=1) == 1
-    left = {name: stored.record for name, stored in tree.load(lab).roles.items()}
+    left = {name: stored.record for name, stored in load_world(lab).roles.items()}
     assert left != {**left, **chain(names[::-1])}
     assert barclamp.roles.check(left) == []
 
@@ -276,7 +276,7 @@ def test_a_role_that_is_left_out_of_an_import_stays_as_it_was_and_closes_no_circ
     assert ocb("barclamp", "import", str(document)).exit_code == 0
     document.write_text(head + "  - {name: aa, jig: noop, provides: [aa]}\n  - {name: bb, jig: noop, requires: [aa]}\n")
     assert ocb("barclamp", "import", str(document)).exit_code == 1
-    assert barclamp.roles.check({name: stored.record for name, stored in tree.load(lab).roles.items()}) == []
+    assert barclamp.roles.check({name: stored.record for name, stored in load_world(lab).roles.items()}) == []
 
 
 # -- what is written is what was judged --

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.annealer.tasks.task_staging import LAB, begin, build, me
 from tests.fixtures.commands import Ocb
 
@@ -17,7 +17,7 @@ FIRST = "lab.first@n1.example.com"
 
 
 def state(session: Session) -> State:
-    vertex = tree.load(session).vertex(FIRST)
+    vertex = load_world(session).vertex(FIRST)
     assert vertex is not None
     return vertex.record.state
 

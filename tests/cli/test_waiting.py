@@ -30,8 +30,8 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.cli.background_command import COMMAND, Later
 from tests.fixtures.commands import Ocb
 
@@ -145,7 +145,7 @@ def test_where_a_role_refuses_its_deployment_a_wait_ends_and_its_noderoles_are_n
 ) -> None:
     waiting = Later(lambda: ocb("noderole", "wait", f"top@{N1}", "--timeout", "20"))
     refusal = DeploymentRole(refused={"on_deployment_create": "no server"})
-    stored = tree.load(committed).deployment_roles["lab", "base"]
+    stored = load_world(committed).deployment_roles["lab", "base"]
     committed.commit([Set(paths.deployment_role("lab", "base"), refusal, stored.version)])
     why, way = "role base refuses deployment lab: no server", "nodepool-ocb deployment set lab base PATH=JSON"
     answers = [waiting.result(), ocb("node", "commit", N1, "--wait"), ocb("noderole", "commit", BASE, "--wait")]

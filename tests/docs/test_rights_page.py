@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model.rights import TABLE, Kind, replaces
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.guarded import SETTINGS, SUPERUSER, Guarded, password
 from tests.docs.pages import PROGRAM, ROOT, Block, blocks
@@ -85,7 +85,7 @@ def test_the_first_hour_with_users_works_as_printed(world: Guarded, chroot: str,
     settings = configured(world, chroot)
     if former:
         with Session(replace(settings, users=None)) as session:
-            tree.bootstrap(session)
+            clusters.bootstrap(session)
         assert run(tmp_path, settings, ["acl", "check"]).exit_code == 1
     for line in printed(f"{PROGRAM} acl init").text.splitlines():
         answer = run(tmp_path, settings, line.partition("#")[0].split()[1:])

@@ -40,9 +40,10 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import ANNEALER, CutDaemon
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
@@ -75,7 +76,7 @@ class Fleet:
     def __enter__(self) -> Fleet:
         self.farm.__enter__()
         self.session.start()
-        tree.bootstrap(self.session)
+        clusters.bootstrap(self.session)
         committed = Deployment(state=DeploymentState.COMMITTED, since=time.time())
         self.session.commit(
             [Create(paths.deployment(DEPLOYMENT), committed), Create(paths.deployment_roles(DEPLOYMENT))]
@@ -213,7 +214,7 @@ class Fleet:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                self.session.commit(changes(tree.load(self.session)))
+                self.session.commit(changes(load_world(self.session)))
             except (Stale, Unavailable):
                 assert time.monotonic() < deadline, "the world moves on and on"
             else:
@@ -267,7 +268,7 @@ class Fleet:
 
     def evidence(self) -> Evidence:
         """All that the checker may want to know."""
-        world = tree.load(self.session)
+        world = load_world(self.session)
         noderoles = {
             vertex.name: Recorded(vertex.record, destructive(world, vertex), self.runs(vertex.name))
             for vertex in world.vertices()
@@ -307,7 +308,7 @@ class Fleet:
 
     def unfinished(self) -> list[str]:
         """Every noderole that is not ACTIVE, nor given up for a person to look at its machine."""
-        world = tree.load(self.session)
+        world = load_world(self.session)
         return [
             vertex.name
             for vertex in world.vertices()

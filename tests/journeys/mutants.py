@@ -27,8 +27,8 @@ from nodepool_ocb.jigs.ssh.conversation import Conversation
 from nodepool_ocb.jigs.ssh.link import Broken
 from nodepool_ocb.jigs.ssh.protocol import Frame
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Set, Structure
-from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client import transaction
+from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.telemetry.masks import Mask
 from nodepool_ocb_annealer import settling
 from nodepool_ocb_annealer.machines import judging

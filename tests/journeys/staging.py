@@ -26,8 +26,9 @@ from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.strategy import Strategy
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.locks import holders
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import CutDaemon
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 
@@ -43,7 +44,7 @@ class LiveRollout:
 
     def __init__(self, fleet: Fleet, document: Strategy, deployment: str = DEPLOYMENT) -> None:
         self.fleet, self.deployment = fleet, deployment
-        world = tree.load(fleet.session)
+        world = load_world(fleet.session)
         made = begin(document, inventory(world, deployment), time.time(), by="a test")
         self.id = rollouts.begin(fleet.session, deployment, made)
 
@@ -66,7 +67,7 @@ class LiveRollout:
     @property
     def driven_by(self) -> str | None:
         """The annealer that drove it last."""
-        return tree.load(self.fleet.session).rollouts[self.deployment].record.driver
+        return load_world(self.fleet.session).rollouts[self.deployment].record.driver
 
     @property
     def holder(self) -> LockOwner | None:
@@ -151,4 +152,4 @@ def stack(fleet: Fleet, failing: Sequence[str] = (), of: str = DEPLOYMENT) -> No
 
 
 def generations(fleet: Fleet) -> dict[str, int]:
-    return {vertex.name: vertex.record.generation for vertex in tree.load(fleet.session).vertices()}
+    return {vertex.name: vertex.record.generation for vertex in load_world(fleet.session).vertices()}

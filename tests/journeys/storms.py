@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from nodepool_ocb.engine.acting.backoff import backoff_left
 from nodepool_ocb.model import paths
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.storm import Fault, Mend, host_fails, overtake
@@ -107,6 +107,6 @@ def until_calm(fleet: Fleet, over: Callable[[], bool], seconds: float) -> None:
 def hurry(fleet: Fleet, person: Person) -> None:
     """A person lets each noderole run now that waits for its next attempt: the pauses grow with each run that a fault costs."""
     now = fleet.session.now()
-    for vertex in tree.load(fleet.session).vertices():
+    for vertex in load_world(fleet.session).vertices():
         if backoff_left(vertex.record, now) > SOON_SECONDS:
             person.does("noderole", "retry", vertex.name)

@@ -18,10 +18,10 @@ import yaml
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven.pointers import KEPT
 from nodepool_ocb.store.tasks import runs
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import Running, RunState
 from nodepool_ocb.testing.storm import Mend
 from nodepool_ocb.testing.troubles import Trouble
@@ -154,7 +154,7 @@ class Notes(Trouble):
         if before.newest is None or not before.over or before.newest in self.notes:
             return
         found = runs.read(self._session, DEPLOYMENT, before.newest)
-        world = tree.load(self._session)
+        world = load_world(self._session)
         if found is not None and runs.pointer(self._session, DEPLOYMENT)[1] == version:
             own = {
                 vertex.name: vertex.record.generation
@@ -212,7 +212,7 @@ def leaks(fleet: Fleet) -> list[str]:
     """Remains of runs that are over: claims, locks, znodes, descriptors."""
     session = fleet.session
     session.sync()
-    found = [f"a claim on {fqdn}" for fqdn in tree.load(session).nodes if session.get(paths.claim(fqdn)) is not None]
+    found = [f"a claim on {fqdn}" for fqdn in load_world(session).nodes if session.get(paths.claim(fqdn)) is not None]
     ids = sorted(session.children(paths.task_runs(DEPLOYMENT)) or ())
     znodes = session.get_many([paths.task_run(DEPLOYMENT, each) for each in ids])
     found += [f"an empty run {each}" for each, znode in zip(ids, znodes, strict=True) if znode and not znode.data]
@@ -220,7 +220,7 @@ def leaks(fleet: Fleet) -> list[str]:
     for each in ids:
         if locks := session.children(paths.task_run_lock(DEPLOYMENT, each)):
             found.append(f"a lock of run {each}: {locks}")
-    for vertex in tree.load(session).vertices():
+    for vertex in load_world(session).vertices():
         kept = session.children(paths.runs(vertex.role, vertex.node.name)) or ()
         found += [f"{vertex.name} keeps {len(kept)} runs"] if len(kept) > RUNS_KEPT + 1 else []
     for annealer in fleet.annealers:

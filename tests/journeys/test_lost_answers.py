@@ -14,8 +14,8 @@ from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.builder.fleet_of_builders import BuilderFleet
 from tests.cli.images.played_builder import Builder
@@ -188,7 +188,7 @@ def _meanwhile(session: Session, line: str) -> None:
     """The part of the daemons, before a line."""
     if line.startswith(("[ACTIVE]", "[TRANSITION]", "[ERROR]")):
         state = State(line[1:-1])
-        for vertex in tree.load(session).vertices():
+        for vertex in load_world(session).vertices():
             record = vertex.record
             if vertex.node.name == N1 and record.state is not State.PROPOSED:
                 moved = replace(record, state=state, refresh=False, check=None, cancel_reason=None)

@@ -18,8 +18,8 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Claim, Create, Daemon, Fence, Node, NodeRole, Role, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import ANNEALER, DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -73,7 +73,7 @@ class Ground:
             return self.vertex(session, role).record
 
     def vertex(self, session: Session, role: str) -> Vertex:
-        vertex = tree.load(session).vertex(f"{role}@{self.fqdn}")
+        vertex = load_world(session).vertex(f"{role}@{self.fqdn}")
         assert vertex is not None
         return vertex
 
@@ -146,9 +146,9 @@ def test_a_run_that_the_copy_has_under_way_is_ended(
     _made(zk_session, fqdn)
     zk_session.commit([Create(paths.noderole(name, fqdn), running)])
     for _ in range(2):  # it may be given again
-        for transaction in restoring.restored(tree.load(zk_session), 2e9, "ann", "an old copy"):
+        for transaction in restoring.restored(load_world(zk_session), 2e9, "ann", "an old copy"):
             zk_session.commit(transaction)
-    world = tree.load(zk_session)
+    world = load_world(zk_session)
     vertex = world.vertex(f"{name}@{fqdn}")
     assert vertex is not None
     assert (vertex.record.state, vertex.record.refresh) == (state, refresh)
@@ -185,4 +185,4 @@ def test_it_is_refused_while_a_daemon_may_work_or_a_record_cannot_be_read(zk_ses
     with pytest.raises(
         Conflict, match={"annealer": "a1 is registered", "claim": "is claimed"}.get(standing, "cannot be read")
     ):
-        list(restoring.restored(tree.load(zk_session), 2e9, "ann", None))
+        list(restoring.restored(load_world(zk_session), 2e9, "ann", None))

@@ -15,8 +15,8 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Node, Role, Set, State, Structure
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.world.load import load_world
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 from tests.journeys.history import Event as Noted
 
@@ -84,7 +84,7 @@ def test_a_node_that_is_deleted_and_created_again_runs_its_new_script_once_and_n
     assert [run.outcome for run in fleet.runs(noderole).values()] == ["succeeded"]
     assert after.generation > before.generation
     assert after.epoch > before.epoch
-    assert tree.load(fleet.session).nodes[fqdn].epoch == after.epoch
+    assert load_world(fleet.session).nodes[fqdn].epoch == after.epoch
 
 
 def test_a_noderole_that_is_unbound_and_bound_again_runs_again(fleet: Fleet, ocb: Ocb) -> None:
@@ -135,7 +135,7 @@ def test_what_is_deleted_leaves_its_highest_numbers_and_nothing_else(fleet: Flee
     assert znode is not None
     assert codec.decode(Structure, znode) == Structure(generation=2, epoch=3)
     ocb("node create other.example.com --no-address")
-    made = tree.load(fleet.session).nodes["other.example.com"].record
+    made = load_world(fleet.session).nodes["other.example.com"].record
     assert isinstance(made, Node)
     assert made.epoch_base == 3
 

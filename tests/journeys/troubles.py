@@ -15,8 +15,8 @@ from typing import Final
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Role
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.clocks import skewed
 from nodepool_ocb.testing.disks import SmallDisk
 from nodepool_ocb.testing.processes import CutDaemon
@@ -38,7 +38,7 @@ FLOOD: Final = 'yes "a line that says little, and there are many of them" | head
 
 def records(session: Session) -> list[str]:
     """The paths of whatever may turn unreadable."""
-    world = tree.load(session)
+    world = load_world(session)
     noderoles = [paths.noderole(vertex.role, vertex.node.name) for vertex in world.vertices()]
     return [*noderoles, *map(paths.node, world.nodes), *map(paths.role, world.roles)]
 

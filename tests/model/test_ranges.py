@@ -35,7 +35,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
-from nodepool_ocb.store.worldpaths import WorldPath, misnamed
+from nodepool_ocb.store.world.paths import WorldPath, misnamed
 
 PATH = "/ocb/somewhere"
 

@@ -28,10 +28,11 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
-from nodepool_ocb.store import tree
-from nodepool_ocb.store.cache import Cache
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.store.world.cache import Cache
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -97,7 +98,7 @@ def test_loading_shows_everything(zk_session: Session) -> None:
             Create(paths.user("os", "n1.example.com"), {"not": "read"}),
         ]
     )  # fmt: skip
-    world = tree.load(zk_session)
+    world = load_world(zk_session)
     assert world.cluster is not None
     assert len(world.cluster.record.id) == 36
     assert set(world.deployments) == {"system", "web"}
@@ -113,7 +114,7 @@ def test_loading_shows_everything(zk_session: Session) -> None:
 
 def test_bootstrap_twice_changes_nothing(zk_session: Session, other: Session) -> None:
     first = zk_session.get(paths.CLUSTER)
-    tree.bootstrap(other)
+    clusters.bootstrap(other)
     assert other.get(paths.CLUSTER) == first
 
 
@@ -158,7 +159,7 @@ def test_own_writes_are_seen_at_once_and_cost_no_read(zk_session: Session) -> No
     assert not cache.refresh()
     assert requests(zk_session) == sent
     assert not cache.woken.acquire(blocking=False)
-    assert picture(cache.world) == picture(tree.load(zk_session))
+    assert picture(cache.world) == picture(load_world(zk_session))
 
 
 def test_anothers_write_among_own_ones_is_not_missed(zk_session: Session, other: Session) -> None:
@@ -248,7 +249,7 @@ def test_what_cannot_be_decoded_is_set_aside_and_nothing_else(zk_session: Sessio
     assert last is not None
     assert (last.record.state, last.unreadable) == (State.TODO, True)  # the last good record, marked
     assert cache.world.nodes["n1"].record == Node(alive=True)
-    anew = tree.load(zk_session)
+    anew = load_world(zk_session)
     assert set(anew.unreadable) == set(cache.quarantined)
     assert anew.vertex("os@n1") is None
     assert anew.vertex("ntp@n1") is not None
@@ -309,7 +310,7 @@ def test_the_last_good_record_of_every_kind_stays_and_all_whom_it_concerns_look_
     if path == paths.noderole("os", "n1"):
         assert touched.nodes == {"n1", "n2"}
         assert {vertex.name for vertex in touched.vertices} == {"os@n1", "app@n2"}
-    assert picture(cache.world) == picture(tree.load(other))
+    assert picture(cache.world) == picture(load_world(other))
 
 
 def test_a_fence_that_holds_garbage_counts_all_the_same(zk_session: Session, other: Session) -> None:
@@ -364,7 +365,7 @@ def test_what_was_deleted_while_we_were_cut_off_is_not_unreadable_any_more(
             until(lambda: session.trusted)
             cache.sweep()
             assert cache.quarantined == {}
-            assert picture(cache.world) == picture(tree.load(zk_session))
+            assert picture(cache.world) == picture(load_world(zk_session))
 
 
 def test_a_sweep_finds_what_no_watch_told(zk_session: Session, other: Session) -> None:
@@ -385,7 +386,7 @@ def test_a_sweep_finds_what_no_watch_told(zk_session: Session, other: Session) -
     touched = cache.sweep()
     assert {vertex.name for vertex in touched.vertices} == {"os@n1", "ntp@n1", "os@n2", "os@n3"}
     assert touched.nodes == {"n1", "n2", "n3"}
-    assert picture(cache.world) == picture(tree.load(other))
+    assert picture(cache.world) == picture(load_world(other))
 
 
 def test_sweeping_10_000_noderoles_takes_30_requests_and_one_if_nothing_was_written(zk_session: Session) -> None:
@@ -430,10 +431,10 @@ def test_a_cache_survives_cuts_with_random_writes_around_them(
                 assert up.wait(10)
                 session.sync()
                 cache.refresh()  # knows by itself that it must sweep
-                assert picture(cache.world) == picture(tree.load(zk_session))
+                assert picture(cache.world) == picture(load_world(zk_session))
                 zk_session.commit([Set(paths.noderole("r0", "n1"), NodeRole(state=State.TODO, since=9.0), versions[0])])
                 versions[0] += 1
                 until(lambda: cache.refresh())
-                assert picture(cache.world) == picture(tree.load(zk_session))
+                assert picture(cache.world) == picture(load_world(zk_session))
         finally:
             session.close()

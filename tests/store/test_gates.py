@@ -33,10 +33,10 @@ from nodepool_ocb.model.records import (
     State,
     Structure,
 )
-from nodepool_ocb.store import tree
-from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.cache import Cache
+from nodepool_ocb.store.world.load import Tree, load_world
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -97,7 +97,7 @@ def claiming(world: World) -> list[Change]:
 
 def taken_back(session: Session, name: str = MEMBERS[1]) -> list[Change]:
     """The member alone is PROPOSED again: its children are left to those who watch them."""
-    vertex = tree.load(session).vertex(name)
+    vertex = load_world(session).vertex(name)
     assert vertex is not None
     moved = apply({vertex: Event.PROPOSE}, 2.0)
     return list(claim.writes(vertex, moved[vertex]))
@@ -114,29 +114,29 @@ def until_told(cache: Deaf, path: str) -> None:
 def test_a_claim_that_was_decided_before_a_member_ceased_to_be_satisfied_is_refused(
     cluster: Session, other: Session
 ) -> None:
-    changes = claiming(tree.load(cluster))
+    changes = claiming(load_world(cluster))
     other.commit(taken_back(other))
     with pytest.raises(Stale, match="clusters/osd"):
         cluster.commit(changes)
 
 
 def test_a_claim_that_was_decided_before_a_member_joined_or_went_is_refused(cluster: Session, other: Session) -> None:
-    changes = claiming(tree.load(cluster))
+    changes = claiming(load_world(cluster))
     other.commit([*bound("bluestore@n1.example.com", State.PROPOSED, serves=("osd",)),
                   Raise(GATE, Gate(by="bluestore@n1.example.com"))])  # fmt: skip
     with pytest.raises(Stale, match="clusters/osd"):
         cluster.commit(changes)
     gone = paths.noderole("bluestore", "n1.example.com")
-    world = tree.load(other)
+    world = load_world(other)
     other.commit(structure.raised(world, [Delete(f"{gone}/runs", 0), Delete(gone, 0)]))
-    assert tree.load(cluster).cluster_view("osd", "lab").gate == 2
+    assert load_world(cluster).cluster_view("osd", "lab").gate == 2
 
 
 def test_any_number_may_raise_a_gate_at_once(cluster: Session, other: Session) -> None:
     first, second = taken_back(cluster, MEMBERS[0]), taken_back(other, MEMBERS[1])
     cluster.commit(first)
     other.commit(second)
-    assert tree.load(cluster).cluster_view("osd", "lab").gate == 2
+    assert load_world(cluster).cluster_view("osd", "lab").gate == 2
 
 
 def test_a_gate_that_rose_is_shown_only_with_its_members_even_if_their_events_are_lost(
@@ -291,8 +291,8 @@ def test_a_gate_that_is_read_after_the_connection_broke_is_not_shown_before_ever
 def test_gates_that_are_not_shown_are_given_to_be_read_again(cluster: Session) -> None:
     structure_read = cluster.get(paths.STRUCTURE)
     assert structure_read is not None
-    assert tree.Tree(World()).read(cluster, structure_read) == []
-    before = tree.Tree(World())
+    assert Tree(World()).read(cluster, structure_read) == []
+    before = Tree(World())
     assert before.read(cluster, replace(structure_read, mzxid=structure_read.mzxid - 1)) == [GATE]
 
 

@@ -13,8 +13,8 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Check, Create, Fence, Gate, Node, NodeRole, Role, Run, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 
 A, B = "a.example.com", "b.example.com"
 RUN = Run(annealer="ann", started=1.0, ended=2.0, outcome="succeeded", generation=2, epoch=1)
@@ -45,7 +45,7 @@ def build(session: Session, *, cluster: bool = False, destructive: bool = True) 
 
 
 def redeploy(session: Session, name: str) -> None:
-    world = tree.load(session)
+    world = load_world(session)
     vertex = world.vertex(name)
     assert vertex is not None
     session.commit(commands.redeploy(vertex, 9.0))
@@ -53,19 +53,19 @@ def redeploy(session: Session, name: str) -> None:
 
 def claimed(session: Session, name: str) -> tuple[World, claim.Grant]:
     """The world after a claim."""
-    world = tree.load(session)
+    world = load_world(session)
     vertex = world.vertex(name)
     assert vertex is not None
     grant = claim.take(world, vertex, "ann", "run-1", 9.0)
     session.commit(claim.claiming(world, grant))
-    world = tree.load(session)
+    world = load_world(session)
     here = world.vertex(name)
     assert here is not None
     return world, replace(grant, vertex=here)
 
 
 def states(session: Session) -> dict[str, State]:
-    return {vertex.role: vertex.record.state for vertex in tree.load(session).vertices()}
+    return {vertex.role: vertex.record.state for vertex in load_world(session).vertices()}
 
 
 @pytest.mark.parametrize("cluster", [False, True])
@@ -92,7 +92,7 @@ def test_a_run_that_ends_is_refused_where_a_parent_was_redeployed_meanwhile(zk_s
     with pytest.raises(Stale) as refused:
         zk_session.commit(claim.finishing(grant, apply({grant.vertex: Event.SUCCEED}, 9.0, by="ann"), RUN))
     assert refused.value.path == paths.noderole("p1", B)
-    world = tree.load(zk_session)
+    world = load_world(zk_session)
     here = world.vertex(f"c@{A}")
     assert here is not None
     again = replace(grant, vertex=here)

@@ -19,13 +19,14 @@ from nodepool_ocb.rollout import commands, records
 from nodepool_ocb.rollout.plan import begin as planned
 from nodepool_ocb.rollout.records import Decision, GroupState, NodesRecord, NodeState, Rollout, RolloutState, apply
 from nodepool_ocb.rollout.strategy import PHASES, Group, Strategy
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines, pointers
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.store.world.load import load_world
 
 ME = LockOwner(daemon="annealer", host="h", pid=1, purpose="rollout", since=1.0)
 
@@ -164,9 +165,9 @@ def test_the_rollouts_of_a_deployment_that_is_made_again_have_ids_above_those_of
     first.append(rollouts.begin(session, "other", rollout()))
     end(session, first[-1], "other")
     for _ in range(2):  # the second life has no rollout, and forgets nothing
-        for transaction in deletion(session, tree.load(session), "other"):
+        for transaction in deletion(session, load_world(session), "other"):
             session.commit(transaction)
-        session.commit(deployments.create(tree.load(session), "other", "system", 1.0))
+        session.commit(deployments.create(load_world(session), "other", "system", 1.0))
     assert rollouts.begin(session, "other", rollout()) > first[-1]
 
 
@@ -307,7 +308,7 @@ def test_none_begins_or_goes_on_while_one_above_or_below_is_under_way(session: S
     assert read(session, first)[1].rollouts.newest == first
     end(session, second, other)
     go_on()
-    assert not tree.load(session).rollouts["lab"].record.over
+    assert not load_world(session).rollouts["lab"].record.over
 
 
 def test_of_a_parent_and_a_child_that_begin_at_once_one_does(zk_settings: ZooKeeperSettings, session: Session) -> None:

@@ -23,9 +23,10 @@ from nodepool_ocb.model.records import (
     State,
     TaskRunPointer,
 )
-from nodepool_ocb.store import subtree, tree
+from nodepool_ocb.store import subtree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.world.load import Tree
 
 FQDN: Final = "n1.example.com"
 CLAIM: Final = Claim(annealer="a1", noderole=f"ntp@{FQDN}", run="r1", epoch=1, since=1.0)
@@ -48,7 +49,7 @@ SHOWN: Final = sorted(ZNODES)
 
 @pytest.fixture
 def world() -> World:
-    shown = tree.Tree(World())
+    shown = Tree(World())
     for path, znode in ZNODES.items():
         shown.put(path, znode)
     return shown.world

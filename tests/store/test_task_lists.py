@@ -14,10 +14,10 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Delete, Deployment, Set
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.tasks import lists
 from nodepool_ocb.store.tasks.lists import Meta, Stored, deployment, release
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord
 
 META = Meta(tasks=1, by="ann")
@@ -212,7 +212,7 @@ def test_all_lists_are_listed_with_their_records(session: Session) -> None:
 def test_a_deployment_that_is_deleted_takes_its_list_along(session: Session) -> None:
     upload(session, {"a": "1"}, deployment("lab"))
     lists.configure(session, "lab", {"x": 1}, None, None)
-    for changes in deletion(session, tree.load(session), "lab"):
+    for changes in deletion(session, load_world(session), "lab"):
         session.commit(changes)
     assert session.get(deployment("lab").path()) is None
 

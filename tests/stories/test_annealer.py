@@ -15,7 +15,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import DeploymentState, Node, Role, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import SESSION_SECONDS, Fleet, vertex_of
@@ -321,14 +321,14 @@ def test_a_hook_whose_code_is_installed_later_runs_soon_and_its_annealer_says_th
     site.mkdir()
     annealer = fleet.annealer(sweep_seconds=0.5).begin(PYTHONPATH=str(site))
     fleet.until(lambda: "its code is not installed" in annealer.said, "it looks for the code")
-    world = tree.load(fleet.session)
+    world = load_world(fleet.session)
     assert hookcode.all_missing(world) == [Missing("watched", "on_todo", 1)]
     (pending,) = why_not(world, vertex_of(world, noderole), fleet.session.now())
     assert pending.code is Code.HOOK_PENDING
     assert "no living annealer has the code of role watched" in pending.text
     package(site, "from nodepool_ocb.catalogue.code import Role\nclass Watched(Role): ...\n")
     fleet.until_state(noderole, State.ACTIVE)
-    fleet.until(lambda: not hookcode.missing(tree.load(fleet.session), "watched"), "it says that it has the code")
+    fleet.until(lambda: not hookcode.missing(load_world(fleet.session), "watched"), "it says that it has the code")
 
 
 def package(folder: Path, source: str, roles: Iterable[str] = ("watched",)) -> Path:

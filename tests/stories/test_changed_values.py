@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.fixtures.commands import Ocb
 from tests.fixtures.labs import lab
@@ -57,7 +57,7 @@ class Lab:
         return {f"{role}@{fqdn}" for role in roles for fqdn in self.nodes}
 
     def generations(self) -> dict[str, int]:
-        world = tree.load(self._session)
+        world = load_world(self._session)
         assert all(vertex.record.state is State.ACTIVE for vertex in world.vertices())
         return {vertex.name: vertex.record.generation for vertex in world.vertices()}
 
@@ -220,11 +220,11 @@ def test_an_idle_site_writes_nothing_though_much_is_outdated(site: Lab, zk_sessi
     small(site)
     site("deployment", "propose", "lab")
     site("deployment", "set", "lab", "a0", 'a0-text="new"')
-    before = max(vertex.mzxid for vertex in tree.load(zk_session).vertices())
+    before = max(vertex.mzxid for vertex in load_world(zk_session).vertices())
     site("status")
     site("noderole", "list", "--outdated")
     site("deployment", "commit", "lab", "--dry-run", exit_code=10)
-    assert max(vertex.mzxid for vertex in tree.load(zk_session).vertices()) == before
+    assert max(vertex.mzxid for vertex in load_world(zk_session).vertices()) == before
 
 
 DISKS = """\

@@ -17,10 +17,11 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Daemon, Delete, Json, LockOwner, Node, NodeRole, Role, Set, State
 from nodepool_ocb.rollout import strategy
 from nodepool_ocb.rollout.plan import begin
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.store.world.load import load_world
 from tests.fixtures.commands import BARCLAMP, Ocb
 
 Ask = Callable[..., Json]
@@ -278,7 +279,7 @@ def test_explain_tells_ages_by_the_clock_of_the_session(
     world: Session, ocb: Ocb, becomes: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     becomes(TOP, State.ERROR, reason="it broke")
-    vertex = tree.load(world).vertex(TOP)
+    vertex = load_world(world).vertex(TOP)
     assert vertex is not None
     now = world.now()
     world.commit([Set(paths.noderole("top", N1), replace(vertex.record, since=now - 100.0), vertex.version)])
@@ -363,7 +364,7 @@ def test_retry_hurries_what_waits_for_its_next_attempt(world: Session, ask: Ask,
     ask("deployment", "commit", "lab")
     becomes(f"base@{N1}", State.TODO, not_before=9e9)
     ask("noderole", "retry", f"base@{N1}")
-    vertex = tree.load(world).vertex(f"base@{N1}")
+    vertex = load_world(world).vertex(f"base@{N1}")
     assert vertex is not None
     assert vertex.record.not_before == 0.0
 

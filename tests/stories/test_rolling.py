@@ -16,9 +16,9 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete, Node, Set, State
 from nodepool_ocb.rollout import commands
 from nodepool_ocb.rollout.report import report
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.example import EXAMPLE, SITE
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -407,7 +407,7 @@ def test_a_canary_waits_for_a_person_and_writes_nothing_meanwhile(three: Fleet) 
 def newest(fleet: Fleet) -> int:
     """The newest transaction on anything of the fleet's rollouts or noderoles."""
     session = fleet.session
-    world = tree.load(session)
+    world = load_world(session)
     deployments = session.children(paths.ROLLOUTS) or []
     found = [
         znode.mzxid for name in deployments for znode in session.get_many(below(session, paths.rollouts(name))) if znode

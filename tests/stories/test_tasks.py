@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.tasks.plan import Plan
 from nodepool_ocb.tasks.runs.history import Row
@@ -109,7 +109,7 @@ class Lab(NamedTuple):
 def lab(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/stories-of-tasks")
     with Session(settings) as session:
-        tree.bootstrap(session)
+        clusters.bootstrap(session)
         staging.build(session, {f"n{number}": [] for number in range(1, 10)})
         with staging.annealer(settings, tmp_path_factory.mktemp("stories")) as one:
             yield Lab(session, one)

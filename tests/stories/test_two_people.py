@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Json
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.cli.people import DRIVE, Chroot, Copied
@@ -132,7 +132,7 @@ def beginning(zookeeper: Server, chroot: str, tmp_path: Path, monkeypatch: pytes
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with Session(ZooKeeperSettings(hosts=zookeeper.hosts + chroot)) as opened:
-        tree.bootstrap(opened)
+        clusters.bootstrap(opened)
     client = KazooClient(zookeeper.hosts)
     client.start()
     chroot = Chroot(client, zookeeper.hosts, {name: str(tmp_path / name) for name in files}, _bare(client, chroot))

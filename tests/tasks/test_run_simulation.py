@@ -17,7 +17,7 @@ from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import Daemon, Deployment, DeploymentState, Node, Role, Set, State
-from nodepool_ocb.store.worldpaths import parse
+from nodepool_ocb.store.world.paths import parse
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
 from nodepool_ocb.tasks.runs import history, roles
 from nodepool_ocb.tasks.runs.deciding import Decision, decide

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
 
@@ -42,7 +42,7 @@ def test_a_member_that_is_cut_off_serves_nobody_until_it_is_healed(
     ensemble.cut(member)
     until(lambda: not member.serving(), PATIENCE_SECONDS)
     with Session(ZooKeeperSettings(hosts=ensemble.hosts)) as session:
-        tree.bootstrap(session)
+        clusters.bootstrap(session)
     ensemble.heal(member)
     until(member.serving, PATIENCE_SECONDS)
     with Session(ZooKeeperSettings(hosts=member.hosts)) as session:

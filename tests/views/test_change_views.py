@@ -24,7 +24,7 @@ from nodepool_ocb.model.records import (
     State,
     Structure,
 )
-from nodepool_ocb.store.worldpaths import parse
+from nodepool_ocb.store.world.paths import parse
 from nodepool_ocb.views.changes import ChangesDocument, DetailedRow, rows
 from nodepool_ocb.views.view import plain
 

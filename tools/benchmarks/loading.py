@@ -12,8 +12,8 @@ from kazoo.client import KazooClient
 
 from benchmarks import ensemble
 from benchmarks.figure import Figure, Plan, interleaved
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.grid import Grid
 
 GRID: Final = Grid(nodes=2_000, lanes=5, depth=10, record_bytes=450)
@@ -51,7 +51,7 @@ def measure(plan: Plan) -> Iterator[Figure]:
 def _load(session: Session, expected: int) -> float:
     gc.collect()
     began = time.perf_counter()
-    world = tree.load(session)
+    world = load_world(session)
     took = time.perf_counter() - began
     if sum(len(node.noderoles) for node in world.nodes.values()) != expected:
         raise RuntimeError("not every noderole was loaded")

@@ -24,11 +24,11 @@ from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model.records import Change, Delete, LockOwner, Pointer, State
-from nodepool_ocb.store.cache import Cache
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.locks import Lock, Locks
-from nodepool_ocb.store.touched import Touched
+from nodepool_ocb.store.world.cache import Cache
+from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.appointments import Appointment
 from nodepool_ocb_annealer.driving.work import D, Move, Work
@@ -92,7 +92,7 @@ class Drivers(Generic[D]):
 
     # -- what wakes --
 
-    def look(self, touched: Touched) -> None:
+    def look(self, touched: ChangeSet) -> None:
         """Appointments with those that what changed may move."""
         if self._work.concerns(touched) or touched.daemons:
             self.look_at_all()

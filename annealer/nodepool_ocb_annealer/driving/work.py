@@ -9,7 +9,7 @@ import msgspec
 
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.records import Change, Pointer
-from nodepool_ocb.store.touched import Touched
+from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.appointments import Matter
 
 
@@ -66,7 +66,7 @@ class Work(Protocol[D]):
     def pointers(self, world: World) -> Mapping[str, Stored[Pointer]]:
         """By deployment."""
 
-    def concerns(self, touched: Touched) -> bool:
+    def concerns(self, touched: ChangeSet) -> bool:
         """Whether a pointer changed."""
 
     def lock(self, deployment: str, identity: str) -> str: ...

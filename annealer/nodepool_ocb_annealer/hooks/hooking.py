@@ -17,7 +17,7 @@ from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, DeploymentRole, Node, NodeRole
-from nodepool_ocb.store.touched import Touched
+from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.hooks import deployments, noderoles
 from nodepool_ocb_annealer.hooks.context import SEPARATOR, Context, appoint
@@ -51,7 +51,7 @@ class Hooking:
             Matter.DEPLOYMENT_HOOK: partial(deployments.job, context, self._installation),
         }
 
-    def look(self, touched: Touched) -> None:
+    def look(self, touched: ChangeSet) -> None:
         """Make appointments for whatever has a hook to run among what changed."""
         for vertex in touched.vertices:
             self._nodes.note(vertex)
@@ -72,7 +72,7 @@ class Hooking:
         world = self._context.world
         self._nodes.forget_order()
         waiting = {vertex for vertex in world.vertices() if vertex.record.hooks}
-        self.look(Touched(vertices=waiting, nodes=set(world.nodes), deployments=True))
+        self.look(ChangeSet(vertices=waiting, nodes=set(world.nodes), deployments=True))
 
     def look_for_code(self) -> None:
         """What was not installed here may be by now: then that is registered, and it is run."""

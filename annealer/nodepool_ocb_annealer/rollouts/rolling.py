@@ -39,8 +39,8 @@ from nodepool_ocb.rollout.step import Action, Directive, Step, step, watched
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.rollouts import Versions
-from nodepool_ocb.store.touched import Touched
-from nodepool_ocb.store.worldpaths import parse
+from nodepool_ocb.store.world.changeset import ChangeSet
+from nodepool_ocb.store.world.paths import parse
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.appointments import Matter
 from nodepool_ocb_annealer.driving.work import Move
@@ -84,7 +84,7 @@ class Rolling:
     def pointers(self, world: World) -> Mapping[str, Stored[RolloutPointer]]:
         return world.rollouts
 
-    def concerns(self, touched: Touched) -> bool:
+    def concerns(self, touched: ChangeSet) -> bool:
         return touched.rollouts
 
     def lock(self, deployment: str, identity: str) -> str:

@@ -20,7 +20,7 @@ from nodepool_ocb.model.records import Change, Run, Set, TaskRunPointer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.tasks.runs import Versions
-from nodepool_ocb.store.touched import Touched
+from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.tasks.runs import history
 from nodepool_ocb.tasks.runs.deciding import Decision, decide
 from nodepool_ocb.tasks.runs.records import Running, Table
@@ -79,7 +79,7 @@ class TaskRuns:
     def pointers(self, world: World) -> Mapping[str, Stored[TaskRunPointer]]:
         return world.task_runs
 
-    def concerns(self, touched: Touched) -> bool:
+    def concerns(self, touched: ChangeSet) -> bool:
         return touched.task_runs or touched.rollouts  # the end of a rollout is that of its run
 
     def lock(self, deployment: str, identity: str) -> str:

@@ -77,7 +77,7 @@ class _Source:
     """
 
     def __init__(self, opened: Session, wake: Callable[[], None], wanted: Wanted, after: int | None) -> None:
-        from nodepool_ocb.store.cache import Cache
+        from nodepool_ocb.store.world.cache import Cache
 
         self._opened = opened
         self._cache = Cache(opened, World(), wake)  # its watch is on the journal too

@@ -87,9 +87,10 @@ def verb(opened: Session, asked: str) -> None:
 
 def _there(opened: Session) -> set[str]:
     """What people may name, of what is there now."""
-    from nodepool_ocb.store import images, tree
+    from nodepool_ocb.store import images
+    from nodepool_ocb.store.world.load import load_world
 
-    world = tree.load(opened)
+    world = load_world(opened)
     vertices = {vertex.name for vertex in world.vertices()}
     return {*world.nodes, *world.roles, *world.deployments, *vertices, *images.names(opened)}
 

@@ -49,9 +49,9 @@ def remember(opened: Session, changes: Sequence[Change]) -> None:
 
 def rows(changes: Iterable[Change]) -> tuple[ChangeRow, ...]:
     """Changes as people name them, with what is known of before."""
-    from nodepool_ocb.store import worldpaths
+    from nodepool_ocb.store.world.paths import parse
 
-    found = shown.rows(changes, worldpaths.parse, cast("shown.Before", _kept("before")))
+    found = shown.rows(changes, parse, cast("shown.Before", _kept("before")))
     declared = [str(place) for place in _kept("secret")]
     return tuple(shown.concealed(row, partial(concealing.covers, declared)) for row in found) if declared else found
 

@@ -79,10 +79,10 @@ def session(
 def load(opened: Session) -> World:
     """Everything as it is now, and no older than this call; says on stderr what cannot be read."""
     from nodepool_ocb.cli.kit.output import say
-    from nodepool_ocb.store import tree
+    from nodepool_ocb.store.world.load import load_world
 
     opened.sync()
-    world = tree.load(opened)
+    world = load_world(opened)
     journal.declare(world)
     for reason in world.unreadable.values():
         say(f"warning: this record cannot be read: {reason}")

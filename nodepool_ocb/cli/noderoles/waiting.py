@@ -25,9 +25,9 @@ from nodepool_ocb.views.progress import AwaitedRow, WaitDocument, WaitProgress, 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from nodepool_ocb.store.cache import Cache
     from nodepool_ocb.store.client.session import Session
-    from nodepool_ocb.store.touched import Touched
+    from nodepool_ocb.store.world.cache import Cache
+    from nodepool_ocb.store.world.changeset import ChangeSet
 
 LIVE: Final = 12  # noderoles below the count, on a terminal
 FEW: Final = 4  # that are named to somebody who interrupts
@@ -36,7 +36,7 @@ MOST: Final = 12  # that are named at the end
 Choose = Callable[[World], Iterable[str]]
 
 
-def worlds(deadline: float | None, tick_seconds: float | None = None) -> Iterator[tuple[World, Touched]]:
+def worlds(deadline: float | None, tick_seconds: float | None = None) -> Iterator[tuple[World, ChangeSet]]:
     """The world at once, after every change, and at every tick, with what changed.
 
     Raises TimedOut at the deadline (monotonic).
@@ -44,7 +44,7 @@ def worlds(deadline: float | None, tick_seconds: float | None = None) -> Iterato
     world = World()
 
     def make(opened: Session, wake: Callable[[], None]) -> Cache:
-        from nodepool_ocb.store.cache import Cache
+        from nodepool_ocb.store.world.cache import Cache
 
         return Cache(opened, world, wake)
 
@@ -128,7 +128,7 @@ def change_and_wait(
         wait(choose, timeout_seconds, changes=journal.rows(changes))
 
 
-def _standings(following: Iterable[tuple[World, Touched]], choose: Choose) -> Iterator[tuple[World, WaitProgress]]:
+def _standings(following: Iterable[tuple[World, ChangeSet]], choose: Choose) -> Iterator[tuple[World, WaitProgress]]:
     """Whenever something changed; how far it is is told meanwhile."""
     known: dict[str, None] = {}
     now: WaitProgress | None = None

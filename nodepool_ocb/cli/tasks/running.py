@@ -61,15 +61,15 @@ def load(opened: Session, key: Key) -> Run:
 
 def read(opened: Session, key: Key, world: World | None = None) -> Run | None:
     """The run as it is now; None where it is not there. ``world`` may be given where it was read already."""
-    from nodepool_ocb.store import tree
     from nodepool_ocb.store.tasks import runs
+    from nodepool_ocb.store.world.load import load_world
 
     found = runs.read(opened, *key)
     if found is None:
         return None
     running, _ = found
     if world is None:
-        world = World() if running.head.over else tree.load(opened)
+        world = World() if running.head.over else load_world(opened)
     barriers = {running.plan.tasks[each] for each in running.plan.barriers}
     instances = shown.instances(runs.rows(opened, world, running), barriers)
     return Run(key, running.head, instances, _driver(opened, key) if not running.head.over else None)

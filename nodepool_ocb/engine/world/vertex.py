@@ -95,7 +95,7 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
 class ClusterView(msgspec.Struct, eq=False):
     """The noderoles that serve as one role in one deployment, and those that wait for all of them.
 
-    ``gate`` is the version of its gate, never newer than the members that are shown (store.cache); -1 where there is none.
+    ``gate`` is the version of its gate, never newer than the members that are shown (store.world.cache); -1 where there is none.
     """
 
     role: str

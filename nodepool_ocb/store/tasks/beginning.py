@@ -29,7 +29,6 @@ from nodepool_ocb.model.records import (
     Set,
     TaskRunPointer,
 )
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
@@ -37,6 +36,7 @@ from nodepool_ocb.store.driven.pointers import ATTEMPTS, pause
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.tasks.rolled import refuse_rollout
 from nodepool_ocb.store.tasks.runs import pointer, preparer
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs import records, roles
 from nodepool_ocb.tasks.runs.records import Running, Table, TaskRun
 
@@ -192,7 +192,7 @@ def _bind(
     written, refusals = 0, 0
     while True:
         session.sync()
-        world = tree.load(session)
+        world = load_world(session)
         try:
             for transaction in roles.transactions(world, running, wanted, session.now(), by):
                 session.commit([guard, *transaction])

@@ -17,12 +17,12 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines
 from nodepool_ocb.store.tasks import runs
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
 from nodepool_ocb.tasks.runs.standing import vertex_of
 
@@ -86,7 +86,7 @@ def reopened(session: Session, deployment: str, identity: str) -> list[Change]:
     if found is None:
         raise NotFound(f"tasks run {deployment}/{identity} is gone; begin another rollout: nodepool-ocb rollout start")
     session.sync()
-    for changes in limits.parts([list(each) for each in waiting_again(tree.load(session), found[0])]):
+    for changes in limits.parts([list(each) for each in waiting_again(load_world(session), found[0])]):
         session.commit([Check(paths.task_runs(deployment), version), *changes])
     znode, head = _read(session, deployment, identity)
     fresh = TaskRun(state=RunState.COMMITTING, virtual=head.virtual)

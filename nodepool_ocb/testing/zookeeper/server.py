@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy as Proxy
 
@@ -187,7 +187,7 @@ class Server:
 def init(settings: ZooKeeperSettings) -> ZooKeeperSettings:
     """Make a cluster at a place, as ``nodepool-ocb init`` does: no daemon starts without; gives the place."""
     with Session(settings) as session:
-        tree.bootstrap(session, now=session.now())
+        clusters.bootstrap(session, now=session.now())
     return settings
 
 

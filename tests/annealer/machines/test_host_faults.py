@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.readiness import why_not
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Role, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from nodepool_ocb.testing.processes import CutDaemon
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -103,7 +103,7 @@ def not_ready(annealer: CutDaemon) -> str:
 
 def explained(fleet: Fleet, noderole: str) -> str:
     """All that keeps it from starting."""
-    world = tree.load(fleet.session)
+    world = load_world(fleet.session)
     return "; ".join(reason.text for reason in why_not(world, vertex_of(world, noderole), fleet.session.now()))
 
 

@@ -22,7 +22,7 @@ from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.strategy import Strategy
 from nodepool_ocb.store.client import codec, transaction
 from nodepool_ocb.store.rollouts import Versions
-from nodepool_ocb.store.worldpaths import parse
+from nodepool_ocb.store.world.paths import parse
 from nodepool_ocb_annealer.driving.work import Move
 from nodepool_ocb_annealer.rollouts.rolling import Driven, move
 from tests.journeys.staging import document

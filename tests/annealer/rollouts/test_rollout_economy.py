@@ -17,8 +17,9 @@ from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.records import RolloutState
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.strategy import Strategy
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.grid import DEPLOYMENT, Grid
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from nodepool_ocb.testing.zookeeper.counters import transactions
@@ -52,13 +53,13 @@ def cost(folder: Path, nodes: int, commit: Callable[[Session], Callable[[], bool
                 done, finished = commit(session), whole.finished(session)
                 await_that(lambda: finished() and done(), 600.0, "all of it is ACTIVE", alive=annealer.running)
                 took = transactions(server) - before
-            generations = {vertex.record.generation for vertex in tree.load(session).vertices()}
+            generations = {vertex.record.generation for vertex in load_world(session).vertices()}
     assert generations == {1}
     return took
 
 
 def at_once(session: Session) -> Callable[[], bool]:
-    world = tree.load(session)
+    world = load_world(session)
     for changes in apply_to(world, world.vertices(), Event.COMMIT, time.time(), "ann"):
         session.commit(changes)
     return lambda: True
@@ -73,7 +74,7 @@ def in_groups(nodes: int, groups: int) -> Callable[[Session], Callable[[], bool]
     ]
 
     def commit(session: Session) -> Callable[[], bool]:
-        world = tree.load(session)
+        world = load_world(session)
         strategy = msgspec.convert({"groups": document}, Strategy)
         identity = rollouts.begin(
             session, DEPLOYMENT, begin(strategy, inventory(world, DEPLOYMENT), time.time(), "ann")

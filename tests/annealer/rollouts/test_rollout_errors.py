@@ -11,8 +11,8 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Fence, Node, NodeRole, Role, State
 from nodepool_ocb.rollout import commands
 from nodepool_ocb.rollout.records import RolloutState
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.transaction import RECORD_BYTES
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 from tests.journeys.staging import LiveRollout, document, roles
@@ -62,4 +62,4 @@ def test_hundreds_of_nodes_with_many_old_errors_each_come_to_their_end(broken: F
     if sent_again:
         live.ask(commands.retry, broken.session.now())
         assert live.until_over(300.0).head.state is RolloutState.SUCCESS
-        assert {vertex.record.generation for vertex in tree.load(broken.session).vertices()} == {13}
+        assert {vertex.record.generation for vertex in load_world(broken.session).vertices()} == {13}

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Json, Set, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
 from nodepool_ocb.views.explanation import holding
 from tests.journeys.fleet import Fleet, vertex_of
@@ -27,7 +27,7 @@ def two(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
 
 def reasons(fleet: Fleet, noderole: str) -> str:
     """Why it does not run, as `explain` has it."""
-    world = tree.load(fleet.session)
+    world = load_world(fleet.session)
     return " ".join(each.text for each in holding(world, vertex_of(world, noderole), fleet.session.now()))
 
 
@@ -49,7 +49,7 @@ def test_a_bad_reference_holds_its_noderole_and_nothing_else_until_it_is_mended(
     for noderole, (_, named) in places.items():
         fleet.until(lambda noderole=noderole, named=named: named in reasons(fleet, noderole), f"{noderole}: {named}")
     assert annealer.ready()
-    assert {daemon.trouble for daemon in tree.load(fleet.session).annealers.values()} == {None}
+    assert {daemon.trouble for daemon in load_world(fleet.session).annealers.values()} == {None}
     assert annealer.metric("nodepool_ocb_host_faults_total") == 0
     assert "Traceback" not in annealer.said
     assert not fleet.starts().keys() & places.keys()

@@ -7,7 +7,7 @@ from pathlib import Path
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, State
 from nodepool_ocb.secrecy import keyring
-from nodepool_ocb.store import tree
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.views.explanation import holding
 from tests.journeys.fleet import Fleet, vertex_of
 
@@ -25,7 +25,7 @@ def test_a_run_with_a_secret_ends_on_who_has_the_key_also_after_its_death(fleet:
     without = fleet.annealer().begin()
     fleet.until(lambda: LACKS in reasons(fleet, noderole), "explain says what it lacks")
     assert without.ready(), "one secret does not make it unfit"
-    assert {daemon.trouble for daemon in tree.load(fleet.session).annealers.values()} == {None}
+    assert {daemon.trouble for daemon in load_world(fleet.session).annealers.values()} == {None}
     assert fleet.state(noderole) is State.TODO
     plain = fleet.bind("plain", node)
     fleet.until_state(plain, State.ACTIVE)
@@ -52,5 +52,5 @@ def test_a_run_with_a_secret_ends_on_who_has_the_key_also_after_its_death(fleet:
 
 def reasons(fleet: Fleet, noderole: str) -> str:
     """Why it does not run, as `explain` has it."""
-    world = tree.load(fleet.session)
+    world = load_world(fleet.session)
     return " ".join(each.text for each in holding(world, vertex_of(world, noderole), fleet.session.now()))

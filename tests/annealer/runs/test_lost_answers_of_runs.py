@@ -8,8 +8,8 @@ from pathlib import Path
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Fence, Node, NodeRole, Role, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import ANNEALER, CutDaemon
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -22,7 +22,7 @@ def test_a_destructive_run_whose_claim_lost_its_answer_is_begun(
     _two_noderoles(zk_session)
 
     def state(role: str) -> tuple[State, str | None]:
-        record = next(v.record for v in tree.load(zk_session).vertices() if v.role == role)
+        record = next(v.record for v in load_world(zk_session).vertices() if v.role == role)
         return record.state, record.reason
 
     settings = ZooKeeperSettings(hosts=chroot, session_timeout_seconds=20.0)

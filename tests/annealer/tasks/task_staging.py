@@ -15,10 +15,10 @@ from nodepool_ocb.engine import nodes as nodes_
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Deployment, DeploymentState, LockOwner, Node, Role
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import beginning, runs
 from nodepool_ocb.store.tasks.beginning import Wanted
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.reading import read_texts
@@ -51,7 +51,7 @@ def build(session: Session, nodes: Mapping[str, Sequence[str]]) -> None:
     session.commit([Create(paths.deployment(LAB), committed), Create(paths.deployment_roles(LAB))])
     for name in nodes:
         made = nodes_.create(
-            tree.load(session), fqdn(name), Node(deployment=LAB, virtual=True), admin_domain=None, now=now
+            load_world(session), fqdn(name), Node(deployment=LAB, virtual=True), admin_domain=None, now=now
         )
         session.commit(made.changes)
 
@@ -111,7 +111,7 @@ def finished(session: Session, identity: str, annealer: DaemonProcess | None = N
 
 def history(session: Session, identity: str) -> dict[str, Row]:
     """By TASK@NODE, with the short names of nodes; stages by their own."""
-    world: World = tree.load(session)
+    world: World = load_world(session)
     found = runs.rows(session, world, read(session, identity))
     return {f"{row.task}@{row.node.partition('.')[0]}" if row.node else row.task: row for row in found}
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Run
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import Outcome, RunState
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, history, read
@@ -65,7 +65,7 @@ def _over(session: Session, run: str, driver: DaemonProcess) -> bool:
 def ended(session: Session) -> set[tuple[str, str]]:
     """The runs of tasks that ended by themselves: not those that died with their annealer, in which jig test runs."""
     found = set()
-    for vertex in tree.load(session).vertices():
+    for vertex in load_world(session).vertices():
         folder = paths.runs(vertex.role, vertex.node.name)
         names = [] if vertex.role == f"{LAB}.done" else session.children(folder) or []
         for name, znode in zip(names, session.get_many([f"{folder}/{name}" for name in names]), strict=True):

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Set
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import Outcome, RunState
 from nodepool_ocb.tasks.selection import Selection
 from tests.annealer.tasks import patient_annealer
@@ -78,7 +78,7 @@ FOUR = {"n1": ["a"], "n2": ["a"], "n3": ["a"], "n4": ["b"]}
 def away(session: Session, *names: str) -> None:
     """These machines do not answer since long ago."""
     for name in names:
-        view = tree.load(session).nodes[fqdn(name)]
+        view = load_world(session).nodes[fqdn(name)]
         assert view.record is not None
         gone = replace(view.record, virtual=False, alive=False, since=session.now() - 60.0)
         session.commit([Set(paths.node(view.name), gone, view.version)])

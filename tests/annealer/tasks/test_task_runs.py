@@ -13,11 +13,11 @@ from nodepool_ocb.engine import deployments, nodes
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Set, TaskRunPointer
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.subtree import removal_as_judged
 from nodepool_ocb.store.tasks import runs
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.history import Row
 from nodepool_ocb.tasks.runs.records import Outcome, RunState
 from nodepool_ocb.tasks.selection import Selection
@@ -151,7 +151,7 @@ def test_a_second_run_does_everything_again_and_a_part_of_it_nothing_else(
 
 def ended_runs(session: Session) -> dict[str, int]:
     """How often each role of a task was run, on all nodes."""
-    world = tree.load(session)
+    world = load_world(session)
     counts: Counter[str] = Counter()
     for vertex in world.vertices():
         if vertex.role in ("lab.first", "lab.second", "lab.third"):
@@ -198,7 +198,7 @@ def test_of_two_that_begin_a_run_at_once_one_is_refused(zk_session: Session) -> 
 
 def delete(session: Session, fqdn: str) -> None:
     """As the command does; raises Conflict where the node may not go."""
-    world = tree.load(session)
+    world = load_world(session)
     assert {vertex.node.name for vertex in nodes.going(world.nodes[fqdn])} == {fqdn}, (
         "nothing of another node goes along"
     )
@@ -230,7 +230,7 @@ def test_another_annealer_goes_on_with_a_run_whose_driver_was_killed(
         await_that(
             lambda: "running" in outcomes(history(zk_session, run)).values(), 30.0, "a task runs", alive=one.running
         )
-        world = tree.load(zk_session)
+        world = load_world(zk_session)
         driver = world.annealers[world.task_runs[LAB].record.driver or ""]
         killed, other = (one, two) if driver.pid == one.pid else (two, one)
         killed.kill()
@@ -254,7 +254,7 @@ def test_a_deployment_takes_everything_of_its_tasks_along(
     assert ocb("node", "delete", "n1.example.com", "--yes").exit_code == 0
     deleted = ocb("deployment", "delete", LAB, "--yes")
     assert deleted.exit_code == 0, deleted.output
-    world = tree.load(zk_session)
+    world = load_world(zk_session)
     assert (list(world.nodes), list(world.roles), list(world.task_runs)) == ([], [], [])
     assert zk_session.get(paths.task_runs(LAB)) is None
     build(zk_session, {"n1": ["a"]})
@@ -279,7 +279,7 @@ def test_a_deployment_goes_although_a_run_was_prepared_by_somebody_who_died(
 def test_a_deployment_whose_tasks_run_is_not_deleted(zk_session: Session) -> None:
     build(zk_session, {"n1": ["a"]})
     begin(zk_session, LINE, {"n1": ["a"]})
-    world = tree.load(zk_session)
+    world = load_world(zk_session)
     world.drop_node("n1.example.com")
     with pytest.raises(Conflict, match="tasks run lab/0000000000 is under way"):
         deployments.deletable(world, LAB)
@@ -288,7 +288,7 @@ def test_a_deployment_whose_tasks_run_is_not_deleted(zk_session: Session) -> Non
 def test_a_run_of_tasks_under_way_keeps_its_nodes_and_noderoles_from_people(zk_session: Session, ocb: Ocb) -> None:
     build(zk_session, TWO)
     run = begin(zk_session, LINE, TWO)
-    names = sorted(vertex.name for vertex in tree.load(zk_session).vertices())
+    names = sorted(vertex.name for vertex in load_world(zk_session).vertices())
     lines = [f"noderole unbind {name} --yes" for name in names]
     lines += [
         "node delete n1.example.com --yes",
@@ -299,20 +299,20 @@ def test_a_run_of_tasks_under_way_keeps_its_nodes_and_noderoles_from_people(zk_s
         refused = ocb(*line.split())
         said = f"tasks run {LAB}/{run}" in refused.stderr and f"first: nodepool-ocb tasks stop {LAB}" in refused.stderr
         assert (refused.exit_code, said) == (4, True), (line, refused.output)
-    assert sorted(vertex.name for vertex in tree.load(zk_session).vertices()) == names
+    assert sorted(vertex.name for vertex in load_world(zk_session).vertices()) == names
 
 
 def test_a_preparation_that_broke_off_is_ended_by_a_stop_and_keeps_nothing_then(zk_session: Session, ocb: Ocb) -> None:
     build(zk_session, TWO)
     run = begin(zk_session, LINE, TWO)
-    pointer = tree.load(zk_session).task_runs[LAB]
+    pointer = load_world(zk_session).task_runs[LAB]
     broken = TaskRunPointer(newest=None, preparing=run)  # as after a kill between the bind and the beginning
     zk_session.commit([Set(paths.task_runs(LAB), broken, pointer.version)])
     assert f"tasks run {LAB}/{run} is being prepared" in ocb("node", "delete", "n1.example.com", "--yes").stderr
     stopped = ocb("tasks", "stop", LAB)
     assert (stopped.exit_code, "broke off; nothing of it will run" in stopped.stderr) == (0, True), stopped.output
-    for vertex in list(tree.load(zk_session).vertices()):
-        if vertex.name in {each.name for each in tree.load(zk_session).vertices()}:
+    for vertex in list(load_world(zk_session).vertices()):
+        if vertex.name in {each.name for each in load_world(zk_session).vertices()}:
             assert ocb("noderole", "unbind", vertex.name, "--yes").exit_code == 0
 
 

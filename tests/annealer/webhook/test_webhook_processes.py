@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import WebhookSettings, ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.store import journal, tree
+from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import holders
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.grid import Grid
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from tests.annealer.webhook.posters import Got, Poster, Receiver, write
@@ -85,7 +86,7 @@ def test_a_webhook_that_a_reload_brings_and_whose_receiver_hangs_holds_up_no_nod
         grid.start(zk_session)
         await_that(grid.finished(zk_session), 8.0, "every noderole is ACTIVE", alive=one.running)
         assert delivered(zk_session) == -1, "the receiver has not answered yet"
-        assert {vertex.record.generation for vertex in tree.load(zk_session).vertices()} == {1}
+        assert {vertex.record.generation for vertex in load_world(zk_session).vertices()} == {1}
         assert one.metric("nodepool_ocb_webhook_failures_total") == 0
         taker.free.set()
         await_that(lambda: delivered(zk_session) == 0, 20.0, "it went on", alive=one.running)

@@ -30,8 +30,9 @@ from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.rollout.step import step
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 
 LAB = "lab"
 DOMAIN = "example.com"
@@ -155,7 +156,7 @@ class Driver:
         found = rollouts.read(self.session, self.deployment, newest)
         assert found is not None
         before, versions = found
-        world, now = tree.load(self.session), time.time()
+        world, now = load_world(self.session), time.time()
         observer = Observer(world, self.deployment, before)
         decided = step(before, observer.seen(), now)
         if decided.decisions:

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Attrib, Create, Given, Json, NodeRole, Role, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.cli.rollouts.driving import NODES, build
 from tests.fixtures.commands import Ocb
@@ -33,7 +33,7 @@ def annealer(zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
 
 
 def records(session: Session) -> dict[str, NodeRole]:
-    return {vertex.name: vertex.record for vertex in tree.load(session).vertices()}
+    return {vertex.name: vertex.record for vertex in load_world(session).vertices()}
 
 
 def ran(session: Session) -> dict[str, int]:
@@ -66,7 +66,7 @@ def test_cancelling_withdraws_what_has_not_begun_and_resuming_sends_it_again(
     annealer: DaemonProcess, zk_session: Session, ask: Ask, ocb: Ocb, until: Callable[..., None]
 ) -> None:
     build(zk_session, state=State.ACTIVE)
-    view = tree.load(zk_session).nodes[CANARY]
+    view = load_world(zk_session).nodes[CANARY]
     assert view.record is not None
     zk_session.commit([Set(paths.node(CANARY), replace(view.record, available=False), view.version)])
     ask("rollout", "start", "--refresh", "work")
@@ -103,7 +103,7 @@ def test_another_driver_goes_on_and_sends_nothing_twice(
 def test_a_time_out_withdraws_what_has_not_begun(zk_session: Session, ocb: Ocb, annealer: DaemonProcess) -> None:
     assert annealer.running
     build(zk_session, state=State.ACTIVE)
-    view = tree.load(zk_session).nodes[CANARY]
+    view = load_world(zk_session).nodes[CANARY]
     assert view.record is not None
     zk_session.commit([Set(paths.node(CANARY), replace(view.record, available=False), view.version)])
     file = annealer.log.parent / "short.yaml"
@@ -155,7 +155,7 @@ def test_one_changed_attribute_is_sent_in_batches_and_a_failing_canary_leaves_th
 
 def test_nothing_is_called_outdated_from_attributes_that_cannot_be_read(zk_session: Session, ocb: Ocb) -> None:
     build(zk_session, state=State.ACTIVE)
-    vertex = tree.load(zk_session).nodes[CANARY].noderoles["work"]
+    vertex = load_world(zk_session).nodes[CANARY].noderoles["work"]
     path = paths.user("work", CANARY)
     zk_session.commit(
         [
@@ -171,7 +171,7 @@ def test_a_commit_by_hand_does_not_send_what_a_rollout_sends_in_its_turn(
     zk_session: Session, ocb: Ocb, ask: Ask
 ) -> None:
     build(zk_session, state=State.ACTIVE)
-    vertex = tree.load(zk_session).nodes[CANARY].noderoles["work"]
+    vertex = load_world(zk_session).nodes[CANARY].noderoles["work"]
     zk_session.commit([Set(paths.noderole("work", CANARY), replace(vertex.record, given=7), vertex.version)])
     ask("rollout", "start", "--changed")
     answer = ocb("deployment", "commit", "lab")
@@ -202,7 +202,7 @@ def test_batches_that_do_not_rise_are_refused(zk_session: Session, ocb: Ocb, siz
 
 def test_what_is_in_error_is_named_where_what_is_outdated_runs_again(zk_session: Session, ocb: Ocb) -> None:
     build(zk_session, state=State.ACTIVE)
-    outdated, *broken = [vertex for vertex in tree.load(zk_session).vertices() if vertex.role == "work"]
+    outdated, *broken = [vertex for vertex in load_world(zk_session).vertices() if vertex.role == "work"]
     changes = [(outdated, replace(outdated.record, given=7))]
     changes += [(vertex, replace(vertex.record, state=State.ERROR)) for vertex in broken[:2]]
     zk_session.commit([Set(paths.noderole("work", v.node.name), record, v.version) for v, record in changes])
@@ -225,7 +225,7 @@ def test_what_cannot_run_again_is_left_out_and_named(zk_session: Session, ocb: O
     build(zk_session, state=State.ACTIVE)
     for role, flags in (("os", ("destructive",)),):
         zk_session.commit([Set(paths.role(role), Role(barclamp="b", jig="test", flags=flags), 0)])
-    world = tree.load(zk_session)
+    world = load_world(zk_session)
     lost = world.nodes[CANARY].noderoles["work"]
     zk_session.commit([Set(paths.noderole("work", CANARY), replace(lost.record, state=State.ERROR), lost.version)])
     both = ocb("rollout", "start", "--refresh", "work", "--refresh", "os", "--dry-run")

@@ -11,8 +11,8 @@ import pytest
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.cli.rollouts.driving import build
 from tests.fixtures.commands import Ocb
@@ -68,4 +68,4 @@ def test_cancel_ends_what_runs(
 
 
 def states(session: Session) -> dict[str, State]:
-    return {vertex.name: vertex.record.state for vertex in tree.load(session).vertices()}
+    return {vertex.name: vertex.record.state for vertex in load_world(session).vertices()}

@@ -19,8 +19,9 @@ from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.records import Decision, GroupState, RolloutState, apply
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.strategy import WHOLE
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess
 
 PARENT, CHILD = "lab", "sub"
@@ -53,7 +54,7 @@ def line(zk_session: Session) -> Session:
         ]
     zk_session.commit(made)
     for deployment in (PARENT, CHILD):
-        begun = begin(WHOLE, inventory(tree.load(zk_session), deployment), 1.0)
+        begun = begin(WHOLE, inventory(load_world(zk_session), deployment), 1.0)
         rollouts.begin(zk_session, deployment, begun)
         (group,) = begun.groups
         failed = replace(begun.groups[group], state=GroupState.FAILED, reason="deploy", attempt=1)
@@ -91,13 +92,13 @@ def together(zk_settings: ZooKeeperSettings, tmp_path: Path) -> Together:
 
 
 def under_way(session: Session) -> Mapping[str, str | None]:
-    known = tree.load(session).rollouts
+    known = load_world(session).rollouts
     return {name: stored.record.newest for name, stored in known.items() if not stored.record.over}
 
 
 def running(session: Session) -> dict[str, str | None]:
     """The noderoles at work that nobody ends, each with its run."""
-    records = {vertex.name: vertex.record for vertex in tree.load(session).vertices()}
+    records = {vertex.name: vertex.record for vertex in load_world(session).vertices()}
     return {
         name: record.run
         for name, record in records.items()

@@ -25,10 +25,10 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.client.transaction import RECORD_BYTES
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.fixtures.commands import Ocb
 
@@ -64,7 +64,7 @@ def build(session: Session) -> None:
 
 
 def generations(session: Session) -> dict[str, int]:
-    return {vertex.name: vertex.record.generation for vertex in tree.load(session).vertices()}
+    return {vertex.name: vertex.record.generation for vertex in load_world(session).vertices()}
 
 
 def values(session: Session) -> Counter[Json]:

@@ -14,8 +14,8 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Set, State
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.cli.rollouts.driving import LAB, Driver
 from tests.fixtures.commands import Ocb
 
@@ -25,11 +25,11 @@ OS, WORK = "os@ntp01.example.com", "work@compute21.example.com"
 
 
 def states(session: Session) -> dict[str, State]:
-    return {vertex.name: vertex.record.state for vertex in tree.load(session).vertices()}
+    return {vertex.name: vertex.record.state for vertex in load_world(session).vertices()}
 
 
 def broken(session: Session, name: str) -> None:
-    vertex = tree.load(session).vertex(name)
+    vertex = load_world(session).vertex(name)
     assert vertex is not None
     path = paths.noderole(vertex.role, vertex.node.name)
     session.commit([Set(path, replace(vertex.record, state=State.ERROR), vertex.version)])
@@ -88,7 +88,7 @@ def test_what_a_rollout_is_done_with_is_moved_as_ever(site: Session, ocb: Ocb, a
 
 
 def test_no_rollout_begins_between_the_look_and_the_writing(site: Session, ask: Ask, file: str) -> None:
-    world = tree.load(site)
+    world = load_world(site)
     vertices = [vertex for vertex in world.vertices() if vertex.record.state is State.PROPOSED]
     moved = turns.kept(site, world, vertices, apply_to(world, vertices, Event.COMMIT, site.now()), force=False)
     first = next(iter(moved))

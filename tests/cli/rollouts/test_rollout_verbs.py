@@ -25,10 +25,10 @@ from nodepool_ocb.model.records import (
     State,
 )
 from nodepool_ocb.rollout.records import GroupState, NodeState, RolloutState
-from nodepool_ocb.store import tree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
+from nodepool_ocb.store.world.load import load_world
 from tests.cli.rollouts.driving import LAB, STRATEGY, Driver, failing
 from tests.fixtures.commands import Ocb
 
@@ -37,7 +37,7 @@ FIRST = "lab/0000000000"
 
 
 def states(session: Session) -> dict[str, State]:
-    return {vertex.name: vertex.record.state for vertex in tree.load(session).vertices()}
+    return {vertex.name: vertex.record.state for vertex in load_world(session).vertices()}
 
 
 def says(document: Json) -> list[str]:

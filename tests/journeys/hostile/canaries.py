@@ -22,7 +22,7 @@ from nodepool_ocb.engine.noderole import Event, after
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Fence, Node, NodeRole, Role, Set, State
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.machines import Farm
@@ -67,7 +67,7 @@ class Canaries:
     def __enter__(self) -> Canaries:
         self.farm.__enter__()
         self.session.start()
-        tree.bootstrap(self.session)
+        clusters.bootstrap(self.session)
         committed = Deployment(state=DeploymentState.COMMITTED, since=time.time())
         self.session.commit(
             [Create(paths.deployment(DEPLOYMENT), committed), Create(paths.deployment_roles(DEPLOYMENT))]

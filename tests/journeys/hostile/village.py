@@ -37,11 +37,12 @@ from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.strategy import WHOLE
-from nodepool_ocb.store import rollouts, tree
+from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import lists
 from nodepool_ocb.store.tasks.lists import Meta
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
 from nodepool_ocb.tasks.runs.records import Rows, TaskRun
 from tests.annealer.tasks import task_staging
@@ -120,7 +121,7 @@ def settle(canaries: Canaries) -> None:
         session.commit([Create(path, {"a": 1})])
     run = Run(annealer="a", started=now, ended=now, outcome="succeeded", generation=1, epoch=1)
     session.commit([Create(paths.run(ROLE, NODE, "0000000001-abc"), run)])
-    assert rollouts.begin(session, LAB, begin(WHOLE, inventory(tree.load(session), LAB), now, by="a test")) == "0" * 10
+    assert rollouts.begin(session, LAB, begin(WHOLE, inventory(load_world(session), LAB), now, by="a test")) == "0" * 10
     session.ensure(paths.IMAGES, paths.daemons("builder"), paths.builds(IMAGE), paths.uploads(IMAGE, ID, PROVIDER))
     session.commit([Create(paths.given(ROLE, NODE), Given(jig="test"))])
     _images(canaries, now)

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Denied, Invalid, Unavailable, Unknown
 from nodepool_ocb.model.records import Check, Create, Delete, Set
-from nodepool_ocb.store import tree
+from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.outcome import Sending
 from nodepool_ocb.store.client.session import Doubt, Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -37,13 +38,13 @@ def theirs(world: Guarded, chroot: str) -> ZooKeeperSettings:
 
 def test_a_session_over_tls_with_a_password(ours: ZooKeeperSettings) -> None:
     with Session(ours) as session:
-        tree.bootstrap(session)
+        clusters.bootstrap(session)
         blob = {"x": "x" * 200_000}
         session.commit([Create("/ocb/a", blob)])
         session.commit([Set("/ocb/a", blob, 0)])
         found = session.get_many(["/ocb/a"] * 20)
         assert {znode.version for znode in found if znode} == {1}
-        assert tree.load(session).cluster is not None
+        assert load_world(session).cluster is not None
 
 
 def test_what_we_create_is_ours_alone(ours: ZooKeeperSettings, theirs: ZooKeeperSettings) -> None:

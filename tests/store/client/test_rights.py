@@ -13,7 +13,7 @@ from nodepool_ocb.errors import Denied, Invalid, Stale
 from nodepool_ocb.model import paths, rights
 from nodepool_ocb.model.records import Create, Delete, Gate, Raise
 from nodepool_ocb.model.rights import TABLE, Kind, Row
-from nodepool_ocb.store import acls, tree
+from nodepool_ocb.store import acls, clusters
 from nodepool_ocb.store.client import access, frames
 from nodepool_ocb.store.client.access import Acls
 from nodepool_ocb.store.client.frames import Grant
@@ -35,7 +35,7 @@ BELOW = {
 def world() -> Iterator[Guarded]:
     with Guarded() as made:
         with Session(made.settings_of(Kind.PEOPLE, "/c")) as people:
-            tree.bootstrap(people)
+            clusters.bootstrap(people)
             for row in TABLE:
                 place = _place(row)
                 people.ensure(place, *(f"{place}/of-{kind}" for kind in Kind))
@@ -202,7 +202,7 @@ class Overtaken(Session):
 def test_of_two_who_set_rights_at_once_one_looks_again_and_says_nothing_of_what_the_other_did(world: Guarded) -> None:
     settings = world.settings_of(Kind.PEOPLE, "/twice")
     with Session(world.settings("ocb", "/twice")) as old:
-        tree.bootstrap(old)
+        clusters.bootstrap(old)
     with Overtaken(settings) as people, Session(settings) as other:
         people.overtaken_by(acls.Walk(other, Acls(settings)))
         walk = acls.Walk(people, Acls(settings))
@@ -225,7 +225,7 @@ def walked(world: Guarded) -> Iterator[tuple[Session, acls.Walk]]:
     """A session of people below a chroot of its own, where every ACL is as it should be, and a walk there."""
     settings = world.settings_of(Kind.PEOPLE, f"/walked-{uuid4().hex}")
     with Session(settings) as people:
-        tree.bootstrap(people)
+        clusters.bootstrap(people)
         people.ensure("/ocb/nodes/n1/noderoles", "/ocb/nodes/n2")
         assert not list(acls.Walk(people, Acls(settings)).differing())
         yield people, acls.Walk(people, Acls(settings))

@@ -26,9 +26,9 @@ from nodepool_ocb.model.records import Change, Check, Delete, Gate, Json, Record
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, ZnodeStat
-from nodepool_ocb.store.touched import Touched
-from nodepool_ocb.store.tree import Tree
-from nodepool_ocb.store.worldpaths import parse
+from nodepool_ocb.store.world.changeset import ChangeSet
+from nodepool_ocb.store.world.load import Tree
+from nodepool_ocb.store.world.paths import parse
 
 
 class Cache:
@@ -56,13 +56,13 @@ class Cache:
         """The reason for each path that cannot be decoded, attributes included as far as somebody came across them."""
         return self._tree.world.unreadable | self._tree.world.spoiled
 
-    def load(self) -> Touched:
+    def load(self) -> ChangeSet:
         """Watch, and read everything; again after a lost session, into the same world. Raises Unavailable or Denied."""
         self._session.watch(paths.ROOT, self._event)
         self._swept = -1
         return self.sweep()
 
-    def refresh(self) -> Touched:
+    def refresh(self) -> ChangeSet:
         """Read what is dirty, and give all that changed since the last ``refresh`` or ``sweep``, by own writes too.
 
         Raises Unavailable or Denied; what was not read stays dirty.
@@ -128,7 +128,7 @@ class Cache:
             behind.update(paths.noderole(*paths.split_noderole(name)) for name in names)
         return sorted(behind)
 
-    def sweep(self) -> Touched:
+    def sweep(self) -> ChangeSet:
         """Read everything, unless nothing at all was written since the last sweep began; otherwise as ``refresh``."""
         self._absorb()
         dirty, self._dirty = self._dirty, set()

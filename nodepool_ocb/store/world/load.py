@@ -2,7 +2,7 @@
 
 Gates are read before the noderoles, and shown after them; not at all where the structure changed between the listing of the
 noderoles and that reading. So the gate that is shown is never newer than its members. Whoever reads path by path keeps to
-that himself (store.cache).
+that himself (store.world.cache).
 
 What cannot be decoded is named in ``world.unreadable``, with the reason; the last good record stays where there was one.
 """
@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from nodepool_ocb.engine.world import Stored, Vertex, World
-from nodepool_ocb.errors import Conflict, Invalid, Stale
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import is_name, is_node
 from nodepool_ocb.model.records import (
     Claim,
     Cluster,
-    Create,
     Daemon,
     Deployment,
     DeploymentRole,
-    DeploymentState,
     Fence,
     Gate,
     Node,
@@ -40,9 +37,9 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.touched import Touched
-from nodepool_ocb.store.unreadable import Unreadable
-from nodepool_ocb.store.worldpaths import Listing, WorldPath, listing, misnamed, parse
+from nodepool_ocb.store.world.changeset import ChangeSet
+from nodepool_ocb.store.world.paths import Listing, WorldPath, listing, misnamed, parse
+from nodepool_ocb.store.world.unreadable import Unreadable
 
 
 def _prefixes(nodes: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
@@ -67,11 +64,11 @@ class Tree:
     def __init__(self, world: World) -> None:
         self.world = world
         self._unreadable = Unreadable(world)
-        self._touched = Touched()
+        self._touched = ChangeSet()
 
-    def touched(self) -> Touched:
+    def touched(self) -> ChangeSet:
         """What changed since this was last asked."""
-        touched, self._touched = self._touched, Touched()
+        touched, self._touched = self._touched, ChangeSet()
         touched.turned, self.world.edges.turned = self.world.edges.turned, set()
         touched.nodes.update(vertex.node.name for vertex in touched.turned)
         return touched
@@ -331,68 +328,8 @@ def _record(at: WorldPath, znode: Znode) -> Record | None:
         return None
 
 
-def load(session: Session) -> World:
+def load_world(session: Session) -> World:
     """Everything below ``/ocb`` as it is now, as far as it can be decoded; raises Unavailable or Denied."""
     tree = Tree(World())
     tree.read(session, session.get(paths.STRUCTURE))
     return tree.world
-
-
-#: What daemons need and may not make themselves.
-PARENTS: Final = (
-    *(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.ROLLOUTS, paths.TASK_RUNS, paths.JOURNAL_ENTRIES),
-    *(paths.WEBHOOK, paths.CLOCK, paths.daemons("annealer")),
-    *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS)),
-)
-
-
-def parents(session: Session) -> None:
-    """Make ``PARENTS`` where they are absent; raises Unavailable or Denied."""
-    session.ensure(*PARENTS)
-
-
-def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> bool:
-    """Make a new cluster, with its chroot, its id, its structure and the deployment "system"; False where it is there already.
-
-    Any number may do so at once: the id comes in one transaction with all that a cluster must have. Raises Conflict where
-    there is part of a tree without an id, Unavailable or Denied.
-    """
-    parents(session)
-    try:
-        session.commit(_first(admin_domain, now))
-    except Stale as there:
-        session.sync()
-        if session.get(paths.CLUSTER) is None:
-            raise _torn(there.path) from None
-        return False
-    return True
-
-
-def founding(session: Session, admin_domain: str | None) -> list[Create]:
-    """The transaction that ``bootstrap`` would write, empty where there is a cluster already; raises what it does."""
-    session.sync()
-    if session.get(paths.CLUSTER) is not None:
-        return []
-    first = _first(admin_domain, 0.0)
-    for there in session.get_many([each.path for each in first]):
-        if there is not None:
-            raise _torn(there.path)
-    return first
-
-
-def _first(admin_domain: str | None, now: float) -> list[Create]:
-    """All that a cluster must have."""
-    system = Deployment(parent=None, state=DeploymentState.COMMITTED, since=now)
-    return [
-        Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),
-        Create(paths.STRUCTURE, Structure()),
-        Create(paths.deployment("system"), system),
-        Create(paths.deployment_roles("system")),
-    ]
-
-
-def _torn(path: str) -> Conflict:
-    return Conflict(
-        f"{path} is there, and {paths.CLUSTER} is not: a part of a cluster was lost; restore it"
-        " (each builder's images-dir has the id in cluster_id.txt)"
-    )

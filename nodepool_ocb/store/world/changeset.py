@@ -17,10 +17,10 @@ from nodepool_ocb.model.records import (
     RolloutPointer,
     TaskRunPointer,
 )
-from nodepool_ocb.store.worldpaths import WorldPath
+from nodepool_ocb.store.world.paths import WorldPath
 
 
-class Touched(msgspec.Struct):
+class ChangeSet(msgspec.Struct):
     """What changed in a world: noderoles (gone ones too), nodes by name, and whether anything of the other kinds did.
 
     ``turned`` are those that wait for more or fewer parents than before; ``nodes`` holds the nodes of all of them.

@@ -8,7 +8,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Spoiled
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
-from nodepool_ocb.store.worldpaths import Listing, WorldPath
+from nodepool_ocb.store.world.paths import Listing, WorldPath
 
 
 class Unreadable:
